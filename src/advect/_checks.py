@@ -1,0 +1,84 @@
+"""Checks of what users pass in: each raises one ``InputError`` with what, got and remedy."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from advect.errors import InputError
+
+
+def check_positive(name: str, value: object) -> float:
+    """A finite number above 0, as a float."""
+    number = _as_number(name, value)
+    if not (number > 0 and math.isfinite(number)):
+        raise InputError(f"{name} must be a finite number above 0", value, "Pass a positive value.")
+    return number
+
+
+def check_non_negative(name: str, value: object) -> float:
+    """A finite number of at least 0, as a float."""
+    number = _as_number(name, value)
+    if not (number >= 0 and math.isfinite(number)):
+        raise InputError(f"{name} must be a finite number of at least 0", value, "Pass 0 or a positive value.")
+    return number
+
+
+def check_count(name: str, value: object, least: int = 1) -> int:
+    """A whole number of at least ``least``."""
+    number = _as_number(name, value)
+    if not math.isfinite(number) or number != int(number) or number < least:
+        raise InputError(f"{name} must be a whole number of at least {least}", value, f"Pass {least} or more.")
+    return value if isinstance(value, int) else int(number)
+
+
+def check_known(kind: str, name: object, known: Iterable[str]) -> None:
+    """``name`` is one of ``known``; the message suggests near misses."""
+    known = sorted(known)
+    if name not in known:
+        near = difflib.get_close_matches(str(name), known, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise InputError(f"unknown {kind}", repr(name), f"{hint}Known: {', '.join(known)}.")
+
+
+def check_finite(name: str, values: Tensor, remedy: str = "Remove or impute these rows first.") -> None:
+    """No NaN and no infinity in a floating tensor; the message names the first bad row."""
+    if values.is_floating_point() and not bool(torch.isfinite(values.detach().sum())):
+        bad = ~torch.isfinite(values.detach())
+        if not bool(bad.any()):  # the sum overflowed, the entries are fine
+            return
+        row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0]) if values.ndim else 0
+        raise InputError(f"{name} must be finite", f"{int(bad.sum())} NaN or infinite values, first in row {row}", remedy)
+
+
+def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
+    """Non-negative weights for ``n`` samples, scaled to sum to one."""
+    if weights.ndim != 1 or len(weights) != n:
+        raise InputError(
+            f"{name} must be one number for each of the {n} samples",
+            f"shape {tuple(weights.shape)}",
+            "Pass a vector of that length, or None for uniform weights.",
+        )
+    check_finite(name, weights, "Weights are plain non-negative numbers.")
+    if bool((weights < 0).any()):
+        raise InputError(f"{name} must not be negative", f"{weights.min().item():g}", "Clip or drop these samples.")
+    top = weights.max()
+    if not bool(top > 0):
+        raise InputError(f"{name} must not all be zero", f"{n} zeros", "Give at least one sample a positive weight.")
+    weights = weights / top  # first by the largest, so that huge or tiny weights neither overflow nor vanish
+    return weights / weights.sum()
+
+
+def _as_number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        try:
+            value = value.item()  # pyright: ignore[reportAttributeAccessIssue]  # numpy and torch scalars
+        except (AttributeError, ValueError, RuntimeError):
+            raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.") from None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.")
+    return float(value)

@@ -1,0 +1,152 @@
+"""What it costs to change the label: W₂²(α_y, α_y'), a distance between the laws of two classes (paper, section 2.3).
+
+A label cost maps two datasets to a matrix with a row for each law of the source and a column for each law of the
+target, differentiable in whatever the laws come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from advect.data import LabeledDataset
+from advect.errors import InputError
+from advect.gaussians import bures
+from advect.linalg import squared_distances
+from advect.ot.divergence import divergence
+from advect.ot.exact import ExactOT
+from advect.ot.solution import Solution, Solver
+
+
+class LabelCost(Protocol):
+    """Squared distances between the label laws of two datasets, or of one with itself (``source is target``)."""
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Bures:
+    """Gaussian laws: W₂² = ‖μ − μ'‖² + tr(S + S' − 2 (S^½ S' S^½)^½), covariances estimated with n − 1.
+
+    Full covariances are never formed: with class factors A, B the last term is the nuclear norm of A Bᵀ, of the size of
+    the smaller of samples and dimensions. Laws that the dataset carries are used instead of estimates.
+
+    Args:
+        diagonal: keep only the variances; coarser, and cheaper in high dimension with large classes.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [2.0], [5.0], [7.0]], ["a", "a", "b", "b"])
+        >>> ad.Bures()(data, data).tolist()
+        [[0.0, 25.0], [25.0, 0.0]]
+    """
+
+    diagonal: bool = False
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        laws_a = source.laws()
+        laws_b = laws_a if source is target else target.laws()
+        if self.diagonal:
+            laws_a, laws_b = (laws_a.diagonal(),) * 2 if laws_a is laws_b else (laws_a.diagonal(), laws_b.diagonal())
+        return bures(laws_a, laws_b)
+
+
+@dataclass(frozen=True)
+class MeansOnly:
+    """Classes by their means alone: ‖μ − μ'‖².
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [2.0], [5.0]], ["a", "a", "b"])
+        >>> ad.MeansOnly()(data, data).tolist()
+        [[0.0, 16.0], [16.0, 0.0]]
+    """
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        a, b = source.laws().means, target.laws().means
+        return squared_distances(a.double(), b.double()).to(torch.promote_types(a.dtype, b.dtype))
+
+
+@dataclass(frozen=True)
+class NoLabels:
+    """Labels cost nothing: plain optimal transport of the features.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [5.0]], ["a", "b"])
+        >>> ad.NoLabels()(data, data).tolist()
+        [[0.0, 0.0], [0.0, 0.0]]
+    """
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        return source.x.new_zeros(int(source.law_rows.max()) + 1, int(target.law_rows.max()) + 1)
+
+
+@dataclass(frozen=True)
+class ExactLabelOT:
+    """No Gaussian assumption: W₂² between the samples of each pair of classes, by an inner transport problem.
+
+    Args:
+        solver: ``ExactOT()`` for the exact distance, or a ``Sinkhorn`` for its debiased entropic approximation (then
+            epsilon is in units of ½‖x − x'‖²).
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [2.0], [5.0], [7.0]], ["a", "a", "b", "b"])
+        >>> ad.ExactLabelOT()(data, data).tolist()
+        [[0.0, 25.0], [25.0, 0.0]]
+    """
+
+    solver: Solver = ExactOT()
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        if source.law is not None or target.law is not None:
+            raise InputError(
+                "ExactLabelOT compares samples, not Gaussian laws",
+                "a dataset that carries laws",
+                "Use Bures with moving laws, or drop them.",
+            )
+        symmetric = source is target
+        distances = source.x.new_zeros(len(source.classes), len(target.classes))
+        a_parts, b_parts = _class_samples(source), _class_samples(target)
+        entries = []
+        for i, a in a_parts.items():
+            for j, b in b_parts.items():
+                if not (symmetric and j <= i):
+                    entries.append((i, j, self._squared(a, b)))
+        if not entries:
+            return distances
+        rows, columns = torch.tensor([(i, j) for i, j, _ in entries], device=distances.device).T
+        values = torch.stack([value for *_, value in entries]).to(distances.dtype)
+        distances = distances.index_put((rows, columns), values)
+        return distances + distances.T if symmetric else distances
+
+    def _squared(self, a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
+        """W₂² of two weighted clouds: the value from the solver, the gradient from the plans (envelope theorem)."""
+        (x, p), (y, q) = a, b
+        dtype = self.solver.dtype or x.dtype
+        xx, xy, yy = (squared_distances(s.to(dtype), t.to(dtype)) / 2 for s, t in ((x, x), (x, y), (y, y)))
+        solved = divergence(xy.detach(), xx.detach(), yy.detach(), p, q, solver=self.solver)
+        pairs: list[tuple[Solution, Tensor, float]] = [
+            (solved.cross, xy, 2.0),
+            (solved.source, xx, -1.0),
+            (solved.target, yy, -1.0),
+        ]
+        value = torch.as_tensor(2 * solved.value, dtype=torch.float64, device=x.device)
+        for solution, cost, sign in pairs:
+            if cost.requires_grad:
+                contracted = sign * (solution.plan() * cost).sum().double()
+                value = value + contracted - contracted.detach()
+        return value
+
+
+def _class_samples(data: LabeledDataset) -> dict[int, tuple[Tensor, Tensor]]:
+    parts = {}
+    for code in data.y.unique().tolist():
+        rows = data.y == code
+        mass = data.weights[rows].double()
+        parts[code] = (data.x[rows], mass / mass.sum() if bool(mass.sum() > 0) else torch.full_like(mass, 1 / len(mass)))
+    return parts

@@ -1,0 +1,465 @@
+"""A labeled dataset as a weighted sample of a joint law ρ(x, y) (paper, section 2.1).
+
+``LabeledDataset`` is the one state that travels through the library: features, labels, weights and, when label laws
+move by themselves, the laws. It is frozen: every method returns a new object that shares what did not change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advect._checks import check_count, check_finite, check_positive, check_weights
+from advect.errors import InputError
+from advect.gaussians import Gaussians, estimate_gaussians
+
+
+class LabeledDataset:
+    """Samples with labels and weights: an empirical measure Σ w_i δ_(x_i, y_i).
+
+    Args:
+        x: features (n, …) as a numpy array, torch tensor or nested list. The sample shape is remembered and the
+            features are flattened to (n, d) for geometry. Floating dtypes are kept (half precision becomes
+            float32); integers become float32.
+        y: n labels of any hashable kind: strings, integers that need not start at 0, tuples. A tensor or array of
+            whole numbers works too.
+        weights: None for uniform, ``"balanced"`` for the same mass for each class, or n non-negative numbers; scaled
+            to sum to one.
+        classes: the class names in order; by default the distinct labels, sorted where they can be. Labels are
+            looked up among the names; whole numbers that are not names are positions in ``classes``.
+        law: optional Gaussian label laws that replace those estimated from (x, y).
+        law_index: for each sample, which row of ``law`` is its label law; by default its class.
+
+    Attributes:
+        x: features (n, d).  y: class positions (n,), int64.  weights: (n,), summing to one.
+        classes: tuple of names.  sample_shape: shape of one sample.  law, law_index: see above.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], ["cat", "dog", "cat"])
+        >>> data.classes, data.y.tolist(), data.counts
+        (('cat', 'dog'), [0, 1, 0], {'cat': 2, 'dog': 1})
+        >>> data
+        LabeledDataset(n=3, sample_shape=(2,), classes=2, dtype=float32)
+    """
+
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+    classes: tuple[Hashable, ...]
+    sample_shape: tuple[int, ...]
+    law: Gaussians | None
+    law_index: Tensor | None
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        weights: Any = None,
+        classes: Sequence[Hashable] | None = None,
+        *,
+        law: Gaussians | None = None,
+        law_index: Tensor | None = None,
+    ) -> None:
+        features = _as_features(x)
+        codes, names = _as_codes(y, classes, len(features))
+        codes = codes.to(features.device)
+        fields = {
+            "x": features.reshape(len(features), -1),
+            "y": codes,
+            "weights": _as_weights(weights, codes, len(names), features),
+            "classes": names,
+            "sample_shape": tuple(features.shape[1:]),
+        }
+        self._set(**fields, **_as_law(law, law_index, codes, len(names), fields["x"].shape[1]))
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_moments", None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"LabeledDataset is frozen: make a new one with .replace({name}=…)")
+
+    def replace(self, **changes: Any) -> LabeledDataset:
+        """A copy with some fields changed, values taken as they are: (n, d) features, positions, summing weights.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])
+            >>> data.replace(x=data.x + 1).x.tolist()
+            [[1.0], [2.0]]
+        """
+        names = ("x", "y", "weights", "classes", "sample_shape", "law", "law_index")
+        unknown = set(changes) - set(names)
+        if unknown:
+            raise InputError("replace takes fields of a dataset", ", ".join(sorted(unknown)), f"Fields: {', '.join(names)}.")
+        width, shape = changes.get("x", self.x).shape[1], changes.get("sample_shape", self.sample_shape)
+        if width != math.prod(shape):
+            raise InputError(
+                f"sample_shape {shape} needs {math.prod(shape)} features", width, "Change sample_shape along with x."
+            )
+        copy = object.__new__(LabeledDataset)
+        copy._set(**{name: changes.get(name, getattr(self, name)) for name in names})
+        return copy
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __repr__(self) -> str:
+        dtype = str(self.x.dtype).removeprefix("torch.")
+        return f"LabeledDataset(n={len(self)}, sample_shape={self.sample_shape}, classes={len(self.classes)}, dtype={dtype})"
+
+    @property
+    def dim(self) -> int:
+        """d, the number of features of a flattened sample."""
+        return self.x.shape[1]
+
+    @property
+    def samples(self) -> Tensor:
+        """The features in their sample shape, (n, …)."""
+        return self.x.reshape(len(self), *self.sample_shape)
+
+    @property
+    def labels(self) -> list[Hashable]:
+        """The name of each sample's class."""
+        return [self.classes[code] for code in self.y.tolist()]
+
+    @property
+    def counts(self) -> dict[Hashable, int]:
+        """How many samples each class has."""
+        return dict(zip(self.classes, torch.bincount(self.y, minlength=len(self.classes)).tolist(), strict=True))
+
+    @property
+    def class_mass(self) -> Tensor:
+        """The mass Σ w_i of each class, (k,)."""
+        return self.weights.new_zeros(len(self.classes)).index_add_(0, self.y, self.weights)
+
+    @property
+    def law_rows(self) -> Tensor:
+        """For each sample, the row of ``laws()`` that is the law of its label, (n,)."""
+        return self.y if self.law_index is None else self.law_index
+
+    def laws(self) -> Gaussians:
+        """The label laws: those the dataset carries, otherwise those estimated from (x, y)."""
+        return self.moments() if self.law is None else self.law
+
+    def moments(self) -> Gaussians:
+        """Mean and covariance (n − 1) of each class, estimated from the samples; differentiable in ``x``.
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).moments().covariances().flatten().tolist()
+            [2.0, 0.0]
+        """
+        if self._moments is not None:  # pyright: ignore[reportAttributeAccessIssue]
+            return self._moments  # pyright: ignore[reportAttributeAccessIssue]
+        moments = estimate_gaussians(self.x, self.y, self.weights, len(self.classes))
+        if not self.x.requires_grad:  # a graph is good for one backward pass: do not keep it
+            object.__setattr__(self, "_moments", moments)
+        return moments
+
+    def of_class(self, name: Hashable) -> LabeledDataset:
+        """The samples of one class; the set of classes stays.
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).of_class("a").x.tolist()
+            [[0.0], [2.0]]
+        """
+        if name not in self.classes:
+            raise InputError("no such class", repr(name), f"Classes: {', '.join(map(str, self.classes))}.")
+        return self.subset(self.y == self.classes.index(name))
+
+    def by_class(self) -> Iterator[tuple[Hashable, LabeledDataset]]:
+        """(name, samples) for each class that has samples."""
+        for name, count in self.counts.items():
+            if count:
+                yield name, self.of_class(name)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> LabeledDataset:
+        """The dataset on another device or in another floating dtype.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> ad.LabeledDataset([[0.0]], [1]).to(dtype=torch.float64).x.dtype
+            torch.float64
+        """
+        if dtype is not None and dtype not in (torch.float32, torch.float64):
+            raise InputError(
+                "dtype must be torch.float32 or torch.float64", dtype, "Half precision is too coarse for transport."
+            )
+        law = self.law
+        if law is not None:
+            move = {
+                name: value.to(device=device, dtype=dtype)
+                for name, value in vars(law.covariance).items()
+                if isinstance(value, Tensor)
+            }
+            rest = {name: value for name, value in vars(law.covariance).items() if name == "sizes"}
+            law = Gaussians(law.means.to(device=device, dtype=dtype), type(law.covariance)(**move, **rest))
+        weights = self.weights.to(device=device, dtype=dtype)
+        weights = weights if weights.dtype == self.weights.dtype else weights / weights.sum()
+        return self.replace(
+            x=self.x.to(device=device, dtype=dtype),
+            y=self.y.to(device=device),
+            weights=weights,
+            law=law,
+            law_index=None if self.law_index is None else self.law_index.to(device=device),
+        )
+
+    def balanced(self) -> LabeledDataset:
+        """The same samples, reweighted so that every class that has samples has the same mass, uniform within.
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).balanced().weights.tolist()
+            [0.25, 0.25, 0.5]
+        """
+        return self.replace(weights=_balanced_weights(self.y, len(self.classes), self.x))
+
+    def subset(self, index: Any) -> LabeledDataset:
+        """The samples at ``index`` (positions, slice or boolean mask), weights scaled to sum to one again.
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).subset([0, 2]).labels
+            ['a', 'b']
+        """
+        if not isinstance(index, (slice, Tensor)):
+            array = np.asarray(index)
+            index = torch.as_tensor(array if array.size else array.astype(np.int64))
+        if isinstance(index, Tensor):
+            index = index.to(self.x.device)
+            if index.ndim != 1 or index.is_floating_point():
+                raise InputError(
+                    "an index must be a vector of positions or a mask",
+                    f"{index.dtype} of shape {tuple(index.shape)}",
+                    "Pass whole numbers.",
+                )
+            if index.dtype != torch.bool:
+                index = index.long()
+                if index.numel() and not (-len(self) <= int(index.min()) and int(index.max()) < len(self)):
+                    raise InputError(
+                        f"positions must lie in a dataset of {len(self)} samples",
+                        f"{int(index.min())} to {int(index.max())}",
+                        "Check the index.",
+                    )
+            elif len(index) != len(self):
+                raise InputError(
+                    f"a mask needs one entry for each of the {len(self)} samples", len(index), "Build it from this dataset."
+                )
+        y = self.y[index]
+        if len(y) == 0:
+            raise InputError("a subset must keep at least one sample", "0 samples", "Check the index or mask.")
+        return self.replace(
+            x=self.x[index],
+            y=y,
+            weights=check_weights("the subset's weights", self.weights[index], len(y)),
+            law_index=None if self.law_index is None else self.law_index[index],
+        )
+
+    def sample(self, n: int, *, balanced: bool = False, generator: torch.Generator | None = None) -> LabeledDataset:
+        """``n`` different samples drawn uniformly; they keep their relative weights.
+
+        Args:
+            n: how many.
+            balanced: draw equally many of each class that has samples (one more of the first ones when n does not divide).
+            generator: source of randomness, for repeatable draws.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> digits = ad.datasets.load("digits")
+            >>> draw = digits.sample(50, balanced=True, generator=torch.Generator().manual_seed(0))
+            >>> set(draw.counts.values())
+            {5}
+        """
+        n = check_count("n", n)
+        if n > len(self):
+            raise InputError(f"a sample of different rows has at most {len(self)}", n, "Ask for fewer.")
+        shuffled = torch.randperm(len(self), generator=generator).to(self.x.device)
+        if not balanced:
+            return self.subset(shuffled[:n])
+        counts = torch.bincount(self.y, minlength=len(self.classes)).tolist()
+        present = [code for code, count in enumerate(counts) if count]
+        chosen = []
+        for position, code in enumerate(present):
+            wanted = n // len(present) + (position < n % len(present))
+            if wanted > counts[code]:
+                raise InputError(
+                    f"class {self.classes[code]!r} has too few samples for a balanced draw of {n}",
+                    f"{counts[code]} where {wanted} are needed",
+                    "Ask for fewer, or use .balanced() weights instead.",
+                )
+            chosen.append(shuffled[self.y[shuffled] == code][:wanted])
+        return self.subset(torch.cat(chosen))
+
+    def split(self, fraction: float, *, generator: torch.Generator | None = None) -> tuple[LabeledDataset, LabeledDataset]:
+        """Two disjoint parts, the first with ``fraction`` of each class (at least one sample of each on both sides if it can).
+
+        Example:
+            >>> import torch, advect as ad
+            >>> train, test = ad.datasets.load("digits").split(0.8, generator=torch.Generator().manual_seed(0))
+            >>> len(train) + len(test)
+            1797
+        """
+        if not 0 < check_positive("fraction", fraction) < 1:
+            raise InputError("fraction must lie between 0 and 1", fraction, "0.8 keeps four fifths in the first part.")
+        if len(self) < 2:
+            raise InputError("a split needs at least two samples", len(self), "Add samples.")
+        shuffled = torch.randperm(len(self), generator=generator).to(self.x.device)
+        first = torch.zeros(len(self), dtype=torch.bool, device=self.x.device)
+        for code in range(len(self.classes)):
+            rows = shuffled[self.y[shuffled] == code]
+            kept = round(fraction * len(rows))
+            if len(rows) > 1:
+                kept = min(max(kept, 1), len(rows) - 1)
+            first[rows[:kept]] = True
+        if bool(first.all()) or not bool(first.any()):  # only classes of one sample: split them anyhow
+            first[shuffled] = torch.arange(len(self), device=self.x.device) < min(
+                max(round(fraction * len(self)), 1), len(self) - 1
+            )
+        return self.subset(first), self.subset(~first)
+
+
+def _as_features(x: Any) -> Tensor:
+    try:
+        values = x if isinstance(x, Tensor) else _tensor_from(x)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            "features must be a numeric array (n, …)", type(x).__name__, "Pass numbers only; every sample needs the same shape."
+        ) from None
+    if values.ndim == 0 or values.numel() == 0:
+        raise InputError(
+            "features must hold at least one sample and one number", f"shape {tuple(values.shape)}", "Pass an array (n, …)."
+        )
+    if values.is_complex():
+        raise InputError("features must be real", values.dtype, "Split real and imaginary parts into features.")
+    if values.ndim == 1:
+        values = values[:, None]
+    if not values.is_floating_point() or values.dtype in (torch.float16, torch.bfloat16):
+        values = values.float()
+    check_finite("features", values)
+    return values
+
+
+def _tensor_from(x: Any) -> Tensor:
+    """A copy, so that a caller who later changes the array does not change the dataset."""
+    array = x.to_numpy() if hasattr(x, "to_numpy") else np.asarray(x)
+    values = torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True))
+    return values.float() if isinstance(x, (list, tuple)) and values.dtype == torch.float64 else values  # as torch reads lists
+
+
+def _as_codes(y: Any, classes: Sequence[Hashable] | None, n: int) -> tuple[Tensor, tuple[Hashable, ...]]:
+    labels = _as_label_list(y)
+    if len(labels) != n:
+        raise InputError(
+            "features and labels must have the same length",
+            f"{n} features, {len(labels)} labels",
+            "Pass one label for each sample.",
+        )
+    if classes is None:
+        distinct = dict.fromkeys(labels)
+        try:
+            names = tuple(sorted(distinct))  # pyright: ignore[reportArgumentType]
+        except TypeError:  # kinds that do not compare: keep the order of appearance
+            names = tuple(distinct)
+    else:
+        names = tuple(_as_label_list(classes))
+        if len(set(names)) != len(names):
+            raise InputError("class names must differ", names, "Give each class its own name.")
+    position = {name: code for code, name in enumerate(names)}
+    if all(label in position for label in labels):
+        codes = [position[label] for label in labels]
+    elif all(isinstance(label, int) and 0 <= label < len(names) for label in labels):
+        codes = labels
+    else:
+        unknown = next(label for label in labels if label not in position)
+        raise InputError(
+            "labels must be among classes, or be positions in it",
+            f"{unknown!r} with classes {names}",
+            "Add the class, or leave classes out to take it from the labels.",
+        )
+    return torch.tensor(codes, dtype=torch.int64), names
+
+
+def _as_label_list(y: Any) -> list[Any]:
+    if isinstance(y, str):
+        raise InputError("labels must be a sequence", "one string", "Pass a list with one label for each sample.")
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    if isinstance(y, Tensor):
+        y = y.detach().cpu().numpy()
+    if isinstance(y, np.ndarray):
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        if y.ndim != 1:
+            raise InputError(
+                "labels must be one for each sample",
+                f"shape {y.shape}",
+                "Pass a vector; turn one-hot rows to labels with argmax(1).",
+            )
+        y = y.tolist()
+    labels = [
+        label.item() if isinstance(label, (np.generic, Tensor)) and getattr(label, "ndim", 0) == 0 else label for label in y
+    ]
+    for row, label in enumerate(labels):
+        if isinstance(label, float):
+            if math.isnan(label):
+                raise InputError("labels must not be NaN", f"NaN in row {row}", "Drop or label these samples.")
+            if label.is_integer():
+                labels[row] = int(label)
+        try:
+            hash(label)
+        except TypeError:
+            raise InputError(
+                "labels must be hashable", f"{type(label).__name__} in row {row}", "Use strings, numbers or tuples."
+            ) from None
+    return labels
+
+
+def _as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Tensor:
+    if weights is None:
+        return torch.full((len(codes),), 1 / len(codes), dtype=like.dtype, device=like.device)
+    if isinstance(weights, str):
+        if weights != "balanced":
+            raise InputError(
+                "weights must be None, 'balanced' or numbers", repr(weights), "Use 'balanced' for the same mass for each class."
+            )
+        return _balanced_weights(codes, n_classes, like)
+    try:
+        values = torch.as_tensor(weights if isinstance(weights, Tensor) else np.asarray(weights, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError(
+            "weights must be numbers", type(weights).__name__, "Pass one non-negative number for each sample."
+        ) from None
+    return check_weights("weights", values.to(device=like.device, dtype=torch.float64), len(codes)).to(like.dtype)
+
+
+def _balanced_weights(codes: Tensor, n_classes: int, like: Tensor) -> Tensor:
+    counts = torch.bincount(codes, minlength=n_classes)
+    return 1 / (counts[codes] * (counts > 0).sum()).to(like.dtype)
+
+
+def _as_law(law: Gaussians | None, index: Tensor | None, codes: Tensor, n_classes: int, dim: int) -> dict[str, Any]:
+    if law is None:
+        if index is not None:
+            raise InputError("law_index needs a law", "law=None", "Pass the Gaussians it points into.")
+        return {"law": None, "law_index": None}
+    if law.dim != dim:
+        raise InputError(
+            "laws and features must have one dimension", f"{law.dim} and {dim}", "Estimate the laws in the same space."
+        )
+    rows = codes if index is None else torch.as_tensor(index, dtype=torch.int64, device=codes.device)
+    if rows.shape != codes.shape or int(rows.min()) < 0 or int(rows.max()) >= len(law):
+        raise InputError(
+            f"law_index must give each of the {len(codes)} samples one of {len(law)} laws",
+            f"shape {tuple(rows.shape)} with values {int(rows.min())} to {int(rows.max())}",
+            f"Without law_index there must be a law for each of the {n_classes} classes.",
+        )
+    return {"law": law, "law_index": None if index is None else rows}

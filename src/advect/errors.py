@@ -1,0 +1,51 @@
+"""What advect raises and warns with.
+
+Every message says three things: what was wrong, what was got, what to do about it.
+"""
+
+
+class AdvectError(Exception):
+    """Base of every error that advect raises on purpose.
+
+    Example:
+        >>> import advect as ad
+        >>> try:
+        ...     ad.datasets.load("no-such-set")
+        ... except ad.AdvectError as error:
+        ...     print(type(error).__name__)
+        InputError
+    """
+
+
+class InputError(AdvectError, ValueError):
+    """Data or options that cannot be used; also a ``ValueError``.
+
+    Example:
+        >>> import advect as ad
+        >>> try:
+        ...     ad.Sinkhorn(epsilon=-1.0)
+        ... except ad.InputError as error:
+        ...     print(error)
+        epsilon must be a finite number above 0; got -1.0. Pass a positive value.
+    """
+
+    def __init__(self, what: str, got: object, remedy: str) -> None:
+        super().__init__(f"{what}; got {got}. {remedy}")
+        self.what, self.got, self.remedy = what, got, remedy
+
+    def __reduce__(self):  # three arguments in, one message out: tell pickle (joblib workers raise these)
+        return type(self), (self.what, self.got, self.remedy)
+
+
+class ConvergenceWarning(UserWarning):
+    """An iteration ended before its tolerance; the message gives the error reached and the remedy.
+
+    Example:
+        >>> import warnings, torch, advect as ad
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     cost = torch.rand(20, 20, generator=torch.Generator().manual_seed(0))
+        ...     solution = ad.Sinkhorn(epsilon=1e-3, max_iter=3).solve(cost)
+        >>> solution.converged, caught[0].category.__name__
+        (False, 'ConvergenceWarning')
+    """

@@ -1,0 +1,264 @@
+"""Gaussian label laws N(μ_y, S_y) and the Bures-Wasserstein distances between them (paper, section 2.3).
+
+    W₂²(N(μ, S), N(μ', S')) = ‖μ − μ'‖² + tr S + tr S' − 2 tr (S^½ S' S^½)^½
+
+A covariance is kept as what it is: full matrices, factors A with S = AᵀA, or standard deviations. Which laws move,
+and how, is left to the dynamics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from advect._checks import check_finite
+from advect.errors import InputError
+from advect.linalg import nuclear_norms, row_basis, squared_distances, symmetric_root
+
+
+@dataclass(frozen=True, eq=False)
+class Full:
+    """Covariances as (k, d, d) symmetric positive semi-definite matrices.
+
+    Example:
+        >>> import torch
+        >>> Full(torch.eye(2).expand(3, 2, 2)).traces().tolist()
+        [2.0, 2.0, 2.0]
+    """
+
+    matrices: Tensor
+
+    def __post_init__(self) -> None:
+        if self.matrices.ndim != 3 or self.matrices.shape[1] != self.matrices.shape[2]:
+            raise InputError(
+                "full covariances must have shape (k, d, d)", tuple(self.matrices.shape), "Stack one matrix for each law."
+            )
+
+    def __len__(self) -> int:
+        return len(self.matrices)
+
+    @property
+    def dim(self) -> int:
+        return self.matrices.shape[1]
+
+    def traces(self) -> Tensor:
+        return self.matrices.diagonal(dim1=1, dim2=2).sum(dim=1)
+
+    def dense(self) -> Tensor:
+        return self.matrices
+
+    def scales(self) -> Tensor:
+        return self.matrices.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
+
+    @cached_property
+    def compressed(self) -> Factored:
+        """Symmetric roots, stacked, in float64."""
+        roots = symmetric_root(self.matrices.double())
+        return Factored(roots.reshape(-1, self.dim), (self.dim,) * len(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """Covariances S_i = A_iᵀ A_i, the factors A_i (r_i, d) stacked in ``rows`` (Σ r_i, d) with ``sizes`` (r_1, …, r_k).
+
+    Example:
+        >>> import torch
+        >>> Factored(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), (1, 1)).dense().tolist()
+        [[[4.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]
+    """
+
+    rows: Tensor
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 2 or sum(self.sizes) != len(self.rows):
+            raise InputError(
+                "factor rows must have shape (sum of sizes, d)",
+                f"shape {tuple(self.rows.shape)} for sizes summing to {sum(self.sizes)}",
+                "Stack the factors A_i of S_i = A_iᵀ A_i and give their row counts.",
+            )
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def dim(self) -> int:
+        return self.rows.shape[1]
+
+    def _per_law(self, values: Tensor) -> Tensor:
+        return torch.stack([block.sum(dim=0) for block in values.split(self.sizes)])
+
+    def traces(self) -> Tensor:
+        return self._per_law(self.rows.square().sum(dim=1))
+
+    def dense(self) -> Tensor:
+        return torch.stack([block.mT @ block for block in self.rows.split(self.sizes)])
+
+    def scales(self) -> Tensor:
+        return torch.stack([torch.linalg.vector_norm(block, dim=0) for block in self.rows.split(self.sizes)])
+
+    @cached_property
+    def compressed(self) -> Factored:
+        """The same covariances with as few rows as their ranks allow, in float64."""
+        tolerance = 4 * torch.finfo(self.rows.dtype).eps
+        blocks = []
+        for block in self.rows.double().split(self.sizes):
+            basis = row_basis(block.detach(), tolerance)
+            blocks.append(block if basis is None else basis.mT @ block)
+        return Factored(torch.cat(blocks), tuple(len(block) for block in blocks))
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """Diagonal covariances by their standard deviations (k, d): W₂ is then Euclidean in means and deviations.
+
+    Example:
+        >>> import torch
+        >>> Diagonal(torch.tensor([[1.0, 3.0]])).dense().tolist()
+        [[[1.0, 0.0], [0.0, 9.0]]]
+    """
+
+    deviations: Tensor
+
+    def __len__(self) -> int:
+        return len(self.deviations)
+
+    @property
+    def dim(self) -> int:
+        return self.deviations.shape[1]
+
+    def traces(self) -> Tensor:
+        return self.deviations.square().sum(dim=1)
+
+    def dense(self) -> Tensor:
+        return torch.diag_embed(self.deviations.square())
+
+    def scales(self) -> Tensor:
+        return self.deviations
+
+    @cached_property
+    def compressed(self) -> Factored:
+        """One diagonal factor for each law, in float64."""
+        return Factored(torch.diag_embed(self.deviations.double()).reshape(-1, self.dim), (self.dim,) * len(self))
+
+
+Covariance = Full | Factored | Diagonal
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians:
+    """k Gaussian laws: ``means`` (k, d) and a covariance object (``Full``, ``Factored`` or ``Diagonal``).
+
+    Example:
+        >>> import torch, advect as ad
+        >>> laws = ad.Gaussians(torch.zeros(2, 3), ad.Full(torch.eye(3).repeat(2, 1, 1)))
+        >>> len(laws), laws.dim, laws.covariances().shape
+        (2, 3, torch.Size([2, 3, 3]))
+    """
+
+    means: Tensor
+    covariance: Covariance
+
+    def __post_init__(self) -> None:
+        if self.means.ndim != 2 or len(self.means) != len(self.covariance) or self.means.shape[1] != self.covariance.dim:
+            raise InputError(
+                "means must have shape (k, d), matching the covariances",
+                f"means {tuple(self.means.shape)}, {len(self.covariance)} covariances of dimension {self.covariance.dim}",
+                "Give one mean and one covariance for each law.",
+            )
+        check_finite("means", self.means, "Laws need finite moments.")
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    @property
+    def dim(self) -> int:
+        return self.means.shape[1]
+
+    def covariances(self) -> Tensor:
+        """The covariances as dense (k, d, d) matrices."""
+        return self.covariance.dense()
+
+    def diagonal(self) -> Gaussians:
+        """The same laws with everything off the diagonal dropped."""
+        return Gaussians(self.means, Diagonal(self.covariance.scales()))
+
+
+def bures(a: Gaussians, b: Gaussians) -> Tensor:
+    """W₂²(a_i, b_j) for all pairs of laws, as a (k, k') matrix; zero on the diagonal when ``a is b``.
+
+    Differentiable in means and covariances; safe for rank-deficient and zero covariances.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> near = ad.Gaussians(torch.zeros(1, 2), ad.Full(torch.eye(2)[None]))
+        >>> far = ad.Gaussians(torch.tensor([[3.0, 4.0]]), ad.Full(4 * torch.eye(2)[None]))
+        >>> round(ad.bures(near, far).item(), 6)    # 25 + 2 (2 - 1)^2
+        27.0
+    """
+    if a.dim != b.dim:
+        raise InputError(
+            "laws must live in one feature space", f"dimensions {a.dim} and {b.dim}", "Bring both to one space with harmonize."
+        )
+    dtype = torch.promote_types(a.means.dtype, b.means.dtype)
+    means_a, means_b = a.means.double(), b.means.double()
+    if isinstance(a.covariance, Diagonal) and isinstance(b.covariance, Diagonal):
+        points_a = torch.cat([means_a, a.covariance.deviations.double()], dim=1)
+        points_b = torch.cat([means_b, b.covariance.deviations.double()], dim=1)
+        distances = squared_distances(points_a, points_b)
+    else:
+        factors_a, factors_b = a.covariance.compressed, b.covariance.compressed
+        cross = nuclear_norms(factors_a.rows, factors_a.sizes, factors_b.rows, factors_b.sizes)
+        spread = (factors_a.traces()[:, None] + factors_b.traces() - 2 * cross).clamp_min(0)
+        distances = squared_distances(means_a, means_b) + spread
+    if a is b:
+        distances = distances * (1 - torch.eye(len(a), dtype=distances.dtype, device=distances.device))
+    return distances.to(dtype)
+
+
+def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Gaussians:
+    """Mean and factored covariance of each class y ∈ {0, …, k−1} of a weighted sample (x, y).
+
+        μ = Σ p_i x_i ,   S = Σ p_i (x_i − μ)(x_i − μ)ᵀ / (1 − Σ p²)        p = weights within the class
+
+    For n distinct samples of equal weight this is the usual n − 1. The second sum runs over atoms (distinct points), so
+    listing a sample as two copies of half the weight changes nothing. One atom gives a zero covariance. A class
+    without mass is described by its samples with equal weights; one without samples by a point at the origin.
+    """
+    order = torch.argsort(y, stable=True)
+    counts = torch.bincount(y, minlength=n_classes)
+    labels, points, mass = y[order], x[order].double(), weights[order].double()
+    class_mass = mass.new_zeros(n_classes).index_add_(0, labels, mass)[labels]
+    share = torch.where(class_mass > 0, mass / class_mass.clamp_min(_TINY), 1 / counts[labels])
+    means = points.new_zeros(n_classes, x.shape[1]).index_add(0, labels, share[:, None] * points)
+    spread = 1 - _squared_atoms(points.detach(), labels, share, n_classes)
+    inverse = torch.where(spread > 1e-12, 1 / spread.clamp_min(_TINY), 0)
+    rows = (points - means[labels]) * (share * inverse[labels]).sqrt()[:, None]
+    return Gaussians(means.to(x.dtype), Factored(rows.to(x.dtype), tuple(counts.tolist())))
+
+
+_TINY = torch.finfo(torch.float64).tiny
+
+
+def _squared_atoms(points: Tensor, labels: Tensor, share: Tensor, n_classes: int) -> Tensor:
+    """Σ p² over the distinct points of each class.
+
+    Equal points have equal images under a random direction, so only neighbours in that order are compared in full.
+    """
+    generator = torch.Generator().manual_seed(0)
+    direction = torch.randn(points.shape[1], generator=generator, dtype=torch.float64).to(points.device)
+    keys = points @ direction
+    order = torch.argsort(keys)
+    order = order[torch.argsort(labels[order], stable=True)]
+    keys, labels, share = keys[order], labels[order], share[order]
+    near = (keys.diff().abs() <= 1e-9 * keys.abs().max()) & (labels.diff() == 0)
+    candidates = near.nonzero()[:, 0]
+    fresh = torch.ones(len(points), dtype=torch.int64, device=points.device)
+    fresh[1 + candidates] = (points[order[candidates]] != points[order[candidates + 1]]).any(dim=1).long()
+    atoms = fresh.cumsum(dim=0) - 1
+    atom_share = torch.zeros_like(share).index_add_(0, atoms, share)
+    atom_label = torch.zeros_like(labels).index_copy_(0, atoms, labels)
+    return share.new_zeros(n_classes).index_add_(0, atom_label, atom_share.square())

@@ -1,0 +1,148 @@
+"""Matrix pieces of the Bures-Wasserstein distance, written so that rank deficiency is an ordinary case.
+
+For covariances given by factors, S = AᵀA and S' = BᵀB,
+
+    tr (S^½ S' S^½)^½ = ‖A Bᵀ‖_*                                   (nuclear norm)
+
+so no d × d root is taken when classes have fewer samples than dimensions, and with A Bᵀ = U diag(s) Vᵀ the gradient
+in A is U Vᵀ B, without any inverse. Decompositions run in float64 on the smaller side: float32 ones fail or return
+NaN on real image covariances, whose constant pixels make many singular values vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from scipy.linalg import lapack
+from torch import Tensor
+
+
+def squared_distances(x: Tensor, y: Tensor) -> Tensor:
+    """‖x_i − y_j‖² as an (n, m) matrix, by one matrix product around a common centre; never negative."""
+    centre = (x.detach().mean(dim=0) + y.detach().mean(dim=0)) / 2  # cancels a large common offset
+    x, y = x - centre, y - centre
+    products = torch.addmm(x.square().sum(dim=1)[:, None], x, y.T, alpha=-2)  # (n, m)
+    return (products + y.square().sum(dim=1)).clamp_min(0)
+
+
+class _SymmetricRoot(torch.autograd.Function):
+    """S ↦ S^½ for batches of positive semi-definite matrices; its derivative solves X S^½ + S^½ X = dS."""
+
+    @staticmethod
+    def forward(ctx, matrices: Tensor) -> Tensor:
+        eigenvalues, vectors = torch.linalg.eigh(matrices)
+        roots = eigenvalues.clamp_min(0).sqrt()
+        ctx.save_for_backward(roots, vectors)
+        return (vectors * roots[..., None, :]) @ vectors.mT
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        roots, vectors = ctx.saved_tensors
+        sums = roots[..., :, None] + roots[..., None, :]
+        floor = sums.amax(dim=(-2, -1), keepdim=True) * 1e-12  # the null space has no derivative: take 0 there
+        inverse = torch.where(sums > floor, 1 / sums.clamp_min(torch.finfo(sums.dtype).tiny), 0)
+        inner = vectors.mT @ ((grad + grad.mT) / 2) @ vectors
+        return vectors @ (inner * inverse) @ vectors.mT
+
+
+def symmetric_root(matrices: Tensor) -> Tensor:
+    """The symmetric square roots S^½ of positive semi-definite matrices (k, d, d), computed in float64.
+
+    Eigenvalues below zero by rounding count as zero; the derivative is taken as zero on the null space.
+
+    Example:
+        >>> import torch
+        >>> root = symmetric_root(torch.tensor([[[4.0, 0.0], [0.0, 0.0]]]))
+        >>> root[0].tolist()
+        [[2.0, 0.0], [0.0, 0.0]]
+    """
+    symmetric = ((matrices + matrices.mT) / 2).double()
+    return _SymmetricRoot.apply(symmetric).to(matrices.dtype)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def polar_factor(matrix: Tensor) -> Tensor:
+    """U Vᵀ for K = U diag(s) Vᵀ, by eigenvectors of the smaller Gram matrix; directions with s = 0 contribute nothing."""
+    if matrix.shape[0] > matrix.shape[1]:
+        return polar_factor(matrix.mT).mT
+    left = torch.linalg.eigh(matrix @ matrix.mT)[1]
+    right = left.mT @ matrix  # rows s_i v_iᵀ; their norms keep more digits of s_i than the roots of eigenvalues do
+    singular = torch.linalg.vector_norm(right, dim=1)
+    kept = singular > singular.max() * (max(matrix.shape) * torch.finfo(matrix.dtype).eps)
+    return left[:, kept] @ (right[kept] / singular[kept, None])
+
+
+class _NuclearNorms(torch.autograd.Function):
+    """‖A_i B_jᵀ‖_* for all pairs of row blocks of A and B; see ``nuclear_norms``.
+
+    Values come from singular values, which are exact to rounding of the largest: roots of eigenvalues stall at 1e-8 of
+    it, and a class would not be at distance zero from its own copy. Polar factors wait until a gradient is asked for.
+    """
+
+    @staticmethod
+    def forward(ctx, a: Tensor, b: Tensor, a_sizes: tuple[int, ...], b_sizes: tuple[int, ...], symmetric: bool) -> Tensor:
+        ctx.save_for_backward(a, b)
+        ctx.sizes, ctx.symmetric = (a_sizes, b_sizes), symmetric
+        norms = a.new_zeros(len(a_sizes), len(b_sizes))
+        for i, a_i in enumerate(a.split(a_sizes)):
+            first = i if symmetric else 0
+            row = a_i @ b[sum(b_sizes[:first]) :].mT
+            for j, product in enumerate(row.split(b_sizes[first:], dim=1), start=first):
+                if product.numel():
+                    norms[i, j] = torch.linalg.svdvals(product).sum()
+        return torch.triu(norms) + torch.triu(norms, diagonal=1).mT if symmetric else norms
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        a, b = ctx.saved_tensors
+        a_sizes, b_sizes = ctx.sizes
+        grad_a, grad_b = torch.zeros_like(a), torch.zeros_like(b)
+        a_blocks, b_blocks = a.split(a_sizes), b.split(b_sizes)
+        a_grads, b_grads = grad_a.split(a_sizes), grad_b.split(b_sizes)
+        if ctx.symmetric:
+            grad = torch.triu(grad) + torch.tril(grad, diagonal=-1).mT
+        for i, j in grad.nonzero().tolist():
+            if len(a_blocks[i]) and len(b_blocks[j]):
+                factor = grad[i, j] * polar_factor(a_blocks[i] @ b_blocks[j].mT)
+                if ctx.needs_input_grad[0]:
+                    a_grads[i].addmm_(factor, b_blocks[j])
+                if ctx.needs_input_grad[1]:
+                    b_grads[j].addmm_(factor.mT, a_blocks[i])
+        return grad_a, grad_b, None, None, None
+
+
+def nuclear_norms(a: Tensor, a_sizes: Sequence[int], b: Tensor, b_sizes: Sequence[int]) -> Tensor:
+    """‖A_i B_jᵀ‖_* for stacked factors A = [A_1; …; A_k] and B = [B_1; …; B_k'], as a (k, k') matrix.
+
+    When ``a is b`` each pair is decomposed once. Differentiable in both, with the polar factor as the gradient.
+
+    Example:
+        >>> import torch
+        >>> a = torch.eye(2, dtype=torch.float64)
+        >>> nuclear_norms(a, [2], 3 * a, [2]).tolist()
+        [[6.0]]
+    """
+    return _NuclearNorms.apply(a, b, tuple(a_sizes), tuple(b_sizes), a is b)  # pyright: ignore
+
+
+def row_basis(factor: Tensor, tolerance: float) -> Tensor | None:
+    """Orthonormal Z (n, r) with ‖A − Z Zᵀ A‖ ≤ tolerance ‖A‖ and r well below n, or None if there is none.
+
+    Zᵀ A has the same covariance as A with fewer rows: at most d, and fewer when the samples lie in a subspace, as
+    enlarged images do. A pivoted Cholesky factorisation of A Aᵀ finds the rank for much less than a decomposition.
+    """
+    n, d = factor.shape
+    if n > d:
+        basis = torch.linalg.qr(factor)[0]  # (n, d)
+        inner = row_basis(basis.mT @ factor, tolerance)
+        return basis if inner is None else basis @ inner
+    if n < 8 or factor.device.type != "cpu":  # too small to gain; LAPACK's pivoted Cholesky is a CPU routine
+        return None
+    gram = (factor @ factor.mT).numpy()
+    threshold = max(tolerance**2, 1e-15) * float(gram.trace())
+    _, pivots, rank, _ = lapack.dpstrf(gram, tol=threshold)  # pyright: ignore[reportAttributeAccessIssue]
+    if rank > 0.8 * n:
+        return None
+    basis = torch.linalg.qr(factor @ factor[torch.from_numpy(pivots[:rank].astype("int64") - 1)].mT)[0]  # (n, r)
+    rest = factor - basis @ (basis.mT @ factor)
+    return basis if bool(rest.norm() <= tolerance * factor.norm()) else None

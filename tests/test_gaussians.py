@@ -1,0 +1,236 @@
+"""Label laws: estimates against numpy, Bures against matrix roots, gradients against differences."""
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advect import Diagonal, Factored, Full, Gaussians, InputError, LabeledDataset, bures
+from advect.linalg import nuclear_norms, polar_factor, row_basis, symmetric_root
+
+
+def random_laws(k, d, rank=None, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    factors = torch.randn(k, rank or 2 * d, d, generator=generator, dtype=torch.float64) / d**0.5
+    return torch.randn(k, d, generator=generator, dtype=torch.float64), factors
+
+
+def as_full(means, factors):
+    return Gaussians(means, Full(factors.mT @ factors))
+
+
+def as_factored(means, factors):
+    return Gaussians(means, Factored(factors.reshape(-1, factors.shape[-1]), (factors.shape[1],) * len(factors)))
+
+
+class TestBures:
+    @pytest.mark.parametrize("make", [as_full, as_factored])
+    @pytest.mark.parametrize("d", [1, 2, 7, 30])
+    def test_against_matrix_roots_full_rank(self, make, d):
+        (means_a, factors_a), (means_b, factors_b) = random_laws(3, d), random_laws(4, d, seed=1)
+        got = bures(make(means_a, factors_a), make(means_b, factors_b))
+        for i in range(3):
+            for j in range(4):
+                covariances = [(f[k].T @ f[k]).numpy() for f, k in ((factors_a, i), (factors_b, j))]
+                expected = oracles.bures_by_roots(means_a[i].numpy(), covariances[0], means_b[j].numpy(), covariances[1])
+                assert float(got[i, j]) == pytest.approx(expected, abs=1e-10 * max(1, expected))
+
+    def test_fewer_samples_than_dimensions(self):
+        """Projecting both laws to the joint span of their factors changes nothing, and makes the textbook formula apply."""
+        (means_a, factors_a), (means_b, factors_b) = random_laws(1, 40, 6), random_laws(1, 40, 9, seed=1)
+        basis = torch.linalg.qr(torch.cat([factors_a[0], factors_b[0], means_a, means_b]).T)[0]
+        small = [(z @ basis).numpy() for z in (means_a[0], factors_a[0], means_b[0], factors_b[0])]
+        jitter = 1e-14 * np.eye(17)
+        expected = oracles.bures_by_roots(small[0], small[1].T @ small[1] + jitter, small[2], small[3].T @ small[3] + jitter)
+        got = float(bures(as_factored(means_a, factors_a), as_factored(means_b, factors_b)))
+        assert got == pytest.approx(expected, rel=1e-6)  # the roots of the singular matrices are the less exact side
+        assert got == pytest.approx(float(bures(as_full(means_a, factors_a), as_full(means_b, factors_b))), rel=1e-6)
+
+    def test_commuting_laws_in_closed_form(self):
+        deviations_a, deviations_b = torch.rand(2, 5, dtype=torch.float64), torch.rand(3, 5, dtype=torch.float64)
+        means_a, means_b = torch.randn(2, 5, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
+        expected = (means_a[:, None] - means_b).square().sum(-1) + (deviations_a[:, None] - deviations_b).square().sum(-1)
+        kinds = [
+            Diagonal,
+            lambda s: Full(torch.diag_embed(s**2)),
+            lambda s: Factored(torch.diag_embed(s).reshape(-1, 5), (5,) * len(s)),
+        ]
+        for kind_a in kinds:
+            for kind_b in kinds:
+                got = bures(Gaussians(means_a, kind_a(deviations_a)), Gaussians(means_b, kind_b(deviations_b)))
+                torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+    def test_distance_to_a_point_mass(self):
+        means, factors = random_laws(2, 6)
+        point = Gaussians(torch.zeros(1, 6, dtype=torch.float64), Full(torch.zeros(1, 6, 6, dtype=torch.float64)))
+        expected = means.square().sum(1) + factors.square().sum((1, 2))
+        torch.testing.assert_close(bures(as_full(means, factors), point)[:, 0], expected)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_zero_against_a_shuffled_copy(self, dtype):
+        """A law and the same law from rows in another order: zero far below rounding of the squares."""
+        x = torch.randn(40, 100, dtype=dtype) * torch.logspace(0, -6, 100, dtype=dtype)
+        a = LabeledDataset(x, [0] * 40).moments()
+        b = LabeledDataset(x[torch.randperm(40)], [0] * 40).moments()
+        assert float(bures(a, b)) <= 1e-12 * float(a.covariance.traces())
+
+    def test_triangle_inequality(self):
+        laws = [as_factored(*random_laws(1, 12, 4, seed=seed)) for seed in range(3)]
+        d = [[float(bures(p, q)) ** 0.5 for q in laws] for p in laws]
+        assert d[0][2] <= d[0][1] + d[1][2] + 1e-12
+
+    def test_gaussian_samples_tend_to_their_closed_form(self):
+        """Laws of large samples: estimated distances approach the true ones at the rate n^-½."""
+        means, factors = random_laws(2, 3)
+        true = float(bures(as_full(means, factors), as_full(means, factors))[0, 1])
+        n = 100_000
+        generator = torch.Generator().manual_seed(5)
+        z = torch.randn(2, n, factors.shape[1], generator=generator, dtype=torch.float64)
+        x = means[:, None] + z @ factors
+        data = LabeledDataset(x.reshape(2 * n, 3), [0] * n + [1] * n)
+        laws = data.moments()
+        assert float(bures(laws, laws)[0, 1]) == pytest.approx(true, rel=10 / n**0.5)
+        assert float(bures(laws, laws)[0, 0]) == 0
+
+    def test_different_spaces(self):
+        with pytest.raises(InputError, match="dimensions 2 and 3"):
+            bures(as_full(*random_laws(1, 2)), as_full(*random_laws(1, 3)))
+
+
+class TestGradients:
+    @pytest.mark.parametrize("which", ["means", "matrices"])
+    def test_full_laws(self, which):
+        (means, factors), other = random_laws(2, 4), as_full(*random_laws(3, 4, seed=1))
+        weights = torch.rand(2, 3, dtype=torch.float64)
+        leaf = (means if which == "means" else factors.mT @ factors).clone().requires_grad_()
+
+        def value(t):
+            symmetric = t if which == "means" else (t + t.mT) / 2
+            law = Gaussians(symmetric, Full(factors.mT @ factors)) if which == "means" else Gaussians(means, Full(symmetric))
+            return (weights * bures(law, other)).sum()
+
+        value(leaf).backward()
+        torch.testing.assert_close(leaf.grad, oracles.central_differences(value, leaf.detach()), atol=1e-6, rtol=1e-6)
+
+    @pytest.mark.parametrize(("rank_a", "rank_b", "d"), [(5, 7, 20), (30, 6, 8), (4, 4, 4)])
+    def test_factored_laws_on_both_sides(self, rank_a, rank_b, d):
+        (means_a, a), (means_b, b) = random_laws(2, d, rank_a), random_laws(2, d, rank_b, seed=1)
+        weights = torch.rand(2, 2, dtype=torch.float64)
+        for side in (0, 1):
+            leaf = (a, b)[side].clone().requires_grad_()
+
+            def value(t, side=side):
+                return (
+                    weights * bures(as_factored(means_a, t if side == 0 else a), as_factored(means_b, t if side else b))
+                ).sum()
+
+            value(leaf).backward()
+            torch.testing.assert_close(leaf.grad, oracles.central_differences(value, leaf.detach()), atol=1e-6, rtol=1e-6)
+
+    def test_within_one_set_of_laws(self):
+        means, factors = random_laws(3, 5, 4)
+        weights = torch.rand(3, 3, dtype=torch.float64)
+        leaf = factors.clone().requires_grad_()
+
+        def value(t):
+            law = as_factored(means, t)
+            return (weights * bures(law, law)).sum()
+
+        value(leaf).backward()
+        torch.testing.assert_close(leaf.grad, oracles.central_differences(value, leaf.detach()), atol=1e-6, rtol=1e-6)
+
+    def test_singular_laws_stay_finite(self):
+        singular = torch.zeros(1, 3, 3, dtype=torch.float64, requires_grad=True)
+        law = Gaussians(torch.zeros(1, 3, dtype=torch.float64), Full(singular))
+        bures(law, as_full(*random_laws(2, 3))).sum().backward()
+        assert bool(torch.isfinite(singular.grad).all())
+
+
+class TestEstimates:
+    @settings(max_examples=40, deadline=None)
+    @given(n=st.integers(2, 30), d=st.integers(1, 12), seed=st.integers(0, 10**6), offset=st.sampled_from([0.0, 1e3]))
+    def test_against_numpy(self, n, d, seed, offset):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(2 * n, d, generator=generator, dtype=torch.float64) + offset
+        y = torch.arange(2 * n) % 2
+        laws = LabeledDataset(x, y).moments()
+        for code in (0, 1):
+            part = x[y == code].numpy()
+            np.testing.assert_allclose(laws.means[code], part.mean(0), rtol=1e-12)
+            np.testing.assert_allclose(laws.covariances()[code], np.cov(part, rowvar=False).reshape(d, d), atol=1e-9)
+
+    def test_weighted_against_numpy(self):
+        x, w = torch.randn(20, 3, dtype=torch.float64), torch.rand(20, dtype=torch.float64)
+        got = LabeledDataset(x, [0] * 20, weights=w).moments().covariances()[0]
+        np.testing.assert_allclose(got, np.cov(x.numpy(), rowvar=False, aweights=w.numpy()), rtol=1e-9)
+
+    def test_a_split_weight_changes_nothing(self):
+        x = torch.randn(10, 4, dtype=torch.float64)
+        one = LabeledDataset(x, [0] * 10)
+        two = LabeledDataset(torch.cat([x, x]), [0] * 20)
+        some = LabeledDataset(torch.cat([x, x[:1]]), [0] * 11, weights=[0.3] + [1.0] * 9 + [0.7])
+        for other in (two, some):
+            torch.testing.assert_close(one.moments().covariances(), other.moments().covariances(), rtol=1e-12, atol=0)
+
+    def test_degenerate_classes_have_zero_covariance(self):
+        data = LabeledDataset([[1.0, 2.0], [3.0, 4.0], [3.0, 4.0]], ["single", "coinciding", "coinciding"])
+        assert float(data.moments().covariances().abs().max()) == 0
+        with_empty = LabeledDataset([[1.0, 2.0]], ["a"], classes=["a", "b"]).moments()
+        assert with_empty.means[1].tolist() == [0.0, 0.0]
+
+    def test_class_without_mass(self):
+        data = LabeledDataset([[1.0], [3.0], [9.0]], ["a", "a", "b"], weights=[0.0, 0.0, 1.0])
+        assert data.moments().means.flatten().tolist() == [2.0, 9.0]
+
+
+class TestLinearAlgebra:
+    def test_root_squares_back(self):
+        _, factors = random_laws(3, 6, rank=4)
+        covariances = factors.mT @ factors
+        roots = symmetric_root(covariances)
+        torch.testing.assert_close(roots @ roots, covariances, atol=1e-12, rtol=0)
+
+    @settings(max_examples=40, deadline=None)
+    @given(n=st.integers(1, 12), m=st.integers(1, 12), rank=st.integers(0, 12), seed=st.integers(0, 10**6))
+    def test_polar_factor_and_norm_against_svd(self, n, m, rank, seed):
+        generator = torch.Generator().manual_seed(seed)
+        left, right = (torch.randn(k, rank, generator=generator, dtype=torch.float64) for k in (n, m))
+        matrix = left @ right.T
+        expected = float(torch.linalg.svdvals(matrix).sum())
+        factor = polar_factor(matrix)
+        assert float((factor * matrix).sum()) == pytest.approx(expected, rel=1e-9, abs=1e-13)
+        assert float(torch.linalg.matrix_norm(factor, 2)) <= 1 + 1e-7
+        if rank:
+            assert float(nuclear_norms(left, [n], right, [m])) == pytest.approx(expected, rel=1e-12, abs=1e-13)
+
+    def test_small_singular_values_keep_their_precision(self):
+        u, v = (torch.linalg.qr(torch.randn(30, 30, dtype=torch.float64))[0] for _ in range(2))
+        singular = torch.logspace(0, -14, 30, dtype=torch.float64)
+        assert float(nuclear_norms(u * singular, [30], v, [30]) - singular.sum()) == pytest.approx(0, abs=3e-14)
+
+    def test_empty_blocks(self):
+        a = torch.randn(3, 4, dtype=torch.float64)
+        norms = nuclear_norms(a, [0, 3], a[:2].clone(), [2, 0])
+        assert norms[0].tolist() == [0.0, 0.0] and float(norms[1, 1]) == 0 and float(norms[1, 0]) > 0
+
+    def test_row_basis_finds_low_rank_and_leaves_full_rank_alone(self):
+        low = torch.randn(50, 5, dtype=torch.float64) @ torch.randn(5, 80, dtype=torch.float64)
+        basis = row_basis(low, 1e-14)
+        assert basis is not None and basis.shape == (50, 5)
+        torch.testing.assert_close(basis @ (basis.T @ low), low, atol=1e-12, rtol=0)
+        assert row_basis(torch.randn(50, 80, dtype=torch.float64), 1e-14) is None
+        tall = row_basis(torch.randn(50, 6, dtype=torch.float64), 1e-14)
+        assert tall is not None and tall.shape == (50, 6)
+
+
+def test_shapes_are_checked():
+    with pytest.raises(InputError, match=r"\(k, d, d\)"):
+        Full(torch.zeros(2, 3, 4))
+    with pytest.raises(InputError, match="sizes summing to 3"):
+        Factored(torch.zeros(2, 3), (1, 2))
+    with pytest.raises(InputError, match="one mean and one covariance"):
+        Gaussians(torch.zeros(2, 3), Diagonal(torch.ones(1, 3)))
+    with pytest.raises(InputError, match="finite"):
+        Gaussians(torch.full((1, 3), torch.nan), Diagonal(torch.ones(1, 3)))
