@@ -20,7 +20,9 @@ def main() -> None:
     print(distance.class_distances)
     print("\nshare of each class of digits that the plan sends to each class of mnist")
     coupling = distance.class_coupling
-    print(ad.ClassTable((coupling.values / coupling.values.sum(axis=1, keepdims=True)).round(2), coupling.rows, coupling.columns))
+    print(
+        ad.ClassTable((coupling.values / coupling.values.sum(axis=1, keepdims=True)).round(2), coupling.rows, coupling.columns)
+    )
     print(f"\nOTDD(digits, digits) = {ad.otdd(source, source).value:.4f}")
 
 

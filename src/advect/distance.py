@@ -144,7 +144,7 @@ class Distance:
 
     @cached_property
     def class_matching(self) -> ClassTable:
-        """Which class corresponds to which: the exact coupling of class masses under ``class_distances`` (paper, section 5.4)."""
+        """Which class matches which: the exact coupling of class masses under ``class_distances`` (paper, section 5.4)."""
         distances = torch.from_numpy(self.class_distances.values).nan_to_num(nan=0.0)  # classes without samples have no mass
         coupling = ExactOT().solve(distances, self.source.class_mass.cpu(), self.target.class_mass.cpu()).plan()
         return ClassTable(coupling.numpy(), self.source.classes, self.target.classes)

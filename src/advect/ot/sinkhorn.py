@@ -1,13 +1,14 @@
-"""Entropic optimal transport by Sinkhorn's iterations (Cuturi 2013; paper, section 2.2).
+"""Entropic optimal transport in the dual (Cuturi 2013; paper, section 2.2).
 
     OT_ε(a, b) = min_P ⟨P, C⟩ + ε KL(P | a ⊗ b) = max_{f, g} ⟨a, f⟩ + ⟨b, g⟩      P_ij = a_i b_j exp((f_i + g_j − C_ij)/ε)
 
-Potentials are kept in float64. Between two absorptions the kernel K = exp((f ⊕ g − C)/ε) is fixed and an iteration is
-two matrix-vector products on scalings u, v (Schmitzer 2019), some forty times cheaper than log-sum-exps over C. When a
-scaling leaves the safe range it is absorbed into the potentials; when K has underflowed, one step in the log domain
-recovers. A cold start anneals ε from the size of the cost. The rate of convergence is watched, and the updates are
-over-relaxed accordingly (Thibault et al. 2021; Lehmann et al. 2022). Self-problems use one potential and the averaged
-update f ← (f + T f)/2 (Feydy et al. 2019), whose error at least halves each time.
+Potentials are kept in float64. Between two absorptions the kernel K = exp((f ⊕ g − C)/ε) is fixed and everything is done
+by matrix-vector products on scalings u, v (Schmitzer 2019), some forty times cheaper than log-sum-exps over C. When a
+scaling leaves the safe range it is absorbed into the potentials; when K has underflowed, a step in the log domain
+recovers. A cold start anneals ε from the size of the cost. Far from the solution the steps are Sinkhorn's; near it they
+are Newton's on the concave dual in g (f being exact for given g), so that a small ε costs a few more products and not
+a thousand more iterations. Self-problems use one potential and the averaged update f ← (f + T f)/2 (Feydy et al. 2019),
+whose error at least halves each time.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from advect.ot.solution import Potentials, Solution, check_problem
 
 _BASE_TOL = {torch.float32: 1e-5, torch.float64: 1e-8}
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
-_ANNEALING_RATIO = 0.2
-_ANNEALING_ITERATIONS = 10
-_ANNEALING_TOL = 0.1
+_ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
+_NEAR = 0.2  # marginal error from which Newton steps take over
+_CG_ITERATIONS, _DIRECT_SIZE = 100, 1024  # a harder Newton system is solved directly if it is not larger than this
 
 
 @dataclass(frozen=True)
@@ -196,75 +197,106 @@ class _Iteration:
             self.epsilon = max(self.epsilon * _ANNEALING_RATIO, final)
 
     def run(self, tol: float, max_iter: int) -> bool:
-        """Iterate, at least once, until the marginal error is below ``tol``; rows are matched exactly at the end."""
-        relaxation = _Relaxation()
+        """Iterate until the marginal error is below ``tol``; rows are matched exactly throughout."""
+        self._match_rows()
+        previous = math.inf
         while True:
             self.n_iter += 1
-            row = self.kernel @ (self.b * self.v)
-            self.u = _relax(self.u, row, relaxation.omega)
             column = self.kernel.T @ (self.a * self.u)
-            self.error = float((self.b * (self.v * column - 1).abs()).sum())
-            if self.error <= tol and relaxation.omega != 1:  # confirm with a plain step: it makes the rows exact
-                self.u = 1 / (self.kernel @ (self.b * self.v))
-                column = self.kernel.T @ (self.a * self.u)
-                self.error = float((self.b * (self.v * column - 1).abs()).sum())
+            residual = self.b - self.b * self.v * column
+            previous, self.error = self.error if math.isfinite(self.error) else previous, float(residual.abs().sum())
             if self.error <= tol or self.n_iter >= max_iter:
                 return self.error <= tol
             if not math.isfinite(self.error):
                 self._recover()
-                relaxation = _Relaxation()
                 continue
-            relaxation.observe(self.error)
-            self.v = _relax(self.v, column, relaxation.omega)
-            extremes = torch.stack([self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]).max()
-            if not float(extremes) < self.limit:
-                if math.isfinite(float(extremes)):
-                    self.start(*self.potentials())
-                else:
-                    self._recover()
+            if self.error > _NEAR and self.error < 0.8 * previous:
+                self.v = 1 / column
+                self._match_rows()
+            elif not self._newton_step(residual, max_iter):
+                self.v = 1 / column
+                self._match_rows()
+            extremes = float(torch.stack([self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]).max())
+            if not math.isfinite(extremes):
+                self._recover()
+            elif extremes > self.limit:
+                self.start(*self.potentials())
+                self._match_rows()
+
+    def _match_rows(self) -> None:
+        """The best f for the current g: row sums of the plan become a."""
+        self.u = 1 / (self.kernel @ (self.b * self.v))
+
+    def _newton_step(self, residual: Tensor, max_iter: int) -> bool:
+        """A damped Newton step on g ↦ max_f dual(f, g), whose gradient is b − Pᵀ1; False if it leads nowhere.
+
+        The system is S δ = b − c with c = Pᵀ1, S = diag(c) − Pᵀ diag(1/a) P and δ = Δg/ε.
+        """
+        direction = self._solve_newton_system(residual, max_iter)
+        slope = float(residual @ direction)
+        if not (math.isfinite(slope) and slope > 0):
+            return False
+        u, v, before = self.u, self.v, self._dual()
+        rounding = 8 * torch.finfo(v.dtype).eps * (1 + abs(before))
+        step = min(1.0, _LOG_RANGE[v.dtype] / 2 / float(direction.abs().max()))
+        while step > 1e-3:
+            self.v = v * torch.exp(step * direction)
+            self._match_rows()
+            if self._dual() >= before + 1e-4 * step * slope - rounding:
+                return True
+            step /= 2
+        self.u, self.v = u, v
+        return False
+
+    def _solve_newton_system(self, residual: Tensor, max_iter: int) -> Tensor:
+        """Preconditioned conjugate gradients, two products each; directly where they would need too many."""
+        weight = self.b * self.v  # P = diag(a u) K diag(weight)
+        diagonal = self.b - residual
+        squared = self.a * self.u.square()
+        tolerance = min(0.1, math.sqrt(self.error)) * self.error
+        solution, rest = torch.zeros_like(residual), residual
+        search = scaled = rest / diagonal
+        product = float(rest @ scaled)
+        for _ in range(_CG_ITERATIONS):
+            image = diagonal * search - weight * (self.kernel.T @ (squared * (self.kernel @ (weight * search))))
+            self.n_iter += 1
+            curvature = float(search @ image)
+            if not curvature > 1e-14 * float(search @ (diagonal * search)):
+                break  # a direction that rounding cannot tell from a constant
+            solution = solution + (product / curvature) * search
+            rest = rest - (product / curvature) * image
+            if float(rest.abs().sum()) <= tolerance or self.n_iter >= max_iter:
+                return solution
+            scaled = rest / diagonal
+            product, last = float(rest @ scaled), product
+            search = scaled + (product / last) * search
+        return self._solve_directly(residual, diagonal) if len(residual) <= _DIRECT_SIZE else solution
+
+    def _solve_directly(self, residual: Tensor, diagonal: Tensor) -> Tensor:
+        """S δ = residual in float64, scaled to a unit diagonal; the shift stands for the constants that S ignores."""
+        root = diagonal.double().sqrt()
+        half = (self.a.sqrt() * self.u)[:, None] * self.kernel * (self.b * self.v)  # diag(a)^-½ P
+        scaled = half.double() / root
+        matrix = -(scaled.T @ scaled)
+        matrix.diagonal().add_(1 + 1e-12)
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        if int(failed):
+            return torch.zeros_like(residual)
+        return (torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0] / root).to(residual.dtype)
+
+    def _dual(self) -> float:
+        """The dual value in units of ε, up to the absorbed part."""
+        return float(self.a64 @ self.u.double().log() + self.b64 @ self.v.double().log())
 
     def _recover(self) -> None:
         """The kernel has underflowed somewhere: take one step in the log domain from the last absorbed potentials."""
         f = _softmin(self.cost, self.g, self.b64, self.epsilon, 1, self.kernel)
         g = _softmin(self.cost, f, self.a64, self.epsilon, 0, self.kernel)
         self.start(f, g)
+        self._match_rows()
 
     def potentials(self) -> Potentials:
         return self.f + self.epsilon * self.u.double().log(), self.g + self.epsilon * self.v.double().log()
-
-
-class _Relaxation:
-    """Chooses the over-relaxation factor from the observed rate of convergence, as Hageman and Young do for SOR.
-
-    With plain rate θ = μ², the best factor is 2/(1 + √(1 − θ)); at a factor ω below the best, the error falls at a rate λ with
-    (λ + ω − 1)² = λ ω² μ², from which μ is read off again. If the error grows, relaxation is given up.
-    """
-
-    window = 4
-
-    def __init__(self) -> None:
-        self.omega, self.errors, self.best, self.given_up = 1.0, [], math.inf, False
-
-    def observe(self, error: float) -> None:
-        self.errors.append(error)
-        self.best = min(self.best, error)
-        if self.omega > 1 and error > 100 * self.best:
-            self.omega, self.given_up, self.errors = 1.0, True, []
-        if self.given_up or len(self.errors) <= 2 * self.window:
-            return
-        late = (self.errors[-1] / self.errors[-1 - self.window]) ** (1 / self.window)
-        early = (self.errors[-1 - self.window] / self.errors[-1 - 2 * self.window]) ** (1 / self.window)
-        if not (0 < late < 1 and abs(late - early) < 0.25 * (1 - late)):  # not yet a steady decrease
-            return
-        theta = (late + self.omega - 1) ** 2 / (late * self.omega**2)
-        if late > self.omega - 1 and theta < 1:
-            self.omega = max(self.omega, min(2 / (1 + math.sqrt(1 - theta)), 1.98))
-            self.errors = []
-
-
-def _relax(scaling: Tensor, product: Tensor, omega: float) -> Tensor:
-    """1/product for omega = 1; otherwise scaling · (1/(scaling · product))^omega."""
-    return 1 / product if omega == 1 else scaling * (scaling * product).pow(-omega)
 
 
 def _solve_symmetric(

@@ -1,0 +1,234 @@
+"""OTDD as a distance: laws that must hold for any data, and what a result carries."""
+
+import math
+import warnings
+
+import numpy as np
+import ot as pot
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advect import (
+    Bures,
+    ConvergenceWarning,
+    ExactLabelOT,
+    ExactOT,
+    GroundCost,
+    InputError,
+    LabeledDataset,
+    MeansOnly,
+    NoLabels,
+    Relative,
+    Sinkhorn,
+    otdd,
+)
+
+SOLVERS = st.sampled_from([Sinkhorn(), Sinkhorn(epsilon=Relative(0.2)), Sinkhorn(tol=1e-3), ExactOT()])
+LABELS = st.sampled_from([Bures(), Bures(diagonal=True), MeansOnly(), NoLabels(), ExactLabelOT()])
+SCALES = st.sampled_from([1e-6, 1.0, 1e6])
+DTYPES = st.sampled_from([torch.float32, torch.float64])
+
+
+@st.composite
+def datasets(draw, dim=None, dtype=None, scale=None, max_n=18):
+    """Labeled samples with ordinary nastiness: single-sample classes, more dimensions than samples, coinciding points."""
+    n, d = draw(st.integers(1, max_n)), dim or draw(st.integers(1, 25))
+    k = draw(st.integers(1, min(n, 4)))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    if draw(st.booleans()):
+        x[torch.randint(n, (1,), generator=generator)] = x[0]
+    if draw(st.booleans()):
+        x[:, 0] = 1.0
+    y = torch.cat([torch.arange(k), torch.randint(k, (n - k,), generator=generator)])
+    weights = torch.rand(n, generator=generator, dtype=torch.float64) + 0.05 if draw(st.booleans()) else None
+    return LabeledDataset((x * (scale or draw(SCALES))).to(dtype or draw(DTYPES)), y, weights=weights)
+
+
+def size(data):
+    """The scale of a dataset: the root of its mean squared norm around the mean, and never zero."""
+    return float((data.x - data.x.mean(0)).double().square().sum(1).mean().sqrt()) + float(data.x.abs().max()) + 1e-30
+
+
+class TestLaws:
+    @settings(max_examples=150, deadline=None)
+    @given(data=datasets(), solver=SOLVERS, label=LABELS, seed=st.integers(0, 10**6))
+    def test_zero_from_itself_in_any_order(self, data, solver, label, seed):
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+        cost = GroundCost(label=label)
+        for other in (data, data.replace(), data.subset(order)):
+            assert otdd(data, other, cost=cost, solver=solver).value <= 1e-6 * size(data)
+
+    @settings(max_examples=60, deadline=None)
+    @given(pair=st.tuples(*[datasets(dim=4, scale=1.0)] * 2), solver=SOLVERS, label=LABELS)
+    def test_symmetry(self, pair, solver, label):
+        a, b = pair
+        cost = GroundCost(label=label)
+        tolerance = (
+            1e-3 if solver.dtype is None and (solver.tol or a.x.dtype == torch.float32 or b.x.dtype == torch.float32) else 1e-6
+        )
+        forth, back = otdd(a, b, cost=cost, solver=solver).value, otdd(b, a, cost=cost, solver=solver).value
+        assert forth == pytest.approx(back, rel=tolerance, abs=tolerance * size(a))
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        a=datasets(dim=3, dtype=torch.float64, scale=1.0),
+        b=datasets(dim=3, dtype=torch.float64, scale=1.0),
+        label=LABELS,
+        seed=st.integers(0, 99),
+    )
+    def test_sample_order_and_label_names_do_not_matter(self, a, b, label, seed):
+        cost, solver = GroundCost(label=label), Sinkhorn(epsilon=Relative(0.05))
+        expected = otdd(a, b, cost=cost, solver=solver).value
+        order = torch.randperm(len(a), generator=torch.Generator().manual_seed(seed))
+        assert otdd(a.subset(order), b, cost=cost, solver=solver).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        names = [f"class {code}" for code in (a.y + 7).tolist()]
+        renamed = LabeledDataset(a.x, list(reversed(names)), weights=a.weights.flip(0)).replace(x=a.x.flip(0))
+        assert otdd(renamed, b, cost=cost, solver=solver).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        a=datasets(dim=3, dtype=torch.float64, scale=1.0),
+        b=datasets(dim=3, dtype=torch.float64, scale=1.0),
+        label=LABELS,
+        share=st.floats(0.1, 0.9),
+    )
+    def test_splitting_a_weight_over_copies_does_not_matter(self, a, b, label, share):
+        cost, solver = GroundCost(label=label), Sinkhorn(epsilon=Relative(0.05))
+        weights = torch.cat([a.weights, a.weights[:1] * (1 - share)])
+        weights[0] *= share
+        split = LabeledDataset(torch.cat([a.x, a.x[:1]]), torch.cat([a.y, a.y[:1]]), weights=weights)
+        expected = otdd(a, b, cost=cost, solver=solver).value
+        assert otdd(split, b, cost=cost, solver=solver).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        assert otdd(split, a, cost=cost, solver=solver).value <= 1e-6 * size(a)
+
+    @settings(max_examples=60, deadline=None)
+    @given(triple=st.tuples(*[datasets(dim=4, dtype=torch.float64, scale=1.0, max_n=12)] * 3), label=LABELS)
+    def test_triangle_inequality_of_the_exact_distance(self, triple, label):
+        a, b, c = triple
+        cost = GroundCost(label=label)
+        ab, bc, ac = (otdd(p, q, cost=cost, solver=ExactOT()).value for p, q in ((a, b), (b, c), (a, c)))
+        assert ac <= ab + bc + 1e-9 * (1 + ac)
+
+    @settings(max_examples=30, deadline=None)
+    @given(a=datasets(dim=5, scale=1.0), b=datasets(dim=5, scale=1.0), factor=st.sampled_from([1e-6, 1e-3, 1e3, 1e6]))
+    def test_scales_like_the_features(self, a, b, factor):
+        expected = otdd(a, b).value
+        got = otdd(a.replace(x=a.x * factor), b.replace(x=b.x * factor)).value
+        assert got == pytest.approx(expected * factor, rel=1e-3, abs=1e-3 * factor)
+
+    @settings(max_examples=30, deadline=None)
+    @given(
+        a=datasets(dim=4, dtype=torch.float64, scale=1.0),
+        b=datasets(dim=4, dtype=torch.float64, scale=1.0),
+        seed=st.integers(0, 99),
+    )
+    def test_rigid_motions_do_not_matter(self, a, b, seed):
+        generator = torch.Generator().manual_seed(seed)
+        rotation = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64))[0]
+        shift = torch.randn(4, generator=generator, dtype=torch.float64)
+        moved = [z.replace(x=z.x @ rotation + shift) for z in (a, b)]
+        assert otdd(*moved).value == pytest.approx(otdd(a, b).value, rel=1e-6, abs=1e-6)
+
+    def test_a_translation_in_closed_form(self):
+        """Each sample and each class law moves by t: value = ‖t‖ √2, whatever epsilon is."""
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(60, 3, generator=generator, dtype=torch.float64)
+        y = torch.arange(60) % 3
+        x[:, 0] += 20 * y  # classes far apart: the plan keeps them
+        shift = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
+        a, b = LabeledDataset(x, y), LabeledDataset(x + shift, y)
+        for solver in (ExactOT(), Sinkhorn(epsilon=0.05), Sinkhorn(epsilon=1.0)):
+            assert otdd(a, b, solver=solver).value == pytest.approx(float(shift.norm()) * math.sqrt(2), rel=1e-6)
+
+    def test_exact_value_against_pot(self):
+        generator = torch.Generator().manual_seed(0)
+        a = LabeledDataset(torch.randn(40, 3, generator=generator, dtype=torch.float64), torch.arange(40) % 3)
+        b = LabeledDataset(torch.randn(50, 3, generator=generator, dtype=torch.float64), torch.arange(50) % 4)
+        cost = GroundCost().between(a, b).matrix().numpy()
+        expected = math.sqrt(2 * pot.emd2(a.weights.numpy(), b.weights.numpy(), cost))
+        assert otdd(a, b, solver=ExactOT()).value == pytest.approx(expected, rel=1e-9)
+
+
+class TestResult:
+    @pytest.fixture
+    def pair(self):
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(30, 2, generator=generator)
+        a = LabeledDataset(x + 6 * torch.arange(30)[:, None] % 18, ["abc"[i % 3] for i in range(30)])
+        b = LabeledDataset(x + 6 * torch.arange(30)[:, None] % 18 + 0.5, [100 + i % 3 for i in range(30)])
+        return a, b
+
+    def test_facts(self, pair):
+        distance = otdd(*pair)
+        assert distance.value == pytest.approx(math.sqrt(2 * distance.energy))
+        assert float(distance) == distance.value
+        assert distance.converged and distance.marginal_error < 1e-3 and distance.n_iter > 0 and distance.epsilon > 0
+        assert distance.plan().shape == (30, 30)
+        assert len(distance.potentials[0]) == 30
+        total = distance.contributions[0].sum() + distance.contributions[1].sum()
+        assert float(total) == pytest.approx(distance.energy, rel=1e-6)
+        assert "converged" in repr(distance)
+        assert float(distance.loss) == pytest.approx(distance.energy)
+
+    def test_named_class_distances(self, pair):
+        table = otdd(*pair).class_distances
+        assert table.rows == ("a", "b", "c") and table.columns == (100, 101, 102)
+        squared = Bures()(*pair)
+        assert table["b", 102] == pytest.approx(math.sqrt(float(squared[1, 2])), rel=1e-5)
+        assert table.to_dict()["a"][100] == table["a", 100]
+        assert np.asarray(table).shape == table.shape == (3, 3)
+
+    def test_matching_and_coupling(self, pair):
+        distance = otdd(*pair)
+        matching = distance.class_matching
+        np.testing.assert_allclose(matching.values, np.eye(3) / 3, atol=1e-7)
+        np.testing.assert_allclose(distance.class_coupling.values.sum(), 1, atol=1e-4)
+        np.testing.assert_allclose(distance.class_coupling.values, np.eye(3) / 3, atol=1e-3)
+
+    def test_matching_with_more_classes_on_one_side(self):
+        a = LabeledDataset([[0.0], [5.0], [9.0]], ["x", "y", "z"])
+        b = LabeledDataset([[0.1], [9.1]], ["low", "high"])
+        matching = otdd(a, b, solver=ExactOT()).class_matching
+        np.testing.assert_allclose(matching.values.sum(1), 1 / 3, atol=1e-7)
+        np.testing.assert_allclose(matching.values.sum(0), 1 / 2, atol=1e-7)
+        assert matching["x", "low"] == pytest.approx(1 / 3) and matching["z", "high"] == pytest.approx(1 / 3)
+
+    def test_classes_without_samples(self):
+        a = LabeledDataset([[0.0], [5.0]], ["x", "y"], classes=["w", "x", "y"])
+        distance = otdd(a, LabeledDataset([[0.0], [5.0]], ["x", "y"]), solver=ExactOT())
+        assert distance.value == 0
+        assert np.isnan(distance.class_distances.values[0]).all()
+        assert distance.class_matching.values[0].sum() == 0
+
+    def test_no_labels_has_no_class_distances(self, pair):
+        with pytest.raises(InputError, match="need a label cost"):
+            _ = otdd(*pair, cost=GroundCost(label=NoLabels())).class_distances
+
+    def test_per_sample_laws_have_no_class_distances(self, pair):
+        a, b = pair
+        moving = a.replace(law=a.moments(), law_index=a.y)
+        with pytest.raises(InputError, match="one law for each class"):
+            _ = otdd(moving, b).class_distances
+
+    def test_not_converged_is_said_once_and_carried(self, pair):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            distance = otdd(*pair, solver=Sinkhorn(epsilon=1e-4, max_iter=10))
+        assert not distance.converged
+        assert "not converged" in repr(distance)
+        assert [w.category for w in caught].count(ConvergenceWarning) == 1
+
+    def test_wants_datasets(self, pair):
+        with pytest.raises(InputError, match="source must be a LabeledDataset"):
+            otdd(pair[0].x, pair[1])
+
+    def test_two_backward_passes(self, pair):
+        x = pair[0].x.clone().requires_grad_()
+        a = pair[0].replace(x=x)
+        otdd(a, pair[1]).loss.backward()
+        first = x.grad.clone()
+        otdd(a, pair[1]).loss.backward()
+        torch.testing.assert_close(x.grad, 2 * first)
