@@ -52,10 +52,11 @@ class ExactOT:
         import ot  # POT takes seconds to import
 
         cost, a, b = check_problem(cost, a, b)
+        unit = float(cost.abs().max()) or 1.0  # the simplex compares costs with absolute thresholds: give it costs of order 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # replaced by ours below, which says what to do
             plan, log = ot.emd(
-                a.cpu().numpy(), b.cpu().numpy(), cost.double().cpu().numpy(), numItermax=self.max_iter, log=True
+                a.cpu().numpy(), b.cpu().numpy(), cost.double().cpu().numpy() / unit, numItermax=self.max_iter, log=True
             )
         converged = log["warning"] is None
         if not converged:
@@ -66,9 +67,9 @@ class ExactOT:
             )
         sparse = torch.from_numpy(plan).to_sparse()  # at most n + m − 1 entries: do not keep n × m zeros
         row_sums, column_sums = (torch.from_numpy(plan.sum(axis=axis)).to(cost.device) for axis in (1, 0))
-        f, g = (torch.as_tensor(log[name], dtype=torch.float64).to(cost.device) for name in ("u", "v"))
+        f, g = (torch.as_tensor(log[name] * unit, dtype=torch.float64).to(cost.device) for name in ("u", "v"))
         return Solution(
-            value=float(log["cost"]),
+            value=float(log["cost"]) * unit,
             potentials=(f, g),
             epsilon=0.0,
             converged=converged,

@@ -210,10 +210,7 @@ class _Iteration:
             if not math.isfinite(self.error):
                 self._recover()
                 continue
-            if self.error > _NEAR and self.error < 0.8 * previous:
-                self.v = 1 / column
-                self._match_rows()
-            elif not self._newton_step(residual, max_iter):
+            if (self.error > _NEAR and self.error < 0.8 * previous) or not self._newton_step(residual, max_iter):
                 self.v = 1 / column
                 self._match_rows()
             extremes = float(torch.stack([self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]).max())
