@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from scipy.linalg import lapack
 from torch import Tensor
 
 
@@ -62,14 +61,20 @@ def symmetric_root(matrices: Tensor) -> Tensor:
 
 
 def polar_factor(matrix: Tensor) -> Tensor:
-    """U Vᵀ for K = U diag(s) Vᵀ, by eigenvectors of the smaller Gram matrix; directions with s = 0 contribute nothing."""
+    """U Vᵀ for K = U diag(s) Vᵀ, by eigenvectors of the smaller Gram matrix; directions with s = 0 contribute nothing.
+
+    Squares cannot tell singular values below 1e-8 of the largest apart: those are decomposed again at their own scale,
+    and those below 1e-12 count as zero.
+    """
     if matrix.shape[0] > matrix.shape[1]:
         return polar_factor(matrix.mT).mT
     left = torch.linalg.eigh(matrix @ matrix.mT)[1]
-    right = left.mT @ matrix  # rows s_i v_iᵀ; their norms keep more digits of s_i than the roots of eigenvalues do
+    right = left.mT @ matrix  # rows s_i v_iᵀ
     singular = torch.linalg.vector_norm(right, dim=1)
-    kept = singular > singular.max() * (max(matrix.shape) * torch.finfo(matrix.dtype).eps)
-    return left[:, kept] @ (right[kept] / singular[kept, None])
+    share = singular / singular.max().clamp_min(torch.finfo(matrix.dtype).tiny)
+    large, small = share > 1e-6, (share > 1e-12) & (share <= 1e-6)
+    factor = left[:, large] @ (right[large] / singular[large, None])
+    return factor + left[:, small] @ polar_factor(right[small]) if bool(small.any()) else factor
 
 
 class _NuclearNorms(torch.autograd.Function):
@@ -88,7 +93,9 @@ class _NuclearNorms(torch.autograd.Function):
             first = i if symmetric else 0
             row = a_i @ b[sum(b_sizes[:first]) :].mT
             for j, product in enumerate(row.split(b_sizes[first:], dim=1), start=first):
-                if product.numel():
+                if symmetric and i == j:
+                    norms[i, i] = product.diagonal().sum()  # A Aᵀ is positive: its nuclear norm is its trace
+                elif product.numel():
                     norms[i, j] = torch.linalg.svdvals(product).sum()
         return torch.triu(norms) + torch.triu(norms, diagonal=1).mT if symmetric else norms
 
@@ -126,23 +133,29 @@ def nuclear_norms(a: Tensor, a_sizes: Sequence[int], b: Tensor, b_sizes: Sequenc
 
 
 def row_basis(factor: Tensor, tolerance: float) -> Tensor | None:
-    """Orthonormal Z (n, r) with ‖A − Z Zᵀ A‖ ≤ tolerance ‖A‖ and r well below n, or None if there is none.
+    """Orthonormal Z (n, r) with ‖A − Z Zᵀ A‖ ≤ tolerance ‖A‖ and r at most n/2, or None if there is none.
 
     Zᵀ A has the same covariance as A with fewer rows: at most d, and fewer when the samples lie in a subspace, as
-    enlarged images do. A pivoted Cholesky factorisation of A Aᵀ finds the rank for much less than a decomposition.
+    enlarged images do. A random half-size range (Halko, Martinsson and Tropp 2011) tells for the price of a few thin
+    products whether it is worth looking.
     """
     n, d = factor.shape
     if n > d:
         basis = torch.linalg.qr(factor)[0]  # (n, d)
         inner = row_basis(basis.mT @ factor, tolerance)
         return basis if inner is None else basis @ inner
-    if n < 8 or factor.device.type != "cpu":  # too small to gain; LAPACK's pivoted Cholesky is a CPU routine
+    if n < 16:
         return None
-    gram = (factor @ factor.mT).numpy()
-    threshold = max(tolerance**2, 1e-15) * float(gram.trace())
-    _, pivots, rank, _ = lapack.dpstrf(gram, tol=threshold)  # pyright: ignore[reportAttributeAccessIssue]
-    if rank > 0.8 * n:
+    test = torch.randn(n, n // 2, generator=torch.Generator().manual_seed(0), dtype=factor.dtype).to(factor.device)
+    basis = torch.linalg.qr(factor @ (factor.mT @ test))[0]  # (n, n/2)
+    reduced = basis.mT @ factor
+    energy = factor.square().sum()
+    negligible = energy * max(tolerance**2, 1e-14)  # squares cannot tell less than rounding: the residual is checked below
+    if bool(energy - reduced.square().sum() > negligible):
         return None
-    basis = torch.linalg.qr(factor @ factor[torch.from_numpy(pivots[:rank].astype("int64") - 1)].mT)[0]  # (n, r)
-    rest = factor - basis @ (basis.mT @ factor)
-    return basis if bool(rest.norm() <= tolerance * factor.norm()) else None
+    values, vectors = torch.linalg.eigh(reduced @ reduced.mT)
+    trimmed = basis @ vectors[:, values.clamp_min(0).cumsum(dim=0) > negligible / 4]
+    for candidate in (trimmed, basis):
+        if bool((factor - candidate @ (candidate.mT @ factor)).norm() <= tolerance * factor.norm()):
+            return candidate
+    return None

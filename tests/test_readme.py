@@ -1,0 +1,36 @@
+"""The README's Python runs as it stands, block after block, as a reader would type it."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_readme_snippets_run(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert len(blocks) >= 5
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    assert names["distance"].converged
+    assert capsys.readouterr().out
+
+
+def test_readme_names_the_two_commands():
+    text = (ROOT / "README.md").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    for command in ("demo", "test"):
+        assert f"make {command}" in text
+        assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE)
+
+
+def test_ci_only_calls_the_test_command():
+    assert (ROOT / ".ci" / "run").read_text().rstrip().splitlines()[-1] == "make test"
+
+
+def test_demo_runs(capsys):
+    from advect.demo import main
+
+    main()
+    out = capsys.readouterr().out
+    assert "OTDD(digits, mnist)" in out and "OTDD(digits, digits) = 0.0000" in out
