@@ -4,43 +4,110 @@ The whole public surface is here; see README.md for a first look and docs/paper.
 """
 
 from advect import datasets, ot
+from advect.callbacks import Checkpoint, Metric, Progress, Recorder, StopWhen
 from advect.cost import Bures, Embedding, ExactLabelOT, GroundCost, MeansOnly, NoLabels, PairCost, SquaredEuclidean
 from advect.data import LabeledDataset
 from advect.distance import Distance, otdd
+from advect.dynamics import FeatureDriven, JointFixedLabels, JointVariableLabels
 from advect.errors import AdvectError, ConvergenceWarning, InputError
+from advect.flow import FlowResult, Step, flow, iterate
+from advect.functionals import (
+    OTDD,
+    Functional,
+    Interaction,
+    Internal,
+    Potential,
+    Radial,
+    Scaled,
+    Sum,
+    affine_norm,
+    attraction,
+    ball,
+    collapse,
+    hinge,
+    norm,
+    repulsion,
+    spreading,
+)
 from advect.gaussians import Diagonal, Factored, Full, Gaussians, bures
+from advect.integrators import Adagrad, Adam, Decay, Euler, EulerMaruyama, Momentum
+from advect.labels import DBSCAN, AnyClusterer, KMeans
+from advect.motion import BuresMotion, DiagonalMotion, EuclideanMotion, FactoredMotion
 from advect.ot import ExactOT, Relative, Sinkhorn, Solution
 from advect.space import harmonize
 from advect.tables import ClassTable
+from advect.trajectory import Trajectory
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DBSCAN",
+    "OTDD",
+    "Adagrad",
+    "Adam",
     "AdvectError",
+    "AnyClusterer",
     "Bures",
+    "BuresMotion",
+    "Checkpoint",
     "ClassTable",
     "ConvergenceWarning",
+    "Decay",
     "Diagonal",
+    "DiagonalMotion",
     "Distance",
     "Embedding",
+    "EuclideanMotion",
+    "Euler",
+    "EulerMaruyama",
     "ExactLabelOT",
     "ExactOT",
     "Factored",
+    "FactoredMotion",
+    "FeatureDriven",
+    "FlowResult",
     "Full",
+    "Functional",
     "Gaussians",
     "GroundCost",
     "InputError",
+    "Interaction",
+    "Internal",
+    "JointFixedLabels",
+    "JointVariableLabels",
+    "KMeans",
     "LabeledDataset",
     "MeansOnly",
+    "Metric",
+    "Momentum",
     "NoLabels",
     "PairCost",
+    "Potential",
+    "Progress",
+    "Radial",
+    "Recorder",
     "Relative",
+    "Scaled",
     "Sinkhorn",
     "Solution",
     "SquaredEuclidean",
+    "Step",
+    "StopWhen",
+    "Sum",
+    "Trajectory",
+    "affine_norm",
+    "attraction",
+    "ball",
     "bures",
+    "collapse",
     "datasets",
+    "flow",
     "harmonize",
+    "hinge",
+    "iterate",
+    "norm",
     "ot",
     "otdd",
+    "repulsion",
+    "spreading",
 ]

@@ -81,4 +81,7 @@ def _as_number(name: str, value: object) -> float:
             raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.") from None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # an int beyond floats
+        return math.inf if value > 0 else -math.inf

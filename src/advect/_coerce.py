@@ -18,6 +18,7 @@ from advect.gaussians import Gaussians
 def as_features(x: Any) -> Tensor:
     try:
         values = x if isinstance(x, Tensor) else _tensor_from(x)
+        values = values.clone() if values is x and not x.requires_grad else values  # gradients reach the caller's own tensor
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             "features must be a numeric array (n, …)", type(x).__name__, "Pass numbers only; every sample needs the same shape."
@@ -26,21 +27,30 @@ def as_features(x: Any) -> Tensor:
         raise InputError(
             "features must hold at least one sample and one number", f"shape {tuple(values.shape)}", "Pass an array (n, …)."
         )
+    if values.layout != torch.strided:
+        raise InputError("features must be dense", values.layout, "Pass x.to_dense().")
     if values.is_complex():
         raise InputError("features must be real", values.dtype, "Split real and imaginary parts into features.")
     if values.ndim == 1:
         values = values[:, None]
-    if not values.is_floating_point() or values.dtype in (torch.float16, torch.bfloat16):
+    if values.dtype not in (torch.float32, torch.float64):
         values = values.float()
     check_finite("features", values)
     return values
 
 
 def _tensor_from(x: Any) -> Tensor:
-    """A copy, so that a caller who later changes the array does not change the dataset."""
-    array = x.to_numpy() if hasattr(x, "to_numpy") else np.asarray(x)
-    values = torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True))
-    return values.float() if isinstance(x, (list, tuple)) and values.dtype == torch.float64 else values  # as torch reads lists
+    values, first = own_tensor(x), x
+    while isinstance(first, (list, tuple)) and len(first):
+        first = first[0]
+    python = type(first) in (bool, int, float) and values.dtype == torch.float64  # as torch reads lists
+    return values.float() if python else values
+
+
+def own_tensor(x: Any) -> Tensor:
+    """A copy, so that a caller who later changes the array does not change the dataset; any byte order and stride."""
+    array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True))
 
 
 def as_codes(y: Any, classes: Sequence[Hashable] | None, n: int) -> tuple[Tensor, tuple[Hashable, ...]]:
@@ -62,12 +72,14 @@ def as_codes(y: Any, classes: Sequence[Hashable] | None, n: int) -> tuple[Tensor
         if len(set(names)) != len(names):
             raise InputError("class names must differ", names, "Give each class its own name.")
     position = {name: code for code, name in enumerate(names)}
-    if all(label in position for label in labels):
+    strange = [label for label in labels if label not in position]
+    unplaced = [label for label in strange if not (isinstance(label, int) and 0 <= label < len(names))]
+    if not strange:
         codes = [position[label] for label in labels]
-    elif all(isinstance(label, int) and 0 <= label < len(names) for label in labels):
+    elif not unplaced and len(strange) == len(labels):  # never some labels as names and others as positions
         codes = labels
     else:
-        unknown = next(label for label in labels if label not in position)
+        unknown = (unplaced or strange)[0]
         raise InputError(
             "labels must be among classes, or be positions in it",
             f"{unknown!r} with classes {names}",
@@ -82,7 +94,10 @@ def _as_label_list(y: Any) -> list[Any]:
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     if isinstance(y, Tensor):
-        y = y.detach().cpu().numpy()
+        y = y.detach().cpu()
+        y = (y.double() if y.is_floating_point() else y).numpy()  # numpy has no bfloat16
+    if not hasattr(y, "__iter__"):
+        raise InputError("labels must be a sequence", type(y).__name__, "Pass a list with one label for each sample.")
     if isinstance(y, np.ndarray):
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
@@ -103,6 +118,8 @@ def _as_label_list(y: Any) -> list[Any]:
             if label.is_integer():
                 labels[row] = int(label)
         try:
+            if isinstance(label, Tensor):  # hashes by identity: each would be a class of its own
+                raise TypeError
             hash(label)
         except TypeError:
             raise InputError(
@@ -121,11 +138,13 @@ def as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Ten
             )
         return balanced_weights(codes, n_classes)
     try:
-        values = torch.as_tensor(weights if isinstance(weights, Tensor) else np.asarray(weights, dtype=np.float64))
-    except (TypeError, ValueError):
+        values = weights if isinstance(weights, Tensor) else own_tensor(weights)
+    except (TypeError, ValueError, RuntimeError):
         raise InputError(
             "weights must be numbers", type(weights).__name__, "Pass one non-negative number for each sample."
         ) from None
+    if values.is_complex():
+        raise InputError("weights must be real", values.dtype, "Pass one non-negative number for each sample.")
     return check_weights("weights", values.to(device=like.device, dtype=torch.float64), len(codes))
 
 
@@ -139,15 +158,26 @@ def as_law(law: Gaussians | None, index: Tensor | None, codes: Tensor, n_classes
         if index is not None:
             raise InputError("law_index needs a law", "law=None", "Pass the Gaussians it points into.")
         return {"law": None, "law_index": None}
+    if not isinstance(law, Gaussians):
+        raise InputError("law must be Gaussians", type(law).__name__, "Pass advect.Gaussians, or None to estimate the laws.")
     if law.dim != dim:
         raise InputError(
             "laws and features must have one dimension", f"{law.dim} and {dim}", "Estimate the laws in the same space."
         )
-    rows = codes if index is None else torch.as_tensor(index, dtype=torch.int64, device=codes.device)
+    try:
+        rows = codes if index is None else index.clone() if isinstance(index, Tensor) else own_tensor(index)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            "law_index must be whole numbers", type(index).__name__, "Pass one row of law for each sample."
+        ) from None
+    if rows.is_floating_point() or rows.is_complex():
+        raise InputError("law_index must be whole numbers", rows.dtype, "Pass one row of law for each sample.")
+    rows = rows.to(device=codes.device, dtype=torch.int64)
     if rows.shape != codes.shape or int(rows.min()) < 0 or int(rows.max()) >= len(law):
+        values = f" with values {int(rows.min())} to {int(rows.max())}" if rows.numel() else ""
         raise InputError(
             f"law_index must give each of the {len(codes)} samples one of {len(law)} laws",
-            f"shape {tuple(rows.shape)} with values {int(rows.min())} to {int(rows.max())}",
+            f"shape {tuple(rows.shape)}{values}",
             f"Without law_index there must be a law for each of the {n_classes} classes.",
         )
     return {"law": law, "law_index": None if index is None else rows}

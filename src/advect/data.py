@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._checks import check_count, check_positive, check_weights
-from advect._coerce import as_codes, as_features, as_law, as_weights, balanced_weights
+from advect._checks import check_count, check_finite, check_positive, check_weights
+from advect._coerce import as_codes, as_features, as_law, as_weights, balanced_weights, own_tensor
 from advect.errors import InputError
 from advect.gaussians import Gaussians, estimate_gaussians
 
@@ -39,6 +39,7 @@ class LabeledDataset:
     Attributes:
         x: features (n, d).  y: class positions (n,), int64.  weights: (n,), float64 whatever x is, summing to one.
         classes: tuple of names.  sample_shape: shape of one sample.  law, law_index: see above.
+        fixed_laws: whether gradients stop at the label laws that are estimated from x (set by the dynamics).
 
     Example:
         >>> import advect as ad
@@ -56,6 +57,7 @@ class LabeledDataset:
     sample_shape: tuple[int, ...]
     law: Gaussians | None
     law_index: Tensor | None
+    fixed_laws: bool
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class LabeledDataset:
             "weights": as_weights(weights, codes, len(names), features),
             "classes": names,
             "sample_shape": tuple(features.shape[1:]),
+            "fixed_laws": False,
         }
         self._set(**fields, **as_law(law, law_index, codes, len(names), fields["x"].shape[1]))
 
@@ -87,6 +90,9 @@ class LabeledDataset:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"LabeledDataset is frozen: make a new one with .replace({name}=…)")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("LabeledDataset is frozen: its fields cannot be deleted")
+
     def replace(self, **changes: Any) -> LabeledDataset:
         """A copy with some fields changed, values taken as they are: (n, d) features, positions, summing weights.
 
@@ -96,7 +102,7 @@ class LabeledDataset:
             >>> data.replace(x=data.x + 1).x.tolist()
             [[1.0], [2.0]]
         """
-        names = ("x", "y", "weights", "classes", "sample_shape", "law", "law_index")
+        names = ("x", "y", "weights", "classes", "sample_shape", "law", "law_index", "fixed_laws")
         unknown = set(changes) - set(names)
         if unknown:
             raise InputError("replace takes fields of a dataset", ", ".join(sorted(unknown)), f"Fields: {', '.join(names)}.")
@@ -150,6 +156,11 @@ class LabeledDataset:
         """The label laws: those the dataset carries, otherwise those estimated from (x, y)."""
         return self.moments() if self.law is None else self.law
 
+    @property
+    def law_features(self) -> Tensor:
+        """The features from which label laws are estimated: x, without its graph when the laws are fixed."""
+        return self.x.detach() if self.fixed_laws else self.x
+
     def moments(self) -> Gaussians:
         """Mean and covariance (n − 1) of each class, estimated from the samples; differentiable in ``x``.
 
@@ -160,8 +171,9 @@ class LabeledDataset:
         """
         if self._moments is not None:  # pyright: ignore[reportAttributeAccessIssue]
             return self._moments  # pyright: ignore[reportAttributeAccessIssue]
-        moments = estimate_gaussians(self.x, self.y, self.weights, len(self.classes))
-        if not self.x.requires_grad:  # a graph is good for one backward pass: do not keep it
+        features = self.law_features
+        moments = estimate_gaussians(features, self.y, self.weights, len(self.classes))
+        if not features.requires_grad:  # a graph is good for one backward pass: do not keep it
             object.__setattr__(self, "_moments", moments)
         return moments
 
@@ -204,8 +216,11 @@ class LabeledDataset:
             }
             rest = {name: value for name, value in vars(law.covariance).items() if name == "sizes"}
             law = Gaussians(law.means.to(device=device, dtype=dtype), type(law.covariance)(**move, **rest))
+        x = self.x.to(device=device, dtype=dtype)
+        if x.dtype != self.x.dtype:
+            check_finite("features", x, "They do not fit float32: keep float64, or rescale them first.")
         return self.replace(
-            x=self.x.to(device=device, dtype=dtype),
+            x=x,
             y=self.y.to(device=device),
             weights=self.weights.to(device=device),
             law=law,
@@ -230,29 +245,33 @@ class LabeledDataset:
             >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).subset([0, 2]).labels
             ['a', 'b']
         """
-        if not isinstance(index, (slice, Tensor)):
-            array = np.asarray(index)
-            index = torch.as_tensor(array if array.size else array.astype(np.int64))
-        if isinstance(index, Tensor):
-            index = index.to(self.x.device)
-            if index.ndim != 1 or index.is_floating_point():
+        if not isinstance(index, Tensor):
+            try:
+                array = np.asarray(np.arange(len(self))[index] if isinstance(index, slice) else index)
+                index = own_tensor(array if array.size else array.astype(np.int64))
+            except (TypeError, ValueError, RuntimeError):
                 raise InputError(
-                    "an index must be a vector of positions or a mask",
-                    f"{index.dtype} of shape {tuple(index.shape)}",
-                    "Pass whole numbers.",
-                )
-            if index.dtype != torch.bool:
-                index = index.long()
-                if index.numel() and not (-len(self) <= int(index.min()) and int(index.max()) < len(self)):
-                    raise InputError(
-                        f"positions must lie in a dataset of {len(self)} samples",
-                        f"{int(index.min())} to {int(index.max())}",
-                        "Check the index.",
-                    )
-            elif len(index) != len(self):
+                    "an index must be a vector of positions or a mask", repr(index), "Pass whole numbers."
+                ) from None
+        index = index.to(self.x.device)
+        if index.ndim != 1 or index.is_floating_point() or index.is_complex():
+            raise InputError(
+                "an index must be a vector of positions or a mask",
+                f"{index.dtype} of shape {tuple(index.shape)}",
+                "Pass whole numbers.",
+            )
+        if index.dtype != torch.bool:
+            index = index.long()
+            if index.numel() and not (-len(self) <= int(index.min()) and int(index.max()) < len(self)):
                 raise InputError(
-                    f"a mask needs one entry for each of the {len(self)} samples", len(index), "Build it from this dataset."
+                    f"positions must lie in a dataset of {len(self)} samples",
+                    f"{int(index.min())} to {int(index.max())}",
+                    "Check the index.",
                 )
+        elif len(index) != len(self):
+            raise InputError(
+                f"a mask needs one entry for each of the {len(self)} samples", len(index), "Build it from this dataset."
+            )
         y = self.y[index]
         if len(y) == 0:
             raise InputError("a subset must keep at least one sample", "0 samples", "Check the index or mask.")
@@ -307,7 +326,8 @@ class LabeledDataset:
             >>> len(train) + len(test)
             1797
         """
-        if not 0 < check_positive("fraction", fraction) < 1:
+        fraction = check_positive("fraction", fraction)
+        if fraction >= 1:
             raise InputError("fraction must lie between 0 and 1", fraction, "0.8 keeps four fifths in the first part.")
         if len(self) < 2:
             raise InputError("a split needs at least two samples", len(self), "Add samples.")

@@ -118,6 +118,30 @@ class _NuclearNorms(torch.autograd.Function):
         return grad_a, grad_b, None, None, None
 
 
+class _SmallNuclearNorms(torch.autograd.Function):
+    """‖A_i B_jᵀ‖_* for batches of small factors (k, r, d) and (k', r', d), all pairs at once."""
+
+    @staticmethod
+    def forward(ctx, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        products = torch.einsum("ird,jsd->ijrs", a, b)
+        if products.shape[2:] == (2, 2):  # s_1 + s_2 = √(s_1² + s_2² + 2 s_1 s_2)
+            return (products.square().sum(dim=(2, 3)) + 2 * torch.linalg.det(products).abs()).sqrt()
+        return torch.linalg.svdvals(products).sum(dim=2)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        a, b = ctx.saved_tensors
+        products = torch.einsum("ird,jsd->ijrs", a, b)
+        left, singular, right = torch.linalg.svd(products, full_matrices=False)
+        kept = singular > 1e-12 * singular.amax(dim=2, keepdim=True)
+        factors = (left * kept[:, :, None, :]) @ right * grad[:, :, None, None]
+        return torch.einsum("ijrs,jsd->ird", factors, b), torch.einsum("ijrs,ird->jsd", factors, a)
+
+
+_SMALL = 16  # rows of factors that are decomposed in one batch
+
+
 def nuclear_norms(a: Tensor, a_sizes: Sequence[int], b: Tensor, b_sizes: Sequence[int]) -> Tensor:
     """‖A_i B_jᵀ‖_* for stacked factors A = [A_1; …; A_k] and B = [B_1; …; B_k'], as a (k, k') matrix.
 
@@ -129,6 +153,9 @@ def nuclear_norms(a: Tensor, a_sizes: Sequence[int], b: Tensor, b_sizes: Sequenc
         >>> nuclear_norms(a, [2], 3 * a, [2]).tolist()
         [[6.0]]
     """
+    if len(set(a_sizes)) == 1 and len(set(b_sizes)) == 1 and 0 < max(a_sizes[0], b_sizes[0]) <= _SMALL:
+        factors = a.reshape(len(a_sizes), -1, a.shape[1]), b.reshape(len(b_sizes), -1, b.shape[1])
+        return _SmallNuclearNorms.apply(*factors)  # pyright: ignore
     return _NuclearNorms.apply(a, b, tuple(a_sizes), tuple(b_sizes), a is b)  # pyright: ignore
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advect.errors import InputError
+
 
 @dataclass(frozen=True, eq=False)
 class ClassTable:
@@ -31,8 +33,18 @@ class ClassTable:
     rows: tuple[Hashable, ...]
     columns: tuple[Hashable, ...]
 
+    def __post_init__(self) -> None:
+        if np.shape(self.values) != self.shape:
+            raise InputError(
+                f"values must have one number for each of {self.shape} pairs",
+                f"shape {np.shape(self.values)}",
+                "Give one name for each row and each column.",
+            )
+
     def __getitem__(self, pair: tuple[Hashable, Hashable]) -> float:
         row, column = pair
+        if row not in self.rows or column not in self.columns:
+            raise InputError("no such pair of classes", repr(pair), f"Rows: {self.rows}; columns: {self.columns}.")
         return float(self.values[self.rows.index(row), self.columns.index(column)])
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
@@ -50,7 +62,7 @@ class ClassTable:
         cells = [["", *map(str, self.columns)]]
         cells += [[str(name), *(f"{value:.4g}" for value in line)] for name, line in zip(self.rows, self.values, strict=True)]
         first = max(len(line[0]) for line in cells)
-        width = max(6, *(len(cell) for line in cells for cell in line[1:]))
+        width = max([6, *(len(cell) for line in cells for cell in line[1:])])
         return "\n".join(line[0].ljust(first) + "".join(cell.rjust(width + 1) for cell in line[1:]) for line in cells)
 
     def _repr_html_(self) -> str:

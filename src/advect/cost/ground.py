@@ -150,6 +150,12 @@ class PairCost:
         return result.index_add_(1, self.target.law_rows, by_row)
 
     @property
+    def moves(self) -> bool:
+        """Whether a gradient is wanted in anything that the cost depends on."""
+        with_labels = self._has_labels and self.label_distances.requires_grad
+        return with_labels or self.source.x.requires_grad or self.target.x.requires_grad
+
+    @property
     def _has_labels(self) -> bool:
         return self.cost.label_weight > 0 and not isinstance(self.cost.label, NoLabels)
 
@@ -161,10 +167,11 @@ class PairCost:
         centre = (x.detach().mean(dim=0) + y.detach().mean(dim=0)) / 2
         x, y = x - centre, y - centre
         norms = (plan.sum(dim=1) * x.square().sum(dim=1)).sum() + (plan.sum(dim=0) * y.square().sum(dim=1)).sum()
-        # −2 Σ P_ij x_i·y_j, with one plan product for each side that moves
-        cross = (x * (plan @ y.detach())).sum()
+        # −2 Σ P_ij x_i·y_j, with one plan product for each side that moves; the plan of a self-problem is symmetric
+        image = plan @ y.detach()
+        cross = (x * image).sum()
         if y.requires_grad:
-            pulled = (y * (plan.T @ x.detach())).sum()
+            pulled = (y * (image if self.source is self.target else plan.T @ x.detach())).sum()
             cross = cross + pulled - pulled.detach()
         return norms - 2 * cross
 

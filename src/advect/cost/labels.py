@@ -14,7 +14,7 @@ from torch import Tensor
 
 from advect.data import LabeledDataset
 from advect.errors import InputError
-from advect.gaussians import bures
+from advect.gaussians import Diagonal, bures
 from advect.linalg import squared_distances
 from advect.ot.divergence import divergence
 from advect.ot.exact import ExactOT
@@ -49,6 +49,13 @@ class Bures:
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         laws_a = source.laws()
         laws_b = laws_a if source is target else target.laws()
+        mixed = isinstance(laws_a.covariance, Diagonal) != isinstance(laws_b.covariance, Diagonal)
+        if mixed and not self.diagonal and laws_a.dim > 64:
+            raise InputError(
+                "diagonal laws against full ones need d × d matrices for each pair",
+                f"d = {laws_a.dim}",
+                "Use Bures(diagonal=True).",
+            )
         if self.diagonal:
             laws_a, laws_b = (laws_a.diagonal(),) * 2 if laws_a is laws_b else (laws_a.diagonal(), laws_b.diagonal())
         return bures(laws_a, laws_b)
@@ -148,5 +155,8 @@ def _class_samples(data: LabeledDataset) -> dict[int, tuple[Tensor, Tensor]]:
     for code in data.y.unique().tolist():
         rows = data.y == code
         mass = data.weights[rows].double()
-        parts[code] = (data.x[rows], mass / mass.sum() if bool(mass.sum() > 0) else torch.full_like(mass, 1 / len(mass)))
+        parts[code] = (
+            data.law_features[rows],
+            mass / mass.sum() if bool(mass.sum() > 0) else torch.full_like(mass, 1 / len(mass)),
+        )
     return parts

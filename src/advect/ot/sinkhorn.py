@@ -28,6 +28,7 @@ _BASE_TOL = {torch.float32: 1e-5, torch.float64: 1e-8}
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
 _NEAR = 0.2  # marginal error from which Newton steps take over
+_HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
 _CG_ITERATIONS, _DIRECT_SIZE = 100, 1024  # a harder Newton system is solved directly if it is not larger than this
 
 
@@ -83,6 +84,10 @@ class Sinkhorn:
     def dtype(self) -> None:
         """Costs may come in the dtype of the data."""
         return None
+
+    def with_epsilon(self, epsilon: float) -> Sinkhorn:
+        """The same solver with another regularisation."""
+        return replace(self, epsilon=epsilon)
 
     def prepare(self, cost: Tensor, a: Tensor, b: Tensor) -> Sinkhorn:
         """The solver with a relative epsilon turned into a number for this problem."""
@@ -235,8 +240,9 @@ class _Iteration:
             return False
         u, v, before = self.u, self.v, self._dual()
         rounding = 8 * torch.finfo(v.dtype).eps * (1 + abs(before))
+        # Nearly separate groups of points ask for very long steps: go as far as the kernel's range allows, then look back.
         step = min(1.0, _LOG_RANGE[v.dtype] / 2 / float(direction.abs().max()))
-        while step > 1e-3:
+        for _ in range(_HALVINGS):
             self.v = v * torch.exp(step * direction)
             self._match_rows()
             if self._dual() >= before + 1e-4 * step * slope - rounding:

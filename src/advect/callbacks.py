@@ -1,0 +1,267 @@
+"""What may watch a flow: each is called with every ``Step``; a true answer stops the flow.
+
+A plain function will do. Objects may also have ``begin(source, start)``, ``end(step, status)`` and ``reason()``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from advect._checks import check_count, check_positive
+from advect.data import LabeledDataset
+from advect.errors import InputError
+from advect.flow import Step
+from advect.snapshots import CHECKPOINTS, Snapshot, save_snapshot
+from advect.storage import append_line, read_lines
+from advect.trajectory import Trajectory
+
+
+class Recorder:
+    """Keeps every k-th frame, the first and the last; in memory, or streamed to a run directory so that memory stays flat.
+
+    Args:
+        every: keep states whose index divides by this.
+        directory: where to stream frames to; None keeps them in memory.
+        overwrite: a directory that holds another flow's frames is an error unless this is set.
+
+    Example:
+        >>> import tempfile, advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> with tempfile.TemporaryDirectory() as run:
+        ...     recorder = ad.Recorder(every=2, directory=run)
+        ...     result = ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0), n_steps=3, callbacks=[recorder])
+        ...     print(ad.Trajectory.open(run).indices)
+        [0, 2, 3]
+    """
+
+    def __init__(self, every: int = 1, directory: str | Path | None = None, *, overwrite: bool = False) -> None:
+        self.every = check_count("every", every)
+        self.directory = None if directory is None else Path(directory)
+        self.overwrite = overwrite
+        self.trajectory = Trajectory()
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        if self.directory is not None and start is None and (self.directory / "frames.jsonl").exists():
+            if not self.overwrite:
+                raise InputError(
+                    "the run directory holds frames of another flow",
+                    self.directory,
+                    "Resume it, choose another directory, or pass overwrite=True.",
+                )
+            (self.directory / "frames.jsonl").unlink()
+        self.trajectory = Trajectory(self.directory)
+
+    def __call__(self, step: Step) -> None:
+        if step.index % self.every == 0:
+            self.trajectory.add(step.index, step.value, step.dataset)
+
+    def end(self, step: Step, status: str) -> None:
+        if status in ("completed", "stopped"):
+            self.trajectory.add(step.index, step.value, step.dataset)
+
+
+class Checkpoint:
+    """Writes the complete state at every k-th step, in turn to two files, and once more when the flow ends or is interrupted.
+
+    Args:
+        directory: where to; pass it to ``flow(resume=…)`` to go on bit for bit.
+        every: at states whose index divides by this.
+
+    Example:
+        >>> import tempfile, advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> with tempfile.TemporaryDirectory() as run:
+        ...     options = dict(integrator=ad.Euler(1.0), callbacks=[ad.Checkpoint(run, every=1)])
+        ...     _ = ad.flow(data, ad.Potential(ad.norm()), n_steps=1, **options)
+        ...     result = ad.flow(data, ad.Potential(ad.norm()), n_steps=3, resume=run, **options)
+        >>> result.values
+        [6.0, 5.0, 4.0, 3.0]
+    """
+
+    def __init__(self, directory: str | Path, every: int = 10) -> None:
+        self.directory, self.every = Path(directory), check_count("every", every)
+        self._turn, self._saved = 0, -1
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._saved = -1 if start is None else start.index
+        if start is None:
+            for name in CHECKPOINTS:  # of an earlier flow: not to be mistaken for ours
+                (self.directory / name).unlink(missing_ok=True)
+            return
+        # Keep the file that we came from until a newer one is whole.
+        times = [(path.stat().st_mtime_ns if (path := self.directory / name).exists() else -1) for name in CHECKPOINTS]
+        self._turn = 1 if times[0] > times[1] else 0
+
+    def __call__(self, step: Step) -> None:
+        if step.index % self.every == 0:
+            self._save(step)
+
+    def end(self, step: Step, status: str) -> None:
+        self._save(step)
+
+    def _save(self, step: Step) -> None:
+        if step.index != self._saved:
+            save_snapshot(step.snapshot, self.directory / CHECKPOINTS[self._turn])
+            self._turn, self._saved = 1 - self._turn, step.index
+
+
+class StopWhen:
+    """Stops a flow that has done enough; any of the given conditions will do.
+
+    Args:
+        tol: the value has changed by less than this share of its first change over ``patience`` steps.
+        below: the value is below this.
+        speed: the root mean square velocity is below this.
+        seconds: so much time has passed.
+        patience: steps over which ``tol`` looks back.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> half = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+        >>> result = ad.flow(data, half, integrator=ad.Euler(0.5), n_steps=100, callbacks=[ad.StopWhen(below=1.0)])
+        >>> result.status, result.message
+        ('stopped', 'the value 0.3125 is below 1')
+    """
+
+    def __init__(
+        self,
+        tol: float | None = None,
+        *,
+        below: float | None = None,
+        speed: float | None = None,
+        seconds: float | None = None,
+        patience: int = 5,
+    ) -> None:
+        if tol is None and below is None and speed is None and seconds is None:
+            raise InputError("StopWhen needs a condition", "none", "Pass tol, below, speed or seconds.")
+        self.tol = None if tol is None else check_positive("tol", tol)
+        self.below = below
+        self.speed = None if speed is None else check_positive("speed", speed)
+        self.seconds = None if seconds is None else check_positive("seconds", seconds)
+        self.patience = check_count("patience", patience)
+        self._values: list[float] = []
+        self._reason = ""
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._values = [] if start is None else list(start.history.get("values", []))
+
+    def __call__(self, step: Step) -> bool:
+        self._values.append(step.value)
+        values, look_back = self._values, self.patience
+        if self.below is not None and step.value < self.below:
+            self._reason = f"the value {step.value:.6g} is below {self.below:g}"
+        elif self.speed is not None and step.speed < self.speed:
+            self._reason = f"the speed {step.speed:.3g} is below {self.speed:g}"
+        elif self.seconds is not None and step.seconds > self.seconds:
+            self._reason = f"{step.seconds:.0f} s have passed"
+        elif self.tol is not None and len(values) > look_back:
+            whole = abs(values[0] - min(values)) or abs(values[0]) or 1.0
+            if abs(values[-1] - values[-1 - look_back]) > self.tol * whole:
+                return False
+            self._reason = f"the value has settled at {step.value:.6g}"
+        else:
+            return False
+        return bool(self._reason)
+
+    def reason(self) -> str:
+        return self._reason
+
+
+class Metric:
+    """Measures any function of the current dataset along the flow, such as a frozen model's accuracy on it.
+
+    Args:
+        name: how it is called in ``result.metrics``.
+        measure: from a dataset to a number.
+        every: at states whose index divides by this.
+        directory: also append the figures to ``metrics.jsonl`` there.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> spread = ad.Metric("spread", lambda rho: rho.x.max() - rho.x.min())
+        >>> ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0), n_steps=1, callbacks=[spread]).metrics
+        {'spread': [(0, 4.0), (1, 4.0)]}
+    """
+
+    def __init__(
+        self, name: str, measure: Callable[[LabeledDataset], Any], every: int = 1, *, directory: str | Path | None = None
+    ) -> None:
+        self.name, self.measure, self.every = name, measure, check_count("every", every)
+        self.log = None if directory is None else Path(directory) / "metrics.jsonl"
+        self.metrics: dict[str, list[tuple[int, float]]] = {name: []}
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        before = [] if start is None or self.log is None else read_lines(self.log)
+        kept = [(r["index"], r["value"]) for r in before if r["name"] == self.name and start and r["index"] < start.index]
+        self.metrics = {self.name: kept}
+
+    def __call__(self, step: Step) -> None:
+        if step.index % self.every == 0:
+            value = float(self.measure(step.dataset))
+            self.metrics[self.name].append((step.index, value))
+            if self.log is not None:
+                append_line(self.log, {"name": self.name, "index": step.index, "value": value})
+
+
+class Progress:
+    """Shows on stderr how far a flow is: a bar with rate, time left and value on a terminal, else a line every few seconds.
+
+    Args:
+        n_steps: how many steps are expected.
+        label: what to call the work.
+        stream: where to write; stderr by default.
+        interval: seconds between lines where there is no terminal.
+
+    Example:
+        >>> import io, advect as ad
+        >>> data, out = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"]), io.StringIO()
+        >>> progress = ad.Progress(2, stream=out, interval=0.0)
+        >>> _ = ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0), n_steps=2, callbacks=[progress])
+        >>> "2/2" in out.getvalue()
+        True
+    """
+
+    def __init__(self, n_steps: int, label: str = "flow", *, stream: IO[str] | None = None, interval: float = 5.0) -> None:
+        self.n_steps, self.label = check_count("n_steps", n_steps, least=0), label
+        self.stream, self.interval = stream, interval
+        self._bar: Any = None
+        self._task: Any = None
+        self._next = 0.0
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        stream = self.stream or sys.stderr
+        self._next = time.monotonic() + self.interval
+        if not stream.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+        self._bar = Bar(*columns, TimeRemainingColumn(), TextColumn("value {task.fields[value]}"), console=Console(file=stream))
+        first = 0 if start is None else start.index
+        self._task = self._bar.add_task(self.label, total=self.n_steps, completed=first, rate="", value="…")
+        self._bar.start()
+
+    def __call__(self, step: Step) -> None:
+        rate = f"{step.index / step.seconds:.1f} steps/s" if step.seconds > 0 else ""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step.index, rate=rate, value=f"{step.value:.5g}")
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + self.interval
+            print(
+                f"{self.label}: {step.index}/{self.n_steps}, value {step.value:.5g}, {rate}",
+                file=self.stream or sys.stderr,
+                flush=True,
+            )
+
+    def end(self, step: Step, status: str) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

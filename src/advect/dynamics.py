@@ -1,0 +1,226 @@
+"""What moves in a flow: features, and label laws (paper, section 5.1; algorithms 1 to 3 of appendix C).
+
+A dynamics says which tensors of a dataset move, which mass each row carries, and what a displacement does to them. The
+mass factor of particle methods appears here and nowhere else: velocity = −gradient ÷ mass of the row, so that
+``step_size`` is flow time whatever n is. Costs and functionals never ask which dynamics is running.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from advect._checks import check_count
+from advect.data import LabeledDataset
+from advect.errors import InputError
+from advect.gaussians import Gaussians
+from advect.integrators import Tensors
+from advect.labels import Clustering, KMeans, relabel
+from advect.motion import DiagonalMotion, EuclideanMotion, FactoredMotion, LawMotion
+
+Bounds = tuple[float, float] | None
+
+
+class Dynamics(Protocol):
+    """How a dataset may move; see ``FeatureDriven`` for the smallest."""
+
+    def start(self, data: LabeledDataset) -> LabeledDataset:
+        """The dataset with what moves made explicit (its laws)."""
+        ...
+
+    def parameters(self, rho: LabeledDataset) -> Tensors:
+        """The tensors that move."""
+        ...
+
+    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
+        """The dataset with given tensors in place of its own, for differentiation."""
+        ...
+
+    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        """−gradient ÷ mass, for each row."""
+        ...
+
+    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
+        """The dataset after a displacement."""
+        ...
+
+
+@dataclass(frozen=True)
+class FeatureDriven:
+    """fd: features move, labels stay, label laws are estimated anew from the features at each step.
+
+    Args:
+        through_laws: let the gradient pass through the estimated laws too. Without (the default) a particle's velocity under
+            ``OTDD`` is T(x) − x; with it, the exact gradient of the energy: dearer, and faster when classes must change shape.
+        bounds: keep features in this range, so that images stay images.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])
+        >>> list(ad.FeatureDriven().parameters(data))
+        ['x']
+    """
+
+    through_laws: bool = False
+    bounds: Bounds = None
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.bounds)
+
+    def start(self, data: LabeledDataset) -> LabeledDataset:
+        return data.replace(law=None, law_index=None)
+
+    def parameters(self, rho: LabeledDataset) -> Tensors:
+        return {"x": rho.x}
+
+    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
+        return rho.replace(x=parameters["x"], fixed_laws=not self.through_laws)
+
+    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        return {"x": _per_mass(gradient["x"], rho.weights)}
+
+    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
+        return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), fixed_laws=False)
+
+
+@dataclass(frozen=True)
+class JointFixedLabels:
+    """jd-fl: features and one law for each class move, each by its own gradient; labels stay.
+
+    Args:
+        laws: how covariances move: ``EuclideanMotion()`` (the paper's step, projected), ``BuresMotion()``, ``FactoredMotion()``
+            or ``DiagonalMotion()``. By default Euclidean up to 64 dimensions, factored beyond.
+        bounds: keep features in this range.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.JointFixedLabels().start(ad.LabeledDataset([[0.0], [2.0], [5.0]], ["a", "a", "b"]))
+        >>> sorted(ad.JointFixedLabels().parameters(data))
+        ['covariance', 'mean', 'x']
+    """
+
+    laws: LawMotion | None = None
+    bounds: Bounds = None
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.bounds)
+
+    def _motion(self, dim: int) -> LawMotion:
+        return self.laws or (EuclideanMotion() if dim <= 64 else FactoredMotion())
+
+    def start(self, data: LabeledDataset) -> LabeledDataset:
+        return data.replace(law=self._motion(data.dim).start(data.moments()), law_index=None)
+
+    def parameters(self, rho: LabeledDataset) -> Tensors:
+        return _joint_parameters(rho, self._motion(rho.dim))
+
+    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
+        return _joint_attach(rho, parameters, self._motion(rho.dim))
+
+    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        return _joint_velocity(rho, gradient, self._motion(rho.dim))
+
+    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
+        return _joint_move(rho, displacement, self._motion(rho.dim), self.bounds)
+
+
+@dataclass(frozen=True)
+class JointVariableLabels:
+    """jd-vl: features and one law for each particle move; labels are read off by clustering the laws.
+
+    Args:
+        clustering: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4 points), or ``AnyClusterer(estimator)`` of scikit-learn.
+        laws: how covariances move; by default Euclidean up to 8 dimensions, diagonal beyond (n full matrices would not fit).
+        every: cluster at every so many steps.
+        bounds: keep features in this range.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.JointVariableLabels().start(ad.LabeledDataset([[0.0], [2.0], [5.0]], ["a", "a", "b"]))
+        >>> len(data.law), data.law_index.tolist()
+        (3, [0, 1, 2])
+    """
+
+    clustering: Clustering = field(default_factory=KMeans)
+    laws: LawMotion | None = None
+    every: int = 1
+    bounds: Bounds = None
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.bounds)
+        check_count("every", self.every)
+        if isinstance(self.laws, FactoredMotion):
+            raise InputError(
+                "one law for each particle needs equal sizes", "FactoredMotion", "Use DiagonalMotion or BuresMotion."
+            )
+
+    def _motion(self, dim: int) -> LawMotion:
+        return self.laws or (EuclideanMotion() if dim <= 8 else DiagonalMotion())
+
+    def start(self, data: LabeledDataset) -> LabeledDataset:
+        motion = self._motion(data.dim)
+        laws = motion.start(data.moments())
+        each = motion.attach(laws, {name: value[data.y].clone() for name, value in motion.parameters(laws).items()})
+        return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
+
+    def parameters(self, rho: LabeledDataset) -> Tensors:
+        return _joint_parameters(rho, self._motion(rho.dim))
+
+    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
+        return _joint_attach(rho, parameters, self._motion(rho.dim))
+
+    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        return _joint_velocity(rho, gradient, self._motion(rho.dim))
+
+    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
+        moved = _joint_move(rho, displacement, self._motion(rho.dim), self.bounds)
+        if (step + 1) % self.every:
+            return moved
+        y = relabel(_laws(moved), moved.y, self.clustering)
+        classes = moved.classes
+        if int(y.max()) >= len(classes):  # a class is born: name it by the next number that is free
+            names = (name for name in range(len(classes) + int(y.max()) + 1) if name not in classes)
+            classes = (*classes, *(next(names) for _ in range(int(y.max()) + 1 - len(classes))))
+        return moved.replace(y=y, classes=classes)
+
+
+def _laws(rho: LabeledDataset) -> Gaussians:
+    assert rho.law is not None, "joint dynamics start with laws"
+    return rho.law
+
+
+def _joint_parameters(rho: LabeledDataset, motion: LawMotion) -> Tensors:
+    return {"x": rho.x, **motion.parameters(_laws(rho))}
+
+
+def _joint_attach(rho: LabeledDataset, parameters: Tensors, motion: LawMotion) -> LabeledDataset:
+    return rho.replace(x=parameters["x"], law=motion.attach(_laws(rho), parameters))
+
+
+def _joint_velocity(rho: LabeledDataset, gradient: Tensors, motion: LawMotion) -> Tensors:
+    laws = _laws(rho)
+    mass = rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
+    per_law = {name: _per_mass(value, motion.mass(laws, mass, name)) for name, value in gradient.items() if name != "x"}
+    return {"x": _per_mass(gradient["x"], rho.weights), **motion.velocity(laws, per_law)}
+
+
+def _joint_move(rho: LabeledDataset, displacement: Tensors, motion: LawMotion, bounds: Bounds) -> LabeledDataset:
+    return rho.replace(x=_bounded(rho.x + displacement["x"], bounds), law=motion.move(_laws(rho), displacement))
+
+
+def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
+    """−gradient ÷ mass by rows; rows without mass stay where they are."""
+    inverse = torch.where(mass > 0, 1 / mass.clamp_min(torch.finfo(mass.dtype).tiny), 0).to(gradient.dtype)
+    return -gradient * inverse.reshape(-1, *[1] * (gradient.ndim - 1))
+
+
+def _bounded(x: Tensor, bounds: Bounds) -> Tensor:
+    return x if bounds is None else x.clamp(*bounds)
+
+
+def _check_bounds(bounds: Bounds) -> None:
+    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+        raise InputError("bounds must be (low, high) with low < high", bounds, "Images usually have (0.0, 1.0).")

@@ -1,0 +1,26 @@
+"""Functionals of a labeled dataset: numbers to be decreased by a flow (paper, eqs. 8 to 11 and section 4)."""
+
+from advect.functionals.base import Functional, Scaled, Sum
+from advect.functionals.interaction import Interaction, Radial, attraction, repulsion, spreading
+from advect.functionals.internal import Internal
+from advect.functionals.otdd import OTDD
+from advect.functionals.potential import Potential, affine_norm, ball, collapse, hinge, norm
+
+__all__ = [
+    "OTDD",
+    "Functional",
+    "Interaction",
+    "Internal",
+    "Potential",
+    "Radial",
+    "Scaled",
+    "Sum",
+    "affine_norm",
+    "attraction",
+    "ball",
+    "collapse",
+    "hinge",
+    "norm",
+    "repulsion",
+    "spreading",
+]

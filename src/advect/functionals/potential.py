@@ -1,0 +1,140 @@
+"""Potential energies V(ρ) = ∫ V(z) dρ(z) (paper, eq. 9 and section 4), and ready-made potentials.
+
+A potential is a function v(x, y) of features (n, d) and class positions (n,) with one value for each sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from advect._checks import check_non_negative
+from advect.data import LabeledDataset
+from advect.errors import InputError
+from advect.functionals.base import Functional
+
+PotentialFunction = Callable[[Tensor, Tensor], Tensor]
+
+
+class Potential(Functional):
+    """∫ v(x, y) dρ = Σ w_i v(x_i, y_i).
+
+    Args:
+        v: a differentiable function of features (n, d) and class positions (n,), returning (n,).
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[1.0, 0.0], [0.0, 3.0]], ["a", "b"])
+        >>> ad.Potential(lambda x, y: x.square().sum(1))(data).item()
+        5.0
+    """
+
+    def __init__(self, v: PotentialFunction) -> None:
+        if not callable(v):
+            raise InputError(
+                "a potential must be callable", type(v).__name__, "Pass a function v(x, y) with a value for each sample."
+            )
+        self.v = v
+
+    def __call__(self, rho: LabeledDataset) -> Tensor:
+        values = self.v(rho.x, rho.y)
+        if values.shape != (len(rho),):
+            raise InputError(
+                f"v(x, y) must return {len(rho)} values",
+                f"shape {tuple(values.shape)}",
+                "One for each sample: sum over axis 1.",
+            )
+        return (rho.weights * values).sum()
+
+
+def norm() -> PotentialFunction:
+    """V = ‖x‖.
+
+    Example:
+        >>> import advect as ad
+        >>> ad.Potential(ad.norm())(ad.LabeledDataset([[3.0, 4.0]], ["a"])).item()
+        5.0
+    """
+    return lambda x, y: torch.linalg.vector_norm(x, dim=1)
+
+
+def affine_norm(matrix: Any, offset: Any = None, *, classes: Sequence[int] | None = None) -> PotentialFunction:
+    """V = ‖A x − b‖, or ‖A_y x − b_y‖ with one matrix and offset for each class.
+
+    Args:
+        matrix: A (e, d), or (k, e, d) with one for each class.
+        offset: b (e,), or (k, e) with one for each class; zero by default.
+        classes: class positions it acts on; the others feel nothing. All by default.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[3.0, 0.0], [0.0, 5.0]], ["a", "b"])
+        >>> ad.Potential(ad.affine_norm([[1.0, 0.0], [0.0, 1.0]], [0.0, 1.0], classes=[1]))(data).item()
+        2.0
+    """
+    a = torch.as_tensor(matrix)
+    b = torch.zeros(a.shape[:-1], dtype=a.dtype) if offset is None else torch.as_tensor(offset)
+    if a.ndim not in (2, 3) or b.ndim not in (1, 2) or a.shape[-2] != b.shape[-1]:
+        raise InputError(
+            "matrix must be (e, d) or (k, e, d) and offset (e,) or (k, e)",
+            f"shapes {tuple(a.shape)} and {tuple(b.shape)}",
+            "Match their e.",
+        )
+
+    def v(x: Tensor, y: Tensor) -> Tensor:
+        own_a, own_b = a.to(x), b.to(x)
+        image = x @ own_a.T if a.ndim == 2 else torch.einsum("ned,nd->ne", own_a[y], x)
+        values = torch.linalg.vector_norm(image - (own_b if b.ndim == 1 else own_b[y]), dim=1)
+        return values if classes is None else values * _is_among(y, classes)
+
+    return v
+
+
+def ball(centre: Any, radius: float) -> PotentialFunction:
+    """V = (‖x − x₀‖ − τ)₊: nothing inside the ball of radius τ around x₀, the distance to it outside (paper, appendix D).
+
+    Example:
+        >>> import advect as ad
+        >>> ad.Potential(ad.ball([0.0, 0.0], radius=2.0))(ad.LabeledDataset([[3.0, 4.0]], ["a"])).item()
+        3.0
+    """
+    point, radius = torch.as_tensor(centre), check_non_negative("radius", radius)
+    return lambda x, y: (torch.linalg.vector_norm(x - point.to(x), dim=1) - radius).clamp_min(0)
+
+
+def hinge(direction: Any, offset: float = 0.0, *, margin: float = 0.0, positive: Sequence[int] = (1,)) -> PotentialFunction:
+    """V = max{0, margin + s_y (xᵀw − b)}, s_y = 1 for the ``positive`` class positions, −1 for the others (paper, section 4).
+
+    Its minimisers have the positive classes where xᵀw ≤ b − margin and the others beyond b + margin: linearly separated.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[2.0], [2.0]], ["no", "yes"])
+        >>> ad.Potential(ad.hinge([1.0]))(data).item()       # "yes" is 2 on the wrong side, with half the mass
+        1.0
+    """
+    w, margin = torch.as_tensor(direction), check_non_negative("margin", margin)
+
+    def v(x: Tensor, y: Tensor) -> Tensor:
+        sign = 2 * _is_among(y, positive).to(x.dtype) - 1
+        return (margin + sign * (x @ w.to(x) - offset)).clamp_min(0)
+
+    return v
+
+
+def collapse(dimension: int, value: float = 0.0) -> PotentialFunction:
+    """V = ½ (x_k − value)²: flattens the data along one dimension k.
+
+    Example:
+        >>> import advect as ad
+        >>> ad.Potential(ad.collapse(1))(ad.LabeledDataset([[3.0, 4.0]], ["a"])).item()
+        8.0
+    """
+    return lambda x, y: (x[:, dimension] - value).square() / 2
+
+
+def _is_among(y: Tensor, classes: Sequence[int]) -> Tensor:
+    return torch.isin(y, torch.as_tensor(list(classes), dtype=y.dtype, device=y.device))

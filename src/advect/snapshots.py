@@ -1,0 +1,79 @@
+"""A flow's complete state between two steps, in memory and in a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from advect.data import LabeledDataset
+from advect.errors import InputError
+from advect.storage import pack_dataset, read_tensors, unpack_dataset, write_tensors
+
+CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """All that decides how a flow goes on: dataset, integrator state, warm starts, randomness; and the curves so far."""
+
+    index: int
+    dataset: LabeledDataset
+    integrator: dict[str, Tensor]
+    functional: dict[str, Tensor]
+    generator: Tensor | None
+    history: dict[str, Any] = field(default_factory=dict)
+    length: int = 0
+
+
+def save_snapshot(snapshot: Snapshot, path: Path) -> None:
+    """Write a snapshot as one file, atomically."""
+    tensors, facts = pack_dataset(snapshot.dataset)
+    parts = {
+        **{f"dataset.{name}": value for name, value in tensors.items()},
+        **{f"integrator.{name}": value for name, value in snapshot.integrator.items()},
+        **{f"functional.{name}": value for name, value in snapshot.functional.items()},
+    }
+    if snapshot.generator is not None:
+        parts["generator"] = snapshot.generator
+    cut = snapshot.length
+    history = {name: values[:cut] for name, values in snapshot.history.items() if name != "terms"}
+    history["terms"] = {name: values[:cut] for name, values in snapshot.history.get("terms", {}).items()}
+    write_tensors(path, parts, {"kind": "advect snapshot", "index": snapshot.index, "dataset": facts, "history": history})
+
+
+def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
+    """Read a snapshot file, or the newest good one of a run directory.
+
+    Of the two rotating checkpoints of a run, one may be damaged by a crash of the disk: then the other is used.
+    """
+    if path.is_dir():
+        return _newest(path, device)
+    tensors, facts = read_tensors(path, device)
+    if facts.get("kind") != "advect snapshot":
+        raise InputError("not a checkpoint", path, "Pass a file or directory written by Checkpoint.")
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+    generator = tensors["generator"].cpu() if "generator" in tensors else None
+    dataset = unpack_dataset(part("dataset."), facts["dataset"])
+    length = len(facts["history"].get("values", []))
+    return Snapshot(facts["index"], dataset, part("integrator."), part("functional."), generator, facts["history"], length)
+
+
+def _newest(directory: Path, device: torch.device | str) -> Snapshot:
+    found, problems = [], []
+    for name in CHECKPOINTS:
+        try:
+            found.append(load_snapshot(directory / name, device))
+        except InputError as error:
+            problems.append(str(error))
+    if not found:
+        raise InputError(
+            "no usable checkpoint", f"{directory} ({'; '.join(problems)})", "Run with Checkpoint(directory) first."
+        )
+    return max(found, key=lambda snapshot: snapshot.index)
