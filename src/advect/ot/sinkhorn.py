@@ -28,6 +28,7 @@ _BASE_TOL = {torch.float32: 1e-5, torch.float64: 1e-8}
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
 _NEAR = 0.2  # marginal error from which Newton steps take over
+_SMALL = 250_000  # entries up to which float32 problems are solved in float64
 _HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
 _CG_ITERATIONS, _DIRECT_SIZE = 100, 1024  # a harder Newton system is solved directly if it is not larger than this
 
@@ -108,8 +109,10 @@ class Sinkhorn:
         if not whole:  # solve between the points that have mass, then extend the potentials to the others
             inner = cost[rows][:, columns]
             f0, g0 = (None, None) if f0 is None or g0 is None else (f0[rows], g0[columns])
-        state = _Iteration(inner, a[rows], b[columns], epsilon)
         tol = self._tolerance(inner, epsilon)
+        if inner.numel() <= _SMALL:  # costs nothing, and the wider range keeps distant groups of few points connected
+            inner = inner.double()
+        state = _Iteration(inner, a[rows], b[columns], epsilon)
         if f0 is None or g0 is None:
             state.anneal(self.max_iter)
         else:
@@ -215,9 +218,11 @@ class _Iteration:
             if not math.isfinite(self.error):
                 self._recover()
                 continue
-            if (self.error > _NEAR and self.error < 0.8 * previous) or not self._newton_step(residual, max_iter):
+            if self.error > _NEAR and self.error < 0.8 * previous:
                 self.v = 1 / column
                 self._match_rows()
+            elif not self._newton_step(residual, max_iter):
+                self._recover()  # the kernel has lost sight of some group of points: the log domain still sees it
             extremes = float(torch.stack([self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]).max())
             if not math.isfinite(extremes):
                 self._recover()
