@@ -35,6 +35,7 @@ RANKS = {
     "trajectory": 10,
     "flow": 11,
     "callbacks": 12,
+    "viz": 13,
     "__init__": 99,
     "demo": 100,
 }

@@ -28,9 +28,10 @@ def test_ci_only_calls_the_test_command():
     assert (ROOT / ".ci" / "run").read_text().rstrip().splitlines()[-1] == "make test"
 
 
-def test_demo_runs(capsys):
+def test_demo_runs(capsys, tmp_path):
     from advect.demo import main
 
-    main()
+    main(["--particles", "100", "--steps", "3", "--out", str(tmp_path)])
     out = capsys.readouterr().out
-    assert "OTDD(digits, mnist)" in out and "OTDD(digits, digits) = 0.0000" in out
+    assert "the frozen model reads" in out
+    assert {path.name for path in tmp_path.iterdir()} == {"digits-to-mnist.png", "class-distances.png"}

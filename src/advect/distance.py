@@ -144,8 +144,11 @@ class Distance:
 
     @cached_property
     def class_matching(self) -> ClassTable:
-        """Which class matches which: the exact coupling of class masses under ``class_distances`` (paper, section 5.4)."""
-        distances = torch.from_numpy(self.class_distances.values).nan_to_num(nan=0.0)  # classes without samples have no mass
+        """Which class matches which: the exact W₂ coupling of class masses under ``class_distances`` (paper, section 5.4).
+
+        As in the ground cost, distances are squared.
+        """
+        distances = torch.from_numpy(self.class_distances.values).square().nan_to_num(nan=0.0)  # no samples, no mass
         coupling = ExactOT().solve(distances, self.source.class_mass.cpu(), self.target.class_mass.cpu()).plan()
         return ClassTable(coupling.numpy(), self.source.classes, self.target.classes)
 

@@ -230,14 +230,21 @@ def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) ->
     """
     order = torch.argsort(y, stable=True)
     counts = torch.bincount(y, minlength=n_classes)
-    labels, points, mass = y[order], x[order].double(), weights[order].double()
-    class_mass = mass.new_zeros(n_classes).index_add_(0, labels, mass)[labels]
-    share = torch.where(class_mass > 0, mass / class_mass.clamp_min(_TINY), 1 / counts[labels])
-    means = points.new_zeros(n_classes, x.shape[1]).index_add(0, labels, share[:, None] * points)
-    spread = 1 - _squared_atoms(points.detach(), labels, share, n_classes)
-    inverse = torch.where(spread > 1e-12, 1 / spread.clamp_min(_TINY), 0)
-    rows = (points - means[labels]) * (share * inverse[labels]).sqrt()[:, None]
+    share, scale = class_shares(x, y, weights, n_classes)
+    labels, points = y[order], x[order].double()
+    means = points.new_zeros(n_classes, x.shape[1]).index_add(0, labels, share[order, None] * points)
+    rows = (points - means[labels]) * scale[order, None]
     return Gaussians(means.to(x.dtype), Factored(rows.to(x.dtype), tuple(counts.tolist())))
+
+
+def class_shares(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+    """Weights within each class, p, and the scales √(p / (1 − Σ p²)) that turn centred samples into factor rows; float64."""
+    mass = weights.double()
+    class_mass = mass.new_zeros(n_classes).index_add_(0, y, mass)[y]
+    share = torch.where(class_mass > 0, mass / class_mass.clamp_min(_TINY), 1 / torch.bincount(y, minlength=n_classes)[y])
+    spread = 1 - _squared_atoms(x.detach(), y, share, n_classes)
+    inverse = torch.where(spread > 1e-12, 1 / spread.clamp_min(_TINY), 0)
+    return share, (share * inverse[y]).sqrt()
 
 
 _TINY = torch.finfo(torch.float64).tiny
@@ -250,7 +257,7 @@ def _squared_atoms(points: Tensor, labels: Tensor, share: Tensor, n_classes: int
     """
     generator = torch.Generator().manual_seed(0)
     direction = torch.randn(points.shape[1], generator=generator, dtype=torch.float64).to(points.device)
-    keys = points @ direction
+    keys = points.double() @ direction
     order = torch.argsort(keys)
     order = order[torch.argsort(labels[order], stable=True)]
     keys, labels, share = keys[order], labels[order], share[order]

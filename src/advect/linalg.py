@@ -17,10 +17,16 @@ import torch
 from torch import Tensor
 
 
+def centred(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both clouds around a common centre, which cancels a large common offset; gradients pass."""
+    centre = (x.detach().mean(dim=0) + y.detach().mean(dim=0)) / 2
+    moved = x - centre
+    return moved, moved if y is x else y - centre
+
+
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     """‖x_i − y_j‖² as an (n, m) matrix, by one matrix product around a common centre; never negative."""
-    centre = (x.detach().mean(dim=0) + y.detach().mean(dim=0)) / 2  # cancels a large common offset
-    x, y = x - centre, y - centre
+    x, y = centred(x, y)
     products = torch.addmm(x.square().sum(dim=1)[:, None], x, y.T, alpha=-2)  # (n, m)
     return (products + y.square().sum(dim=1)).clamp_min(0)
 

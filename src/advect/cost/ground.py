@@ -16,8 +16,10 @@ from torch import Tensor
 from advect._checks import check_finite, check_non_negative
 from advect.cost.features import Embedding, FeatureCost, SquaredEuclidean
 from advect.cost.labels import Bures, LabelCost, NoLabels
+from advect.cost.lagged import LaggedBures
 from advect.data import LabeledDataset
 from advect.errors import InputError
+from advect.linalg import centred
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class GroundCost:
     def __post_init__(self) -> None:
         check_non_negative("label_weight", self.label_weight)
 
-    def between(self, source: LabeledDataset, target: LabeledDataset) -> PairCost:
-        """The cost between the samples of two datasets (or of one with itself)."""
+    def between(self, source: LabeledDataset, target: LabeledDataset, *, lag: LaggedBures | None = None) -> PairCost:
+        """The cost between the samples of two datasets (or of one with itself); ``lag`` remembers label laws along a flow."""
         if source.dim != target.dim and not isinstance(self.feature, Embedding):
             raise InputError(
                 "both datasets must live in one feature space",
@@ -56,7 +58,7 @@ class GroundCost:
             raise InputError(
                 "both datasets must be on one device", f"{source.x.device} and {target.x.device}", "Move one with .to(device)."
             )
-        return PairCost(self, source, target)
+        return PairCost(self, source, target, lag)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,7 @@ class PairCost:
     cost: GroundCost
     source: LabeledDataset
     target: LabeledDataset
+    lag: LaggedBures | None = None
 
     @cached_property
     def label_distances(self) -> Tensor:
@@ -110,27 +113,34 @@ class PairCost:
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """The cost as an (n, m) matrix, without a graph.
 
-        One product of extended features makes it, label part included, with no n × m temporaries:
-        c_ij = (x_i, ½‖x_i‖², 1, ½ w D[y_i]) · (−y_j, 1, ½‖y_j‖², e_{y_j}).
+        The product x yᵀ, and a thin one in place for the rest: −x_i·y_j + (½‖x_i‖², 1, ½ w D[y_i]) · (1, ½‖y_j‖², e_{y_j}).
         """
         dtype = dtype or torch.promote_types(self.source.x.dtype, self.target.x.dtype)
-        points, label_distances = self.points, self.label_distances  # outside no_grad: both are kept with their graph
-        with torch.no_grad():
-            labels = (self.cost.label_weight / 2 * label_distances).to(dtype)
-            rows, columns = self.source.law_rows, self.target.law_rows
-            with_labels = self._has_labels
-            if points is None:
-                matrix = self._own_feature_cost().to(dtype) / 2
-                return matrix + labels[rows][:, columns] if with_labels else matrix
-            x, y = (part.to(dtype) for part in points)
-            centre = (x.mean(dim=0) + y.mean(dim=0)) / 2  # cancels a large common offset
-            x, y = x - centre, y - centre
-            left = [x, x.square().sum(dim=1, keepdim=True) / 2, torch.ones_like(x[:, :1])]
-            right = [-y, torch.ones_like(y[:, :1]), y.square().sum(dim=1, keepdim=True) / 2]
-            if with_labels:
-                left.append(labels[rows])
-                right.append(torch.nn.functional.one_hot(columns, labels.shape[1]).to(dtype))
-            return (torch.cat(left, dim=1) @ torch.cat(right, dim=1).T).clamp_min_(0)
+        points = self.points
+        if points is None or self.lag is None:
+            _ = self.label_distances  # outside no_grad: it is kept with its graph
+        if points is None:
+            return self._with_labels(self._own_feature_cost().detach().to(dtype).mul_(-0.5), -1)
+        x, y = centred(*(part.detach().to(dtype) for part in points))
+        product = x @ y.T
+        if self.lag is not None:
+            self.__dict__["label_distances"] = self.lag.distances(self.source, self.target, product)
+        norms = x.square().sum(dim=1, keepdim=True) / 2, y.square().sum(dim=1, keepdim=True) / 2
+        return self._with_labels(product, -1, *norms).clamp_min_(0)
+
+    def _with_labels(self, matrix: Tensor, sign: float, *norms: Tensor) -> Tensor:
+        """sign · matrix + norms of rows and columns + the label part, by one thin product and in place."""
+        left, right = [], []
+        if norms:
+            left += [norms[0], torch.ones_like(norms[0])]
+            right += [torch.ones_like(norms[1]), norms[1]]
+        if self._has_labels:
+            labels = (self.cost.label_weight / 2 * self.label_distances.detach()).to(matrix.dtype)
+            left.append(labels[self.source.law_rows])
+            right.append(torch.nn.functional.one_hot(self.target.law_rows, labels.shape[1]).to(matrix.dtype))
+        if not left:
+            return matrix.mul_(sign)
+        return torch.addmm(matrix, torch.cat(left, dim=1), torch.cat(right, dim=1).T, beta=sign, out=matrix)
 
     def contract(self, plan: Tensor) -> Tensor:
         """⟨P, C⟩ as a differentiable number: the gradient of a transport value, by the envelope theorem.
@@ -138,10 +148,13 @@ class PairCost:
         The features enter through the products P y and Pᵀ x, the laws through the plan summed over pairs of laws.
         """
         plan = plan.detach()
-        total = self._contract_features(plan) / 2
-        if self._has_labels:
-            total = total + self.cost.label_weight / 2 * (self.class_plan(plan) * self.label_distances).sum()
-        return total
+        if not self._has_labels:
+            return self._contract_features(plan) / 2
+        class_plan = self.class_plan(plan)
+        laws = self.cost.label_weight / 2 * (class_plan * self.label_distances).sum()
+        if self.lag is not None and self.label_distances.requires_grad:
+            plan = self.lag.joined(plan, class_plan, self.source, self.target, self.cost.label_weight)
+        return self._contract_features(plan) / 2 + laws
 
     def class_plan(self, plan: Tensor) -> Tensor:
         """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
@@ -164,8 +177,7 @@ class PairCost:
             return (plan * self._own_feature_cost()).sum()
         x, y = self.points
         plan = plan.to(torch.promote_types(x.dtype, y.dtype))
-        centre = (x.detach().mean(dim=0) + y.detach().mean(dim=0)) / 2
-        x, y = x - centre, y - centre
+        x, y = centred(x, y)
         norms = (plan.sum(dim=1) * x.square().sum(dim=1)).sum() + (plan.sum(dim=0) * y.square().sum(dim=1)).sum()
         # −2 Σ P_ij x_i·y_j, with one plan product for each side that moves; the plan of a self-problem is symmetric
         image = plan @ y.detach()

@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from advect.cost import GroundCost, PairCost
+from advect.cost import Bures, GroundCost, PairCost, SquaredEuclidean
+from advect.cost.lagged import LaggedBures
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
@@ -27,8 +28,8 @@ class OTDD(Functional):
 
     Args:
         target: the dataset to move toward.
-        cost: the ground cost; by default full Gaussian label laws, label_weight 1. ``GroundCost(label=NoLabels())`` is
-            the feature-only comparison of the paper.
+        cost: the ground cost; by default full Gaussian label laws, label_weight 1, label distances within 1e-3 of exact
+            (``Bures(tolerance=1e-3)``). ``GroundCost(label=NoLabels())`` is the feature-only comparison of the paper.
         solver: ``Sinkhorn(...)`` (default: epsilon 1 % of the mean cost, marginal error 1e-3) or ``ExactOT()``.
 
     Example:
@@ -45,7 +46,7 @@ class OTDD(Functional):
                 "target must be a LabeledDataset", type(target).__name__, "Wrap arrays as ad.LabeledDataset(x, y)."
             )
         self.target = target
-        self.cost = cost or GroundCost()
+        self.cost = cost or GroundCost(label=Bures(tolerance=1e-3))
         self.solver: Solver = solver or Sinkhorn(tol=1e-3)
         self.reset()
 
@@ -53,19 +54,23 @@ class OTDD(Functional):
         self._prepared: Solver | None = None
         self._target_value = 0.0
         self._potentials: dict[str, Tensor] = {}
+        self._lags: dict[str, LaggedBures] = {}
+        self._lag_states: dict[str, Tensor] = {}
 
     def state(self) -> dict[str, Tensor]:
         if self._prepared is None:
             return {}
         epsilon = getattr(self._prepared, "epsilon", 0.0)
         numbers = {"epsilon": torch.tensor(epsilon, dtype=torch.float64), "target_value": torch.tensor(self._target_value)}
-        return {**self._potentials, **numbers}
+        lags = {f"lag.{side}.{name}": value for side, lag in self._lags.items() for name, value in lag.state().items()}
+        return {**self._potentials, **numbers, **lags}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.reset()
         if not state:
             return
-        self._potentials = {name: value for name, value in state.items() if name not in ("epsilon", "target_value")}
+        self._potentials = {name: state[name] for name in ("f", "g", "self")}
+        self._lag_states = {name: value for name, value in state.items() if name.startswith("lag.")}
         self._target_value = float(state["target_value"])
         epsilon = float(state["epsilon"])
         self._prepared = self.solver.with_epsilon(epsilon) if isinstance(self.solver, Sinkhorn) else self.solver
@@ -73,7 +78,7 @@ class OTDD(Functional):
     def __call__(self, rho: LabeledDataset) -> Tensor:
         """½ OTDD² as a float64 number, differentiable in features and laws."""
         dtype = self.solver.dtype or torch.promote_types(rho.x.dtype, self.target.x.dtype)
-        cross = self.cost.between(rho, self.target)
+        cross = self.cost.between(rho, self.target, lag=self._lag("cross", rho, self.target))
         matrix = cross.matrix(dtype)
         solver = self._prepare(matrix, rho, dtype)
         f, g = self._potentials.get("f"), self._potentials.get("g")
@@ -81,7 +86,7 @@ class OTDD(Functional):
         solved = solver.solve(matrix, rho.weights, self.target.weights, init=warm)
         del matrix
         pulled = _pull(cross, solved)
-        within = self.cost.between(rho, rho)
+        within = self.cost.between(rho, rho, lag=self._lag("self", rho, rho))
         start = self._potentials.get("self")
         start = None if start is None or len(start) != len(rho) else start
         alone = solver.solve_self(within.matrix(dtype), rho.weights, init=start)
@@ -89,6 +94,20 @@ class OTDD(Functional):
         self._potentials = {"f": solved.potentials[0], "g": solved.potentials[1], "self": alone.potentials[0]}
         value = solved.value - 0.5 * alone.value - 0.5 * self._target_value
         return value + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
+
+    def _lag(self, side: str, rho: LabeledDataset, other: LabeledDataset) -> LaggedBures | None:
+        """The memory of label distances on this side, where the cost allows one."""
+        label = self.cost.label
+        if not isinstance(label, Bures) or label.tolerance is None or label.diagonal or self.cost.label_weight == 0:
+            return None
+        if rho.law is not None or self.target.law is not None or not isinstance(self.cost.feature, SquaredEuclidean):
+            return None
+        if side not in self._lags:
+            prefix = f"lag.{side}."
+            saved = {name.removeprefix(prefix): value for name, value in self._lag_states.items() if name.startswith(prefix)}
+            self._lags[side] = LaggedBures(label.tolerance, symmetric=rho is other)
+            self._lags[side].load_state(saved, rho, other)
+        return self._lags[side]
 
     def _prepare(self, matrix: Tensor, rho: LabeledDataset, dtype: torch.dtype) -> Solver:
         if self._prepared is None:
@@ -100,6 +119,6 @@ class OTDD(Functional):
 
 def _pull(pair: PairCost, solution: Solution) -> Tensor:
     """⟨P, C⟩ with a graph to what moves; zero where nothing does."""
-    if not (pair.moves):
+    if not pair.moves:
         return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
-    return pair.contract(solution.plan()).double()
+    return pair.contract(solution.make_plan()).double()  # a plan of our own: contract may add to it

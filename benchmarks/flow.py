@@ -1,0 +1,93 @@
+"""A flow step against the four matrix products it cannot avoid, as ratios of one run: digits to MNIST, d = 784, 10 classes.
+
+    python benchmarks/flow.py [--sizes 500 2000 5000] [--steps 12]
+
+products    x yᵀ, x xᵀ, P y, P_xx x in float32
+steady      each dynamics is timed from a state 40 Euler steps of size 0.1 down the flow, after two steps of its own, as the
+            mean over the following ones (refreshes of label distances included)
+lagged      label distances within 1e-3 of exact (Bures(tolerance=1e-3)); the error measured at the refreshes is printed
+exact       every label distance decomposed at every step
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import torch
+from common import additional_peak, digits_and_mnist, growth, in_fresh_process, product_time
+
+import advect as ad
+
+LAGGED, EXACT = ad.GroundCost(label=ad.Bures(tolerance=1e-3)), ad.GroundCost(label=ad.Bures())
+CASES = {
+    "fd, laws detached, lagged": (ad.FeatureDriven(), LAGGED),
+    "fd, laws detached, exact": (ad.FeatureDriven(), EXACT),
+    "fd, through laws, lagged": (ad.FeatureDriven(through_laws=True), LAGGED),
+    "fd, through laws, exact": (ad.FeatureDriven(through_laws=True), EXACT),
+    "jd-fl, factored laws": (ad.JointFixedLabels(), EXACT),
+    "jd-vl, diagonal laws": (ad.JointVariableLabels(every=10), ad.GroundCost(label=ad.Bures(diagonal=True))),
+}
+
+
+def steady_state(n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
+    source, target = digits_and_mnist(n)
+    return ad.flow(source, ad.OTDD(target, cost=LAGGED), integrator=ad.Euler(0.1), n_steps=40).dataset, target
+
+
+def step_time(source: ad.LabeledDataset, target: ad.LabeledDataset, case: str, steps: int) -> tuple[float, float]:
+    dynamics, cost = CASES[case]
+    functional = ad.OTDD(target, cost=cost)
+    walk = ad.iterate(source, functional, dynamics=dynamics, integrator=ad.Euler(0.1))
+    for _ in range(3):
+        next(walk)
+    start, worst = time.perf_counter(), 0.0
+    for _ in range(steps):
+        next(walk)
+        worst = max([worst, *(lag.error for lag in functional._lags.values())])
+    return (time.perf_counter() - start) / steps, worst
+
+
+def memory(n: int, case: str) -> None:
+    source, target = digits_and_mnist(n)
+    dynamics, cost = CASES[case]
+    small = [data.sample(60) for data in (source, target)]
+    ad.flow(small[0], ad.OTDD(small[1], cost=cost), dynamics=dynamics, n_steps=1)  # libraries and buffers loaded
+    print(additional_peak(lambda: ad.flow(source, ad.OTDD(target, cost=cost), dynamics=dynamics, n_steps=2)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000, 5000])
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory:
+        return memory(int(options.memory[0]), options.memory[1])
+    print(f"{torch.get_num_threads()} threads, float32, debiased, epsilon = 1 % of the mean cost, marginal error 1e-3\n")
+    print("     n  dynamics                     step / products  worst label error  peak / n² floats")
+    times: dict[str, list[float]] = {case: [] for case in CASES}
+    peaks: dict[str, list[float]] = {case: [] for case in CASES}
+    for n in options.sizes:
+        source, target = steady_state(n)
+        plan = torch.rand(n, n)
+        products = product_time([(source.x, target.x.T), (source.x, source.x.T), (plan, target.x), (plan, source.x)])
+        del plan
+        for case in CASES:
+            seconds, worst = step_time(source, target, case, options.steps)
+            peak = float(in_fresh_process(sys.argv[0], "--memory", str(n), case))
+            times[case].append(seconds)
+            peaks[case].append(peak)
+            print(f"{n:6d}  {case:27s}  {seconds / products:15.2f}  {worst:17.1e}  {peak / (4 * n * n):16.1f}", flush=True)
+        print(f"        products: {1e3 * products:.0f} ms\n", flush=True)
+    if len(options.sizes) > 1:
+        for case in CASES:
+            print(
+                f"growth of {case}: time n^{growth(options.sizes, times[case]):.2f}, memory n^{growth(options.sizes, peaks[case]):.2f}"
+            )
+    return None
+
+
+if __name__ == "__main__":
+    main()
