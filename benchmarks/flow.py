@@ -83,9 +83,8 @@ def main() -> None:
         print(f"        products: {1e3 * products:.0f} ms\n", flush=True)
     if len(options.sizes) > 1:
         for case in CASES:
-            print(
-                f"growth of {case}: time n^{growth(options.sizes, times[case]):.2f}, memory n^{growth(options.sizes, peaks[case]):.2f}"
-            )
+            time_power, memory_power = growth(options.sizes, times[case]), growth(options.sizes, peaks[case])
+            print(f"growth of {case}: time n^{time_power:.2f}, memory n^{memory_power:.2f}")
     return None
 
 

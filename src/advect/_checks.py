@@ -12,6 +12,14 @@ from torch import Tensor
 from advect.errors import InputError
 
 
+def check_number(name: str, value: object) -> float:
+    """A finite number, as a float."""
+    number = _as_number(name, value)
+    if not math.isfinite(number):
+        raise InputError(f"{name} must be finite", value, "Pass a finite number.")
+    return number
+
+
 def check_positive(name: str, value: object) -> float:
     """A finite number above 0, as a float."""
     number = _as_number(name, value)

@@ -222,5 +222,5 @@ def _bounded(x: Tensor, bounds: Bounds) -> Tensor:
 
 
 def _check_bounds(bounds: Bounds) -> None:
-    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+    if bounds is not None and not (isinstance(bounds, (tuple, list)) and len(bounds) == 2 and bounds[0] < bounds[1]):
         raise InputError("bounds must be (low, high) with low < high", bounds, "Images usually have (0.0, 1.0).")

@@ -225,8 +225,9 @@ def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) ->
         μ = Σ p_i x_i ,   S = Σ p_i (x_i − μ)(x_i − μ)ᵀ / (1 − Σ p²)        p = weights within the class
 
     For n distinct samples of equal weight this is the usual n − 1. The second sum runs over atoms (distinct points), so
-    listing a sample as two copies of half the weight changes nothing. One atom gives a zero covariance. A class
-    without mass is described by its samples with equal weights; one without samples by a point at the origin.
+    listing a sample as two copies of half the weight changes nothing, even when a flow has parted them by roundings. One
+    atom gives a zero covariance. A class without mass is described by its samples with equal weights; one without
+    samples by a point at the origin.
     """
     order = torch.argsort(y, stable=True)
     counts = torch.bincount(y, minlength=n_classes)
@@ -251,7 +252,7 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 def _squared_atoms(points: Tensor, labels: Tensor, share: Tensor, n_classes: int) -> Tensor:
-    """Σ p² over the distinct points of each class.
+    """Σ p² over the distinct points of each class; points that differ by a few roundings are one.
 
     Equal points have equal images under a random direction, so only neighbours in that order are compared in full.
     """
@@ -261,10 +262,12 @@ def _squared_atoms(points: Tensor, labels: Tensor, share: Tensor, n_classes: int
     order = torch.argsort(keys)
     order = order[torch.argsort(labels[order], stable=True)]
     keys, labels, share = keys[order], labels[order], share[order]
-    near = (keys.diff().abs() <= 1e-9 * keys.abs().max()) & (labels.diff() == 0)
+    rounding = 64 * torch.finfo(points.dtype).eps * points.abs().amax(dim=1).double()[order]
+    near = (keys.diff().abs() <= rounding[1:] * direction.abs().sum()) & (labels.diff() == 0)
     candidates = near.nonzero()[:, 0]
     fresh = torch.ones(len(points), dtype=torch.int64, device=points.device)
-    fresh[1 + candidates] = (points[order[candidates]] != points[order[candidates + 1]]).any(dim=1).long()
+    gaps = (points[order[candidates]] - points[order[candidates + 1]]).abs().amax(dim=1)
+    fresh[1 + candidates] = (gaps > rounding[1 + candidates]).long()
     atoms = fresh.cumsum(dim=0) - 1
     atom_share = torch.zeros_like(share).index_add_(0, atoms, share)
     atom_label = torch.zeros_like(labels).index_copy_(0, atoms, labels)

@@ -78,14 +78,15 @@ class LaggedBures:
         return plan
 
     def _norms(self, source: LabeledDataset, target: LabeledDataset, product: Tensor, smooth: Tensor) -> Tensor:
-        bound = None if self.factors is None else self._bound(source, target, product)
+        fits = self.factors is not None and self.factors.shape == product.shape  # another dataset starts anew
+        bound = self._bound(source, target, product) if fits else None
         self.age += 1
         if bound is not None and self.age < self.interval:
             return bound
         exact, factors = self._decompose(source, target, product)
         if bound is not None:
             scale = (smooth - 2 * exact).clamp_min(1e-6 * smooth)
-            errors = 2 * (exact - bound) / scale
+            errors = torch.where(scale > 0, 2 * (exact - bound) / scale, 0)  # classes at one point are exact
             self.error = float((errors.fill_diagonal_(0) if self.symmetric else errors).max())
             self._schedule(self.age)
         self.factors, self.reference, self.age = factors, source.x.detach(), 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from advect._checks import check_finite
+from advect._checks import check_number
 from advect.data import LabeledDataset
 from advect.errors import InputError
 
@@ -55,6 +55,11 @@ class Functional:
             return NotImplemented
         return Sum(self, other)
 
+    def __radd__(self, other: object) -> Functional:
+        if other == 0:  # the start of sum([F, G])
+            return self
+        return NotImplemented
+
     def __mul__(self, factor: float) -> Scaled:
         if isinstance(factor, Functional):
             raise InputError(
@@ -82,10 +87,7 @@ class Scaled(Functional):
     """
 
     def __init__(self, factor: float, functional: Functional) -> None:
-        import torch
-
-        self.factor, self.functional = float(factor), functional
-        check_finite("a factor", torch.tensor([self.factor]), "Pass a finite number.")
+        self.factor, self.functional = check_number("a factor of a functional", factor), functional
 
     @property
     def name(self) -> str:
@@ -138,8 +140,8 @@ class Sum(Functional):
         terms: dict[str, Tensor] = {}
         for functional in self.functionals:
             for name, value in functional.terms(rho).items():
-                same = sum(known == name or known.startswith(f"{name} (") for known in terms)
-                terms[name if not same else f"{name} ({same + 1})"] = value
+                numbered = (f"{name} ({k})" for k in range(2, len(terms) + 3))
+                terms[next(free for free in (name, *numbered) if free not in terms)] = value
         return terms
 
     def reset(self) -> None:

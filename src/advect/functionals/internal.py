@@ -48,15 +48,14 @@ class Internal(Functional):
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         width = self.bandwidth or self._silverman(rho)
-        logs = -squared_distances(rho.x, rho.x) / (2 * width**2) + rho.weights.log().to(
-            rho.x.dtype
-        )  # log w_j φ up to a constant
+        mass = rho.weights.clamp_min(torch.finfo(rho.x.dtype).tiny)  # a logarithm of zero has no gradient
+        logs = mass.log().to(rho.x.dtype) - squared_distances(rho.x, rho.x) / (2 * width**2)  # log w_j φ up to a constant
         if self.by_class:
             logs = logs.masked_fill(rho.y[:, None] != rho.y, -math.inf)
         log_density = torch.logsumexp(logs, dim=1) - rho.dim / 2 * math.log(2 * math.pi * width**2)
         m = self.power
         values = log_density if m == 1 else torch.exp((m - 1) * log_density) / (m - 1)
-        return (rho.weights * values).sum()
+        return torch.where(rho.weights > 0, rho.weights * values, 0).sum()
 
     @staticmethod
     def _silverman(rho: LabeledDataset) -> float:

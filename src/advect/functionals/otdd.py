@@ -61,9 +61,10 @@ class OTDD(Functional):
         if self._prepared is None:
             return {}
         epsilon = getattr(self._prepared, "epsilon", 0.0)
-        numbers = {"epsilon": torch.tensor(epsilon, dtype=torch.float64), "target_value": torch.tensor(self._target_value)}
+        numbers = {"epsilon": epsilon, "target_value": self._target_value}
+        numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}
         lags = {f"lag.{side}.{name}": value for side, lag in self._lags.items() for name, value in lag.state().items()}
-        return {**self._potentials, **numbers, **lags}
+        return {**self._potentials, **numbers, **self._lag_states, **lags}  # restored ones, until they are taken up
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.reset()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +18,28 @@ import torch
 
 from advect._checks import check_count
 from advect.data import LabeledDataset
-from advect.errors import AdvectError, InputError
+from advect.errors import InputError
 from advect.flow import FlowResult
 from advect.storage import write_atomically
 from advect.tables import ClassTable
 from advect.trajectory import Frame, Trajectory
+from advect.viz.panels import (
+    INK,
+    PALETTE,
+    add_legend,
+    class_colours,
+    dataset_of,
+    draw_ellipses,
+    draw_points,
+    draw_trails,
+    finish_panel,
+    limits_of,
+    new_figure,
+    style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-# Okabe and Ito's eight colours, which colour-blind readers tell apart too, and two more for sets of ten classes.
-PALETTE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442", "#7A5C99", "#8C564B")
-_GREY, _PALE, _INK = "#8A8A8A", "#B8B8B8", "#333333"
 
 Frames = Sequence[LabeledDataset | Frame] | Trajectory
 
@@ -99,32 +109,33 @@ def particle_grid(
         >>> len(viz.particle_grid(rows, titles=["before", "after"]).axes)
         4
     """
-    grid = {name: list(frames) for name, frames in rows.items()}
+    grid = {name: _as_list(frames) for name, frames in rows.items()}
     width = _check_grid(grid, titles)
-    drawn = [_dataset(frame) for frames in grid.values() for frame in frames]
+    drawn = [dataset_of(frame) for frames in grid.values() for frame in frames]
     dim = _check_points(drawn if target is None else [*drawn, target])
-    colours = _colours(drawn)
+    colours, with_ellipses = class_colours(drawn), ellipses and dim == 2
     others = [] if target is None else [target]
-    limits = [_limits([*map(_dataset, frames), *others], dim, ellipses) for frames in grid.values()]
+    limits = [limits_of([*map(dataset_of, frames), *others], with_ellipses) for frames in grid.values()]
     panel = 2.9 if width <= 3 else 2.3
-    heights = [0.8 * panel if dim == 3 else panel * (y[1] - y[0]) / (x[1] - x[0]) for x, y, *_ in limits]
-    figure = _new_figure(panel * width + (0.3 if any(grid) else 0), sum(heights) + 0.3 * len(heights) + 0.3)
+    heights = [0.88 * panel if dim == 3 else panel * (y[1] - y[0]) / (x[1] - x[0]) for x, y, *_ in limits]
+    figure = new_figure(panel * width + (0.3 if any(grid) else 0), sum(heights) + 0.3 * len(heights) + 0.3)
     cells = figure.add_gridspec(len(grid), width, height_ratios=heights)
     for r, (name, frames) in enumerate(grid.items()):
         for c, frame in enumerate(frames):
             axes: Any = figure.add_subplot(cells[r, c], projection="3d" if dim == 3 else None)
             if target is not None:
-                _draw_points(axes, target, colours, hollow=True)
+                draw_points(axes, target, colours, hollow=True)
+            if target is not None and with_ellipses:
+                draw_ellipses(axes, target, colours, dashed=True)
             if trails is not None and name in trails:
-                _draw_trails(axes, list(trails[name]), frame)
-            _draw_points(axes, _dataset(frame), colours)
-            if ellipses and dim == 2:
-                for data, dashed in ((target, True), (_dataset(frame), False)):
-                    _draw_ellipses(axes, data, colours, dashed)
+                draw_trails(axes, _as_list(trails[name]), frame)
+            draw_points(axes, dataset_of(frame), colours)
+            if with_ellipses:
+                draw_ellipses(axes, dataset_of(frame), colours)
             step = f"step {frame.index}" if isinstance(frame, Frame) else ""
             axes.set_title(step if titles is None else titles[c] if r == 0 else "", pad=0 if dim == 3 else 4)
-            _finish_panel(axes, limits[r], left=c == 0, name=name)
-    _add_legend(figure, drawn, target, colours)
+            finish_panel(axes, limits[r], left=c == 0, name=name)
+    add_legend(figure, colours, target=target is not None)
     return figure
 
 
@@ -147,10 +158,10 @@ def curves(result: FlowResult) -> Figure:
     metrics = {name: points for name, points in result.metrics.items() if points}
     steps = range(result.n_steps + 1 - len(result.values), result.n_steps + 1)
     parts = {"objective": result.values, **(result.terms if len(result.terms) > 1 else {})}
-    figure = _new_figure(3.4 * (1 + len(metrics)), 2.6)
+    figure = new_figure(3.4 * (1 + len(metrics)), 2.6)
     panels: Any = figure.subplots(1, 1 + len(metrics), squeeze=False)[0]
-    for (name, values), colour in zip(parts.items(), itertools.chain([_INK], itertools.cycle(PALETTE)), strict=False):
-        panels[0].plot(steps, values, color=colour, linewidth=2.2 if colour == _INK else 1.3, label=name)
+    for (name, values), colour in zip(parts.items(), itertools.chain([INK], itertools.cycle(PALETTE)), strict=False):
+        panels[0].plot(steps, values, color=colour, linewidth=2.2 if colour == INK else 1.3, label=name)
     if len(parts) > 1:
         panels[0].legend(frameon=False, fontsize=7.5)
     for axes, points, colour in zip(panels[1:], metrics.values(), itertools.cycle(PALETTE), strict=False):
@@ -162,7 +173,7 @@ def curves(result: FlowResult) -> Figure:
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(color="#E6E6E6", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-        _style(axes)
+        style(axes)
     return figure
 
 
@@ -185,10 +196,10 @@ def image_grid(frames: Frames, *, rows: int = 10, seed: int = 0) -> Figure:
         >>> [len(axes.get_yticklabels()) for axes in figure.axes]
         [5]
     """
-    steps = list(frames)
+    steps = _as_list(frames)
     if not steps:
         raise InputError("there must be a frame to draw", "none", "Record some with ad.Recorder().")
-    data = [_dataset(step) for step in steps]
+    data = [dataset_of(step) for step in steps]
     first, shape = data[0], data[0].sample_shape
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3):
         raise InputError("images have shape (H, W) or (H, W, 3)", f"sample shape {shape}", "Draw points with viz.particles.")
@@ -205,7 +216,7 @@ def image_grid(frames: Frames, *, rows: int = 10, seed: int = 0) -> Figure:
         for c, image in enumerate(line):
             mosaic[r * height : r * height + shape[0], c * width : c * width + shape[1]] = (image - low) / (high - low)
     cell = min(0.62, 6.5 / len(data))
-    figure = _new_figure(cell * len(data) + 0.8, cell * shape[0] / shape[1] * len(chosen) + 0.4)
+    figure = new_figure(cell * len(data) + 0.8, cell * shape[0] / shape[1] * len(chosen) + 0.4)
     axes = figure.add_subplot()
     axes.imshow(mosaic, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     names = [f"{s.index}" if isinstance(s, Frame) else f"{position}" for position, s in enumerate(steps)]
@@ -213,7 +224,7 @@ def image_grid(frames: Frames, *, rows: int = 10, seed: int = 0) -> Figure:
     axes.set_yticks([r * height + shape[0] / 2 - 0.5 for r in range(len(chosen))], [str(first.labels[i]) for i in chosen])
     axes.tick_params(top=False, bottom=False, labeltop=True, labelbottom=False)
     axes.set(title="step" if isinstance(steps[0], Frame) else "frame", ylabel="class")
-    _style(axes)
+    style(axes)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     return figure
@@ -231,12 +242,14 @@ def class_table(table: ClassTable, *, title: str | None = None) -> Figure:
     """
     if not isinstance(table, ClassTable):
         raise InputError("a table must be a ClassTable", type(table).__name__, "Use distance.class_distances, for instance.")
+    if 0 in table.shape:
+        raise InputError("a table needs rows and columns to be drawn", f"shape {table.shape}", "Check the classes.")
     values = np.asarray(table, dtype=float)
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     longest = max(len(str(name)) for name in (*table.rows, *table.columns))
     upright = longest <= 6
-    figure = _new_figure(
+    figure = new_figure(
         0.5 * len(table.columns) + 0.09 * longest + 0.7, 0.36 * len(table.rows) + (0.3 if upright else 0.09 * longest) + 0.8
     )
     axes = figure.add_subplot()
@@ -246,9 +259,9 @@ def class_table(table: ClassTable, *, title: str | None = None) -> Figure:
     for (r, c), value in np.ndenumerate(values):
         dark = math.isfinite(value) and value - low > 0.6 * (high - low)
         text = f"{value:.3g}" if math.isfinite(value) else "–"
-        axes.text(c, r, text, ha="center", va="center", fontsize=7.5, color="white" if dark else _INK)
+        axes.text(c, r, text, ha="center", va="center", fontsize=7.5, color="white" if dark else INK)
     axes.set(xlabel="target class", ylabel="source class", title=title or "")
-    _style(axes)
+    style(axes)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     return figure
@@ -276,32 +289,10 @@ def save(figure: Figure, path: str | Path, *, dpi: float = 150) -> Path:
     return path
 
 
-def _new_figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise AdvectError("drawing needs matplotlib; install it with pip install matplotlib") from None
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _style(axes: Any) -> None:
-    axes.tick_params(color=_PALE, labelcolor=_INK, labelsize=7.5, width=0.7, length=2.5)
-    axes.spines[:].set(color=_PALE, linewidth=0.7)
-    for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
-        text.set(fontsize=9, color=_INK)
-
-
-def _dataset(frame: LabeledDataset | Frame) -> LabeledDataset:
-    data = frame.dataset if isinstance(frame, Frame) else frame
-    if not isinstance(data, LabeledDataset):
-        raise InputError(
-            "a frame must be a LabeledDataset or a recorded Frame", type(data).__name__, "Pass result.trajectory, for instance."
-        )
-    return data
-
-
-def _array(values: torch.Tensor) -> np.ndarray:
-    return values.detach().cpu().double().numpy()
+def _as_list(frames: Frames) -> list[Any]:
+    if not isinstance(frames, (Sequence, Trajectory)):
+        raise InputError("frames must be a list or a trajectory", type(frames).__name__, "Put a single dataset in a list.")
+    return list(frames)
 
 
 def _check_grid(grid: Mapping[str, list[Any]], titles: Sequence[str] | None) -> int:
@@ -327,106 +318,6 @@ def _check_points(datasets: Sequence[LabeledDataset]) -> int:
             "Project the features first, all in the same way.",
         )
     return dims.pop()
-
-
-def _colours(datasets: Sequence[LabeledDataset]) -> dict[Hashable, str]:
-    """A colour for each class that ever has samples, in order of appearance."""
-    names = dict.fromkeys(name for data in datasets for name, count in data.counts.items() if count)
-    return {name: PALETTE[position % len(PALETTE)] for position, name in enumerate(names)}
-
-
-def _limits(datasets: Sequence[LabeledDataset], dim: int, ellipses: bool) -> list[tuple[float, float]]:
-    """Ranges that hold all points (and ellipses) with a margin; in the plane, 0.45 to 0.8 times as high as wide."""
-    points = [_array(data.x) for data in datasets]
-    if ellipses and dim == 2:
-        for means, covariances in map(_class_laws, datasets):
-            reach = 2 * np.sqrt(np.diagonal(covariances, axis1=1, axis2=2).clip(min=0))
-            points += [means - reach, means + reach]
-    low, high = np.concatenate(points).min(axis=0), np.concatenate(points).max(axis=0)
-    centre, size = (low + high) / 2, high - low
-    size = size + 0.1 * max(float(size.max()), 1e-6)
-    if dim == 2:
-        size = np.array([max(size[0], size[1] / 0.8), max(size[1], size[0] * 0.45)])
-    return [(float(c - s / 2), float(c + s / 2)) for c, s in zip(centre, size, strict=True)]
-
-
-def _class_laws(data: LabeledDataset) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of each class: as carried, or estimated from the samples if there is a law for each of them."""
-    laws = data.laws() if data.law_index is None else data.moments()
-    present = [position for position, count in enumerate(data.counts.values()) if count]
-    return _array(laws.means)[present], _array(laws.covariances())[present]
-
-
-def _draw_points(axes: Any, data: LabeledDataset, colours: Mapping[Hashable, str], *, hollow: bool = False) -> None:
-    space = {"depthshade": False} if data.dim == 3 else {}
-    size = 7 if data.dim == 3 else 11
-    for name, part in data.by_class():
-        colour = colours.get(name, _GREY)
-        kind = (
-            {"facecolors": "none", "edgecolors": colour, "linewidths": 0.6, "alpha": 0.3 if data.dim == 3 else 0.45, "zorder": 1}
-            if hollow
-            else {"color": colour, "edgecolors": "white", "linewidths": 0.25, "zorder": 3}
-        )
-        axes.scatter(*_array(part.x).T, s=size, **kind, **space)
-
-
-def _draw_trails(axes: Any, trails: list[LabeledDataset | Frame], frame: LabeledDataset | Frame) -> None:
-    kept = [t for t in trails if not (isinstance(t, Frame) and isinstance(frame, Frame) and t.index > frame.index)]
-    if len(kept) < 2:
-        return
-    paths = np.stack([_array(_dataset(t).x) for t in kept], axis=1)  # (n, frames, d)
-    for path in paths[np.random.default_rng(0).permutation(len(paths))[:60]]:  # more lines than that are a blot
-        axes.plot(*path.T, color=_GREY, linewidth=0.4, alpha=0.6, zorder=2)
-
-
-def _draw_ellipses(axes: Any, data: LabeledDataset | None, colours: Mapping[Hashable, str], dashed: bool) -> None:
-    from matplotlib.patches import Ellipse
-
-    if data is None:
-        return
-    names = [name for name, count in data.counts.items() if count]
-    for name, mean, covariance in zip(names, *_class_laws(data), strict=True):
-        variances, directions = np.linalg.eigh(covariance)
-        width, height = 4 * np.sqrt(variances.clip(min=0))  # from −2σ to 2σ
-        angle = math.degrees(math.atan2(directions[1, 0], directions[0, 0]))
-        line = {"linewidth": 1.0, "linestyle": (0, (4, 2))} if dashed else {"linewidth": 1.3}
-        colour = colours.get(name, _GREY)
-        axes.add_patch(Ellipse(mean, width, height, angle=angle, fill=False, edgecolor=colour, zorder=4, **line))
-
-
-def _finish_panel(axes: Any, limits: list[tuple[float, float]], *, left: bool, name: str) -> None:
-    axes.set(xlim=limits[0], ylim=limits[1])
-    if len(limits) == 3:
-        axes.set(zlim=limits[2], xticklabels=[], yticklabels=[], zticklabels=[])
-        axes.set_box_aspect([high - low for low, high in limits], zoom=1.25)
-        axes.view_init(elev=16, azim=-50)
-        for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
-            axis.set_pane_color((0.97, 0.97, 0.97))
-            axis._axinfo["grid"].update(color="#E2E2E2", linewidth=0.5)
-            axis._axinfo["tick"].update(inward_factor=0, outward_factor=0)
-            axis.line.set_color("#C8C8C8")
-        if left and name:
-            axes.text2D(
-                -0.04, 0.5, name, transform=axes.transAxes, rotation=90, va="center", ha="right", fontsize=9, color=_INK
-            )
-    else:
-        axes.set_aspect("equal")
-        axes.locator_params(nbins=4)
-        axes.tick_params(labelleft=left)
-        axes.set_ylabel(name if left else "")
-    _style(axes)
-
-
-def _add_legend(
-    figure: Any, drawn: Sequence[LabeledDataset], target: LabeledDataset | None, colours: dict[Hashable, str]
-) -> None:
-    from matplotlib.lines import Line2D
-
-    dot = {"linestyle": "none", "marker": "o", "markersize": 5}
-    handles = [Line2D([], [], color=colour, label=f"class {name}", **dot) for name, colour in colours.items()]
-    if target is not None:
-        handles.append(Line2D([], [], color=_GREY, markerfacecolor="none", label="target", **dot))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), frameon=False, fontsize=8)
 
 
 def _in_turn(data: LabeledDataset, n: int, seed: int) -> list[int]:
