@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: help demo test test-slow check format bench clean
 
 help:
-	@echo "make demo       the distance between two embedded datasets, class by class"
+	@echo "make demo       digits flow to MNIST; prints what to open"
 	@echo "make test       the default test suite"
 	@echo "make test-slow  the long tests too"
 	@echo "make check      ruff, pyright, deptry"
@@ -41,6 +41,7 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/distance.py
+	$(BIN)/python benchmarks/flow.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist out

@@ -15,8 +15,8 @@ from advect._checks import check_count, check_positive
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.flow import Step
-from advect.snapshots import CHECKPOINTS, Snapshot, save_snapshot
-from advect.storage import append_line, read_lines
+from advect.snapshots import CHECKPOINTS, Snapshot, checkpoint_indices, save_snapshot
+from advect.storage import append_line, keep_lines, read_lines
 from advect.trajectory import Trajectory
 
 
@@ -45,15 +45,15 @@ class Recorder:
         self.trajectory = Trajectory()
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        if self.directory is not None and start is None and (self.directory / "frames.jsonl").exists():
+        self.trajectory = Trajectory(self.directory)
+        if start is None and len(self.trajectory):
             if not self.overwrite:
                 raise InputError(
                     "the run directory holds frames of another flow",
                     self.directory,
                     "Resume it, choose another directory, or pass overwrite=True.",
                 )
-            (self.directory / "frames.jsonl").unlink()
-        self.trajectory = Trajectory(self.directory)
+            self.trajectory.forget_after(-1)
 
     def __call__(self, step: Step) -> None:
         if step.index % self.every == 0:
@@ -61,6 +61,7 @@ class Recorder:
 
     def end(self, step: Step, status: str) -> None:
         if status in ("completed", "stopped"):
+            self.trajectory.forget_after(step.index)  # of an earlier run that went further
             self.trajectory.add(step.index, step.value, step.dataset)
 
 
@@ -85,16 +86,17 @@ class Checkpoint:
     def __init__(self, directory: str | Path, every: int = 10) -> None:
         self.directory, self.every = Path(directory), check_count("every", every)
         self._turn, self._saved = 0, -1
+        self._strange: list[str] = []
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        self._saved = -1 if start is None else start.index
+        self._turn, self._saved, self._strange = 0, -1, [*CHECKPOINTS]
         if start is None:
-            for name in CHECKPOINTS:  # of an earlier flow: not to be mistaken for ours
-                (self.directory / name).unlink(missing_ok=True)
             return
-        # Keep the file that we came from until a newer one is whole.
-        times = [(path.stat().st_mtime_ns if (path := self.directory / name).exists() else -1) for name in CHECKPOINTS]
-        self._turn = 1 if times[0] > times[1] else 0
+        indices = checkpoint_indices(self.directory)
+        if start.index in indices:  # keep the file that we came from until a newer one is whole
+            self._turn, self._saved = 1 - indices.index(start.index), start.index
+        named = zip(CHECKPOINTS, indices, strict=True)
+        self._strange = [name for name, index in named if index is None or index > start.index]
 
     def __call__(self, step: Step) -> None:
         if step.index % self.every == 0:
@@ -105,6 +107,9 @@ class Checkpoint:
 
     def _save(self, step: Step) -> None:
         if step.index != self._saved:
+            for name in self._strange:  # of another flow, or beyond where we came from: not to be mistaken for ours
+                (self.directory / name).unlink(missing_ok=True)
+            self._strange = []
             save_snapshot(step.snapshot, self.directory / CHECKPOINTS[self._turn])
             self._turn, self._saved = 1 - self._turn, step.index
 
@@ -195,13 +200,17 @@ class Metric:
         self.name, self.measure, self.every = name, measure, check_count("every", every)
         self.log = None if directory is None else Path(directory) / "metrics.jsonl"
         self.metrics: dict[str, list[tuple[int, float]]] = {name: []}
+        self._first: int | None = None
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        before = [] if start is None or self.log is None else read_lines(self.log)
-        kept = [(r["index"], r["value"]) for r in before if r["name"] == self.name and start and r["index"] < start.index]
-        self.metrics = {self.name: kept}
+        self._first = 0 if start is None else start.index
+        before = [] if self.log is None else [r for r in read_lines(self.log) if r["name"] == self.name]
+        self.metrics = {self.name: [(r["index"], r["value"]) for r in before if r["index"] < self._first]}
 
     def __call__(self, step: Step) -> None:
+        if self.log is not None and self._first is not None:  # figures from here on are measured anew
+            first, self._first = self._first, None
+            keep_lines(self.log, lambda record: record["name"] != self.name or record["index"] < first)
         if step.index % self.every == 0:
             value = float(self.measure(step.dataset))
             self.metrics[self.name].append((step.index, value))
@@ -233,10 +242,12 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._next = 0.0
+        self._first = 0
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
         stream = self.stream or sys.stderr
         self._next = time.monotonic() + self.interval
+        self._first = 0 if start is None else start.index
         if not stream.isatty():
             return
         from rich.console import Console
@@ -245,12 +256,11 @@ class Progress:
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
         self._bar = Bar(*columns, TimeRemainingColumn(), TextColumn("value {task.fields[value]}"), console=Console(file=stream))
-        first = 0 if start is None else start.index
-        self._task = self._bar.add_task(self.label, total=self.n_steps, completed=first, rate="", value="…")
+        self._task = self._bar.add_task(self.label, total=self.n_steps, completed=self._first, rate="", value="…")
         self._bar.start()
 
     def __call__(self, step: Step) -> None:
-        rate = f"{step.index / step.seconds:.1f} steps/s" if step.seconds > 0 else ""
+        rate = f"{(step.index - self._first) / step.seconds:.1f} steps/s" if step.seconds > 0 else ""
         if self._bar is not None:
             self._bar.update(self._task, completed=step.index, rate=rate, value=f"{step.value:.5g}")
         elif time.monotonic() >= self._next:

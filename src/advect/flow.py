@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from advect.errors import InputError
 from advect.functionals.base import Functional
 from advect.integrators import Euler, Integrator, Tensors
 from advect.snapshots import Snapshot, load_snapshot
+from advect.storage import stored_name
 from advect.trajectory import Trajectory
 
 
@@ -102,18 +103,41 @@ def iterate(
     else:
         rho, state, index = start.dataset, start.integrator, start.index
         functional.load_state(start.functional)
-        if start.generator is not None and generator is not None:
+        _check_fits(start, dynamics, integrator)
+        if start.generator is not None:
+            generator = generator or torch.Generator()
             generator.set_state(start.generator)
+    first = index
     while True:
         noise = None if generator is None else generator.get_state()
         snapshot = Snapshot(index, rho, state, functional.state(), noise)
-        terms, gradient = _evaluate(functional, dynamics, rho)
+        try:
+            terms, gradient = _evaluate(functional, dynamics, rho)
+        except (InputError, torch.linalg.LinAlgError) as error:  # pyright: ignore[reportPrivateImportUsage]
+            if index == first:
+                raise
+            raise NonFiniteError(f"{functional.name} refuses the state ({error})") from error  # the moves made it so
         velocity = dynamics.velocity(rho, gradient)
         yield Step(index, rho, math.fsum(terms.values()), terms, velocity, time.perf_counter() - begun, snapshot)
         with torch.no_grad():
             displacement, state = integrator.displace(velocity, state, index, generator)
+            for name, change in displacement.items():
+                if not bool(torch.isfinite(change).all()):
+                    raise NonFiniteError(f"the displacement of {name!r} has NaN or infinite entries")
             rho = dynamics.move(rho, displacement, index)
         index += 1
+
+
+def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> None:
+    """A snapshot continues under the dynamics and integrator it was taken with."""
+    carries_laws = dynamics.start(start.dataset).law is not None
+    if carries_laws != (start.dataset.law is not None):
+        raise InputError("the checkpoint was taken with another dynamics", type(dynamics).__name__, "Resume with the same one.")
+    wanted = set(integrator.init(dynamics.parameters(start.dataset)))
+    if wanted != set(start.integrator):
+        raise InputError(
+            "the checkpoint was taken with another integrator", type(integrator).__name__, "Resume with the same one."
+        )
 
 
 def _evaluate(functional: Functional, dynamics: Dynamics, rho: LabeledDataset) -> tuple[dict[str, float], Tensors]:
@@ -227,6 +251,10 @@ def flow(
         raise InputError(
             f"the checkpoint is at step {start.index}", f"n_steps={n_steps}", "n_steps counts the steps before too."
         )
+    if start is not None:  # names that a file cannot hold are those of the source
+        known = {stored_name(name): name for name in source.classes}
+        classes = tuple(known.get(name, name) for name in start.dataset.classes)
+        start = replace(start, dataset=start.dataset.replace(classes=classes))
     history = _History(start)
     for callback in callbacks:
         _hook(callback, "begin", source, start)

@@ -66,21 +66,22 @@ def symmetric_root(matrices: Tensor) -> Tensor:
     return _SymmetricRoot.apply(symmetric).to(matrices.dtype)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def polar_factor(matrix: Tensor) -> Tensor:
+def polar_factor(matrix: Tensor, least: float = 0.0) -> Tensor:
     """U Vᵀ for K = U diag(s) Vᵀ, by eigenvectors of the smaller Gram matrix; directions with s = 0 contribute nothing.
 
     Squares cannot tell singular values below 1e-8 of the largest apart: those are decomposed again at their own scale,
-    and those below 1e-12 count as zero.
+    and those below 1e-12 of it, or below ``least``, count as zero.
     """
     if matrix.shape[0] > matrix.shape[1]:
-        return polar_factor(matrix.mT).mT
+        return polar_factor(matrix.mT, least).mT
     left = torch.linalg.eigh(matrix @ matrix.mT)[1]
     right = left.mT @ matrix  # rows s_i v_iᵀ
     singular = torch.linalg.vector_norm(right, dim=1)
-    share = singular / singular.max().clamp_min(torch.finfo(matrix.dtype).tiny)
-    large, small = share > 1e-6, (share > 1e-12) & (share <= 1e-6)
+    top = float(singular.max().clamp_min(torch.finfo(matrix.dtype).tiny))
+    least = max(least, 1e-12 * top)  # of the whole: rounding must not become a direction at its own scale
+    large, small = singular > max(1e-6 * top, least), (singular > least) & (singular <= 1e-6 * top)
     factor = left[:, large] @ (right[large] / singular[large, None])
-    return factor + left[:, small] @ polar_factor(right[small]) if bool(small.any()) else factor
+    return factor + left[:, small] @ polar_factor(right[small], least) if bool(small.any()) else factor
 
 
 class _NuclearNorms(torch.autograd.Function):

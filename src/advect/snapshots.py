@@ -65,6 +65,17 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
     return Snapshot(facts["index"], dataset, part("integrator."), part("functional."), generator, facts["history"], length)
 
 
+def checkpoint_indices(directory: Path) -> list[int | None]:
+    """The step of each of the two rotating checkpoints of a directory; None for one that is missing or damaged."""
+    indices: list[int | None] = []
+    for name in CHECKPOINTS:
+        try:
+            indices.append(load_snapshot(directory / name).index)
+        except InputError:
+            indices.append(None)
+    return indices
+
+
 def _newest(directory: Path, device: torch.device | str) -> Snapshot:
     found, problems = [], []
     for name in CHECKPOINTS:

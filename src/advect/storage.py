@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable
+import zlib
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that it is there whole or not at all, whatever happens in between."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(f".{path.name}.tmp")  # always the same: what a killed process leaves, the next one writes over
     try:
         with open(beside, "wb") as file:
             file.write(content)
@@ -45,19 +46,31 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """One safetensors file: named tensors, and facts as JSON in its header."""
     ready = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    write_atomically(path, save(ready, metadata={"facts": json.dumps(facts)}))
+    write_atomically(path, save(ready, metadata={"facts": json.dumps(facts), "checksum": _checksum(ready)}))
 
 
 def read_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What ``write_tensors`` wrote; a clear error for anything else."""
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            facts = json.loads((file.metadata() or {})["facts"])
-            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118 (not a mapping)
+            metadata = file.metadata() or {}
+            facts, checksum = json.loads(metadata["facts"]), metadata["checksum"]
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except FileNotFoundError:
         raise InputError("no such file", path, "Check the path.") from None
     except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
         raise InputError("not a file of advect, or damaged", f"{path} ({error})", "Use another frame or checkpoint.") from None
+    if _checksum(tensors) != checksum:
+        raise InputError("not a file of advect, or damaged", f"{path} (checksum)", "Use another frame or checkpoint.")
+    return tensors, facts
+
+
+def _checksum(tensors: dict[str, Tensor]) -> str:
+    """Of the numbers in a file: a disk may lose a block, which then reads as zeros."""
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(tensors[name].cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data, total)
+    return f"{total:08x}"
 
 
 def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -114,6 +127,14 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.decode().splitlines() if line.strip()]
 
 
+def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    """Drop the other records of a JSON-lines log; the log is there whole before and after."""
+    before = read_lines(path)
+    after = [record for record in before if wanted(record)]
+    if len(after) < len(before):
+        write_atomically(path, b"".join(json.dumps(record).encode() + b"\n" for record in after))
+
+
 def _end_of_last_line(path: Path) -> int:
     return path.read_bytes().rfind(b"\n") + 1
 
@@ -125,6 +146,11 @@ def _pack_name(name: Hashable) -> Any:
     if name is None or isinstance(name, (str, int, float, bool)):
         return name
     return str(name)
+
+
+def stored_name(name: Hashable) -> Hashable:
+    """What a class name comes back as: itself, or a string for kinds that JSON does not have."""
+    return _unpack_name(_pack_name(name))
 
 
 def _unpack_name(name: Any) -> Hashable:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from advect.data import LabeledDataset
 from advect.errors import InputError
-from advect.storage import append_line, pack_dataset, read_lines, read_tensors, unpack_dataset, write_tensors
+from advect.storage import append_line, keep_lines, pack_dataset, read_lines, read_tensors, unpack_dataset, write_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +51,11 @@ class Trajectory:
         return cls(directory)
 
     def add(self, index: int, value: float, dataset: LabeledDataset) -> None:
-        """Keep a frame; one that is there already (after a resume) is left as it is."""
-        if index in self._records:
+        """Keep a frame; one that is there already (after a resume) is left as it is, unless the flow went another way."""
+        if self._records.get(index) == value:
             return
+        if index in self._records:
+            self.forget_after(index - 1)
         if self.directory is None:
             self._datasets[index] = dataset
         else:
@@ -61,6 +63,17 @@ class Trajectory:
             write_tensors(self._path(index), tensors, facts)
             append_line(self.directory / "frames.jsonl", {"index": index, "value": value})
         self._records[index] = value
+
+    def forget_after(self, index: int) -> None:
+        """Drop the frames of later steps."""
+        later = [known for known in self._records if known > index]
+        if later and self.directory is not None:
+            keep_lines(self.directory / "frames.jsonl", lambda record: record["index"] <= index)
+        for known in later:
+            del self._records[known]
+            self._datasets.pop(known, None)
+            if self.directory is not None:
+                self._path(known).unlink(missing_ok=True)
 
     def _path(self, index: int) -> Path:
         assert self.directory is not None

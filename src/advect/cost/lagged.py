@@ -43,7 +43,9 @@ class LaggedBures:
     def state(self) -> dict[str, Tensor]:
         if self.reference is None:
             return {}
-        return {"reference": self.reference, "clock": torch.tensor([self.interval, self.age])}
+        assert self.factors is not None
+        kind = torch.zeros(0, dtype=self.factors.dtype)  # what the product was computed in
+        return {"reference": self.reference, "clock": torch.tensor([self.interval, self.age]), "kind": kind}
 
     def load_state(self, state: dict[str, Tensor], source: LabeledDataset, target: LabeledDataset) -> None:
         """Rebuild the factors from the features they were made of."""
@@ -53,7 +55,7 @@ class LaggedBures:
         self.reference = state["reference"]
         then = source.replace(x=self.reference, fixed_laws=False)
         now = then if self.symmetric else target
-        self.factors = self._decompose(then, now, _product(then, now))[1]
+        self.factors = self._decompose(then, now, _product(then, now, state["kind"].dtype))[1]
 
     def distances(self, source: LabeledDataset, target: LabeledDataset, product: Tensor) -> Tensor:
         """W₂² between classes, (k, k'), from the centred product x yᵀ (n, m); differentiable but for the nuclear norms."""
@@ -62,7 +64,8 @@ class LaggedBures:
         smooth = squared_distances(laws_a.means.double(), laws_b.means.double())
         smooth = smooth + laws_a.covariance.traces().double()[:, None] + laws_b.covariance.traces().double()
         norms = self._norms(source, target, product, smooth.detach())
-        distances = (smooth - 2 * norms).clamp_min(0)
+        distances = smooth - 2 * norms
+        distances = distances - distances.detach().clamp_max(0)  # the gradient stays: ``joined`` adds its other half anyway
         if self.symmetric:
             distances = distances * (1 - torch.eye(len(laws_a), dtype=distances.dtype, device=distances.device))
         return distances.to(source.x.dtype)
@@ -111,6 +114,7 @@ class LaggedBures:
         shares_b, scales_b = (shares_a, scales_a) if self.symmetric else _shares(target)
         norms = torch.zeros(len(source.classes), len(target.classes), dtype=torch.float64, device=product.device)
         factors = torch.zeros_like(product)
+        rounding = 4 * torch.finfo(product.dtype).eps  # of the product: what is below it is no direction to carry over
         rows_of = [(source.y == code).nonzero()[:, 0] for code in range(len(source.classes))]
         columns_of = rows_of if self.symmetric else [(target.y == code).nonzero()[:, 0] for code in range(len(target.classes))]
         for i, rows in enumerate(rows_of):
@@ -118,9 +122,10 @@ class LaggedBures:
                 if (self.symmetric and j <= i) or len(rows) == 0 or len(columns) == 0:
                     continue
                 block = product[rows][:, columns].double()
+                noise = torch.linalg.matrix_norm(block * scales_a[rows][:, None] * scales_b[columns]) * rounding
                 block = block - shares_a[rows] @ block
                 block = (block - (block @ shares_b[columns])[:, None]) * scales_a[rows][:, None] * scales_b[columns]
-                polar = polar_factor(block)
+                polar = polar_factor(block, float(noise))
                 norms[i, j] = (polar * block).sum()
                 scaled = (scales_a[rows][:, None] * polar * scales_b[columns]).to(product.dtype)
                 factors[rows[:, None], columns] = scaled
@@ -134,6 +139,6 @@ def _shares(data: LabeledDataset) -> tuple[Tensor, Tensor]:
     return class_shares(data.x, data.y, data.weights, len(data.classes))
 
 
-def _product(source: LabeledDataset, target: LabeledDataset) -> Tensor:
-    x, y = centred(source.x.detach(), target.x.detach())
+def _product(source: LabeledDataset, target: LabeledDataset, dtype: torch.dtype) -> Tensor:
+    x, y = centred(source.x.detach().to(dtype), target.x.detach().to(dtype))
     return x @ y.T
