@@ -221,7 +221,7 @@ class _Iteration:
             if self.error > _NEAR and self.error < 0.8 * previous:
                 self.v = 1 / column
                 self._match_rows()
-            elif not self._newton_step(residual, max_iter):
+            elif not self._newton_step(residual, tol, max_iter):
                 self._recover()  # the kernel has lost sight of some group of points: the log domain still sees it
             extremes = float(torch.stack([self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]).max())
             if not math.isfinite(extremes):
@@ -234,12 +234,12 @@ class _Iteration:
         """The best f for the current g: row sums of the plan become a."""
         self.u = 1 / (self.kernel @ (self.b * self.v))
 
-    def _newton_step(self, residual: Tensor, max_iter: int) -> bool:
+    def _newton_step(self, residual: Tensor, tol: float, max_iter: int) -> bool:
         """A damped Newton step on g ↦ max_f dual(f, g), whose gradient is b − Pᵀ1; False if it leads nowhere.
 
         The system is S δ = b − c with c = Pᵀ1, S = diag(c) − Pᵀ diag(1/a) P and δ = Δg/ε.
         """
-        direction = self._solve_newton_system(residual, max_iter)
+        direction = self._solve_newton_system(residual, tol, max_iter)
         slope = float(residual @ direction)
         if not (math.isfinite(slope) and slope > 0):
             return False
@@ -256,12 +256,12 @@ class _Iteration:
         self.u, self.v = u, v
         return False
 
-    def _solve_newton_system(self, residual: Tensor, max_iter: int) -> Tensor:
+    def _solve_newton_system(self, residual: Tensor, tol: float, max_iter: int) -> Tensor:
         """Preconditioned conjugate gradients, two products each; directly where they would need too many."""
         weight = self.b * self.v  # P = diag(a u) K diag(weight)
         diagonal = self.b - residual
         squared = self.a * self.u.square()
-        tolerance = min(0.1, math.sqrt(self.error)) * self.error
+        tolerance = max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)  # no closer than what is asked for
         solution, rest = torch.zeros_like(residual), residual
         search = scaled = rest / diagonal
         product = float(rest @ scaled)
