@@ -117,6 +117,17 @@ class TestSinkhorn:
         assert solution.converged
         assert solution.value == pytest.approx(reference * scale, rel=1e-4 if dtype == torch.float32 else 1e-9)
 
+    def test_groups_that_float32_cannot_connect(self):
+        """Two far groups whose masses differ a little: the surplus has to cross where exp(−C/ε) underflows in float32."""
+        generator = torch.Generator().manual_seed(0)
+        x, y = (torch.randn(600, 2, generator=generator) for _ in range(2))
+        x[:300, 0] += 60
+        y[:310, 0] += 60
+        cost = torch.as_tensor(oracles.half_squared(x, y)).float()
+        solution = Sinkhorn(epsilon=1.0).solve(cost)
+        assert solution.converged
+        assert solution.value == pytest.approx(Sinkhorn(epsilon=1.0).solve(cost.double()).value, rel=1e-5)
+
     def test_zero_cost_and_single_points(self):
         assert Sinkhorn().solve(torch.zeros(3, 4)).value == pytest.approx(0, abs=1e-25)
         assert Sinkhorn().solve(torch.zeros(3, 3)).converged

@@ -222,7 +222,7 @@ class _Iteration:
                 self.v = 1 / column
                 self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
-                self._recover()  # the kernel has lost sight of some group of points: the log domain still sees it
+                self._widen()  # the kernel has lost sight of some group of points
             extremes = float(torch.stack([self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]).max())
             if not math.isfinite(extremes):
                 self._recover()
@@ -296,6 +296,17 @@ class _Iteration:
         """The dual value in units of ε, up to the absorbed part."""
         return float(self.a64 @ self.u.double().log() + self.b64 @ self.v.double().log())
 
+    def _widen(self) -> None:
+        """Go on in float64, whose range reaches groups of points that float32 cannot connect; there, in the log domain."""
+        if self.kernel.dtype == torch.float64:
+            self._recover()
+            return
+        f, g = self.potentials()
+        self.a, self.b, self.kernel = self.a64, self.b64, torch.empty_like(self.cost, dtype=torch.float64)
+        self.limit = math.exp(_LOG_RANGE[torch.float64])
+        self.start(f, g)
+        self._match_rows()
+
     def _recover(self) -> None:
         """The kernel has underflowed somewhere: take one step in the log domain from the last absorbed potentials."""
         f = _softmin(self.cost, self.g, self.b64, self.epsilon, 1, self.kernel)
@@ -333,14 +344,14 @@ def _solve_symmetric(
 
 def _fill_kernel(cost: Tensor, f: Tensor, g: Tensor, epsilon: float, out: Tensor) -> Tensor:
     """exp((f_i + g_j − C_ij)/ε) written into ``out``, in three passes and without temporaries."""
-    torch.add((g / epsilon).to(cost.dtype)[None, :], cost, alpha=-1 / epsilon, out=out)
-    return out.add_((f / epsilon).to(cost.dtype)[:, None]).exp_()
+    torch.add((g / epsilon).to(out.dtype)[None, :], cost, alpha=-1 / epsilon, out=out)
+    return out.add_((f / epsilon).to(out.dtype)[:, None]).exp_()
 
 
 def _softmin(cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float, dim: int, out: Tensor | None = None) -> Tensor:
     """T(g)_i = −ε log Σ_j w_j exp((g_j − C_ij)/ε) along ``dim``, stable for any epsilon; ``out`` is scratch space."""
     out = torch.empty_like(cost) if out is None else out
-    shift = (potential / epsilon + weights.log()).to(cost.dtype)
+    shift = (potential / epsilon + weights.log()).to(out.dtype)
     torch.add(shift[None, :] if dim == 1 else shift[:, None], cost, alpha=-1 / epsilon, out=out)
     top = out.amax(dim=dim, keepdim=True)
     sums = out.sub_(top).exp_().sum(dim=dim)
