@@ -31,6 +31,7 @@ class LaggedBures:
     Attributes:
         factors: (n, m) polar factors of all pairs of classes, scaled by the weights, in the order of the samples.
         reference: the features at the last refresh.  interval, age: steps between refreshes, and since the last.
+        error: an upper bound of the relative error of the distances used since the refresh before.
     """
 
     def __init__(self, tolerance: float, *, symmetric: bool) -> None:
@@ -90,14 +91,15 @@ class LaggedBures:
         if bound is not None:
             scale = (smooth - 2 * exact).clamp_min(1e-6 * smooth)
             errors = torch.where(scale > 0, 2 * (exact - bound) / scale, 0)  # classes at one point are exact
-            self.error = float((errors.fill_diagonal_(0) if self.symmetric else errors).max())
-            self._schedule(self.age)
+            measured = float((errors.fill_diagonal_(0) if self.symmetric else errors).max())
+            self.error = measured if self.age > 1 else 0.0  # at an age of 1 only exact norms have been used
+            self._schedule(self.age, measured)
         self.factors, self.reference, self.age = factors, source.x.detach(), 0
         return exact
 
-    def _schedule(self, steps: int) -> None:
-        """Second order: the error grows with the square of the steps. Aim at half the tolerance, and grow with care."""
-        growth = math.sqrt(self.tolerance / 2 / max(self.error, 1e-12))
+    def _schedule(self, steps: int, error: float) -> None:
+        """Second order: the error grows with the square of the steps. Aim at a quarter of the tolerance, and grow with care."""
+        growth = math.sqrt(self.tolerance / 4 / max(error, 1e-12))
         self.interval = max(1, min(int(steps * growth), 2 * self.interval, _LONGEST))
 
     def _bound(self, source: LabeledDataset, target: LabeledDataset, product: Tensor) -> Tensor:

@@ -85,15 +85,15 @@ class OTDD(Functional):
         f, g = self._potentials.get("f"), self._potentials.get("g")
         warm = None if f is None or g is None or len(f) != len(rho) else (f, g)
         solved = solver.solve(matrix, rho.weights, self.target.weights, init=warm)
-        del matrix
-        pulled = _pull(cross, solved)
+        pulled, value, (f, g) = _pull(cross, solved), solved.value, solved.potentials
+        del matrix, solved, cross  # a solution keeps its cost: let go of it before the next is made
         within = self.cost.between(rho, rho, lag=self._lag("self", rho, rho))
         start = self._potentials.get("self")
         start = None if start is None or len(start) != len(rho) else start
         alone = solver.solve_self(within.matrix(dtype), rho.weights, init=start)
         pulled = pulled - 0.5 * _pull(within, alone)
-        self._potentials = {"f": solved.potentials[0], "g": solved.potentials[1], "self": alone.potentials[0]}
-        value = solved.value - 0.5 * alone.value - 0.5 * self._target_value
+        self._potentials = {"f": f, "g": g, "self": alone.potentials[0]}
+        value = value - 0.5 * alone.value - 0.5 * self._target_value
         return value + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
 
     def _lag(self, side: str, rho: LabeledDataset, other: LabeledDataset) -> LaggedBures | None:

@@ -167,7 +167,8 @@ class Sinkhorn:
 
 def _rounding_tolerance(cost: Tensor, epsilon: float) -> float:
     """A marginal error that this dtype can reach: entries of C/ε are off by rounding, and so are those of the plan."""
-    return max(_BASE_TOL[cost.dtype], torch.finfo(cost.dtype).eps * float(cost.abs().max()) / epsilon)
+    least, most = torch.aminmax(cost)
+    return max(_BASE_TOL[cost.dtype], torch.finfo(cost.dtype).eps * max(abs(float(least)), abs(float(most))) / epsilon)
 
 
 class _Iteration:
