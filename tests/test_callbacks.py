@@ -93,7 +93,7 @@ def test_recorder_overwrite(tmp_path):
     result = run(ad.Recorder(1, tmp_path, overwrite=True), n_steps=2, integrator=ad.Euler(2.0))
     assert result.trajectory.indices == ad.Trajectory.open(tmp_path).indices == [0, 1, 2]
     assert ad.Trajectory.open(tmp_path)[2].dataset.x.flatten().tolist() == [50.0, 54.0]
-    # BUG: files of the frames that were overwritten stay behind.
+    # Once: files of the frames that were overwritten stay behind.
     assert sorted(path.name for path in (tmp_path / "frames").iterdir()) == [f"{k:06d}.safetensors" for k in range(3)]
 
 
@@ -243,7 +243,7 @@ def test_a_resume_keeps_earlier_figures_once(tmp_path):
     resumed = run(*metrics(), ad.Checkpoint(tmp_path), n_steps=6, resume=tmp_path)
     assert resumed.metrics == run(ad.Metric("mean", mean), ad.Metric("n", len, every=2), n_steps=6).metrics
     lines = [(line["name"], line["index"]) for line in read_lines(tmp_path / "metrics.jsonl")]
-    # BUG: the state that a flow resumes from is logged twice.
+    # Once: the state that a flow resumes from is logged twice.
     assert sorted(lines) == sorted([("mean", k) for k in range(7)] + [("n", k) for k in (0, 2, 4, 6)])
 
 
@@ -252,7 +252,7 @@ def test_figures_of_another_flow_do_not_mix_in(tmp_path):
     metric = ad.Metric("mean", mean, directory=tmp_path)
     run(metric, ad.Checkpoint(tmp_path), n_steps=2, integrator=ad.Euler(2.0))
     resumed = run(metric, n_steps=3, integrator=ad.Euler(2.0), resume=tmp_path)
-    # BUG: the log is only ever appended to, so that a resume finds both flows in it.
+    # Once: the log is only ever appended to, so that a resume finds both flows in it.
     assert resumed.metrics == {"mean": [(0, 56.0), (1, 54.0), (2, 52.0), (3, 50.0)]}
 
 
@@ -318,7 +318,7 @@ def test_progress_rate_after_a_resume():
     progress = ad.Progress(2000, stream=out, interval=0.0)
     progress.begin(data(), SimpleNamespace(index=1000))
     progress(SimpleNamespace(index=1010, seconds=2.0, value=1.0))
-    # BUG: the steps before the resume are counted, their time is not.
+    # Once: the steps before the resume are counted, their time is not.
     assert out.getvalue().endswith(", 5.0 steps/s\n")
 
 
@@ -445,7 +445,7 @@ def test_steps_far_too_large_diverge(dynamics, dtype, step_size, tmp_path):
     source = ad.datasets.gaussians(12, generator=generator).to(dtype=dtype)
     target = ad.datasets.gaussians(12, shift=(5.0, 0.0), generator=generator).to(dtype=dtype)
     options = {"dynamics": dynamics, "integrator": ad.Euler(step_size), "callbacks": [ad.Checkpoint(tmp_path)]}
-    # BUG: where the label laws or distances overflow, InputError comes through and nothing is returned.
+    # Once: where the label laws or distances overflow, InputError comes through and nothing is returned.
     result = ad.flow(source, ad.OTDD(target), **options, n_steps=5)
     assert result.status == "diverged" and "smaller step_size" in result.message
     assert bool(torch.isfinite(result.dataset.x).all()) and load_snapshot(tmp_path).index == result.n_steps
@@ -523,7 +523,7 @@ def test_names_of_other_kinds_are_not_changed_in_silence(tmp_path):
     names = (b"a", frozenset([1]))
     rho = ad.LabeledDataset([[1.0], [2.0]], list(names), classes=names)
     ad.flow(rho, ad.Potential(ad.norm()), n_steps=1, callbacks=[ad.Checkpoint(tmp_path)])
-    # BUG: they come back as strings.
+    # Once: they come back as strings.
     assert ad.flow(rho, ad.Potential(ad.norm()), n_steps=2, resume=tmp_path).dataset.classes == names
 
 

@@ -68,7 +68,7 @@ BAD_FEATURES = {
     "numeric": [[[1.0], [1.0, 2.0]], ["a", "b"], "text", None, {"a": 1}, np.array([1, None]), np.zeros(2, "datetime64[s]")],
     "got Frame": [Frame(np.array(["a", "b"]))],
     "must be real": [np.array([1j, 2]), torch.tensor([1j, 2]), [1j, 2]],
-    "dense": [torch.eye(2).to_sparse()],  # BUG: a RuntimeError of torch
+    "dense": [torch.eye(2).to_sparse()],  # Once: a RuntimeError of torch
 }
 
 
@@ -81,7 +81,7 @@ class TestFeatures:
         assert got.dtype == (torch.float64 if kind == "f8" else torch.float32)
         np.testing.assert_array_equal(got, x.astype(np.float64))
 
-    # BUG: the 8-bit floats end in a NotImplementedError of torch.
+    # Once: the 8-bit floats end in a NotImplementedError of torch.
     @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64", "uint8", "bool", "float8_e4m3fn"])
     def test_torch_dtypes(self, kind):
         got = LabeledDataset(torch.tensor([[0.0, 1.0], [1.0, 1.0]]).to(getattr(torch, kind)), [0, 1]).x
@@ -98,7 +98,7 @@ class TestFeatures:
 
     @pytest.mark.parametrize("x", [list(X), tuple(X), [torch.tensor(row) for row in X]], ids=["list", "tuple", "tensors"])
     def test_a_list_of_double_rows_stays_double(self, x):
-        # BUG: floating dtypes are said to be kept (and torch keeps them here); a list of float64 rows becomes float32.
+        # Once: floating dtypes are said to be kept (and torch keeps them here); a list of float64 rows becomes float32.
         assert LabeledDataset(x, [0, 1, 2]).x.dtype == torch.float64
 
     @pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 3), (4, 2, 3), (4, 1, 2, 3)])
@@ -133,8 +133,8 @@ BAD_LABELS = {
     "hashable": [[0, [1], 2], [{}, {}, {}], [np.zeros(2)] * 3],
     "one string": ["abc"],
     "argmax": [np.eye(3), torch.zeros(3, 2), np.array(3), torch.tensor(3)],
-    "sequence": [None, 5],  # BUG: a bare TypeError
-    "row 0": [[torch.tensor([0])] * 3],  # BUG: tensors hash by identity, which makes one class for each sample
+    "sequence": [None, 5],  # Once: a bare TypeError
+    "row 0": [[torch.tensor([0])] * 3],  # Once: tensors hash by identity, which makes one class for each sample
 }
 BAD_CLASSES = {
     "'z' with classes ('a', 'b')": [("abz", ["a", "b"])],
@@ -144,9 +144,9 @@ BAD_CLASSES = {
     "hashable": [("aba", [["a"], ["b"]])],
     "NaN in row 2": [("aba", ["a", "b", NAN])],
     "-1 with classes": [([-1, 1, 0], ["a", "b"])],
-    "2 with classes": [([0, 1, 2], ["a", "b"])],  # BUG: blames the 0, which is a position
-    "0 with classes": [([0, 1, 1], [1, 2])],  # BUG: a stray 0 turns the labels 1, names of a class, into positions
-    "sequence": [([0, 1, 1], 2)],  # BUG: a bare TypeError
+    "2 with classes": [([0, 1, 2], ["a", "b"])],  # Once: blames the 0, which is a position
+    "0 with classes": [([0, 1, 1], [1, 2])],  # Once: a stray 0 turns the labels 1, names of a class, into positions
+    "sequence": [([0, 1, 1], 2)],  # Once: a bare TypeError
 }
 
 
@@ -156,7 +156,7 @@ class TestLabels:
         *(np.array([5, -4, 5], dtype=">i4")[::-1], np.array([[5], [-4], [5]]), torch.tensor([[5], [-4], [5]])),
         *([np.int8(5), np.float32(-4), 5], [torch.tensor(5), torch.tensor(-4.0), 5], Frame(np.array([5, -4, 5]))),
         torch.tensor([5.0, -4.0, 5.0], requires_grad=True),
-        torch.tensor([5, -4, 5]).bfloat16(),  # BUG: a TypeError of torch
+        torch.tensor([5, -4, 5]).bfloat16(),  # Once: a TypeError of torch
     )
 
     @pytest.mark.parametrize("y", NUMBERS)
@@ -227,8 +227,8 @@ BAD_WEIGHTS = {
     "'foo'": ["foo"],
     "must be numbers": [["a", "b", "c"], [[1], [1, 2], [3]], object()],
     "weights must be": [[1, None, 1]],
-    "real": [np.array([1j, 1, 1]), torch.tensor([1j, 1, 1])],  # BUG: the imaginary part is dropped with a warning
-    "numbers": [[torch.tensor(1.0, requires_grad=True)] * 3],  # BUG: a RuntimeError of torch
+    "real": [np.array([1j, 1, 1]), torch.tensor([1j, 1, 1])],  # Once: the imaginary part is dropped with a warning
+    "numbers": [[torch.tensor(1.0, requires_grad=True)] * 3],  # Once: a RuntimeError of torch
 }
 
 
@@ -262,7 +262,7 @@ class TestWeights:
     KINDS = (
         *(W, W.astype(">f8"), W.astype("f2"), W.astype("u1"), (0, 1, 3), torch.tensor([0, 1, 3]), torch.tensor(W).half()),
         *([torch.tensor(0.0), np.float32(1), 3], np.broadcast_to(W[:, None], (3, 2))[:, 0]),
-        W[::-1].copy()[::-1],  # BUG: called "not numbers" because of its stride
+        W[::-1].copy()[::-1],  # Once: called "not numbers" because of its stride
     )
 
     @pytest.mark.parametrize("w", KINDS)
@@ -284,7 +284,7 @@ class TestFrozen:
             setattr(LabeledDataset(X, [0, 1, 2]), name, None)
 
     def test_no_field_can_be_deleted(self):
-        with pytest.raises(AttributeError):  # BUG: del works, and leaves a dataset without features
+        with pytest.raises(AttributeError):  # Once: del works, and leaves a dataset without features
             del LabeledDataset(X, [0, 1, 2]).x
 
     def test_the_callers_arrays_are_copied(self):
@@ -301,13 +301,13 @@ class TestFrozen:
         x = torch.tensor(X)
         data = LabeledDataset(x, [0, 0, 0])
         x.fill_(-1)
-        np.testing.assert_array_equal(data.x, X)  # BUG: shared, so the features may change under the moments that are kept
+        np.testing.assert_array_equal(data.x, X)  # Once: shared, so the features may change under the moments that are kept
 
     def test_the_callers_law_index_is_copied(self):
         index = np.array([0, 1, 1])
         data = LabeledDataset(X, [0, 1, 1], law=two_laws(), law_index=index)
         index[:] = 0
-        assert data.law_index.tolist() == [0, 1, 1]  # BUG: int64 arrays and tensors are shared
+        assert data.law_index.tolist() == [0, 1, 1]  # Once: int64 arrays and tensors are shared
 
     def test_copies_and_pickles(self):
         data = LabeledDataset(X, ["a", "b", "b"], [1, 2, 1], law=two_laws(), law_index=[1, 0, 1])
@@ -344,8 +344,8 @@ BAD_INDICES = {
     "0 to 5": [[0, 5]],
     "-6 to 0": [[-6, 0]],
     "all be zero": [[4]],  # the one sample without mass
-    "positions or a mask": [["a"], None, {0, 1}, slice("a")],  # BUG: each a TypeError of torch
-    "complex128": [np.array([1j])],  # BUG: the imaginary part is dropped, which leaves position 0
+    "positions or a mask": [["a"], None, {0, 1}, slice("a")],  # Once: each a TypeError of torch
+    "complex128": [np.array([1j])],  # Once: the imaginary part is dropped, which leaves position 0
 }
 
 
@@ -356,7 +356,7 @@ class TestSubset:
         *(np.array([3, 0], "u1"), np.array([3, 0], "u2"), torch.tensor([True, True, False, False, True])),
         torch.tensor([1, 0, 1, 0, 1], dtype=torch.uint8),  # positions, not a mask
         *(slice(1, 4), slice(None, None, 2), slice(-3, 99), slice(None)),
-        *(np.array([3, 2, 0])[::-1], np.array([3, 0], ">i8"), slice(None, None, -1)),  # BUG: each a ValueError of torch
+        *(np.array([3, 2, 0])[::-1], np.array([3, 0], ">i8"), slice(None, None, -1)),  # Once: each a ValueError of torch
     )
 
     @pytest.mark.parametrize("index", INDICES, ids=repr)
@@ -391,7 +391,7 @@ BAD_COUNTS = {
     "whole number of at least 1": [0, -1, 1.5, NAN, INF],
     "must be a number": ["2", None, True, np.True_, 1j, np.array([1, 2]), torch.ones(2)],
     "at most 3": [4],
-    "got 1000": [10**400],  # BUG: an OverflowError
+    "got 1000": [10**400],  # Once: an OverflowError
 }
 
 
@@ -454,7 +454,7 @@ class TestSplit:
         assert [len(part) for part in parts] == [first, 10 - first] and sorted(parts[0] + parts[1]) == list(range(10))
 
     @pytest.mark.parametrize("fraction", [np.float64(0.5), np.float32(0.5), torch.tensor(0.5)])
-    def test_kinds_of_fraction(self, fraction):  # BUG: a tensor passes the check, then ends in a TypeError of round
+    def test_kinds_of_fraction(self, fraction):  # Once: a tensor passes the check, then ends in a TypeError of round
         assert [len(part) for part in numbered([0] * 6).split(fraction)] == [3, 3]
 
     @pytest.mark.parametrize("fraction", [0, 1, -0.5, 1.5, NAN, INF, "half", None, True])
@@ -475,9 +475,9 @@ BAD_LAWS = {
     "0 to 2": [(two_laws(), [0, 1, 2])],
     "-1 to 1": [(two_laws(), [0, -1, 1])],
     "each of the 2 classes": [(Gaussians(torch.zeros(1, 2), Diagonal(torch.ones(1, 2))), None)],
-    "law_index": [(two_laws(), []), (two_laws(), "abc"), (two_laws(), [NAN, 0, 1])],  # BUG: errors of torch
-    "law_index must": [(two_laws(), [0.5, 1.7, 1.0])],  # BUG: cut to [0, 1, 1]
-    "Gaussians": [(5, None)],  # BUG: an AttributeError
+    "law_index": [(two_laws(), []), (two_laws(), "abc"), (two_laws(), [NAN, 0, 1])],  # Once: errors of torch
+    "law_index must": [(two_laws(), [0.5, 1.7, 1.0])],  # Once: cut to [0, 1, 1]
+    "Gaussians": [(5, None)],  # Once: an AttributeError
 }
 
 
@@ -505,7 +505,7 @@ class TestLawsAndMoments:
             numbered([0, 1]).to(dtype=dtype)
 
     def test_to_refuses_what_does_not_fit(self):
-        with refused("finite"):  # BUG: the features become infinite without a word
+        with refused("finite"):  # Once: the features become infinite without a word
             LabeledDataset(np.array([[1e300], [0.0]]), [0, 1]).to(dtype=torch.float32)
 
     def test_carried(self):
@@ -579,15 +579,15 @@ class TestClassTable:
         assert text.count("<tr>") == 3 and text.count("<td>") == 6 and text.count("<th>") == 1 + 3 + 2
 
     def test_without_columns(self):
-        assert str(ClassTable(np.zeros((1, 0)), ("a",), ())).split() == ["a"]  # BUG: a TypeError of max
+        assert str(ClassTable(np.zeros((1, 0)), ("a",), ())).split() == ["a"]  # Once: a TypeError of max
 
     @pytest.mark.parametrize("pair", [("dog", 0), ("<cat>", "dog")])
     def test_unknown_names(self, pair):
-        with refused("'dog'"):  # BUG: "tuple.index(x): x not in tuple"
+        with refused("'dog'"):  # Once: "tuple.index(x): x not in tuple"
             self.TABLE[pair]
 
     def test_shapes_that_disagree(self):
-        with refused("(2, 3)"):  # BUG: taken as it is; lookups then leave columns out
+        with refused("(2, 3)"):  # Once: taken as it is; lookups then leave columns out
             ClassTable(self.VALUES, ("a", "b"), ("c",))
 
 

@@ -190,7 +190,7 @@ class TestFeatureDriven:
 class TestBounds:
     @pytest.mark.parametrize("dynamics", [ad.FeatureDriven, ad.JointFixedLabels, ad.JointVariableLabels])
     def test_features_stay_inside(self, dynamics):
-        # BUG: with fd all particles meet in a corner, label distances vanish, and LaggedBures divides 0 by 0.
+        # Once: with fd all particles meet in a corner, label distances vanish, and LaggedBures divides 0 by 0.
         x = torch.rand(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         source, target = ad.LabeledDataset(x, torch.arange(12) % 2), labeled([5, 6], 3, 2, shift=4.0)
         energy, options = ad.OTDD(target), {"integrator": ad.Euler(0.5), "n_steps": 4}
@@ -670,7 +670,7 @@ class TestInteraction:
         """Only differences count. A shift by 4096 rounds the features themselves to 2.5e-4 in float32 and 5e-13 in float64; the
         shifted features, moved back exactly, are the fair comparison, and then a rounding of the differences is left.
         """
-        # BUG: ‖x‖² + ‖x'‖² − 2x·x' without a common centre loses all digits of the differences far from the origin.
+        # Once: ‖x‖² + ‖x'‖² − 2x·x' without a common centre loses all digits of the differences far from the origin.
         far = (self.data.x + 4096).to(dtype)
         near = far - 4096
         energy = ad.Interaction(INTERACTIONS[name][0])
@@ -824,7 +824,7 @@ class TestAlgebra:
 
     @pytest.mark.parametrize("names", [["A (2)", "A"], ["A", "A (3)", "A"], ["A", "A (2)", "A", "A (2)"], ["A (2)", "A", "A"]])
     def test_no_name_hides_a_term(self, names):
-        # BUG: a name that looks numbered already is overwritten by a later term, which then drops out of value and gradient.
+        # Once: a name that looks numbered already is overwritten by a later term, which then drops out of value and gradient.
         total = ad.Sum(*(Named(name, 10.0**k) for k, name in enumerate(names)))
         assert len(total.terms(self.data)) == len(names)
         expected = sum(10.0**k for k in range(len(names))) * self.data.x[:, 0].mean().item()
@@ -893,7 +893,7 @@ class TestMemory:
         return total, counting
 
     def test_state_passes_through_sums_and_factors(self):
-        # BUG: OTDD.load_state then OTDD.state drops "lag.…" until the next call, and a flow takes its snapshots before calls.
+        # Once: OTDD.load_state then OTDD.state drops "lag.…" until the next call, and a flow takes its snapshots before calls.
         total, counting = self.build()
         for shift in (0.0, 0.1, 0.2):
             total(self.source.replace(x=self.source.x + shift))
@@ -907,7 +907,7 @@ class TestMemory:
         assert all(torch.equal(value, other.state()[name]) for name, value in kept.items())
 
     def test_restored_functionals_are_the_same_bit_for_bit(self):
-        # BUG: OTDD.state keeps the value of the target's problem in float32, so energies change by 1e-8 after a resume.
+        # Once: OTDD.state keeps the value of the target's problem in float32, so energies change by 1e-8 after a resume.
         total, _ = self.build()
         total(self.source)
         other, _ = self.build()
@@ -984,7 +984,7 @@ class TestOTDDFunctional:
         assert again == cold
 
     def test_other_sizes_start_cold(self):
-        # BUG: LaggedBures multiplies the factors of the last dataset with the product of another size.
+        # Once: LaggedBures multiplies the factors of the last dataset with the product of another size.
         energy = ad.OTDD(self.target)
         energy(self.source)
         part = self.source.subset(slice(0, 15))

@@ -162,7 +162,7 @@ def test_resumed_is_uninterrupted(dynamics, integrator, dtype, tmp_path, unsynce
 @pytest.mark.parametrize("energy", [total, two_targets, exact])
 @pytest.mark.parametrize("dynamics", ["fd", "fl-bures", "vl-kmeans"])
 def test_sums_and_solvers_resume(dynamics, energy, tmp_path, unsynced):
-    # BUG: with ExactOT, lagged factors made of a float64 product are rebuilt from a float32 one.
+    # Once: with ExactOT, lagged factors made of a float64 product are rebuilt from a float32 one.
     crash_and_resume(setting(dynamics, "adam", energy=energy), tmp_path)
 
 
@@ -222,7 +222,7 @@ def test_resume_in_another_directory_leaves_a_checkpoint_there(tmp_path):
     case = setting()
     case.run([ad.Checkpoint(tmp_path / "one")])
     case.run([ad.Checkpoint(tmp_path / "two")], resume=tmp_path / "one")
-    # BUG: Checkpoint takes the state it started from for saved, though it is not in its own directory.
+    # Once: Checkpoint takes the state it started from for saved, though it is not in its own directory.
     assert load_snapshot(tmp_path / "two").index == N_STEPS
 
 
@@ -235,7 +235,7 @@ def test_an_older_branch_is_not_mistaken_for_the_newer(tmp_path, unsynced):
     case.integrator = ad.Euler(0.01)
     new = case.run([callbacks[0], ad.Checkpoint(tmp_path, every=100)], resume=tmp_path / "six.safetensors")
     assert not torch.equal(old.dataset.x, new.dataset.x)
-    # BUG: frames beyond the checkpoint stay those of the abandoned flow.
+    # Once: frames beyond the checkpoint stay those of the abandoned flow.
     assert torch.equal(new.trajectory[-1].dataset.x, new.dataset.x) and new.trajectory[-1].value == new.values[-1]
     short = case.run([callbacks[0]], n_steps=6, resume=tmp_path / "six.safetensors")
     assert short.trajectory.indices == list(range(7))
@@ -248,7 +248,7 @@ def test_a_stale_checkpoint_of_the_future_goes_with_the_first_save(tmp_path, uns
     case.run([ad.Checkpoint(tmp_path, every=3)], resume=tmp_path)  # 6 and 7
     case.integrator = ad.Euler(0.01)
     part = case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4, resume=tmp_path / "kept")
-    # BUG: the newest by index is still that of the flow that was left behind.
+    # Once: the newest by index is still that of the flow that was left behind.
     assert load_snapshot(tmp_path).index == 4 and torch.equal(load_snapshot(tmp_path).dataset.x, part.dataset.x)
 
 
@@ -259,7 +259,7 @@ def test_the_first_file_to_go_is_not_the_one_we_came_from(tmp_path, unsynced):
     newest, oldest = max(indices, key=indices.get), min(indices, key=indices.get)
     os.utime(tmp_path / newest, ns=(1, 1))  # copied with other times, as by a version control system or an archive
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=5, resume=tmp_path)
-    # BUG: which file is older is read off the clock rather than off the file.
+    # Once: which file is older is read off the clock rather than off the file.
     assert load_snapshot(tmp_path / newest).index == 4 and load_snapshot(tmp_path / oldest).index == 5
 
 
@@ -270,7 +270,7 @@ def test_the_good_file_stays_when_the_newer_was_damaged(tmp_path, unsynced):
     newest, oldest = max(indices, key=indices.get), min(indices, key=indices.get)
     (tmp_path / newest).write_bytes(b"damaged")
     case.run([ad.Checkpoint(tmp_path, every=1), interrupt_at(4)], resume=tmp_path)
-    # BUG: the only good one is written over, the damaged one stays.
+    # Once: the only good one is written over, the damaged one stays.
     assert load_snapshot(tmp_path / newest).index == 4 and load_snapshot(tmp_path / oldest).index == 3
 
 
@@ -281,7 +281,7 @@ def test_a_forgotten_resume_does_not_cost_the_checkpoints(tmp_path):
     whole = case.run(callbacks)
     with pytest.raises(ad.InputError, match="Resume it"):
         case.run(callbacks)
-    # BUG: Checkpoint.begin has deleted them by then.
+    # Once: Checkpoint.begin has deleted them by then.
     same_result(whole, case.run(callbacks, resume=tmp_path))
     assert [line["index"] for line in read_lines(tmp_path / "metrics.jsonl")] == list(range(N_STEPS + 1))
 
@@ -291,7 +291,7 @@ def test_a_source_that_is_refused_does_not_cost_the_checkpoints(tmp_path):
     whole = case.run([ad.Checkpoint(tmp_path)])
     with pytest.raises(ad.InputError, match="not finite on the source"):
         ad.flow(case.source, ad.Potential(lambda x, y: x[:, 0] / 0), callbacks=[ad.Checkpoint(tmp_path)])
-    # BUG: as above.
+    # Once: as above.
     same_result(whole, case.run(resume=tmp_path))
 
 
@@ -365,7 +365,7 @@ DAMAGE = {
     "noise": lambda content: random.Random(0).randbytes(len(content)),
     "zeros": lambda content: bytes(len(content)),
     "text": lambda content: b"no tensors here\n" * 40,
-    # BUG: numbers that went bad in place (a lost block reads as zeros) are taken for good: there is no checksum.
+    # Once: numbers that went bad in place (a lost block reads as zeros) are taken for good: there is no checksum.
     "lost-block": lambda content: content[:-64] + bytes(64),
 }
 
@@ -460,7 +460,7 @@ def test_the_log_has_each_frame_once_after_a_crash(tmp_path, unsynced):
     resumed = case.run([ad.Recorder(directory=run), metrics, ad.Checkpoint(run, every=3)], resume=run)
     assert resumed.metrics == whole.metrics
     assert [line["index"] for line in read_lines(run / "frames.jsonl")] == list(range(N_STEPS + 1))
-    # BUG: what was measured after the checkpoint is appended once more.
+    # Once: what was measured after the checkpoint is appended once more.
     assert [line["index"] for line in read_lines(run / "metrics.jsonl")] == list(range(N_STEPS + 1))
 
 
@@ -532,7 +532,7 @@ def test_killed_at_each_system_call(call, tmp_path):
                 same_data(frame.dataset, expected.dataset)
             assert len(frames) >= committed or not resumed  # without a checkpoint it starts anew
             committed = len(frames)
-            # BUG: temporary files of killed processes pile up, one for each death.
+            # Once: temporary files of killed processes pile up, one for each death.
             assert len(list(tmp_path.rglob("*.tmp"))) <= 3
         if status == 0:
             break
@@ -632,7 +632,7 @@ def test_sigkill_ten_times_in_a_row(tmp_path):
         final = load_snapshot(run)
         same_data(final.dataset, whole.dataset)
         assert final.index == n_steps and final.history["values"] == whole.values[:-1]
-        # BUG: temporary files of killed processes stay for good.
+        # Once: temporary files of killed processes stay for good.
         assert not list(run.rglob("*.tmp"))
     finally:
         process.kill()

@@ -492,7 +492,7 @@ class TestNumberOfParticles:
         assert self.distance(functional) <= 1e-12
 
     def test_copies_change_no_covariances(self):
-        # BUG: after the first step copies differ by a rounding; estimate_gaussians then counts them as two atoms, and the
+        # Once: after the first step copies differ by a rounding; estimate_gaussians then counts them as two atoms, and the
         # n − 1 correction of the covariance jumps (1e-3 in x after five steps).
         assert self.distance(ad.OTDD(self.target, cost=EXACT_LAWS, solver=ad.Sinkhorn(tol=1e-10))) <= 1e-12
 
