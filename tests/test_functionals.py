@@ -1,0 +1,543 @@
+"""Functionals against numpy, loops and central differences; their algebra and their memory."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from flows import FEATURES_ONLY, TIGHT, draw, first_velocity, labeled, states
+
+import advect as ad
+from advect.functionals import interaction
+
+MATRICES, OFFSETS = draw(3, 2, 4, seed=11), draw(3, 2, seed=12)
+DIRECTION, CENTRE = draw(4, seed=13), draw(4, seed=14)
+POTENTIALS = {  # name: (potential, the same for one sample in numpy)
+    "norm": (ad.norm(), lambda x, y: np.linalg.norm(x)),
+    "affine": (
+        ad.affine_norm(MATRICES[0], OFFSETS[0]),
+        lambda x, y: np.linalg.norm(MATRICES[0].numpy() @ x - OFFSETS[0].numpy()),
+    ),
+    "affine no offset": (ad.affine_norm(MATRICES[0]), lambda x, y: np.linalg.norm(MATRICES[0].numpy() @ x)),
+    "affine each": (
+        ad.affine_norm(MATRICES, OFFSETS),
+        lambda x, y: np.linalg.norm(MATRICES[y].numpy() @ x - OFFSETS[y].numpy()),
+    ),
+    "affine each, no offset": (ad.affine_norm(MATRICES), lambda x, y: np.linalg.norm(MATRICES[y].numpy() @ x)),
+    "affine shared offset": (
+        ad.affine_norm(MATRICES, OFFSETS[1]),
+        lambda x, y: np.linalg.norm(MATRICES[y].numpy() @ x - OFFSETS[1].numpy()),
+    ),
+    "affine shared matrix": (
+        ad.affine_norm(MATRICES[2], OFFSETS),
+        lambda x, y: np.linalg.norm(MATRICES[2].numpy() @ x - OFFSETS[y].numpy()),
+    ),
+    "affine some": (
+        ad.affine_norm(MATRICES, OFFSETS, classes=[0, 2]),
+        lambda x, y: np.linalg.norm(MATRICES[y].numpy() @ x - OFFSETS[y].numpy()) if y in (0, 2) else 0.0,
+    ),
+    "ball": (ad.ball(CENTRE, 1.5), lambda x, y: max(np.linalg.norm(x - CENTRE.numpy()) - 1.5, 0)),
+    "hinge": (ad.hinge(DIRECTION), lambda x, y: max(0, (1 if y == 1 else -1) * (x @ DIRECTION.numpy()))),
+    "hinge options": (
+        ad.hinge(DIRECTION, 0.3, margin=0.7, positive=[0, 2]),
+        lambda x, y: max(0, 0.7 + (1 if y in (0, 2) else -1) * (x @ DIRECTION.numpy() - 0.3)),
+    ),
+    "collapse": (ad.collapse(2), lambda x, y: x[2] ** 2 / 2),
+    "collapse value": (ad.collapse(-1, 0.4), lambda x, y: (x[-1] - 0.4) ** 2 / 2),
+}
+
+
+class TestPotential:
+    data = labeled([5, 4, 6], 4, 3, weighted=True)
+
+    @pytest.mark.parametrize("name", POTENTIALS)
+    def test_ready_made(self, name):
+        """Values to rounding; gradients to the 1e-8 that central differences with step 1e-6 leave."""
+        v, plain = POTENTIALS[name]
+        energy = ad.Potential(v)
+        expected = sum(
+            w * plain(x, y)
+            for w, x, y in zip(self.data.weights.tolist(), self.data.x.numpy(), self.data.y.tolist(), strict=True)
+        )
+        assert energy(self.data).item() == pytest.approx(expected, rel=1e-13)
+        velocity = first_velocity(self.data, energy, ad.FeatureDriven())["x"]
+        gradient = oracles.central_differences(lambda x: energy(self.data.replace(x=x)).item(), self.data.x)
+        torch.testing.assert_close(-velocity * self.data.weights[:, None], gradient, rtol=1e-7, atol=1e-8)
+
+    @pytest.mark.parametrize("name", ["norm", "affine no offset", "affine each, no offset", "ball"])
+    def test_no_direction_at_the_minimum(self, name):
+        v, _ = POTENTIALS[name]
+        origin = CENTRE if name == "ball" else torch.zeros(4, dtype=torch.float64)
+        velocity = first_velocity(ad.LabeledDataset(origin.repeat(2, 1), [0, 1]), ad.Potential(v), ad.FeatureDriven())
+        assert torch.equal(velocity["x"], torch.zeros(2, 4, dtype=torch.float64))
+
+    def test_plain_lists_and_float32(self):
+        data = ad.LabeledDataset([[3.0, 4.0], [0.0, 1.0]], ["a", "b"])
+        assert data.x.dtype == torch.float32
+        for v in (ad.affine_norm([[1, 0], [0, 1]]), ad.ball([0, 0], 0), ad.norm()):
+            assert ad.Potential(v)(data).item() == pytest.approx(3.0)
+        assert ad.Potential(ad.hinge([1, 1]))(data).item() == pytest.approx(0.5)
+
+    def test_separates_classes(self):
+        """The flow of the hinge ends at its minimum, 0: linearly separated with the margin asked for."""
+        data = labeled([20, 20], 2, 1, apart=0.0)
+        result = ad.flow(data, ad.Potential(ad.hinge([1.0, 0.0], 0.2, margin=0.3)), n_steps=60)
+        side = result.dataset.x[:, 0] - 0.2
+        assert result.values[-1] == 0
+        assert side[result.dataset.y == 1].max() <= -0.3
+        assert side[result.dataset.y == 0].min() >= 0.3
+
+    def test_bad_input(self):
+        for make in (
+            lambda: ad.Potential(3.0),
+            lambda: ad.Potential(lambda x, y: x)(self.data),
+            lambda: ad.Potential(lambda x, y: x.sum())(self.data),
+            lambda: ad.affine_norm([[1.0, 0.0]], [1.0, 2.0]),
+            lambda: ad.affine_norm([1.0, 0.0]),
+            lambda: ad.affine_norm([[1.0]], 1.0),
+            lambda: ad.ball([0.0], -1.0),
+            lambda: ad.hinge([1.0], margin=-1.0),
+        ):
+            with pytest.raises(ad.InputError):
+                make()
+
+
+INTERACTIONS = {  # name: (radial form, general form, one pair in numpy)
+    "repulsion": (
+        ad.repulsion(),
+        lambda dx, same: torch.exp(-torch.linalg.vector_norm(dx, dim=-1)) * ~same,
+        lambda d, same: 0.0 if same else math.exp(-np.linalg.norm(d)),
+    ),
+    "repulsion length": (
+        ad.repulsion(2.5),
+        lambda dx, same: torch.exp(-torch.linalg.vector_norm(dx, dim=-1) / 2.5) * ~same,
+        lambda d, same: 0.0 if same else math.exp(-np.linalg.norm(d) / 2.5),
+    ),
+    "spreading": (
+        ad.spreading(),
+        lambda dx, same: -dx.square().sum(-1) * ~same,
+        lambda d, same: 0.0 if same else -float(d @ d),
+    ),
+    "attraction": (
+        ad.attraction(),
+        lambda dx, same: dx.square().sum(-1) / 2 * same,
+        lambda d, same: float(d @ d) / 2 if same else 0.0,
+    ),
+    "own": (
+        ad.Radial(lambda squared, same: torch.log1p(squared) + same),
+        lambda dx, same: torch.log1p(dx.square().sum(-1)) + same,
+        lambda d, same: math.log1p(d @ d) + same,
+    ),
+}
+
+
+class TestInteraction:
+    data = labeled([7, 4, 6], 3, 5, weighted=True)
+
+    @pytest.mark.parametrize("name", INTERACTIONS)
+    @pytest.mark.parametrize("entries", [1, 100, 4_000_000])
+    def test_blocks_forms_and_double_loop(self, monkeypatch, name, entries):
+        """Rows one by one, in blocks with a remainder, all at once; radial or general: the same, to 1e-12."""
+        monkeypatch.setattr(interaction, "_BLOCK_ENTRIES", entries)
+        radial, general, plain = INTERACTIONS[name]
+        x, y, w = self.data.x.numpy(), self.data.y.numpy(), self.data.weights.numpy()
+        pairs = [(i, j) for i in range(len(x)) for j in range(len(x))]
+        expected = sum(w[i] * w[j] * plain(x[i] - x[j], bool(y[i] == y[j])) for i, j in pairs) / 2
+        velocities = []
+        for form in (radial, general):
+            assert ad.Interaction(form)(self.data).item() == pytest.approx(expected, rel=1e-12)
+            velocities.append(first_velocity(self.data, ad.Interaction(form), ad.FeatureDriven())["x"])
+        torch.testing.assert_close(velocities[0], velocities[1], rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("name", INTERACTIONS)
+    def test_gradient(self, name):
+        """1e-8 is what central differences with step 1e-6 leave."""
+        energy = ad.Interaction(INTERACTIONS[name][0])
+        velocity = first_velocity(self.data, energy, ad.FeatureDriven())["x"]
+        gradient = oracles.central_differences(lambda x: energy(self.data.replace(x=x)).item(), self.data.x)
+        torch.testing.assert_close(-velocity * self.data.weights[:, None], gradient, rtol=1e-7, atol=1e-8)
+
+    @pytest.mark.parametrize("name", INTERACTIONS)
+    def test_coinciding_points(self, name):
+        """Two particles at one place have no direction: finite velocities, as if the pair were not there."""
+        x = self.data.x.clone()
+        x[8], x[9] = x[0], x[1]  # of another class
+        radial, general, _ = INTERACTIONS[name]
+        a, b = (
+            first_velocity(self.data.replace(x=x), ad.Interaction(form), ad.FeatureDriven())["x"] for form in (radial, general)
+        )
+        assert bool(torch.isfinite(a).all())
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)  # ‖dx‖² of a coinciding pair is 0 only up to rounding
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("name", INTERACTIONS)
+    def test_far_from_the_origin(self, name, dtype):
+        """Only differences count. A shift by 4096 rounds the features themselves to 2.5e-4 in float32 and 5e-13 in float64; the
+        shifted features, moved back exactly, are the fair comparison, and then a rounding of the differences is left.
+        """
+        # Once: ‖x‖² + ‖x'‖² − 2x·x' without a common centre loses all digits of the differences far from the origin.
+        far = (self.data.x + 4096).to(dtype)
+        near = far - 4096
+        energy = ad.Interaction(INTERACTIONS[name][0])
+        tolerance = 1e-5 if dtype == torch.float32 else 1e-11
+        shifted, plain = (self.data.replace(x=x) for x in (far, near))
+        assert energy(shifted).item() == pytest.approx(energy(plain).item(), rel=tolerance)
+        velocities = [first_velocity(data, energy, ad.FeatureDriven())["x"] for data in (shifted, plain)]
+        torch.testing.assert_close(*velocities, rtol=10 * tolerance, atol=10 * tolerance)
+
+    def test_constant_interaction_moves_nothing(self):
+        energy = ad.Interaction(lambda dx, same: same.to(dx.dtype))
+        step = states(self.data, energy, 1)[1]
+        assert torch.equal(step.dataset.x, self.data.x)
+
+    def test_repulsion_drives_classes_apart(self):
+        data = labeled([10, 10], 2, 1, apart=0.5)
+        result = ad.flow(data, ad.Interaction(ad.repulsion()), integrator=ad.Euler(0.5), n_steps=60)
+        assert all(after < before for before, after in pairwise(result.values))
+        before, after = (np.diff(d.laws().means.numpy(), axis=0) for d in (data, result.dataset))
+        assert np.linalg.norm(after) > 1.2 * np.linalg.norm(before)
+
+    def test_bad_input(self):
+        for make in (
+            lambda: ad.Interaction(3.0),
+            lambda: ad.Interaction(lambda dx, same: dx)(self.data),
+            lambda: ad.Interaction(ad.Radial(lambda squared, same: squared.sum()))(self.data),
+            lambda: ad.repulsion(0.0),
+        ):
+            with pytest.raises(ad.InputError):
+                make()
+
+
+def internal_by_loops(data, power, h, by_class):
+    x, y, w = data.x.numpy(), data.y.numpy(), data.weights.numpy()
+    total = 0.0
+    for i in range(len(x)):
+        kernel = np.exp(-((x[i] - x) ** 2).sum(1) / (2 * h**2)) / (2 * math.pi * h**2) ** (x.shape[1] / 2)
+        density = (w * kernel * ((y == y[i]) if by_class else 1)).sum()
+        total += w[i] * (math.log(density) if power == 1 else density ** (power - 1) / (power - 1))
+    return total
+
+
+class TestInternal:
+    data = labeled([7, 4, 6], 2, 6, weighted=True)
+
+    @pytest.mark.parametrize("by_class", [False, True])
+    @pytest.mark.parametrize("power", [1, 1.5, 2, 3])
+    def test_value_and_gradient(self, power, by_class):
+        """Values to 1e-12; gradients to the 1e-7 of central differences with step 1e-6."""
+        energy = ad.Internal(power, bandwidth=0.8, by_class=by_class)
+        assert energy(self.data).item() == pytest.approx(internal_by_loops(self.data, power, 0.8, by_class), rel=1e-12)
+        velocity = first_velocity(self.data, energy, ad.FeatureDriven())["x"]
+        gradient = oracles.central_differences(lambda x: energy(self.data.replace(x=x)).item(), self.data.x)
+        torch.testing.assert_close(-velocity * self.data.weights[:, None], gradient, rtol=1e-6, atol=1e-8)
+
+    @pytest.mark.parametrize("dim", [1, 2, 5])
+    def test_silverman(self, dim):
+        """Without a bandwidth, σ (4 / ((d + 2) n))^(1/(d + 4)) with σ² the mean variance of the coordinates."""
+        data = labeled([30], dim, 7)
+        h = math.sqrt(data.x.numpy().var(axis=0, ddof=1).mean()) * (4 / ((dim + 2) * 30)) ** (1 / (dim + 4))
+        assert ad.Internal()(data).item() == pytest.approx(ad.Internal(bandwidth=h)(data).item(), rel=1e-12)
+
+    def test_silverman_of_one_point(self):
+        for x in ([[1.0, 2.0]], [[1.0, 2.0]] * 3):
+            assert math.isfinite(ad.Internal()(ad.LabeledDataset(x, [0] * len(x))).item())
+
+    def test_limit_of_powers(self):
+        """(r^(m−1) − 1)/(m − 1) → log r: the entropy is the limit m → 1, with an error of order m − 1."""
+        m = 1 + 1e-6
+        assert ad.Internal(m, bandwidth=0.5)(self.data).item() - 1 / (m - 1) == pytest.approx(
+            ad.Internal(1, bandwidth=0.5)(self.data).item(), abs=1e-4
+        )
+
+    def test_classes_spread_alone(self):
+        """by_class: two classes at one place do not feel each other, so both move like one class alone at half the density."""
+        x = draw(12, 1, seed=8)
+        both = ad.LabeledDataset(torch.cat([x, x]), [0] * 12 + [1] * 12)
+        for power, factor in ((1, 1.0), (2, 0.5)):
+            energy = ad.Internal(power, bandwidth=0.5, by_class=True)
+            pair = first_velocity(both, energy, ad.FeatureDriven())["x"]
+            alone = first_velocity(ad.LabeledDataset(x, [0] * 12), energy, ad.FeatureDriven())["x"]
+            torch.testing.assert_close(pair, factor * torch.cat([alone, alone]), rtol=1e-12, atol=1e-12)
+
+    def test_bad_options(self):
+        for make in (
+            lambda: ad.Internal(0.5),
+            lambda: ad.Internal(-1),
+            lambda: ad.Internal(bandwidth=0),
+            lambda: ad.Internal("2"),
+        ):
+            with pytest.raises(ad.InputError):
+                make()
+
+
+class Named(ad.Functional):
+    """Σ w x_1, scaled, under a name of one's own."""
+
+    def __init__(self, name, scale=1.0):
+        self.label, self.scale = name, scale
+
+    @property
+    def name(self):
+        return self.label
+
+    def __call__(self, rho):
+        return self.scale * (rho.weights * rho.x[:, 0]).sum()
+
+
+class TestAlgebra:
+    data = labeled([4, 5], 2, 1)
+    f, g = ad.Potential(ad.norm()), ad.Interaction(ad.attraction())
+
+    def test_values(self):
+        f, g = self.f(self.data).item(), self.g(self.data).item()
+        for combined, expected in (
+            (self.f + self.g, f + g),
+            (self.f - self.g, f - g),
+            (-self.f, -f),
+            (3 * self.f, 3 * f),
+            (self.f * 0.5, f / 2),
+            (2 * (self.f + 3 * self.g) - 0.5 * self.f, 2 * (f + 3 * g) - f / 2),
+            (-(self.f - self.g) * 2, -2 * (f - g)),
+            (0 * self.f, 0.0),
+        ):
+            assert combined(self.data).item() == pytest.approx(expected, rel=1e-14, abs=1e-14)
+            assert math.fsum(v.item() for v in combined.terms(self.data).values()) == pytest.approx(
+                expected, rel=1e-14, abs=1e-14
+            )
+
+    def test_gradients_add_up(self):
+        f, g = (first_velocity(self.data, part, ad.FeatureDriven())["x"] for part in (self.f, self.g))
+        both = first_velocity(self.data, 2 * self.f - self.g, ad.FeatureDriven())["x"]
+        torch.testing.assert_close(both, 2 * f - g, rtol=1e-13, atol=1e-13)
+
+    def test_names(self):
+        def names(functional):
+            return list(functional.terms(self.data))
+
+        assert names(self.f + self.g) == ["Potential", "Interaction"]
+        assert names(self.f + self.f + self.f) == ["Potential", "Potential (2)", "Potential (3)"]
+        assert names(0.5 * self.f + self.f) == ["0.5 Potential", "Potential"]
+        assert names(2 * (self.f + self.g + self.f)) == ["2 Potential", "2 Interaction", "2 Potential (2)"]
+        assert names(self.f - self.g) == ["Potential", "-1 Interaction"]
+        assert (2 * self.f + self.g).name == "2 Potential + Interaction"
+        assert (2 * (0.5 * self.f)).name == "2 0.5 Potential"
+
+    def test_nested_sums_are_flat(self):
+        total = (self.f + self.g) + (self.g + (self.f + self.f))
+        assert len(total.functionals) == 5
+        assert len(total.terms(self.data)) == 5
+
+    @pytest.mark.parametrize("names", [["A (2)", "A"], ["A", "A (3)", "A"], ["A", "A (2)", "A", "A (2)"], ["A (2)", "A", "A"]])
+    def test_no_name_hides_a_term(self, names):
+        # Once: a name that looks numbered already is overwritten by a later term, which then drops out of value and gradient.
+        total = ad.Sum(*(Named(name, 10.0**k) for k, name in enumerate(names)))
+        assert len(total.terms(self.data)) == len(names)
+        expected = sum(10.0**k for k in range(len(names))) * self.data.x[:, 0].mean().item()
+        assert total(self.data).item() == pytest.approx(expected, rel=1e-12)
+
+    def test_misuse(self):
+        with pytest.raises(ad.InputError, match="scaled by a number"):
+            self.f * self.g
+        with pytest.raises(TypeError):
+            self.f + 1
+        with pytest.raises(ad.InputError, match="factor"):
+            math.nan * self.f
+        with pytest.raises(ad.InputError, match="at least one"):
+            ad.Sum()
+        with pytest.raises(NotImplementedError):
+            ad.Functional()(self.data)
+
+    def test_terms_of_a_flow(self):
+        result = ad.flow(self.data, self.f + 0.5 * self.g, n_steps=3)
+        assert list(result.terms) == ["Potential", "0.5 Interaction"]
+        for k, value in enumerate(result.values):
+            assert value == pytest.approx(sum(part[k] for part in result.terms.values()), rel=1e-14)
+
+    def test_five_lines_of_ones_own(self):
+        class StayNear(ad.Functional):
+            def __init__(self, anchor):
+                self.anchor = anchor
+
+            def __call__(self, rho):
+                return (rho.weights * (rho.x - self.anchor).square().sum(1)).sum()
+
+        start = self.data.replace(x=self.data.x + 1)
+        result = ad.flow(start, 0.5 * StayNear(self.data.x), integrator=ad.Euler(0.25), n_steps=4)
+        torch.testing.assert_close(result.dataset.x, self.data.x + 0.75**4, rtol=0, atol=1e-14)
+        assert list(result.terms) == ["0.5 StayNear"]
+        balance = ad.flow(start, StayNear(self.data.x) + StayNear(self.data.x + 2), integrator=ad.Euler(0.25), n_steps=4)
+        torch.testing.assert_close(balance.dataset.x, self.data.x + 1, rtol=0, atol=1e-14)
+
+
+class Counting(ad.Functional):
+    """A potential, and how often it has been asked, as a memory."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, rho):
+        self.calls += 1
+        return (rho.weights * rho.x.square().sum(1)).sum()
+
+    def reset(self):
+        self.calls = 0
+
+    def state(self):
+        return {"calls": torch.tensor(self.calls)}
+
+    def load_state(self, state):
+        self.calls = int(state["calls"])
+
+
+class TestMemory:
+    source, near, far = labeled([9, 8], 2, 1), labeled([7, 9], 2, 2, shift=1.0), labeled([6, 6], 2, 3, shift=4.0)
+
+    def build(self):
+        counting = Counting()
+        total = 0.5 * ad.OTDD(self.near) + ad.Potential(ad.norm()) + 2 * (ad.OTDD(self.far) + 3 * counting) - counting
+        return total, counting
+
+    def test_state_passes_through_sums_and_factors(self):
+        # Once: OTDD.load_state then OTDD.state drops "lag.…" until the next call, and a flow takes its snapshots before calls.
+        total, counting = self.build()
+        for shift in (0.0, 0.1, 0.2):
+            total(self.source.replace(x=self.source.x + shift))
+        assert counting.calls == 6
+        kept = total.state()
+        assert all(isinstance(value, torch.Tensor) for value in kept.values())
+        other, other_counting = self.build()
+        other.load_state(kept)
+        assert other_counting.calls == 6
+        assert other.state().keys() == kept.keys()
+        assert all(torch.equal(value, other.state()[name]) for name, value in kept.items())
+
+    def test_restored_functionals_are_the_same_bit_for_bit(self):
+        # Once: OTDD.state keeps the value of the target's problem in float32, so energies change by 1e-8 after a resume.
+        total, _ = self.build()
+        total(self.source)
+        other, _ = self.build()
+        other.load_state(total.state())
+        moved = self.source.replace(x=self.source.x + 0.1)
+        assert other(moved).item() == total(moved).item()
+
+    def test_restored_memory_keeps_epsilon(self):
+        """A relative epsilon is fixed by the first state of a flow; restored, it does not follow the later one."""
+        energy, other = ad.OTDD(self.far), ad.OTDD(self.far)
+        energy(self.source)
+        other.load_state(energy.state())
+        moved = self.source.replace(x=self.source.x * 5)
+        other(moved)
+        assert other.state()["epsilon"] == energy.state()["epsilon"]
+        other.reset()
+        assert other.state() == {}
+        other(moved)
+        assert other.state()["epsilon"] > 1.1 * energy.state()["epsilon"]
+
+    def test_empty_state_forgets(self):
+        energy = ad.OTDD(self.near)
+        energy(self.source)
+        energy.load_state({})
+        assert energy.state() == {}
+
+    def test_reset_reaches_every_part(self):
+        total, counting = self.build()
+        total(self.source)
+        total.reset()
+        assert counting.calls == 0
+        assert all("calls" in name for name in total.state())
+
+    def test_flows_start_without_memory(self):
+        total, _ = self.build()
+        first, second = (ad.flow(self.source, total, n_steps=3) for _ in range(2))
+        assert first.values == second.values
+        assert torch.equal(first.dataset.x, second.dataset.x)
+
+
+class TestOTDDFunctional:
+    source, target = labeled([9, 12], 2, 1, weighted=True), labeled([10, 6, 8], 2, 2, shift=2.0)
+
+    @pytest.mark.parametrize("label", [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly(), ad.NoLabels(), ad.ExactLabelOT()])
+    @pytest.mark.parametrize("solver", [ad.ExactOT(), ad.Sinkhorn(tol=1e-10)], ids=["exact", "sinkhorn"])
+    def test_value_is_the_energy(self, label, solver):
+        """1e-9: the same three problems, each to 1e-10 of mass; the functional reads values and not potentials."""
+        cost = ad.GroundCost(label=label, label_weight=0.7)
+        energy = ad.OTDD(self.target, cost=cost, solver=solver)
+        expected = ad.otdd(self.source, self.target, cost=cost, solver=solver).energy
+        assert energy(self.source).item() == pytest.approx(expected, rel=1e-9)
+
+    def test_zero_at_the_target(self):
+        for solver in (ad.ExactOT(), ad.Sinkhorn(tol=1e-10)):
+            assert ad.OTDD(self.target, solver=solver)(self.target).item() == pytest.approx(0, abs=1e-9)
+
+    def test_warm_start_saves_work_and_changes_nothing(self, monkeypatch):
+        """The second call at the same place starts from its own solution; both answers are within the tolerance of 1e-9."""
+        iterations, solve = [], ad.Sinkhorn.solve
+
+        def counted(self, *args, **kwargs):
+            solution = solve(self, *args, **kwargs)
+            iterations.append(solution.n_iter)
+            return solution
+
+        monkeypatch.setattr(ad.Sinkhorn, "solve", counted)
+        energy = ad.OTDD(self.target, solver=ad.Sinkhorn(epsilon=0.05, tol=1e-9))
+        cold, warm = (energy(self.source).item() for _ in range(2))
+        assert iterations[1] < iterations[0] / 2
+        assert warm == pytest.approx(cold, rel=1e-8)
+        energy.reset()
+        again = energy(self.source).item()
+        assert iterations[2] == iterations[0]
+        assert again == cold
+
+    def test_other_sizes_start_cold(self):
+        # Once: LaggedBures multiplies the factors of the last dataset with the product of another size.
+        energy = ad.OTDD(self.target)
+        energy(self.source)
+        part = self.source.subset(slice(0, 15))
+        assert energy(part).item() > 0
+
+    @pytest.mark.parametrize(
+        "cost",
+        [
+            ad.GroundCost(),
+            ad.GroundCost(label=ad.Bures(diagonal=True)),
+            ad.GroundCost(label=ad.ExactLabelOT()),
+            ad.GroundCost(label=ad.MeansOnly()),
+            FEATURES_ONLY,
+            ad.GroundCost(label_weight=0.0),
+            ad.GroundCost(
+                feature=ad.Embedding(lambda samples: samples @ torch.tensor([[1.0, 0.3, 0.0], [0.0, 1.0, 0.5]]).to(samples))
+            ),
+            ad.GroundCost(feature=lambda x, y: (x[:, None, :] - y).square().sum(-1)),
+        ],
+        ids=["bures", "diagonal", "exact-labels", "means", "no-labels", "weight-0", "embedding", "own-features"],
+    )
+    @pytest.mark.parametrize("through_laws", [False, True])
+    def test_flows_decrease(self, cost, through_laws):
+        dynamics = ad.FeatureDriven(through_laws=through_laws)
+        result = ad.flow(self.source, ad.OTDD(self.target, cost=cost), dynamics=dynamics, n_steps=12)
+        assert result.status == "completed"
+        assert result.values[-1] < 0.5 * result.values[0]
+        assert all(after < before for before, after in pairwise(result.values[:6]))
+
+    def test_own_feature_cost_is_the_plain_one(self):
+        """A function that computes ‖x − x'‖² flows like SquaredEuclidean(), to rounding."""
+        own = ad.GroundCost(feature=lambda x, y: (x[:, None, :] - y).square().sum(-1))
+        runs = [
+            ad.flow(self.source, ad.OTDD(self.target, cost=cost, solver=TIGHT), n_steps=3) for cost in (own, ad.GroundCost())
+        ]
+        torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, rtol=1e-9, atol=1e-9)
+
+    def test_label_weight_zero_is_no_labels(self):
+        runs = [
+            ad.flow(self.source, ad.OTDD(self.target, cost=cost, solver=TIGHT), n_steps=3)
+            for cost in (ad.GroundCost(label_weight=0.0), FEATURES_ONLY)
+        ]
+        torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, rtol=1e-12, atol=1e-12)
+
+    def test_bad_target(self):
+        with pytest.raises(ad.InputError, match="target"):
+            ad.OTDD(draw(3, 2))
+        with pytest.raises(ad.InputError, match="feature space"):
+            ad.OTDD(labeled([3], 3, 1))(self.source)

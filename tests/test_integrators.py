@@ -1,0 +1,149 @@
+"""Integrators and schedules against torch.optim and closed forms, every option."""
+
+import math
+
+import pytest
+import torch
+from flows import bowl, draw, labeled, states
+
+import advect as ad
+from advect.integrators import step_size_at
+
+
+class TestIntegrators:
+    """Velocities are −∇V for a potential whatever the weights, so the schemes are those of torch.optim on Σ V(x_i)."""
+
+    source = ad.LabeledDataset(draw(6, 3, seed=1), [0] * 6, weights=[1, 2, 3, 4, 5, 6])
+
+    def by_torch(self, make, n_steps):
+        x = self.source.x.clone().requires_grad_()
+        optimizer = make([x])
+        for _ in range(n_steps):
+            optimizer.zero_grad()
+            bowl(x).sum().backward()
+            optimizer.step()
+        return x.detach()
+
+    @pytest.mark.parametrize(
+        ("ours", "theirs"),
+        [
+            (ad.Euler(0.05), lambda p: torch.optim.SGD(p, 0.05)),
+            (ad.Momentum(0.02), lambda p: torch.optim.SGD(p, 0.02, momentum=0.9)),
+            (ad.Momentum(0.02, momentum=0.0), lambda p: torch.optim.SGD(p, 0.02)),
+            (ad.Momentum(0.02, momentum=0.5, nesterov=True), lambda p: torch.optim.SGD(p, 0.02, momentum=0.5, nesterov=True)),
+            (ad.Adam(0.1), lambda p: torch.optim.Adam(p, 0.1)),
+            (ad.Adam(0.1, beta1=0.5, beta2=0.8, floor=1e-3), lambda p: torch.optim.Adam(p, 0.1, betas=(0.5, 0.8), eps=1e-3)),
+            (ad.Adagrad(0.3), lambda p: torch.optim.Adagrad(p, 0.3)),
+            (ad.Adagrad(0.3, floor=0.01), lambda p: torch.optim.Adagrad(p, 0.3, eps=0.01)),
+            (ad.EulerMaruyama(0.05, temperature=0.0), lambda p: torch.optim.SGD(p, 0.05)),
+        ],
+    )
+    def test_as_torch(self, ours, theirs):
+        last = states(self.source, ad.Potential(bowl), 40, integrator=ours)[-1].dataset.x
+        torch.testing.assert_close(last, self.by_torch(theirs, 40), rtol=1e-10, atol=1e-10)
+
+    def test_noise_is_what_it_says(self):
+        """x + τ v + √(2 τ T) ξ with ξ from the generator, on the features alone."""
+        integrator, generator = ad.EulerMaruyama(0.2, temperature=0.3), torch.Generator().manual_seed(7)
+        velocity = {"x": draw(5, 2, seed=1), "mean": draw(3, 2, seed=2)}
+        displacement, state = integrator.displace(velocity, integrator.init(velocity), 0, generator)
+        noise = torch.randn(5, 2, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+        torch.testing.assert_close(displacement["x"], 0.2 * velocity["x"] + math.sqrt(0.12) * noise, rtol=0, atol=1e-15)
+        assert torch.equal(displacement["mean"], 0.2 * velocity["mean"])
+        assert state == {}
+
+    def test_noise_is_repeatable(self):
+        runs = [
+            states(
+                self.source,
+                ad.Potential(bowl),
+                5,
+                integrator=ad.EulerMaruyama(0.01),
+                generator=torch.Generator().manual_seed(s),
+            )
+            for s in (1, 1, 2)
+        ]
+        first, again, other = (run[-1].dataset.x for run in runs)
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+    def test_noise_without_generator(self):
+        torch.manual_seed(0)
+        moved = states(self.source, ad.Potential(bowl), 1, integrator=ad.EulerMaruyama(0.01))[1].dataset.x
+        assert not torch.equal(moved, states(self.source, ad.Potential(bowl), 1, integrator=ad.Euler(0.01))[1].dataset.x)
+
+    @pytest.mark.parametrize(
+        "integrator", [ad.Euler(0.1), ad.EulerMaruyama(0.1), ad.Momentum(0.1), ad.Adam(0.1), ad.Adagrad(0.1)]
+    )
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_all_tensors_move_and_keep_their_type(self, integrator, dtype):
+        source, target = labeled([5, 7], 2, 1).to(dtype=dtype), labeled([6, 6], 2, 2, shift=3.0).to(dtype=dtype)
+        dynamics = ad.JointFixedLabels()
+        first, *_, last = states(
+            source, ad.OTDD(target), 3, dynamics=dynamics, integrator=integrator, generator=torch.Generator().manual_seed(0)
+        )
+        before, after = dynamics.parameters(first.dataset), dynamics.parameters(last.dataset)
+        for name in ("x", "mean", "covariance"):
+            assert after[name].dtype == dtype
+            assert not torch.equal(before[name], after[name])
+        assert last.value < first.value
+
+    @pytest.mark.parametrize("make", [ad.Euler, ad.EulerMaruyama, ad.Momentum, ad.Adam, ad.Adagrad])
+    def test_schedules(self, make):
+        """A schedule is asked for every step by its number, counted from 0, and each step is that much longer."""
+        velocity, asked = {"x": draw(4, 2)}, []
+
+        def schedule(step):
+            asked.append(step)
+            return 0.1 * (step + 1)
+
+        options = {"temperature": 0.0} if make is ad.EulerMaruyama else {}
+        varied, constant = make(schedule, **options), make(0.1, **options)
+        state = constant.init(velocity)
+        for step in range(3):
+            longer, _ = varied.displace(velocity, state, step, None)
+            plain, state = constant.displace(velocity, state, step, None)
+            torch.testing.assert_close(longer["x"], (step + 1) * plain["x"], rtol=1e-14, atol=0)
+        assert asked == [0, 1, 2]
+
+    def test_decay(self):
+        """Euler on ½‖x‖² multiplies by Π (1 − τ_k), to rounding."""
+        schedule = ad.Decay(0.4, half_life=2, last=0.15)
+        assert [schedule(k) for k in (0, 2, 4)] == [0.4, 0.2, 0.15]
+        assert ad.Decay(0.4, half_life=2)(20) == pytest.approx(0.4 / 1024)
+        last = states(self.source, ad.Potential(lambda x, y: x.square().sum(1) / 2), 6, integrator=ad.Euler(schedule))[-1]
+        factor = math.prod(1 - max(0.4 * 0.5 ** (k / 2), 0.15) for k in range(6))
+        torch.testing.assert_close(last.dataset.x, factor * self.source.x, rtol=1e-13, atol=0)
+
+    @pytest.mark.parametrize("make", [ad.Euler, ad.EulerMaruyama, ad.Momentum, ad.Adam, ad.Adagrad])
+    @pytest.mark.parametrize("size", [0, -0.1, math.nan, math.inf, "0.1", None])
+    def test_bad_step_size(self, make, size):
+        with pytest.raises(ad.InputError, match="step_size"):
+            make(size)
+
+    def test_bad_schedule(self):
+        with pytest.raises(ad.InputError, match="step_size at step 3"):
+            step_size_at(lambda step: 0.3 - 0.1 * step if step < 3 else -1.0, 3)
+        with pytest.raises(ad.InputError, match="step_size at step 1"):
+            states(self.source, ad.Potential(bowl), 3, integrator=ad.Euler(lambda step: 0.1 - 0.1 * step))
+
+    @pytest.mark.parametrize(
+        ("make", "options", "name"),
+        [
+            (ad.Momentum, {"momentum": 1.0}, "momentum"),
+            (ad.Momentum, {"momentum": -0.1}, "momentum"),
+            (ad.Adam, {"beta1": 1.0}, "beta1"),
+            (ad.Adam, {"beta2": -0.1}, "beta2"),
+            (ad.Adam, {"beta2": math.nan}, "beta2"),
+            (ad.Adam, {"floor": 0.0}, "floor"),
+            (ad.Adagrad, {"floor": 0.0}, "floor"),
+            (ad.EulerMaruyama, {"temperature": -1.0}, "temperature"),
+            (ad.EulerMaruyama, {"temperature": "hot"}, "temperature"),
+            (ad.Decay, {"first": 0.0, "half_life": 1}, "first"),
+            (ad.Decay, {"first": 0.1, "half_life": 0}, "half_life"),
+            (ad.Decay, {"first": 0.1, "half_life": 1, "last": -1}, "last"),
+        ],
+    )
+    def test_bad_options(self, make, options, name):
+        with pytest.raises(ad.InputError, match=name):
+            make(**options)
