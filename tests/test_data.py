@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import advect as ad
 from advect import AdvectError, ClassTable, Diagonal, Factored, Full, Gaussians, InputError, LabeledDataset, bures
 
 X = np.arange(6.0).reshape(3, 2)
@@ -129,11 +131,10 @@ class TestFeatures:
 
 BAD_LABELS = {
     "3 features, 2 labels": [[0, 1]],
-    "NaN in row 1": [[0.0, NAN, 1.0], np.array([0, NAN, 1]), [0, np.float32("nan"), 1], torch.tensor([0, NAN, 1])],
     "hashable": [[0, [1], 2], [{}, {}, {}], [np.zeros(2)] * 3],
     "one string": ["abc"],
     "argmax": [np.eye(3), torch.zeros(3, 2), np.array(3), torch.tensor(3)],
-    "sequence": [None, 5],  # Once: a bare TypeError
+    "sequence": [5],  # Once: a bare TypeError
     "row 0": [[torch.tensor([0])] * 3],  # Once: tensors hash by identity, which makes one class for each sample
 }
 BAD_CLASSES = {
@@ -142,7 +143,7 @@ BAD_CLASSES = {
     "class names must differ": [("aab", ["a", "a", "b"]), ([0, 1, 1], [1, 1.0])],
     "one string": [("aba", "ab")],
     "hashable": [("aba", [["a"], ["b"]])],
-    "NaN in row 2": [("aba", ["a", "b", NAN])],
+    "None or NaN among classes": [("aba", ["a", "b", NAN]), ("aba", ["a", "b", None])],
     "-1 with classes": [([-1, 1, 0], ["a", "b"])],
     "2 with classes": [([0, 1, 2], ["a", "b"])],  # Once: blames the 0, which is a position
     "0 with classes": [([0, 1, 1], [1, 2])],  # Once: a stray 0 turns the labels 1, names of a class, into positions
@@ -187,9 +188,10 @@ class TestLabels:
     def test_labels_come_back(self, y):
         assume(y)
         data = numbered(y)
-        assert data.labels == y and data.counts == Counter(y) and len(set(data.classes)) == len(data.classes)
-        kinds = {type(label) for label in y}
-        assert list(data.classes) == (sorted(set(y)) if kinds in ({int}, {str}) else list(dict.fromkeys(y)))
+        given = [label for label in y if label is not None]
+        assert data.labels == y and data.counts == Counter(given) and len(set(data.classes)) == len(data.classes)
+        kinds = {type(label) for label in given}
+        assert list(data.classes) == (sorted(set(given)) if kinds in ({int}, {str}) else list(dict.fromkeys(given)))
 
     @pytest.mark.parametrize(
         ("y", "classes", "labels"),
@@ -597,3 +599,94 @@ def test_errors_survive_pickling(got):
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(other) is InputError and str(other) == f"what was wrong; got {got}. Do better."
         assert (other.what, other.got, other.remedy) == ("what was wrong", got, "Do better.")
+
+
+class TestMissingLabels:
+    @pytest.mark.parametrize(
+        "y",
+        [
+            ["a", None, "b"],
+            ["a", NAN, "b"],
+            np.array(["a", None, "b"], dtype=object),
+            pd.Series(["a", pd.NA, "b"], dtype="string"),
+        ],
+    )
+    def test_none_and_nan_are_missing(self, y):
+        data = LabeledDataset(X, y)
+        assert data.y.tolist() == [0, -1, 1] and data.labels == ["a", None, "b"] and data.classes == ("a", "b")
+        assert data.labeled.tolist() == [True, False, True] and not data.complete and data.counts == {"a": 1, "b": 1}
+
+    def test_numbers_and_positions_with_gaps(self):
+        for y in ([0.0, NAN, 1.0], np.array([0, NAN, 1]), [0, np.float32("nan"), 1], torch.tensor([0, NAN, 1])):
+            assert LabeledDataset(X, y).labels == [0, None, 1]
+        assert LabeledDataset(X, [1, None, 0], classes=["p", "q"]).labels == ["q", None, "p"]
+
+    def test_no_labels_at_all(self):
+        data = LabeledDataset(X)
+        assert data.classes == () and data.counts == {} and data.labels == [None] * 3 and not data.complete
+        assert LabeledDataset(X, None, classes=["a"]).counts == {"a": 0}
+        assert list(data.by_class()) == [] and len(data.subset([0, 1])) == 2 and len(data.sample(2)) == 2
+        assert [len(part) for part in data.split(0.67)] == [2, 1]
+
+    def test_labeled_part_is_whole(self):
+        part = LabeledDataset(X, ["a", None, "b"])
+        part = part.subset(part.labeled)
+        assert part.complete and part.moments().means.tolist() == X[[0, 2]].tolist()
+
+    @pytest.mark.parametrize("y", [None, ["a", None, "b"]])
+    @pytest.mark.parametrize(
+        "use",
+        {
+            "moments": lambda d: d.moments(),
+            "laws": lambda d: d.laws(),
+            "mass": lambda d: d.class_mass,
+            "rows": lambda d: d.law_rows,
+            "balanced": lambda d: d.balanced(),
+            "balanced weights": lambda d: LabeledDataset(X, d.labels, weights="balanced"),
+            "balanced draw": lambda d: d.sample(2, balanced=True),
+            "otdd": lambda d: ad.otdd(d, d),
+            "otdd to": lambda d: ad.otdd(LabeledDataset(X, list("abc")), d),
+            "exact labels": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.ExactLabelOT())),
+            "means": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.MeansOnly())),
+            "coupling": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.NoLabels())).class_coupling,
+            "matching": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.NoLabels())).class_matching,
+            "fd": lambda d: ad.flow(d, ad.OTDD(d), n_steps=1),
+            "jd-fl": lambda d: ad.flow(d, ad.Potential(ad.norm()), dynamics=ad.JointFixedLabels(), n_steps=1),
+            "jd-vl": lambda d: ad.flow(d, ad.Potential(ad.norm()), dynamics=ad.JointVariableLabels(), n_steps=1),
+            "interaction": lambda d: ad.Interaction(ad.attraction())(d),
+            "internal": lambda d: ad.Internal(by_class=True)(d),
+            "hinge": lambda d: ad.Potential(ad.hinge([1.0, 0.0]))(d),
+            "affine": lambda d: ad.Potential(ad.affine_norm(torch.ones(2, 1, 2)))(d),
+        }.items(),
+        ids=lambda use: use[0],
+    )
+    def test_what_needs_labels_says_so(self, y, use):
+        with pytest.raises(ad.InputError, match="label"):
+            use[1](LabeledDataset(X, y))
+
+    def test_features_alone_need_none(self):
+        some, none = LabeledDataset(X, ["a", None, "b"]), LabeledDataset(np.asarray(X) + 1.0)
+        cost = ad.GroundCost(label=ad.NoLabels())
+        exact = ad.otdd(some, none, cost=cost, solver=ad.ExactOT()).value
+        assert exact == pytest.approx(np.sqrt(2.0), rel=1e-6)  # every point by (1, 1)
+        flowed = ad.flow(some, ad.OTDD(none, cost=cost, solver=ad.ExactOT()), integrator=ad.Euler(1.0), n_steps=1).dataset
+        assert flowed.labels == ["a", None, "b"]
+        torch.testing.assert_close(flowed.x.sort(dim=0)[0], none.x.sort(dim=0)[0])
+
+
+class TestColumns:
+    def test_kept_and_dropped(self):
+        data = LabeledDataset(X, columns=["u", "v"])
+        assert data.columns == ("u", "v") and data.subset([1]).columns == ("u", "v")
+        assert data.replace(x=data.x + 1).columns == ("u", "v")
+        assert data.replace(x=data.x[:, :1], sample_shape=(1,)).columns is None
+
+    @pytest.mark.parametrize("columns", [["u"], ["u", "u"], ["u", 1], "uv"])
+    def test_bad_names(self, columns):
+        with pytest.raises(ad.InputError, match="columns"):
+            LabeledDataset(X, columns=columns)
+
+    def test_other_order_is_refused_by_costs(self):
+        a, b = LabeledDataset(X, list("aab"), columns=["u", "v"]), LabeledDataset(X, list("aab"), columns=["v", "u"])
+        with pytest.raises(ad.InputError, match="harmonize"):
+            ad.otdd(a, b)

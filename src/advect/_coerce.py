@@ -53,8 +53,22 @@ def own_tensor(x: Any) -> Tensor:
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True))
 
 
+def as_columns(columns: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    if shape != (len(names),) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise InputError(
+            f"columns must be different names, one for each feature of samples of shape {shape}",
+            f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
+            "Pass one string for each feature, or None.",
+        )
+    return names
+
+
 def as_codes(y: Any, classes: Sequence[Hashable] | None, n: int) -> tuple[Tensor, tuple[Hashable, ...]]:
-    labels = _as_label_list(y)
+    """Class positions and names; −1 where a label is missing."""
+    labels = [None] * n if y is None else [None if _is_missing(label) else label for label in _as_label_list(y)]
     if len(labels) != n:
         raise InputError(
             "features and labels must have the same length",
@@ -62,7 +76,7 @@ def as_codes(y: Any, classes: Sequence[Hashable] | None, n: int) -> tuple[Tensor
             "Pass one label for each sample.",
         )
     if classes is None:
-        distinct = dict.fromkeys(labels)
+        distinct = dict.fromkeys(label for label in labels if label is not None)
         try:
             names = tuple(sorted(distinct))  # pyright: ignore[reportArgumentType]
         except TypeError:  # kinds that do not compare: keep the order of appearance
@@ -71,13 +85,16 @@ def as_codes(y: Any, classes: Sequence[Hashable] | None, n: int) -> tuple[Tensor
         names = tuple(_as_label_list(classes))
         if len(set(names)) != len(names):
             raise InputError("class names must differ", names, "Give each class its own name.")
+        if any(_is_missing(name) for name in names):
+            raise InputError("a class needs a name", "None or NaN among classes", "Leave missing labels out of classes.")
     position = {name: code for code, name in enumerate(names)}
-    strange = [label for label in labels if label not in position]
+    given = [label for label in labels if label is not None]
+    strange = [label for label in given if label not in position]
     unplaced = [label for label in strange if not (isinstance(label, int) and 0 <= label < len(names))]
     if not strange:
-        codes = [position[label] for label in labels]
-    elif not unplaced and len(strange) == len(labels):  # never some labels as names and others as positions
-        codes = labels
+        codes = [-1 if label is None else position[label] for label in labels]
+    elif not unplaced and len(strange) == len(given):  # never some labels as names and others as positions
+        codes = [-1 if label is None else label for label in labels]
     else:
         unknown = (unplaced or strange)[0]
         raise InputError(
@@ -113,8 +130,6 @@ def _as_label_list(y: Any) -> list[Any]:
     ]
     for row, label in enumerate(labels):
         if isinstance(label, float):
-            if math.isnan(label):
-                raise InputError("labels must not be NaN", f"NaN in row {row}", "Drop or label these samples.")
             if label.is_integer():
                 labels[row] = int(label)
         try:
@@ -128,6 +143,13 @@ def _as_label_list(y: Any) -> list[Any]:
     return labels
 
 
+def _is_missing(label: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT: what is not equal to itself."""
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, float) and math.isnan(label)
+
+
 def as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Tensor:
     if weights is None:
         return torch.full((len(codes),), 1 / len(codes), dtype=torch.float64, device=like.device)
@@ -135,6 +157,10 @@ def as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Ten
         if weights != "balanced":
             raise InputError(
                 "weights must be None, 'balanced' or numbers", repr(weights), "Use 'balanced' for the same mass for each class."
+            )
+        if bool((codes < 0).any()):
+            raise InputError(
+                "balanced weights need a label for each sample", "missing labels", "Label them, or drop them first."
             )
         return balanced_weights(codes, n_classes)
     try:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from advect._checks import check_count, check_finite, check_positive, check_weights
-from advect._coerce import as_codes, as_features, as_law, as_weights, balanced_weights, own_tensor
+from advect._coerce import as_codes, as_columns, as_features, as_law, as_weights, balanced_weights, own_tensor
 from advect.errors import InputError
 from advect.gaussians import Gaussians, estimate_gaussians
 
@@ -28,17 +28,19 @@ class LabeledDataset:
             features are flattened to (n, d) for geometry. Floating dtypes are kept (half precision becomes
             float32); integers become float32.
         y: n labels of any hashable kind: strings, integers that need not start at 0, tuples. A tensor or array of
-            whole numbers works too.
+            whole numbers works too. None, NaN or pandas' NA is a missing label; ``y=None`` leaves all of them out.
         weights: None for uniform, ``"balanced"`` for the same mass for each class, or n non-negative numbers; scaled
             to sum to one.
         classes: the class names in order; by default the distinct labels, sorted where they can be. Labels are
             looked up among the names; whole numbers that are not names are positions in ``classes``.
         law: optional Gaussian label laws that replace those estimated from (x, y).
         law_index: for each sample, which row of ``law`` is its label law; by default its class.
+        columns: names of the features of tabular samples, all different.
 
     Attributes:
-        x: features (n, d).  y: class positions (n,), int64.  weights: (n,), float64 whatever x is, summing to one.
-        classes: tuple of names.  sample_shape: shape of one sample.  law, law_index: see above.
+        x: features (n, d).  y: class positions (n,), int64, −1 where the label is missing.
+        weights: (n,), float64 whatever x is, summing to one.
+        classes: tuple of names.  sample_shape: shape of one sample.  law, law_index, columns: see above.
         fixed_laws: whether gradients stop at the label laws that are estimated from x (set by the dynamics).
 
     Example:
@@ -48,6 +50,8 @@ class LabeledDataset:
         (('cat', 'dog'), [0, 1, 0], {'cat': 2, 'dog': 1})
         >>> data
         LabeledDataset(n=3, sample_shape=(2,), classes=2, dtype=float32)
+        >>> ad.LabeledDataset([[0.0], [1.0]], ["cat", None]).labeled.tolist()
+        [True, False]
     """
 
     x: Tensor
@@ -58,16 +62,18 @@ class LabeledDataset:
     law: Gaussians | None
     law_index: Tensor | None
     fixed_laws: bool
+    columns: tuple[str, ...] | None
 
     def __init__(
         self,
         x: Any,
-        y: Any,
+        y: Any = None,
         weights: Any = None,
         classes: Sequence[Hashable] | None = None,
         *,
         law: Gaussians | None = None,
         law_index: Tensor | None = None,
+        columns: Sequence[str] | None = None,
     ) -> None:
         features = as_features(x)
         codes, names = as_codes(y, classes, len(features))
@@ -79,6 +85,7 @@ class LabeledDataset:
             "classes": names,
             "sample_shape": tuple(features.shape[1:]),
             "fixed_laws": False,
+            "columns": as_columns(columns, tuple(features.shape[1:])),
         }
         self._set(**fields, **as_law(law, law_index, codes, len(names), fields["x"].shape[1]))
 
@@ -86,6 +93,7 @@ class LabeledDataset:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_moments", None)
+        object.__setattr__(self, "_complete", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"LabeledDataset is frozen: make a new one with .replace({name}=…)")
@@ -102,7 +110,7 @@ class LabeledDataset:
             >>> data.replace(x=data.x + 1).x.tolist()
             [[1.0], [2.0]]
         """
-        names = ("x", "y", "weights", "classes", "sample_shape", "law", "law_index", "fixed_laws")
+        names = ("x", "y", "weights", "classes", "sample_shape", "law", "law_index", "fixed_laws", "columns")
         unknown = set(changes) - set(names)
         if unknown:
             raise InputError("replace takes fields of a dataset", ", ".join(sorted(unknown)), f"Fields: {', '.join(names)}.")
@@ -111,8 +119,12 @@ class LabeledDataset:
             raise InputError(
                 f"sample_shape {shape} needs {math.prod(shape)} features", width, "Change sample_shape along with x."
             )
+        if "columns" not in changes and (width,) != (self.dim,):
+            changes["columns"] = None  # the old names do not fit
         copy = object.__new__(LabeledDataset)
         copy._set(**{name: changes.get(name, getattr(self, name)) for name in names})
+        if "y" not in changes:
+            object.__setattr__(copy, "_complete", self._complete)  # pyright: ignore[reportAttributeAccessIssue]
         return copy
 
     def __len__(self) -> int:
@@ -134,23 +146,53 @@ class LabeledDataset:
 
     @property
     def labels(self) -> list[Hashable]:
-        """The name of each sample's class."""
-        return [self.classes[code] for code in self.y.tolist()]
+        """The name of each sample's class; None where the label is missing."""
+        return [None if code < 0 else self.classes[code] for code in self.y.tolist()]
+
+    @property
+    def labeled(self) -> Tensor:
+        """Which samples have a label, (n,) bool."""
+        return self.y >= 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every sample has a label."""
+        if self._complete is None:  # pyright: ignore[reportAttributeAccessIssue]
+            object.__setattr__(self, "_complete", bool(self.labeled.all()))
+        return self._complete  # pyright: ignore[reportAttributeAccessIssue]
+
+    def require_labels(self, who: str) -> None:
+        """An error that says who needs labels, unless every sample has one."""
+        if not self.complete:
+            missing = int((~self.labeled).sum())
+            raise InputError(
+                f"{who} needs a label for each sample",
+                f"{missing} of {len(self)} without",
+                "Keep the labeled ones with data.subset(data.labeled), label the rest (clustering gives pseudo-labels), "
+                "or compare features alone with ad.GroundCost(label=ad.NoLabels()).",
+            )
 
     @property
     def counts(self) -> dict[Hashable, int]:
-        """How many samples each class has."""
-        return dict(zip(self.classes, torch.bincount(self.y, minlength=len(self.classes)).tolist(), strict=True))
+        """How many samples each class has; those without a label are not counted."""
+        return dict(zip(self.classes, self._code_counts(), strict=True))
+
+    def _code_counts(self) -> list[int]:
+        return torch.bincount(self.y[self.labeled], minlength=len(self.classes)).tolist()
 
     @property
     def class_mass(self) -> Tensor:
         """The mass Σ w_i of each class, (k,)."""
+        self.require_labels("the mass of classes")
         return self.weights.new_zeros(len(self.classes)).index_add_(0, self.y, self.weights)
 
     @property
     def law_rows(self) -> Tensor:
         """For each sample, the row of ``laws()`` that is the law of its label, (n,)."""
-        return self.y if self.law_index is None else self.law_index
+        if self.law_index is not None:
+            return self.law_index
+        self.require_labels("a label cost")
+        return self.y
 
     def laws(self) -> Gaussians:
         """The label laws: those the dataset carries, otherwise those estimated from (x, y)."""
@@ -171,6 +213,7 @@ class LabeledDataset:
         """
         if self._moments is not None:  # pyright: ignore[reportAttributeAccessIssue]
             return self._moments  # pyright: ignore[reportAttributeAccessIssue]
+        self.require_labels("the estimate of label laws")
         features = self.law_features
         moments = estimate_gaussians(features, self.y, self.weights, len(self.classes))
         if not features.requires_grad:  # a graph is good for one backward pass: do not keep it
@@ -235,6 +278,7 @@ class LabeledDataset:
             >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).balanced().weights.tolist()
             [0.25, 0.25, 0.5]
         """
+        self.require_labels("balancing of classes")
         return self.replace(weights=balanced_weights(self.y, len(self.classes)))
 
     def subset(self, index: Any) -> LabeledDataset:
@@ -303,7 +347,8 @@ class LabeledDataset:
         shuffled = torch.randperm(len(self), generator=generator).to(self.x.device)
         if not balanced:
             return self.subset(shuffled[:n])
-        counts = torch.bincount(self.y, minlength=len(self.classes)).tolist()
+        self.require_labels("a balanced draw")
+        counts = self._code_counts()
         present = [code for code, count in enumerate(counts) if count]
         chosen = []
         for position, code in enumerate(present):
@@ -333,7 +378,7 @@ class LabeledDataset:
             raise InputError("a split needs at least two samples", len(self), "Add samples.")
         shuffled = torch.randperm(len(self), generator=generator).to(self.x.device)
         first = torch.zeros(len(self), dtype=torch.bool, device=self.x.device)
-        for code in range(len(self.classes)):
+        for code in range(-1, len(self.classes)):  # samples without a label are split as a class of their own
             rows = shuffled[self.y[shuffled] == code]
             kept = round(fraction * len(rows))
             if len(rows) > 1:

@@ -155,6 +155,8 @@ class Distance:
     @cached_property
     def class_coupling(self) -> ClassTable:
         """How much mass the plan sends from each class of the source to each class of the target."""
+        for data in (self.source, self.target):
+            data.require_labels("class_coupling")
         plan = self.plan().double()
         by_row = plan.new_zeros(len(self.source.classes), plan.shape[1]).index_add_(0, self.source.y, plan)
         coupled = plan.new_zeros(len(self.source.classes), len(self.target.classes)).index_add_(1, self.target.y, by_row)

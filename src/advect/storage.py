@@ -77,6 +77,8 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
     """A dataset as tensors and facts."""
     tensors = {"x": data.x, "y": data.y, "weights": data.weights}
     facts: dict[str, Any] = {"classes": [_pack_name(name) for name in data.classes], "sample_shape": list(data.sample_shape)}
+    if data.columns is not None:
+        facts["columns"] = list(data.columns)
     if data.law is not None:
         covariance = data.law.covariance
         kind = next(kind for kind, (cls, _) in _KINDS.items() if isinstance(covariance, cls))
@@ -94,12 +96,12 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
         kind, values = facts["law"]["kind"], tensors["law.covariance"]
         covariance = Factored(values, tuple(facts["law"]["sizes"])) if kind == "factored" else _KINDS[kind][0](values)
         law = Gaussians(tensors["law.means"], covariance)
-    classes = tuple(_unpack_name(name) for name in facts["classes"])
-    plain = LabeledDataset(tensors["x"], tensors["y"], classes=range(len(classes)))
-    return plain.replace(
+    return LabeledDataset(tensors["x"]).replace(
+        y=tensors["y"],
         weights=tensors["weights"],
-        classes=classes,
+        classes=tuple(_unpack_name(name) for name in facts["classes"]),
         sample_shape=tuple(facts["sample_shape"]),
+        columns=tuple(facts["columns"]) if "columns" in facts else None,
         law=law,
         law_index=tensors.get("law_index"),
     )

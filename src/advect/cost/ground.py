@@ -54,6 +54,12 @@ class GroundCost:
                 f"dimensions {source.dim} and {target.dim} (sample shapes {source.sample_shape} and {target.sample_shape})",
                 "Bring them together with ad.harmonize(source, target).",
             )
+        if source.columns != target.columns and source.columns and target.columns and not isinstance(self.feature, Embedding):
+            raise InputError(
+                "both datasets must have the same columns in the same order",
+                f"{', '.join(source.columns[:5])} … and {', '.join(target.columns[:5])} …",
+                "Align them by name with ad.harmonize(source, target).",
+            )
         if source.x.device != target.x.device:
             raise InputError(
                 "both datasets must be on one device", f"{source.x.device} and {target.x.device}", "Move one with .to(device)."

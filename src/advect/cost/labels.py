@@ -97,7 +97,7 @@ class NoLabels:
     """
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        return source.x.new_zeros(int(source.law_rows.max()) + 1, int(target.law_rows.max()) + 1)
+        return source.x.new_zeros(_n_laws(source), _n_laws(target))
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,8 @@ class ExactLabelOT:
                 "a dataset that carries laws",
                 "Use Bures with moving laws, or drop them.",
             )
+        for data in (source, target):
+            data.require_labels("ExactLabelOT")
         symmetric = source is target
         distances = source.x.new_zeros(len(source.classes), len(target.classes))
         a_parts, b_parts = _class_samples(source), _class_samples(target)
@@ -156,6 +158,10 @@ class ExactLabelOT:
                 contracted = sign * (solution.plan() * cost).sum().double()
                 value = value + contracted - contracted.detach()
         return value
+
+
+def _n_laws(data: LabeledDataset) -> int:
+    return len(data.law) if data.law is not None else max(len(data.classes), 1)  # unlabeled data has one law, unknown
 
 
 def _class_samples(data: LabeledDataset) -> dict[int, tuple[Tensor, Tensor]]:

@@ -57,6 +57,7 @@ class Interaction(Functional):
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         x, gradient = rho.x.detach(), torch.zeros_like(rho.x)
+        rho.require_labels("an interaction, which asks whether two labels are the same,")
         x = x - x.mean(dim=0)  # only differences count, and a large common offset would drown them
         total = torch.zeros((), dtype=torch.float64, device=x.device)
         width = len(rho) * (1 if isinstance(self.w, Radial) else rho.dim)

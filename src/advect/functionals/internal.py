@@ -51,6 +51,7 @@ class Internal(Functional):
         mass = rho.weights.clamp_min(torch.finfo(rho.x.dtype).tiny)  # a logarithm of zero has no gradient
         logs = mass.log().to(rho.x.dtype) - squared_distances(rho.x, rho.x) / (2 * width**2)  # log w_j φ up to a constant
         if self.by_class:
+            rho.require_labels("Internal(by_class=True)")
             logs = logs.masked_fill(rho.y[:, None] != rho.y, -math.inf)
         log_density = torch.logsumexp(logs, dim=1) - rho.dim / 2 * math.log(2 * math.pi * width**2)
         m = self.power

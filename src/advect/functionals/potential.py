@@ -86,6 +86,8 @@ def affine_norm(matrix: Any, offset: Any = None, *, classes: Sequence[int] | Non
 
     def v(x: Tensor, y: Tensor) -> Tensor:
         own_a, own_b = a.to(x), b.to(x)
+        if a.ndim == 3 or b.ndim == 2:
+            _check_labeled("affine_norm with one matrix or offset for each class", y)
         image = x @ own_a.T if a.ndim == 2 else torch.einsum("ned,nd->ne", own_a[y], x)
         values = torch.linalg.vector_norm(image - (own_b if b.ndim == 1 else own_b[y]), dim=1)
         return values if classes is None else values * _is_among(y, classes)
@@ -119,6 +121,7 @@ def hinge(direction: Any, offset: float = 0.0, *, margin: float = 0.0, positive:
     w, margin = torch.as_tensor(direction), check_non_negative("margin", margin)
 
     def v(x: Tensor, y: Tensor) -> Tensor:
+        _check_labeled("hinge", y)
         sign = 2 * _is_among(y, positive).to(x.dtype) - 1
         return (margin + sign * (x @ w.to(x) - offset)).clamp_min(0)
 
@@ -134,6 +137,13 @@ def collapse(dimension: int, value: float = 0.0) -> PotentialFunction:
         8.0
     """
     return lambda x, y: (x[:, dimension] - value).square() / 2
+
+
+def _check_labeled(who: str, y: Tensor) -> None:
+    if bool((y < 0).any()):
+        raise InputError(
+            f"{who} needs a label for each sample", f"{int((y < 0).sum())} without", "Label them, or leave them out first."
+        )
 
 
 def _is_among(y: Tensor, classes: Sequence[int]) -> Tensor:

@@ -324,6 +324,6 @@ def _in_turn(data: LabeledDataset, n: int, seed: int) -> list[int]:
     """n positions, taken in turn from each class in a random order, sorted by class."""
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(check_count("seed", seed, least=0))).tolist()
     codes = data.y.tolist()
-    by_class = [[i for i in order if codes[i] == code] for code in range(len(data.classes))]
+    by_class = [[i for i in order if codes[i] == code] for code in range(-1, len(data.classes))]
     turns = (i for turn in itertools.zip_longest(*by_class) for i in turn if i is not None)
     return sorted(itertools.islice(turns, n), key=codes.__getitem__)
