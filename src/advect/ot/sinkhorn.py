@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold_
 
 from advect._checks import check_count, check_positive
 from advect.errors import ConvergenceWarning, InputError
@@ -344,9 +345,15 @@ def _solve_symmetric(
 
 
 def _fill_kernel(cost: Tensor, f: Tensor, g: Tensor, epsilon: float, out: Tensor) -> Tensor:
-    """exp((f_i + g_j − C_ij)/ε) written into ``out``, in three passes and without temporaries."""
+    """exp((f_i + g_j − C_ij)/ε) written into ``out``, without temporaries."""
     torch.add((g / epsilon).to(out.dtype)[None, :], cost, alpha=-1 / epsilon, out=out)
-    return out.add_((f / epsilon).to(out.dtype)[:, None]).exp_()
+    return _exp_(out.add_((f / epsilon).to(out.dtype)[:, None]))
+
+
+def _exp_(values: Tensor) -> Tensor:
+    """exp in place, with 0 for what would be below the normal range: exponentials that underflow take twenty times as long."""
+    least = math.log(torch.finfo(values.dtype).tiny) + 0.1
+    return threshold_(values.clamp_min_(least).exp_(), 1.01 * math.exp(least), 0.0)
 
 
 def _softmin(cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float, dim: int, out: Tensor | None = None) -> Tensor:
@@ -355,7 +362,7 @@ def _softmin(cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float, d
     shift = (potential / epsilon + weights.log()).to(out.dtype)
     torch.add(shift[None, :] if dim == 1 else shift[:, None], cost, alpha=-1 / epsilon, out=out)
     top = out.amax(dim=dim, keepdim=True)
-    sums = out.sub_(top).exp_().sum(dim=dim)
+    sums = _exp_(out.sub_(top)).sum(dim=dim)
     return -epsilon * (top.squeeze(dim).double() + sums.double().log())
 
 
@@ -363,8 +370,7 @@ def _solution(
     cost: Tensor, a: Tensor, b: Tensor, f: Tensor, g: Tensor, epsilon: float, converged: bool, n_iter: int, error: float
 ) -> Solution:
     def make_plan() -> Tensor:
-        plan = _fill_kernel(cost, f, g, epsilon, torch.empty_like(cost))
-        return plan.mul_(a.to(cost.dtype)[:, None]).mul_(b.to(cost.dtype))
+        return _fill_kernel(cost, f + epsilon * a.log(), g + epsilon * b.log(), epsilon, torch.empty_like(cost))
 
     return Solution(float(a @ f + b @ g), (f, g), epsilon, converged, n_iter, error, make_plan)
 
