@@ -14,7 +14,10 @@ ROOT = Path(advect.__file__).parent
 # A room may import from rooms of a lower rank, and from its own folder.
 RANKS = {
     "errors": 0,
+    "_atomic": 1,
     "_checks": 1,
+    "_progress": 1,
+    "files": 2,
     "linalg": 1,
     "tables": 1,
     "ot": 2,

@@ -463,7 +463,7 @@ def test_flow_refusals():
 
 # Storage
 
-plain_names = st.none() | st.text(max_size=4) | st.integers(-(2**70), 2**70) | st.booleans() | st.floats(allow_nan=False)
+plain_names = st.text(max_size=4) | st.integers(-(2**70), 2**70) | st.booleans() | st.floats(allow_nan=False)
 names = plain_names | st.recursive(plain_names, lambda part: st.lists(part, max_size=3).map(tuple), max_leaves=4)
 
 

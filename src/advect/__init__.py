@@ -34,7 +34,7 @@ from advect.integrators import Adagrad, Adam, Decay, Euler, EulerMaruyama, Momen
 from advect.labels import DBSCAN, AnyClusterer, KMeans
 from advect.motion import BuresMotion, DiagonalMotion, EuclideanMotion, FactoredMotion
 from advect.ot import ExactOT, Relative, Sinkhorn, Solution
-from advect.space import harmonize
+from advect.space import FeatureSpace, harmonize
 from advect.tables import ClassTable
 from advect.trajectory import Trajectory
 
@@ -65,6 +65,7 @@ __all__ = [
     "Factored",
     "FactoredMotion",
     "FeatureDriven",
+    "FeatureSpace",
     "FlowResult",
     "Full",
     "Functional",

@@ -129,9 +129,8 @@ def _as_label_list(y: Any) -> list[Any]:
         label.item() if isinstance(label, (np.generic, Tensor)) and getattr(label, "ndim", 0) == 0 else label for label in y
     ]
     for row, label in enumerate(labels):
-        if isinstance(label, float):
-            if label.is_integer():
-                labels[row] = int(label)
+        if isinstance(label, float) and label.is_integer():
+            labels[row] = int(label)
         try:
             if isinstance(label, Tensor):  # hashes by identity: each would be a class of its own
                 raise TypeError

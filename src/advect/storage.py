@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from advect._atomic import write_atomically
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.gaussians import Diagonal, Factored, Full, Gaussians
@@ -27,20 +28,6 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "factored": (Factored, "rows"),
     "diagonal": (Diagonal, "deviations"),
 }
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, whatever happens in between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.tmp")  # always the same: what a killed process leaves, the next one writes over
-    try:
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

@@ -1,0 +1,322 @@
+"""Tables of text: CSV with commas, semicolons or tabs, also compressed; read line by line.
+
+The whole file is gone through once to count its rows and take their labels, and once more for the rows that are asked for.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+
+from advect._atomic import atomic_file
+from advect.errors import InputError
+from advect.files.content import Advance, Content, Source, check_rows, class_names, dump_name, load_name, quiet
+from advect.files.guard import damaged, reading
+from advect.files.table import (
+    LABEL,
+    MOST_VALUES,
+    WEIGHT,
+    Key,
+    category_values,
+    check_categorical,
+    check_dtype,
+    check_names,
+    grid_names,
+    grid_shape,
+    layout,
+    not_a_number,
+    text_labels,
+)
+
+_KIND = "a table of text"
+_JSON_LABEL = f"{LABEL}:json"  # for names that are neither plain text nor whole numbers
+_BLOCK = 1024
+_WORDS = {"true": 1.0, "false": 0.0}
+
+
+class CsvSource(Source):
+    """A table of numbers with a header; one column may hold labels, one weights.
+
+    Labels are ints if every one is written as one, else text; an empty cell is a missing label. ``true`` and ``false`` are
+    1 and 0.
+
+    Args:
+        path: the file; compressed if its name ends in ``.gz``.
+        label: name or position of the column of labels; None takes one called ``label``, False none.
+        weights: name or position of the column of weights; None takes one called ``sample_weight``, False none.
+        columns: names or positions of the features; None for all other columns.
+        header: whether the first line names the columns; None says yes, but a line of numbers is an error.
+        delimiter: by default whichever of comma, semicolon and tab splits the first line most.
+        categorical: ``"onehot"`` turns each column of text into a column ``name=value`` for each of its values.
+        dtype: ``"float32"`` (the default) or ``"float64"``.
+        encoding: of the text.
+
+    Raises:
+        InputError: a file that cannot be used; the message gives row and column.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "pets.csv")
+        ...     _ = path.write_text("weight,kind\\n4.5,cat\\n20,dog\\n3,\\n")
+        ...     source = CsvSource(path, label="kind")
+        ...     print(source.labels, source.columns, source.read().tolist())
+        ['cat', 'dog', None] ('weight',) [[4.5], [20.0], [3.0]]
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        label: Key | bool | None = None,
+        weights: Key | bool | None = None,
+        columns: Sequence[Key] | None = None,
+        header: bool | None = None,
+        delimiter: str | None = None,
+        categorical: str | None = None,
+        dtype: str | None = None,
+        encoding: str = "utf-8-sig",
+    ) -> None:
+        self._path, self._encoding = path, encoding
+        self._dtype = check_dtype(dtype) or np.dtype(np.float32)
+        onehot = check_categorical(categorical)
+        if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'):
+            raise InputError("delimiter must be one character", repr(delimiter), "Pass ',', ';' or '\\t'.")
+        try:
+            codecs.lookup(encoding)
+        except (LookupError, TypeError):
+            raise InputError(
+                "unknown encoding", repr(encoding), "Pass the name of one, such as 'utf-8' or 'latin-1'."
+            ) from None
+        self._header = header is not False
+        self._delimiter, self._names = self._first_line(delimiter, header)
+        json_label = _JSON_LABEL in self._names
+        self._layout = layout(path, self._names, label, weights, columns, _JSON_LABEL if json_label else LABEL)
+        self._n, texts, self.weights = self._scan()
+        if self._n == 0:
+            raise InputError("a table needs at least one row", f"none in {path}", "Add rows under the header.")
+        if texts is not None and self._layout.label is not None:
+            self.labels = self._read_labels(texts, json_label and self._names[self._layout.label] == _JSON_LABEL)
+            self.classes = class_names(self.labels)
+        self._values = self._categories() if onehot else {}
+        names = [name for at in self._layout.features for name in self._encoded(at)]
+        self._shape = grid_shape(names) if self._header else None
+        self.columns = None if self._shape or not (self._header or self._values) else tuple(names)
+        self._width = len(names)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
+        rows = check_rows(rows, self._n)
+        with reading(self._path, _KIND):
+            out = np.empty((len(rows), self._width), self._dtype)
+        done, lines, wanted = 0, [], iter(rows.tolist())
+        row = next(wanted)
+        for at, (line, cells) in enumerate(self._records()):
+            if at != row:
+                continue
+            lines.append((row, line))
+            with np.errstate(over="ignore"):
+                out[done] = self._numbers(cells, row, line)
+            done, row = done + 1, next(wanted, None)
+            if len(lines) == _BLOCK or row is None:
+                self._check_finite(out[done - len(lines) : done], lines)
+                advance(len(lines))
+                lines = []
+            if row is None:
+                break
+        if row is not None:
+            raise damaged(self._path, _KIND, "it has become shorter")
+        return out if self._shape is None else out.reshape(len(out), *self._shape)
+
+    def _first_line(self, delimiter: str | None, header: bool | None) -> tuple[str, list[str]]:
+        splits: dict[str, list[str]] = {}
+        trouble = None
+        for mark in delimiter or ("\t" if ".tsv" in self._path.name else ",;\t"):
+            try:
+                splits[mark] = next((cells for _, cells in self._lines(mark)), [])
+            except InputError as error:  # quotes may end elsewhere than this mark would have them
+                trouble = error
+        if not splits and trouble is not None:
+            raise trouble
+        mark = max(splits, key=lambda mark: len(splits[mark]))
+        names = [name.strip() for name in splits[mark]]
+        if not names:
+            raise InputError("a table needs a first line", f"nothing in {self._path}", "Write a header and rows of numbers.")
+        if not self._header:
+            return mark, [str(position) for position in range(len(names))]
+        if header is None and all(_number(name) is not None for name in names):
+            raise InputError(
+                f"the first line must name the columns in {self._path}",
+                mark.join(names[:8]),
+                "Pass header=False if it is data, header=True if these are names.",
+            )
+        check_names(self._path, names)
+        return mark, names
+
+    def _lines(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+        """(number, cells) of each line that is not blank."""
+        with reading(self._path, _KIND):
+            file = _open_text(self._path, "r", self._encoding)
+        with file:
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            try:
+                with reading(self._path, _KIND, csv.Error):
+                    for cells in reader:
+                        if cells:
+                            yield reader.line_num, cells
+            except UnicodeError as error:
+                raise InputError(
+                    f"not {self._encoding.removesuffix('-sig')} text",
+                    f"{self._path}, after line {reader.line_num} ({error})",
+                    "Save it as UTF-8, or name its encoding=….",
+                ) from None
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """(line, cells) of each row."""
+        lines, width = self._lines(self._delimiter), len(self._names)
+        if self._header:
+            next(lines, None)
+        for line, cells in lines:
+            if len(cells) != width:
+                raise InputError(
+                    f"every row must have {width} cells in {self._path}",
+                    f"{len(cells)} in line {line}",
+                    "Check delimiters and quotes there.",
+                )
+            yield line, cells
+
+    def _scan(self) -> tuple[int, list[str] | None, np.ndarray | None]:
+        """Count of rows, their labels and weights; equal labels are one object, which saves memory."""
+        y, w, n = self._layout.label, self._layout.weights, 0
+        seen: dict[str, str] = {}
+        labels: list[str] = []
+        weights: list[float] = []
+        for line, cells in self._records():
+            if y is not None:
+                text = cells[y].strip()
+                labels.append(seen.setdefault(text, text))
+            if w is not None:
+                weight = _number(cells[w])
+                if weight is None or not math.isfinite(weight):
+                    raise InputError(
+                        f"weights must be numbers in {self._path}",
+                        f"{cells[w]!r} in line {line}, column {self._names[w]!r}",
+                        "Fill it in, or pass weights=False.",
+                    )
+                weights.append(weight)
+            n += 1
+        return n, None if y is None else labels, None if w is None else np.array(weights)
+
+    def _read_labels(self, texts: list[str], as_json: bool) -> list[Any]:
+        distinct = {text for text in texts if text}
+        if as_json:
+            with reading(self._path, _KIND, ValueError, KeyError, TypeError):
+                names: dict[str, Any] = {text: load_name(text) for text in distinct}
+        else:
+            how = text_labels(distinct)
+            names = {text: how(text) for text in distinct}
+        return [names.get(text) for text in texts]
+
+    def _categories(self) -> dict[int, tuple[str, ...]]:
+        """The values of each column that has text in it: one pass finds the columns, one more their values."""
+        numeric = set(self._layout.features)
+        for _, cells in self._records():
+            numeric -= {at for at in numeric if cells[at].strip() and _number(cells[at]) is None}
+        found: dict[int, set[str]] = {at: set() for at in self._layout.features if at not in numeric}
+        if found:
+            for _, cells in self._records():
+                for at, values in found.items():
+                    if cells[at].strip() and len(values) <= MOST_VALUES:
+                        values.add(cells[at].strip())
+        return {at: category_values(self._path, self._names[at], values) for at, values in found.items()}
+
+    def _encoded(self, at: int) -> list[str]:
+        name = self._names[at]
+        return [f"{name}={value}" for value in self._values[at]] if at in self._values else [name]
+
+    def _numbers(self, cells: list[str], row: int, line: int) -> list[float]:
+        if not self._values and "_" not in "".join(cells):
+            with suppress(ValueError):
+                return [float(cells[at]) for at in self._layout.features]
+        numbers: list[float] = []
+        for at in self._layout.features:
+            cell = cells[at]
+            if at in self._values and cell.strip():
+                numbers += [float(value == cell.strip()) for value in self._values[at]]
+                continue
+            number = _number(cell)
+            if number is None:
+                raise not_a_number(self._path, f"row {row} (line {line})", self._names[at], cell.strip())
+            numbers.append(number)
+        return numbers
+
+    def _check_finite(self, block: np.ndarray, lines: list[tuple[int, int]]) -> None:
+        bad = np.argwhere(~np.isfinite(block))
+        if len(bad):
+            (row, line), name = lines[bad[0][0]], self._name_of(int(bad[0][1]))
+            raise not_a_number(self._path, f"row {row} (line {line})", name, float(block[tuple(bad[0])]))
+
+    def _name_of(self, column: int) -> str:
+        return [name for at in self._layout.features for name in self._encoded(at)][column]
+
+
+def write_csv(path: Path, content: Content) -> None:
+    """A header and a line for each sample; numbers are written so that they come back to the last bit.
+
+    Classes without samples are not kept.
+    """
+    x = content.x.reshape(len(content.x), -1)
+    names = grid_names(content.x.shape[1:]) if content.columns is None else list(content.columns)
+    for taken in (LABEL, _JSON_LABEL, WEIGHT):
+        if taken in names:
+            raise InputError("a column has a name that tables keep for labels or weights", repr(taken), "Rename the column.")
+    if any(name != name.strip() or not name or not name.isprintable() for name in names):
+        raise InputError("names of columns must be plain text in a table", names[:8], "Rename them, or save as .npz.")
+    labels, weights = content.labels, content.weights
+    as_text = _plain_names(content.classes or ())
+    cells = {name: str(name) if as_text else dump_name(name) for name in content.classes or ()}
+    names += [] if labels is None else [LABEL if as_text else _JSON_LABEL]
+    names += [] if weights is None else [WEIGHT]
+    if all(_number(name) is not None for name in names):
+        raise InputError("names of columns must not all be numbers in a table", names[:8], "Rename them, or save as .npz.")
+    delimiter = "\t" if ".tsv" in path.name else ","
+    with atomic_file(path) as beside, _open_text(beside, "w", "utf-8", path.suffix == ".gz") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(names)
+        for row, numbers in enumerate(x):
+            line = numbers.tolist()
+            if labels is not None:
+                line.append("" if labels[row] is None else cells[labels[row]])
+            writer.writerow(line if weights is None else [*line, float(weights[row])])
+
+
+def _plain_names(names: tuple[Any, ...]) -> bool:
+    """Whether names come back from text as they were: whole numbers, or text that is not one."""
+    if all(type(name) is int for name in names):
+        return True
+    if not all(isinstance(name, str) and name and name == name.strip() and name.isprintable() for name in names):
+        return False
+    return all(text_labels([name]) is str for name in names)
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return None if "_" in cell else float(cell)  # Python also reads 1_000
+    except ValueError:
+        return _WORDS.get(cell.strip().lower())
+
+
+def _open_text(path: Path, mode: str, encoding: str, packed: bool | None = None) -> IO[str]:
+    if path.suffix == ".gz" if packed is None else packed:
+        return cast(IO[str], gzip.open(path, f"{mode}t", encoding=encoding, newline=""))
+    return open(path, mode, encoding=encoding, newline="")

@@ -1,0 +1,106 @@
+"""The way of one side into the common space: steps on flat features, done in order and undone backwards.
+
+What each step does is its own file's business, and which steps are needed is ``fitting``'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor
+
+from advect.space.columns import Columns, listed
+from advect.space.images import Pixels
+from advect.space.projection import Projection
+from advect.space.saved import damaged, field, names_in, shape_in
+from advect.space.scaling import Affine
+
+
+class Step(Protocol):
+    """A change of features (n, dim_in) to (n, dim_out), with a way back."""
+
+    kind: ClassVar[str]
+
+    @property
+    def dim_in(self) -> int: ...
+    @property
+    def dim_out(self) -> int: ...
+    def apply(self, x: Tensor) -> Tensor: ...
+    def invert(self, x: Tensor) -> Tensor: ...
+    def describe(self) -> str: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+_KINDS = {step.kind: step for step in (Pixels, Columns, Affine, Projection)}
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """What a side's samples are (shape, names of columns), and the steps that they take."""
+
+    shape: tuple[int, ...]
+    columns: tuple[str, ...] | None
+    steps: tuple[Step, ...]
+
+    @property
+    def dim_out(self) -> int:
+        return self.steps[-1].dim_out if self.steps else math.prod(self.shape)
+
+    @property
+    def columns_out(self) -> tuple[str, ...] | None:
+        names = self.columns
+        for step in self.steps:
+            names = step.wanted if isinstance(step, Columns) else None if isinstance(step, Projection) else names
+        return names
+
+    def apply(self, x: Tensor) -> Tensor:
+        return through(self.steps, x)
+
+    def invert(self, x: Tensor) -> Tensor:
+        for step in reversed(self.steps):
+            x = step.invert(x)
+        return x
+
+    def describe(self) -> str:
+        return "; ".join(step.describe() for step in self.steps) or "as it is"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "sample_shape": list(self.shape),
+            "columns": None if self.columns is None else list(self.columns),
+            "steps": [{"kind": step.kind} | step.to_dict() for step in self.steps],
+        }
+
+    @classmethod
+    def from_dict(cls, facts: Any) -> Chain:
+        shape = shape_in(facts, "sample_shape")
+        columns = None if field(facts, "columns") is None else names_in(facts, "columns")
+        if columns is not None and shape != (len(columns),):
+            raise damaged(f"there must be one name for each feature of samples of shape {shape}", f"{len(columns)} names")
+        entries, steps, dim = field(facts, "steps"), [], math.prod(shape)
+        if not isinstance(entries, list):
+            raise damaged("steps must be a list", type(entries).__name__)
+        for entry in entries:
+            kind = field(entry, "kind")
+            if not isinstance(kind, str) or kind not in _KINDS:
+                raise damaged(f"a step must be one of {', '.join(_KINDS)}", repr(kind))
+            step = _KINDS[kind].from_dict(entry)
+            if step.dim_in != dim:
+                raise damaged(f"the step {kind!r} must take the {dim} features that reach it", step.dim_in)
+            if isinstance(step, Pixels) and step.shape != shape:
+                raise damaged(f"the images must have the shape {shape} of their side", step.shape)
+            if isinstance(step, Columns) and step.given != columns:
+                raise damaged("the columns must be those of their side", listed(step.given))
+            steps.append(step)
+            dim = step.dim_out
+        return cls(shape, columns, tuple(steps))
+
+
+def through(steps: Sequence[Step], x: Tensor) -> Tensor:
+    """Features after some steps."""
+    for step in steps:
+        x = step.apply(x)
+    return x

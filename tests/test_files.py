@@ -1,0 +1,636 @@
+"""Files come back as they were written, whatever they hold; a few rows are the same as those rows of everything."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import gzip
+import io
+import os
+import struct
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import advect.files
+from advect._atomic import atomic_directory, atomic_file
+from advect._progress import track
+from advect.errors import InputError
+from advect.files import Content, folder, open_source, parquet, stored, write
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@contextmanager
+def temporary():
+    with tempfile.TemporaryDirectory() as place:
+        yield Path(place)
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+    codes = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
+    big = array.astype(array.dtype.newbyteorder(">"))
+    return bytes([0, 0, codes[array.dtype.str[1:]], array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + big.tobytes()
+
+
+def is_number(name: str) -> bool:
+    try:
+        return float(name) is not None
+    except ValueError:
+        return name.lower() in ("true", "false")
+
+
+def save_image(path: Path, pixels: np.ndarray | Image.Image) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)).save(path)
+
+
+# Round trips
+
+texts = st.text(max_size=8) | st.sampled_from(
+    ["007", "1", "1.0", " a", "a ", "a,b", 'q"', "x\ny", "../..", "", "nan", "\ud800", "é"]
+)
+parts = st.integers(-5, 5) | st.booleans() | st.text(max_size=3) | st.floats(allow_nan=False)
+kinds = st.sampled_from(
+    [
+        texts,
+        st.integers(-3, 12),
+        st.integers(-(2**70), 2**70),
+        st.booleans(),
+        st.floats(allow_nan=False),
+        st.tuples(parts, parts | st.tuples(parts)),
+        texts | st.integers(2, 9) | st.tuples(parts),
+    ]
+)
+samples = st.sampled_from([(), (1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)])
+
+
+@st.composite
+def contents(draw: st.DrawFn, columns: bool = True) -> Content:
+    n, shape = draw(st.integers(1, 7)), draw(samples)
+    dtype = np.dtype(draw(st.sampled_from(["float16", "float32", "float64"])))
+    numbers = st.floats(allow_nan=False, allow_infinity=False, width=8 * dtype.itemsize)
+    size = n * int(np.prod(shape))
+    x = np.array(draw(st.lists(numbers, min_size=size, max_size=size)), dtype).reshape(n, *shape)
+    labels = classes = names = weights = None
+    if draw(st.booleans()):
+        classes = tuple(draw(st.lists(draw(kinds), min_size=1, max_size=4, unique=True)))
+        labels = [draw(st.sampled_from([None, *classes])) for _ in range(n)]
+    if columns and len(shape) <= 1 and draw(st.booleans()):
+        plain = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=6)
+        width = shape[0] if shape else 1
+        names = tuple(
+            draw(st.lists(plain | st.sampled_from(["a.b", "a", "x[0]", "é,;"]), min_size=width, max_size=width, unique=True))
+        )
+    if draw(st.booleans()):
+        weights = np.array(draw(st.lists(st.floats(0, 1e9), min_size=n, max_size=n)))
+    return Content(x, labels, classes, names, weights)
+
+
+def same(source: advect.files.Source, content: Content, classes: bool = True) -> None:
+    x = source.read()
+    assert x.dtype == content.x.dtype and x.shape == content.x.shape
+    np.testing.assert_array_equal(x, content.x)
+    assert repr(source.labels) == repr(content.labels)  # 1, 1.0 and True differ
+    if classes:
+        assert repr(source.classes) == repr(content.classes)
+    assert (source.weights is None) == (content.weights is None)
+    if content.weights is not None:
+        np.testing.assert_array_equal(source.weights, content.weights)
+
+
+@QUICK
+@given(contents())
+@example(Content(np.zeros((2, 2)), ["a\0", "b"]))
+@example(Content(np.zeros((2, 2)), [1, 0], (1, 0)))
+@example(Content(np.zeros((2, 2)), [None, None]))
+def test_npz_keeps_everything(content: Content) -> None:
+    with temporary() as place:
+        write(place / "data.npz", content)
+        source = open_source(place / "data.npz")
+        same(source, content)
+        assert source.columns == content.columns
+        with np.load(place / "data.npz", allow_pickle=False) as arrays:  # plain arrays for everybody
+            assert all(arrays[name].dtype != object for name in arrays)
+
+
+@QUICK
+@given(contents())
+@example(Content(np.zeros((2, 2)), [None, None]))
+@example(Content(np.ones((1, 2)), columns=("petal.length", "petal")))
+def test_parquet_keeps_everything(content: Content) -> None:
+    with temporary() as place:
+        write(place / "data.parquet", content)
+        source = open_source(place / "data.parquet")
+        same(source, content)
+        assert source.columns == content.columns
+
+
+@QUICK
+@given(contents(), st.sampled_from([".csv", ".csv.gz", ".tsv"]))
+@example(Content(np.zeros((2, 2)), ["1", "2"]), ".csv")
+@example(Content(np.zeros((2, 2)), ["a", "7"], ("a", "7")), ".csv")
+@example(Content(np.zeros((2, 1)), [None, None]), ".csv")
+def test_text_keeps_all_but_empty_classes(content: Content, suffix: str) -> None:
+    assume(content.labels is not None or content.weights is not None or not all(map(is_number, content.columns or "x")))
+    with temporary() as place:
+        write(place / f"data{suffix}", content)
+        source = open_source(place / f"data{suffix}", dtype=str(content.x.dtype))
+        same(source, content, classes=False)
+        if content.columns != ("x[0]",):  # what a nameless feature is called
+            assert source.columns == content.columns
+
+
+@QUICK
+@given(
+    st.lists(st.integers(0, 255), min_size=1, max_size=6),
+    samples.filter(lambda s: len(s) > 1 and s[2:] in ((), (3,))),
+    kinds,
+    st.data(),
+)
+def test_folders_keep_images_and_names(
+    levels: list[int], shape: tuple[int, ...], kind: st.SearchStrategy, data: st.DataObject
+) -> None:
+    names = data.draw(st.lists(kind, min_size=1, max_size=4, unique=True))
+    labels = [data.draw(st.sampled_from(names)) for _ in levels]
+    x = np.stack([np.full(shape, level, np.float32) / 255 for level in levels])
+    x[..., 0, 0] = 0
+    with temporary() as place:
+        write(place / "images", Content(x, labels))
+        source = open_source(place / "images")
+        assert source.classes is not None and source.labels is not None
+        order = [row for name in source.classes for row, label in enumerate(labels) if label == name]
+        assert repr(source.labels) == repr([labels[row] for row in order])
+        np.testing.assert_array_equal(source.read(), x[order])
+
+
+@QUICK
+@given(st.lists(kinds.flatmap(lambda kind: kind), unique=True, max_size=6))
+def test_names_of_directories_are_safe_and_tell_their_class(names: list) -> None:
+    whole = all(type(name) is int for name in names)
+    places = [folder.encode(name, whole) for name in names]
+    assert repr(folder.decode(places)) == repr(names)
+    assert all(place and "/" not in place and "\0" not in place and not place.startswith(".") for place in places)
+
+
+@QUICK
+@given(
+    st.sampled_from(["u1", "i1", "i2", "i4", "f4", "f8"]),
+    st.integers(1, 5),
+    st.sampled_from([(2,), (2, 3)]),
+    st.booleans(),
+    st.data(),
+)
+def test_idx_of_every_dtype(dtype: str, n: int, shape: tuple[int, ...], packed: bool, data: st.DataObject) -> None:
+    x = np.random.default_rng(0).integers(0, 100, (n, *shape)).astype(dtype)
+    labels = np.array(data.draw(st.lists(st.integers(0, 255), min_size=n, max_size=n)), np.uint8)
+    squeeze = gzip.compress if packed else bytes
+    with temporary() as place:
+        (place / "train-images-idx3-ubyte").write_bytes(squeeze(idx_bytes(x)))  # told by content, not by suffix
+        (place / "train-labels-idx1-ubyte.gz").write_bytes(squeeze(idx_bytes(labels)))
+        for path in (place, place / "train-images-idx3-ubyte"):
+            source = open_source(path)
+            scale = 255 if dtype == "u1" and len(shape) == 2 else 1
+            np.testing.assert_array_equal(
+                source.read(), x.astype(np.float32 if dtype != "f8" else np.float64) / np.float32(scale)
+            )
+            assert source.labels == labels.tolist() and source.classes == tuple(sorted(set(labels.tolist())))
+
+
+# A few rows
+
+
+def _make(kind: str, place: Path, n: int) -> tuple[Path, dict]:
+    """A file of n rows, and how to open it."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(n, 3, 2)), rng.integers(0, 3, n)
+    half = n // 2
+    match kind:
+        case "npz stored":
+            np.savez(place / "a.npz", x=x, y=y)
+        case "npz packed":
+            np.savez_compressed(place / "a.npz", x=x, y=y)
+        case "npz fortran":
+            np.savez(place / "a.npz", x=np.asfortranarray(x), y=y)
+        case "npz packed fortran":
+            np.savez_compressed(place / "a.npz", x=np.asfortranarray(x).astype(">f4"), y=y)
+        case "npz splits":
+            splits = {"x_train": x[:half], "y_train": y[:half], "x_test": x[half:], "y_test": y[half:]}
+            np.savez_compressed(place / "a.npz", **splits, classes=["a", "b", "c"])
+            return place / "a.npz", {"split": "all"}
+        case "npy":
+            np.save(place / "a.npy", np.asfortranarray(x))
+        case "csv" | "csv.gz" | "parquet":
+            write(place / f"a.{kind}", Content(x, y))
+        case "csv onehot":
+            words = [["u", "v", "w"][label] for label in y]
+            lines = [f"{a},{word},{b}" for a, word, b in zip(y, words, range(n), strict=True)]
+            (place / "a.csv").write_text("\n".join(["p,q,r", *lines]))
+            return place / "a.csv", {"categorical": "onehot", "label": "p"}
+        case "parquet groups":
+            table = pa.table(
+                {"a": x[:, 0, 0], "q": pa.array(["u", "v", "w"]).take(pa.array(y)), "l": x[:, :, 1].tolist(), "y": y}
+            )
+            pq.write_table(table, place / "a.parquet", row_group_size=3)
+            return place / "a.parquet", {"categorical": "onehot", "label": "y"}
+        case "folder":
+            for row in range(n):
+                save_image(place / "f" / str(y[row]) / f"{row:03}.png", np.full((2, 2), row, np.uint8))
+            return place / "f", {}
+        case "idx" | "idx packed":
+            squeeze = gzip.compress if kind == "idx packed" else bytes
+            bytes_of = rng.integers(0, 256, (n, 2, 2)).astype(np.uint8)
+            for name, part in (("train", slice(0, half)), ("t10k", slice(half, n))):
+                (place / f"{name}-images.idx3-ubyte").write_bytes(squeeze(idx_bytes(bytes_of[part])))
+                (place / f"{name}-labels.idx1-ubyte").write_bytes(squeeze(idx_bytes(y[part].astype(np.uint8))))
+            return place, {"split": "all"}
+    return next(place.glob("a.*")), {}
+
+
+KINDS = [
+    "npz stored", "npz packed", "npz fortran", "npz packed fortran", "npz splits", "npy", "csv", "csv.gz", "csv onehot",
+    "parquet", "parquet groups", "folder", "idx", "idx packed",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chunk", [1, 100, 1 << 22])
+@pytest.mark.parametrize("kind", KINDS)
+def test_some_rows_are_those_rows_of_all(kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "CHUNK", chunk)
+    monkeypatch.setattr(parquet, "CHUNK", chunk)
+    path, options = _make(kind, tmp_path, 23)
+    source, rng = open_source(path, **options), np.random.default_rng(2)
+    everything = source.read()
+    assert len(source) == len(everything) == 23
+    assert len(np.unique(everything, axis=0)) > 10
+    assert source.labels is None or len(source.labels) == 23
+    for rows in [[0], [22], [0, 22], *(np.sort(rng.choice(23, size, replace=False)) for size in (3, 11, 22))]:
+        done = []
+        some = source.read(np.array(rows), done.append)
+        np.testing.assert_array_equal(some, everything[rows])
+        assert some.dtype == everything.dtype and sum(done) == len(rows)
+
+
+@pytest.mark.parametrize("rows", [[2, 1], [1, 1], [-1], [23], [], [0.5], [[1]]])
+def test_rows_must_increase(rows: list, tmp_path: Path) -> None:
+    path, _ = _make("npy", tmp_path, 23)
+    with pytest.raises(InputError, match="rows must be increasing positions below 23"):
+        open_source(path).read(np.array(rows))
+
+
+# What readers take things for
+
+
+def test_bytes_of_images_are_scaled_unless_raw(tmp_path: Path) -> None:
+    x = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    np.savez_compressed(tmp_path / "a.npz", x=x)
+    np.save(tmp_path / "a.npy", x)
+    pq.write_table(pa.table({"x": x.tolist()}, schema=pa.schema({"x": pa.list_(pa.list_(pa.uint8()))})), tmp_path / "a.parquet")
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(idx_bytes(x))
+    for sample in x:
+        save_image(tmp_path / "images" / "a" / f"{sample[0, 0]:02}.png", sample)
+    for name in ("a.npz", "a.npy", "a.parquet", "train-images-idx3-ubyte", "images"):
+        scaled, raw = open_source(tmp_path / name).read(), open_source(tmp_path / name, raw=True).read()
+        assert scaled.dtype == raw.dtype == np.float32
+        np.testing.assert_array_equal(scaled, x.astype(np.float32) / 255)
+        np.testing.assert_array_equal(raw, x)
+    np.save(tmp_path / "flat.npy", x.reshape(2, -1))  # not known to be images
+    np.testing.assert_array_equal(open_source(tmp_path / "flat.npy").read(), x.reshape(2, -1))
+
+
+def test_labels_of_npz(tmp_path: Path) -> None:
+    def labels(**arrays: object) -> tuple:
+        np.savez(tmp_path / "a.npz", x=np.zeros((3, 2)), **arrays)  # pyright: ignore[reportArgumentType]
+        source = open_source(tmp_path / "a.npz")
+        return source.labels, source.classes
+
+    assert labels() == (None, None)
+    assert labels(y=[5, 3, 5]) == ([5, 3, 5], (3, 5))
+    assert labels(y=[[5], [3], [5]]) == ([5, 3, 5], (3, 5))
+    assert labels(y=[1.0, np.nan, 0.0]) == ([1, None, 0], (0, 1))
+    assert labels(y=[0.5, np.nan, 0.0]) == ([0.5, None, 0.0], (0.0, 0.5))
+    assert labels(y=np.array([b"a", "é".encode(), b"a"])) == (["a", "é", "a"], ("a", "é"))
+    assert labels(y=[1, -1, 0], classes=["b", "a"]) == (["a", None, "b"], ("b", "a"))
+    assert labels(y=["a", "b", "a"], classes=["b", "a"]) == (["a", "b", "a"], ("b", "a"))
+    assert labels(y=[7, 9, 7], classes=[9, 8, 7]) == ([7, 9, 7], (9, 8, 7))
+    assert labels(y=[2, -1, 1], classes=[9, 8, 7]) == ([7, None, 8], (9, 8, 7))
+
+
+def test_splits_and_keys_of_npz(tmp_path: Path) -> None:
+    x = np.arange(10.0).reshape(5, 2)
+    path = tmp_path / "a.npz"
+    np.savez(path, x_train=x[:3], y_train=[0, 1, 0], x_test=x[3:], y_test=[1, 1], classes=["a", "b"])
+    assert open_source(path).labels == open_source(path, split="train").labels == ["a", "b", "a"]
+    np.testing.assert_array_equal(open_source(path, split="test").read(), x[3:])
+    np.testing.assert_array_equal(open_source(path, split="all").read(), x)
+    assert open_source(path, split="all").labels == ["a", "b", "a", "b", "b"]
+    keyed = open_source(path, x_key="x_test", y_key="y_test")
+    assert keyed.labels == ["b", "b"] and open_source(path, x_key="x_test").labels is None
+    np.savez(path, x=x)
+    with pytest.raises(InputError, match="no splits.*holds x. Leave split out"):
+        open_source(path, split="train")
+
+
+def test_a_damaged_member_is_noticed_when_all_of_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.zeros((4, 1000)))
+    content = bytearray(path.read_bytes())
+    content[5000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="CRC"):
+        open_source(path).read()
+
+
+def test_labels_of_text(tmp_path: Path) -> None:
+    def labels(*cells: str, **options: object) -> list | None:
+        (tmp_path / "a.csv").write_text("u,kind\n" + "".join(f"1,{cell}\n" for cell in cells))
+        return open_source(tmp_path / "a.csv", label="kind", **options).labels
+
+    assert labels("3", "-1", "") == [3, -1, None]
+    assert labels("3", "x") == ["3", "x"]
+    assert labels("007", "1") == ["007", "1"]
+    assert labels("1.0", "", "0.0") == [1, None, 0]
+    assert labels("1.5", "2") == ["1.5", "2"]
+    assert labels("٣") == ["٣"]
+    assert labels(" cat", "cat ") == ["cat", "cat"]
+    assert labels('"a,b"', '"x\ny"') == ["a,b", "x\ny"]
+
+
+def test_dialects_of_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for text, options in [
+        ("u,v,label\n1,2,a\n3,4,b\n", {}),
+        ("u;v;label\r\n1;2;a\r\n\r\n3;4;b", {}),
+        ("\ufeffu\tv\tlabel\n1\t2\ta\n3\t4\tb\n", {}),
+        ("u|v|label\n1|2|a\n3|4|b\n", {"delimiter": "|"}),
+        ("v,label,u\n2,a,1\n4,b,3\n", {"columns": ["u", "v"]}),
+        ("id,label,u,v\nq,a,1,2\nr,b,3,4\n", {"columns": [2, -1]}),
+        ('"u","v","label"\n" 1 ",2e0,a\n+3,4.,"b"\n', {}),
+        ("u,v,y\n1,2,a\n3,4,b\n", {"label": "y"}),
+        ("u,v,y\n1,2,a\n3,4,b\n", {"label": -1}),
+    ]:
+        path.write_bytes(text.encode())
+        source = open_source(path, **options)
+        assert (source.labels, source.columns) == (["a", "b"], ("u", "v")), text
+        assert source.read().tolist() == [[1, 2], [3, 4]]
+    path.write_text("1,2\n3,4\n")
+    bare = open_source(path, header=False)
+    assert bare.columns is None and bare.read().tolist() == [[1, 2], [3, 4]]
+    assert open_source(path, header=True).columns == ("1", "2")
+    assert open_source(path, header=False, label=0).labels == [1, 3]
+    path.write_bytes("größe,label\n1,ä\n".encode("latin-1"))
+    assert open_source(path, encoding="latin-1").labels == ["ä"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_of_text_and_of_truth(kind: str, tmp_path: Path) -> None:
+    table = pa.table(
+        {"size": [1.5, 2.0, 3.0], "colour": ["red", "blue", "red"], "old": [True, False, True], "label": ["a", "b", None]}
+    )
+    path = tmp_path / f"a.{kind}"
+    if kind == "csv":
+        with open(path, "w", newline="") as file:
+            writer = csv.DictWriter(file, table.column_names)
+            writer.writeheader()
+            writer.writerows(table.to_pylist())
+    else:
+        pq.write_table(table, path)
+    source = open_source(path, categorical="onehot")
+    assert source.columns == ("size", "colour=blue", "colour=red", "old") and source.labels == ["a", "b", None]
+    assert source.read().tolist() == [[1.5, 0, 1, 1], [2, 1, 0, 0], [3, 0, 1, 1]]
+    with pytest.raises(InputError, match="'red' in row 0.*column 'colour'.*categorical='onehot'"):
+        open_source(path).read()
+    assert open_source(path, columns=["old", "size"]).read().tolist() == [[1, 1.5], [0, 2], [1, 3]]
+
+
+def test_parquet_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"u": [1, 2, 3], "v": np.float32([1, 2, 3])}, index=["p", "q", "r"])
+    frame["label"] = pd.Categorical(["b", None, "a"])
+    frame.to_parquet(path)
+    source = open_source(path)
+    assert source.columns == ("u", "v") and source.labels == ["b", None, "a"] and source.read().dtype == np.float32
+    assert open_source(path, dtype="float64").read().dtype == np.float64
+    pq.write_table(pa.table({"image": [[[1.0, 2.0]], [[3.0, 4.0]]], "y": [1.0, None]}), path)
+    source = open_source(path, label="y")
+    assert source.read().shape == (2, 1, 2) and source.columns is None and source.labels == [1, None]
+    codes = pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.uint8()), pa.array([4, 5]))
+    pq.write_table(pa.table({"a": codes.fill_null(5), "l": [[1, 2]] * 3, "y": codes}), path)
+    source = open_source(path, label="y")
+    assert source.columns == ("a", "l[0]", "l[1]") and source.labels == [4, None, 5]
+    assert source.read().tolist() == [[4, 1, 2], [5, 1, 2], [5, 1, 2]]
+
+
+def test_images_of_many_kinds(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    colour = rng.integers(0, 256, (6, 4, 3)).astype(np.uint8)
+    for suffix in (".png", ".bmp", ".tif", ".ppm", ".PNG"):
+        save_image(tmp_path / "exact" / "a" / f"{len(suffix)}{suffix[1]}{suffix}", colour)
+    (tmp_path / "exact" / ".hidden").mkdir()
+    (tmp_path / "exact" / "a" / ".DS_Store").write_bytes(b"?")
+    (tmp_path / "exact" / "README.txt").write_text("hello")
+    np.testing.assert_array_equal(open_source(tmp_path / "exact").read(), [colour.astype(np.float32) / 255] * 5)
+    for suffix in (".jpg", ".jpeg", ".webp", ".gif"):
+        save_image(tmp_path / "close" / "a" / f"x{suffix}", np.full((6, 4, 3), (200, 100, 0), np.uint8))
+    close = open_source(tmp_path / "close").read()
+    assert close.shape == (4, 6, 4, 3) and np.abs(close - np.array([200, 100, 0]) / 255).max() < 0.02
+    assert open_source(tmp_path / "close", channels="gray").read().shape == (4, 6, 4)
+
+
+def test_images_are_converted_and_resized_on_demand(tmp_path: Path) -> None:
+    stripes = np.tile(np.array([0, 255], np.uint8), (8, 4))
+    save_image(tmp_path / "f" / "a" / "1.png", stripes)
+    save_image(tmp_path / "f" / "a" / "2.png", np.full((4, 4, 3), 128, np.uint8))
+    save_image(tmp_path / "f" / "b" / "3.png", Image.new("RGBA", (4, 4), (0, 0, 0, 0)))
+    source = open_source(tmp_path / "f", size=(2, 3), channels="gray")
+    x = source.read()
+    assert x.shape == (3, 2, 3) and source.labels == ["a", "a", "b"]
+    assert x[0].min() > 0.3 and x[0].max() < 0.7  # smooth: picked pixels would be 0 or 1
+    np.testing.assert_allclose(x[1], 128 / 255, atol=0.01)
+    assert (x[2] == 1).all()
+    assert open_source(tmp_path / "f", size=5, channels="rgb").read().shape == (3, 5, 5, 3)
+    assert open_source(tmp_path / "f" / "a", labels=False, size=2, channels="rgb").labels is None
+    save_image(tmp_path / "opaque" / "a" / "1.png", Image.new("RGBA", (4, 4), (255, 0, 0, 255)))
+    assert open_source(tmp_path / "opaque").read()[0, 0, 0].tolist() == [1, 0, 0]
+
+
+def test_folders_named_by_numbers_sort_as_numbers(tmp_path: Path) -> None:
+    for name in ("10", "9", "-1"):
+        save_image(tmp_path / "n" / name / "x.png", np.zeros((2, 2), np.uint8))
+    assert open_source(tmp_path / "n").classes == (-1, 9, 10)
+    (tmp_path / "n" / "9").rename(tmp_path / "n" / "009")
+    assert open_source(tmp_path / "n").classes == ("-1", "009", "10")
+
+
+def test_idx_finds_its_files(tmp_path: Path) -> None:
+    x, y = np.arange(8, dtype=np.uint8).reshape(2, 2, 2), np.array([3, 1], np.uint8)
+    (tmp_path / "t10k-images.idx3-ubyte").write_bytes(idx_bytes(x))
+    assert open_source(tmp_path).labels is None
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(y)))
+    assert open_source(tmp_path).labels == open_source(tmp_path, split="test").labels == [3, 1]
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(idx_bytes(x[:1]))
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"not even gzip")  # the plain one is taken
+    assert len(open_source(tmp_path)) == 1
+    with pytest.raises(InputError, match="both splits need labels"):
+        open_source(tmp_path, split="all")
+
+
+# Writing
+
+
+def test_what_exists_is_not_written_over(tmp_path: Path) -> None:
+    content, other = Content(np.zeros((1, 2, 2)), ["a"]), Content(np.ones((2, 2, 2)), ["b", "c"])
+    for name in ("a.npz", "a.csv", "a.tsv.gz", "a.parquet", "a"):
+        write(tmp_path / name, content)
+        with pytest.raises(InputError, match="something already.*overwrite=True"):
+            write(tmp_path / name, other)
+        assert open_source(tmp_path / name).labels == ["a"]
+        write(tmp_path / name, other, overwrite=True)
+        assert open_source(tmp_path / name).labels == ["b", "c"]
+    assert sorted(os.listdir(tmp_path)) == ["a", "a.csv", "a.npz", "a.parquet", "a.tsv.gz"]
+    (tmp_path / "a" / "b" / "thesis.txt").write_text("precious")
+    with pytest.raises(InputError, match="only a folder of images can be written over.*thesis"):
+        write(tmp_path / "a", content, overwrite=True)
+    (tmp_path / "mine" / ".git").mkdir(parents=True)
+    with pytest.raises(InputError, match="only a folder of images.*git"):
+        write(tmp_path / "mine", content, overwrite=True)
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.parquet", "a"])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_write_that_fails_leaves_nothing(name: str, late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = "rename" if name == "a" else "replace" if late else "fsync"
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, broken, fail)
+        with pytest.raises(InputError, match="cannot write there.*No space"):
+            write(tmp_path / name, Content(np.zeros((2, 2, 2)), ["a", "b"]))
+    assert os.listdir(tmp_path) == []
+
+
+def test_parents_are_made(tmp_path: Path) -> None:
+    write(tmp_path / "p" / "q" / "a.npz", Content(np.zeros((1, 2))))
+    assert len(open_source(str(tmp_path / "p" / "q" / "a.npz"))) == 1
+
+
+def test_atomic_places(tmp_path: Path) -> None:
+    def fail(place: Path) -> None:
+        place.write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), atomic_file(tmp_path / "a") as beside:
+        fail(beside)
+    with pytest.raises(RuntimeError), atomic_directory(tmp_path / "d") as beside:
+        fail(beside / "file")
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "d").mkdir()
+    with atomic_directory(tmp_path / "d") as beside:  # an empty one may be replaced
+        (beside / "file").write_text("whole")
+    with pytest.raises(InputError, match="not empty"), atomic_directory(tmp_path / "d") as beside:
+        pass
+    assert (tmp_path / "d" / "file").read_text() == "whole" and os.listdir(tmp_path) == ["d"]
+    with pytest.raises(RuntimeError), atomic_directory(tmp_path / "d", overwrite=True) as beside:
+        fail(beside / "file")
+    assert (tmp_path / "d" / "file").read_text() == "whole" and os.listdir(tmp_path) == ["d"]
+
+
+# Contents
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"x": np.zeros((0, 2))}, "at least one sample"),
+        ({"x": np.array(3.0)}, "at least one sample"),
+        ({"x": np.array([["a"]])}, "features must be numbers"),
+        ({"x": np.zeros((2, 2)) + 1j}, "must be real"),
+        ({"labels": ["a"]}, "2 samples need as many labels; got 1"),
+        ({"labels": ["a", "b"], "classes": ("a",)}, "labels must be among classes; got 'b'"),
+        ({"classes": ("a",)}, "classes need labels"),
+        ({"columns": ("u",)}, "columns must be different names"),
+        ({"columns": ("u", "u")}, "columns must be different names"),
+        ({"weights": np.ones(3)}, "weights must be 2 numbers"),
+    ],
+)
+def test_parts_of_a_content_fit_together(fields: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Content(**({"x": np.zeros((2, 2))} | fields))
+
+
+def test_contents_are_plain() -> None:
+    content = Content(np.arange(2, dtype=np.uint8), np.array(["b", "a"]))
+    assert content.x.dtype == np.float32 and content.x.shape == (2, 1)
+    assert content.labels == ["b", "a"] and content.classes == ("a", "b") and content.codes.tolist() == [1, 0]
+    assert Content(np.zeros((2, 1)), np.array([1.5, np.nan])).labels == [1.5, None]
+    assert Content(np.zeros((2, 1)), ["a", 3]).classes == ("a", 3)
+
+
+# Progress
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_goes_where_it_is_asked_to() -> None:
+    said: list[tuple[int, int]] = []
+    with track(3, "reading", lambda done, total: said.append((done, total))) as advance:
+        advance(1)
+        advance(2)
+    assert said == [(1, 3), (3, 3)]
+    out = io.StringIO()
+    with track(3, "reading", stream=out, interval=0.0) as advance:
+        time.sleep(0.01)
+        advance(2)
+    assert out.getvalue().startswith("reading: 2/3, ")
+    with track(3, "reading", stream=(quick := io.StringIO())) as advance:
+        advance(3)
+    with track(3, "reading", False, stream=(silent := _Terminal()), patience=0.0) as advance:
+        advance(3)
+    assert quick.getvalue() == silent.getvalue() == ""
+    with pytest.raises(InputError, match="progress must be"), track(3, "reading", "yes"):  # pyright: ignore[reportArgumentType]
+        pass
+
+
+def test_a_terminal_gets_a_bar_when_it_takes_long() -> None:
+    with track(3, "reading", stream=(soon := _Terminal())) as advance:
+        advance(3)
+    assert soon.getvalue() == ""
+    with track(3, "reading", stream=(late := _Terminal()), patience=0.0) as advance:
+        advance(1)
+        advance(2)
+    assert "reading" in late.getvalue() and "3/3" in late.getvalue()
+
+
+# The house
+
+
+def test_files_know_nothing_of_datasets() -> None:
+    for path in Path(advect.files.__file__).parent.glob("*.py"):
+        imported = [node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        rooms = {str(module).split(".")[1] for module in imported if str(module).startswith("advect.")}
+        assert rooms <= {"errors", "_checks", "_atomic", "files"}, path.name
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _ = _make("parquet", tmp_path, 5)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for act in (lambda: open_source(path), lambda: write(tmp_path / "b.parquet", Content(np.zeros((1, 1))))):
+        with pytest.raises(InputError, match=r"pip install 'advect\[tables\]'"):
+            act()
