@@ -118,13 +118,16 @@ def iterate(
                 raise
             raise NonFiniteError(f"{functional.name} refuses the state ({error})") from error  # the moves made it so
         velocity = dynamics.velocity(rho, gradient)
+        del gradient  # nothing of the size of the data is kept while the next state is evaluated, but what is needed
         yield Step(index, rho, math.fsum(terms.values()), terms, velocity, time.perf_counter() - begun, snapshot)
         with torch.no_grad():
             displacement, state = integrator.displace(velocity, state, index, generator)
             for name, change in displacement.items():
                 if not bool(torch.isfinite(change).all()):
                     raise NonFiniteError(f"the displacement of {name!r} has NaN or infinite entries")
+            del velocity, change
             rho = dynamics.move(rho, displacement, index)
+            del displacement, snapshot
         index += 1
 
 
@@ -142,7 +145,7 @@ def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> 
 
 def _evaluate(functional: Functional, dynamics: Dynamics, rho: LabeledDataset) -> tuple[dict[str, float], Tensors]:
     """The terms of F at ρ and its gradient in what moves; names the first term that is not finite."""
-    leaves = {name: value.detach().clone().requires_grad_() for name, value in dynamics.parameters(rho).items()}
+    leaves = {name: value.detach().requires_grad_() for name, value in dynamics.parameters(rho).items()}
     with torch.enable_grad():
         terms = functional.terms(dynamics.attach(rho, leaves))
     values = {name: float(value.detach()) for name, value in terms.items()}

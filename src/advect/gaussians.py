@@ -238,6 +238,39 @@ def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) ->
     return Gaussians(means.to(x.dtype), Factored(rows.to(x.dtype), tuple(counts.tolist())))
 
 
+class _ClassMoments(torch.autograd.Function):
+    """Means (k, d) and traces of the covariances (k,) of classes; its derivative needs no more than the samples and means."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, y: Tensor, share: Tensor, scale: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+        means = share.new_zeros(n_classes, x.shape[1])
+        traces = share.new_zeros(n_classes)
+        blocks = [slice(start, start + _BLOCK) for start in range(0, len(x), _BLOCK)]  # float64 copies of a few rows at a time
+        for rows in blocks:
+            means.index_add_(0, y[rows], share[rows, None] * x[rows].double())
+        for rows in blocks:
+            squares = (x[rows].double() - means[y[rows]]).square().sum(dim=1)
+            traces.index_add_(0, y[rows], scale[rows].square() * squares)
+        ctx.save_for_backward(x, y, share, scale, means)
+        return means, traces
+
+    @staticmethod
+    def backward(ctx, grad_means: Tensor, grad_traces: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, y, share, scale, means = ctx.saved_tensors
+        grad = torch.empty_like(x)
+        for start in range(0, len(x), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            code = y[rows]
+            spread = (2 * scale[rows].square() * grad_traces[code])[:, None] * (x[rows].double() - means[code])
+            grad[rows] = (share[rows, None] * grad_means[code] + spread).to(x.dtype)
+        return grad, None, None, None, None
+
+
+def class_moments(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+    """Means (k, d) and traces of the covariances (k,) that ``estimate_gaussians`` gives, in float64 and without factors."""
+    return _ClassMoments.apply(x, y, *class_shares(x, y, weights, n_classes), n_classes)  # pyright: ignore
+
+
 def class_shares(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
     """Weights within each class, p, and the scales √(p / (1 − Σ p²)) that turn centred samples into factor rows; float64."""
     mass = weights.double()
@@ -248,6 +281,7 @@ def class_shares(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> tuple
     return share, (share * inverse[y]).sqrt()
 
 
+_BLOCK = 512
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -258,7 +292,7 @@ def _squared_atoms(points: Tensor, labels: Tensor, share: Tensor, n_classes: int
     """
     generator = torch.Generator().manual_seed(0)
     direction = torch.randn(points.shape[1], generator=generator, dtype=torch.float64).to(points.device)
-    keys = points.double() @ direction
+    keys = torch.cat([block.double() @ direction for block in points.split(_BLOCK)])
     order = torch.argsort(keys)
     order = order[torch.argsort(labels[order], stable=True)]
     keys, labels, share = keys[order], labels[order], share[order]

@@ -129,9 +129,10 @@ class PairCost:
             return self._with_labels(self._own_feature_cost().detach().to(dtype).mul_(-0.5), -1)
         x, y = centred(*(part.detach().to(dtype) for part in points))
         product = x @ y.T
+        norms = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)]
+        del x, y
         if self.lag is not None:
             self.__dict__["label_distances"] = self.lag.distances(self.source, self.target, product)
-        norms = x.square().sum(dim=1, keepdim=True) / 2, y.square().sum(dim=1, keepdim=True) / 2
         return self._with_labels(product, -1, *norms).clamp_min_(0)
 
     def _with_labels(self, matrix: Tensor, sign: float, *norms: Tensor) -> Tensor:
@@ -183,15 +184,22 @@ class PairCost:
             return (plan * self._own_feature_cost()).sum()
         x, y = self.points
         plan = plan.to(torch.promote_types(x.dtype, y.dtype))
-        x, y = centred(x, y)
-        norms = (plan.sum(dim=1) * x.square().sum(dim=1)).sum() + (plan.sum(dim=0) * y.square().sum(dim=1)).sum()
-        # −2 Σ P_ij x_i·y_j, with one plan product for each side that moves; the plan of a self-problem is symmetric
-        image = plan @ y.detach()
-        cross = (x * image).sum()
-        if y.requires_grad:
-            pulled = (y * (image if self.source is self.target else plan.T @ x.detach())).sum()
-            cross = cross + pulled - pulled.detach()
-        return norms - 2 * cross
+        with torch.no_grad():
+            u, v = centred(x, y)
+            rows, columns = plan.sum(dim=1, keepdim=True), plan.sum(dim=0)[:, None]
+            image = plan @ v
+            lengths = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() for part in (u, v)]
+            value = (rows * lengths[0]).sum() + (columns * lengths[1]).sum() - 2 * torch.linalg.vecdot(u, image).sum()
+            # The gradients 2 (diag(P1) x − P y) and 2 (diag(Pᵀ1) y − Pᵀ x); the plan of a self-problem is symmetric.
+            pulls = [(x, image.mul_(-2).addcmul_(rows, u, value=2))] if x.requires_grad else []
+            if y is x:
+                pulls = [(x, pull.mul_(2)) for _, pull in pulls]
+            elif y.requires_grad:
+                pulls.append((y, (plan.T @ u).mul_(-2).addcmul_(columns, v, value=2)))
+        for point, pull in pulls:
+            moving = (point * pull).sum()
+            value = value + moving - moving.detach()
+        return value
 
     def _own_feature_cost(self) -> Tensor:
         feature = self.cost.feature

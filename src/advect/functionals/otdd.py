@@ -85,13 +85,14 @@ class OTDD(Functional):
         f, g = self._potentials.get("f"), self._potentials.get("g")
         warm = None if f is None or g is None or len(f) != len(rho) else (f, g)
         solved = solver.solve(matrix, rho.weights, self.target.weights, init=warm)
-        pulled, value, (f, g) = _pull(cross, solved), solved.value, solved.potentials
+        pulled, value, (f, g) = _pull(cross, solved, matrix), solved.value, solved.potentials
         del matrix, solved, cross  # a solution keeps its cost: let go of it before the next is made
         within = self.cost.between(rho, rho, lag=self._lag("self", rho, rho))
         start = self._potentials.get("self")
         start = None if start is None or len(start) != len(rho) else start
-        alone = solver.solve_self(within.matrix(dtype), rho.weights, init=start)
-        pulled = pulled - 0.5 * _pull(within, alone)
+        matrix = within.matrix(dtype)
+        alone = solver.solve_self(matrix, rho.weights, init=start)
+        pulled = pulled - 0.5 * _pull(within, alone, matrix)
         self._potentials = {"f": f, "g": g, "self": alone.potentials[0]}
         value = value - 0.5 * alone.value - 0.5 * self._target_value
         return value + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
@@ -107,19 +108,20 @@ class OTDD(Functional):
             prefix = f"lag.{side}."
             saved = {name.removeprefix(prefix): value for name, value in self._lag_states.items() if name.startswith(prefix)}
             self._lags[side] = LaggedBures(label.tolerance, symmetric=rho is other)
-            self._lags[side].load_state(saved, rho, other)
+            self._lags[side].load_state(saved)
         return self._lags[side]
 
     def _prepare(self, matrix: Tensor, rho: LabeledDataset, dtype: torch.dtype) -> Solver:
         if self._prepared is None:
             self._prepared = self.solver.prepare(matrix, rho.weights, self.target.weights)
-            own = self.cost.between(self.target, self.target).matrix(dtype)
+            target = self.target.replace()  # a copy, so that what its laws keep for later calls goes with it
+            own = self.cost.between(target, target).matrix(dtype)
             self._target_value = self._prepared.solve_self(own, self.target.weights).value
         return self._prepared
 
 
-def _pull(pair: PairCost, solution: Solution) -> Tensor:
-    """⟨P, C⟩ with a graph to what moves; zero where nothing does."""
+def _pull(pair: PairCost, solution: Solution, matrix: Tensor) -> Tensor:
+    """⟨P, C⟩ with a graph to what moves; zero where nothing does. The plan is written over the cost matrix."""
     if not pair.moves:
         return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
-    return pair.contract(solution.make_plan()).double()  # a plan of our own: contract may add to it
+    return pair.contract(solution.make_plan(matrix)).double()  # a plan of our own: contract may add to it

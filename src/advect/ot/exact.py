@@ -75,7 +75,7 @@ class ExactOT:
             converged=converged,
             n_iter=0,
             marginal_error=float((row_sums - a).abs().sum() + (column_sums - b).abs().sum()),
-            make_plan=lambda: sparse.to_dense().to(device=cost.device, dtype=cost.dtype),
+            make_plan=lambda out: sparse.to_dense().to(device=cost.device, dtype=cost.dtype),
         )
 
     def solve_self(self, cost: Tensor, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
@@ -84,4 +84,4 @@ class ExactOT:
         if float(cost.diagonal().abs().max()) > 1e-6 * float(cost.abs().max()):
             return self.solve(cost, a, a)  # a cost of one's own for which staying is not free
         zero = torch.zeros_like(a)
-        return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, lambda: torch.diag(a.to(cost.dtype)))
+        return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, lambda out: torch.diag(a.to(cost.dtype)))

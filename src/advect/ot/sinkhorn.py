@@ -369,8 +369,9 @@ def _softmin(cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float, d
 def _solution(
     cost: Tensor, a: Tensor, b: Tensor, f: Tensor, g: Tensor, epsilon: float, converged: bool, n_iter: int, error: float
 ) -> Solution:
-    def make_plan() -> Tensor:
-        return _fill_kernel(cost, f + epsilon * a.log(), g + epsilon * b.log(), epsilon, torch.empty_like(cost))
+    def make_plan(out: Tensor | None) -> Tensor:
+        out = torch.empty_like(cost) if out is None else out
+        return _fill_kernel(cost, f + epsilon * a.log(), g + epsilon * b.log(), epsilon, out)
 
     return Solution(float(a @ f + b @ g), (f, g), epsilon, converged, n_iter, error, make_plan)
 

@@ -27,6 +27,7 @@ class Solution:
         converged: whether ``marginal_error`` met the tolerance.
         n_iter: iterations used.
         marginal_error: ‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the returned plan.
+        make_plan: makes the plan anew; it may write it into a matrix it is given, which may be the cost.
 
     Example:
         >>> import torch, advect as ad
@@ -42,11 +43,11 @@ class Solution:
     converged: bool
     n_iter: int
     marginal_error: float
-    make_plan: Callable[[], Tensor]
+    make_plan: Callable[[Tensor | None], Tensor]
 
     @cached_property
     def _plan(self) -> Tensor:
-        return self.make_plan()
+        return self.make_plan(None)
 
     def plan(self) -> Tensor:
         """The transport plan P (n, m), made on first use."""
