@@ -122,10 +122,10 @@ def iterate(
         yield Step(index, rho, math.fsum(terms.values()), terms, velocity, time.perf_counter() - begun, snapshot)
         with torch.no_grad():
             displacement, state = integrator.displace(velocity, state, index, generator)
-            for name, change in displacement.items():
-                if not bool(torch.isfinite(change).all()):
-                    raise NonFiniteError(f"the displacement of {name!r} has NaN or infinite entries")
-            del velocity, change
+            bad = [name for name, change in displacement.items() if not bool(torch.isfinite(change).all())]
+            if bad:
+                raise NonFiniteError(f"the displacement of {bad[0]!r} has NaN or infinite entries")
+            del velocity
             rho = dynamics.move(rho, displacement, index)
             del displacement, snapshot
         index += 1

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import threshold_
 
 from advect._checks import check_count, check_positive
 from advect.errors import ConvergenceWarning, InputError
@@ -353,7 +352,7 @@ def _fill_kernel(cost: Tensor, f: Tensor, g: Tensor, epsilon: float, out: Tensor
 def _exp_(values: Tensor) -> Tensor:
     """exp in place, with 0 for what would be below the normal range: exponentials that underflow take twenty times as long."""
     least = math.log(torch.finfo(values.dtype).tiny) + 0.1
-    return threshold_(values.clamp_min_(least).exp_(), 1.01 * math.exp(least), 0.0)
+    return torch.threshold_(values.clamp_min_(least).exp_(), 1.01 * math.exp(least), 0.0)
 
 
 def _softmin(cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float, dim: int, out: Tensor | None = None) -> Tensor:
