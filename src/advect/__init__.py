@@ -32,6 +32,7 @@ from advect.functionals import (
 from advect.gaussians import Diagonal, Factored, Full, Gaussians, bures
 from advect.integrators import Adagrad, Adam, Decay, Euler, EulerMaruyama, Momentum
 from advect.labels import DBSCAN, AnyClusterer, KMeans
+from advect.matching import ClassMatching
 from advect.motion import BuresMotion, DiagonalMotion, EuclideanMotion, FactoredMotion
 from advect.ot import ExactOT, Relative, Sinkhorn, Solution
 from advect.space import FeatureSpace, harmonize
@@ -50,6 +51,7 @@ __all__ = [
     "Bures",
     "BuresMotion",
     "Checkpoint",
+    "ClassMatching",
     "ClassTable",
     "ConvergenceWarning",
     "Decay",

@@ -148,9 +148,7 @@ class Distance:
 
         As in the ground cost, distances are squared.
         """
-        distances = torch.from_numpy(self.class_distances.values).square().nan_to_num(nan=0.0)  # no samples, no mass
-        coupling = ExactOT().solve(distances, self.source.class_mass.cpu(), self.target.class_mass.cpu()).plan()
-        return ClassTable(coupling.numpy(), self.source.classes, self.target.classes)
+        return _coupled_classes(self.class_distances.values, self.source, self.target)
 
     @cached_property
     def class_coupling(self) -> ClassTable:
@@ -161,6 +159,18 @@ class Distance:
         by_row = plan.new_zeros(len(self.source.classes), plan.shape[1]).index_add_(0, self.source.y, plan)
         coupled = plan.new_zeros(len(self.source.classes), len(self.target.classes)).index_add_(1, self.target.y, by_row)
         return ClassTable(coupled.cpu().numpy(), self.source.classes, self.target.classes)
+
+
+def _coupled_classes(distances: np.ndarray, source: LabeledDataset, target: LabeledDataset) -> ClassTable:
+    squared = torch.from_numpy(distances).square().nan_to_num(nan=0.0)  # no samples, no mass
+    coupling = ExactOT().solve(squared, source.class_mass.cpu(), target.class_mass.cpu()).plan()
+    return ClassTable(coupling.numpy(), source.classes, target.classes)
+
+
+def otdd_classes(source: LabeledDataset, target: LabeledDataset, cost: GroundCost) -> ClassTable:
+    """The coupling of class masses alone, without a transport problem between samples; see ``Distance.class_matching``."""
+    distances = cost.between(source, target).label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy()
+    return _coupled_classes(distances, source, target)
 
 
 def otdd(
