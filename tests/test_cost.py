@@ -5,6 +5,7 @@ import oracles
 import pytest
 import torch
 
+import advect as ad
 from advect import (
     Bures,
     Embedding,
@@ -21,6 +22,7 @@ from advect import (
     Sinkhorn,
     otdd,
 )
+from advect.cost.lagged import LaggedBures
 
 LABEL_COSTS = {
     "bures": Bures(),
@@ -246,3 +248,31 @@ class TestMisuse:
         mean = float(a.weights @ GroundCost().between(a, b).matrix() @ b.weights)
         assert distance.epsilon == pytest.approx(0.1 * mean, rel=1e-9)
         assert distance.divergence.source.epsilon == distance.epsilon
+
+
+@pytest.mark.parametrize("through", [False, True])
+def test_lagged_label_distances_stay_within_their_tolerance(through):
+    """Every distance that a flow uses, against an exact one; and far fewer decompositions than one for each pair and step."""
+    used, refreshed = [], []
+
+    class Checked(LaggedBures):
+        def distances(self, source, target, product):
+            found = super().distances(source, target, product)
+            exact = ad.Bures()(source.replace(x=source.x.detach()), target.replace(x=target.x.detach()))
+            exact = exact.fill_diagonal_(1) if self.symmetric else exact
+            gaps = (found.detach() - exact).abs() / exact
+            used.append(float(gaps.fill_diagonal_(0).max() if self.symmetric else gaps.max()))
+            refreshed.append(self.refreshed)
+            return found
+
+    generator = torch.Generator().manual_seed(0)
+    source = ad.datasets.gaussians(120, classes=4, rotation=0.4, generator=generator).to(dtype=torch.float64)
+    target = ad.datasets.gaussians(120, classes=4, shift=(3.0, 1.0), spread=2.0, generator=generator).to(dtype=torch.float64)
+    energy = ad.OTDD(target, cost=ad.GroundCost(label=ad.Bures(tolerance=1e-3)))
+    energy._lags = {"cross": Checked(1e-3, symmetric=False), "self": Checked(1e-3, symmetric=True)}
+    energy.reset = lambda: None
+    walk = ad.iterate(source, energy, dynamics=ad.FeatureDriven(through_laws=through), integrator=ad.Euler(0.05))
+    for _ in range(60):
+        next(walk)
+    assert len(used) == 120 and max(used) <= 1e-3
+    assert 0 < sum(refreshed) < 0.5 * 60 * (16 + 6)

@@ -10,6 +10,8 @@ until the next, so that it stays within a tolerance. A few close pairs need most
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -21,6 +23,9 @@ _GROWTH = 4.0  # of the way between two refreshes, at the most
 _CLOCK = ("features", "labels", "moved", "limit", "curvature")
 
 
+_Factors = dict[tuple[int, int], Tensor]
+
+
 class LaggedBures:
     """Full Gaussian label distances between a moving dataset and another (or itself), refreshed when needed.
 
@@ -29,22 +34,24 @@ class LaggedBures:
         symmetric: whether the second dataset is the first.
 
     Attributes:
-        factors: the polar factor of each pair of classes (n_i, m_j), scaled by the weights; of i < j only when symmetric.
+        factors: the polar factors of pairs of classes (n_i, m_j), scaled by the weights; of i < j only when symmetric. A pair
+            that moves too fast for its factor to be of use has none.
         features, labels: those of the last call.
         moved: (k, k') how far each pair has moved since its refresh (root mean square, along its path).
-        limit: how far it may go before the next, whatever else; −1 before the first, 0 before the second.
+        limit: how far it may go before the next, whatever else; 0 until its error has been measured.
         curvature: what the error of its norm was at the last refresh, over the square of the way.
         refreshed: how many pairs were decomposed in the last call.
     """
 
     def __init__(self, tolerance: float, *, symmetric: bool) -> None:
         self.tolerance, self.symmetric = tolerance, symmetric
-        self.factors: dict[tuple[int, int], Tensor] = {}  # replaced, never changed: snapshots keep the old ones
+        self.factors: _Factors = {}  # replaced, never changed: snapshots keep the old ones
+        self._latest: _Factors = {}  # of the last call, where a gradient may ask for them
         self.features = self.labels = self.moved = self.limit = self.curvature = torch.empty(0)
         self.refreshed = 0
 
     def state(self) -> dict[str, Tensor]:
-        if not self.factors:
+        if not self.features.numel():
             return {}
         factors = {f"factor.{i}.{j}": factor for (i, j), factor in self.factors.items()}
         return {**factors, **{name: getattr(self, name) for name in _CLOCK}}
@@ -86,30 +93,36 @@ class LaggedBures:
         return plan
 
     def _factor(self, i: int, j: int) -> Tensor | None:
-        return self.factors[j, i].T if self.symmetric and j < i and (j, i) in self.factors else self.factors.get((i, j))
+        return self._latest[j, i].T if self.symmetric and j < i and (j, i) in self._latest else self._latest.get((i, j))
 
     def _norms(self, source: LabeledDataset, target: LabeledDataset, product: Tensor, smooth: Tensor) -> Tensor:
-        x = source.x.detach()
-        if not (self.features.shape == x.shape and self.moved.shape == smooth.shape and torch.equal(self.labels, source.y)):
-            self.factors = {}  # another dataset starts anew
-            self.moved, self.limit, self.curvature = (torch.full_like(smooth, value) for value in (0.0, -1.0, 0.0))
-            bound = torch.zeros_like(smooth)
-        else:
-            self.moved = self.moved + self._way(x, source)
-            bound = self._bound(source, target, product)
+        x, way, bound = source.x.detach(), None, torch.zeros_like(smooth)
+        self._latest = {}
+        if self.features.shape == x.shape and self.moved.shape == smooth.shape and torch.equal(self.labels, source.y):
+            way = self._way(x, source)
+            self.moved, bound = self.moved + way, self._bound(source, target, product)
+        else:  # another dataset starts anew
+            self.factors = {}
+            self.moved, self.limit, self.curvature = (torch.zeros_like(smooth) for _ in range(3))
         self.features, self.labels = x, source.y
-        allowed = self.tolerance / 8 * (smooth - 2 * bound).clamp_min(1e-6 * smooth)  # half is the factor 2 of the norm
+        held = torch.zeros_like(smooth, dtype=torch.bool)
+        for i, j in self.factors:
+            held[i, j] = True
+            held[j, i] |= self.symmetric
         # The largest curvature for all: a pair whose classes start to turn is seen in time by what others have met.
-        due = (self.moved > self.limit) | (self.curvature.max() * self.moved.square() > allowed)
-        self.refreshed = int(due.sum())
-        if self.refreshed == 0:
-            return bound
+        gap = self.curvature.max() * self.moved.square()
+        due = ~held | (self.moved > self.limit) | (gap > self._allowed(smooth - 2 * bound, smooth))
         norms, factors = self._decompose(source, target, product, due)
         exact = torch.where(due, norms, bound)
-        stale = due & ((self.limit < 0) | (exact - bound > allowed / 16))  # the factor of the others is good for longer
-        self.factors = self.factors | {pair: factor for pair, factor in factors.items() if bool(stale[pair])}
-        self._schedule(due, stale, exact - bound)
+        if source.law_features.requires_grad:
+            self._latest = self.factors | factors
+        self._schedule(due, held, exact - bound, self._allowed(smooth - 2 * exact, smooth), way, factors)
+        self.refreshed = len(factors)
         return exact
+
+    def _allowed(self, distances: Tensor, smooth: Tensor) -> Tensor:
+        """Error of a norm that is a quarter of the tolerance in the distance, which has it twice."""
+        return self.tolerance / 8 * distances.clamp_min(1e-6 * smooth)
 
     def _way(self, x: Tensor, source: LabeledDataset) -> Tensor:
         """How far each pair of classes has moved since the last call, root mean square."""
@@ -118,12 +131,23 @@ class LaggedBures:
         ways = (squares.new_zeros(len(source.classes)).index_add_(0, source.y, squares) / counts).sqrt()
         return ways[:, None] + (ways if self.symmetric else torch.zeros_like(self.moved[:1]))
 
-    def _schedule(self, due: Tensor, stale: Tensor, errors: Tensor) -> None:
-        """Second order: errors grow with the square of the way."""
-        known = due & (self.limit >= 0) & (self.moved > 0)  # at the first refresh there is no error to measure
+    def _schedule(
+        self, due: Tensor, held: Tensor, errors: Tensor, allowed: Tensor, way: Tensor | None, factors: _Factors
+    ) -> None:
+        """Second order: errors grow with the square of the way. Keeps the factors that will be of use."""
+        known = due & held & (self.moved > 0)
         self.curvature = torch.where(known, errors.clamp_min(0) / self.moved.square(), self.curvature)
-        self.limit = torch.where(due, torch.where(known, _GROWTH * self.moved, 0.0), self.limit)
+        stale = due & (~held | (errors > allowed / 16))  # the factor of the others is good for longer
+        if way is None:  # nothing is known yet: measure at the nearest class of each
+            nearest = allowed.fill_diagonal_(math.inf).argmin(dim=1) if self.symmetric else allowed.argmin(dim=1)
+            useful = torch.zeros_like(due).scatter_(1, nearest[:, None], True)
+            useful = useful | useful.T if self.symmetric else useful
+        else:
+            useful = self.curvature.max() * way.square() <= allowed
+        self.limit = torch.where(known, _GROWTH * self.moved, torch.where(due, 0.0, self.limit))
         self.moved = torch.where(stale, 0.0, self.moved)
+        kept = {pair: factor for pair, factor in self.factors.items() if not bool(stale[pair])}
+        self.factors = kept | {pair: factor for pair, factor in factors.items() if bool((stale & useful)[pair])}
 
     def _bound(self, source: LabeledDataset, target: LabeledDataset, product: Tensor) -> Tensor:
         """⟨Q, A_i B_jᵀ⟩ for all pairs of classes."""
@@ -138,12 +162,12 @@ class LaggedBures:
 
     def _decompose(
         self, source: LabeledDataset, target: LabeledDataset, product: Tensor, due: Tensor
-    ) -> tuple[Tensor, dict[tuple[int, int], Tensor]]:
+    ) -> tuple[Tensor, _Factors]:
         """Nuclear norms of the pairs of classes that are due, and their polar factors."""
         shares_a, scales_a = _shares(source)
         shares_b, scales_b = (shares_a, scales_a) if self.symmetric else _shares(target)
         norms = torch.zeros(due.shape, dtype=torch.float64, device=product.device)
-        factors: dict[tuple[int, int], Tensor] = {}
+        factors: _Factors = {}
         rounding = 4 * torch.finfo(product.dtype).eps  # of the product: what is below it is no direction to carry over
         rows_of, columns_of = _members(source), _members(target)
         for i, j in due.nonzero().tolist():
