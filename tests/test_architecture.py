@@ -34,6 +34,7 @@ RANKS = {
     "motion": 3,
     "functionals": 8,
     "dynamics": 9,
+    "pseudo": 9,
     "matching": 9,
     "storage": 9,
     "snapshots": 10,
@@ -44,6 +45,7 @@ RANKS = {
     "maps": 13,
     "viz": 14,
     "estimators": 14,
+    "apps": 15,
     "__init__": 99,
     "demo": 100,
 }

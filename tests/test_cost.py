@@ -276,3 +276,12 @@ def test_lagged_label_distances_stay_within_their_tolerance(through):
         next(walk)
     assert len(used) == 120 and max(used) <= 1e-3
     assert 0 < sum(refreshed) < 0.5 * 60 * (16 + 6)
+
+
+def test_lagged_label_distances_with_more_classes_than_the_target():
+    # Once: pairs (i, j) of the source's and the target's classes were looked up the other way round.
+    generator = torch.Generator().manual_seed(0)
+    source = ad.datasets.gaussians(60, classes=6, generator=generator)
+    target = ad.datasets.gaussians(60, classes=3, shift=(2.0, 0.0), generator=generator)
+    result = ad.flow(source, ad.OTDD(target), n_steps=3)
+    assert result.status == "completed" and result.values[-1] < result.values[0]

@@ -19,7 +19,7 @@ from advect.datasets import digits, gaussians, load, mnist, moons, rings, swiss_
 from advect.errors import InputError
 
 GENERATORS = [gaussians, swiss_roll, moons, rings]
-NAMES = ["digits", "gaussians", "mnist", "moons", "rings", "swiss_roll"]
+NAMES = ["digits", "gaussians", "mnist", "moons", "rings", "swiss_roll"]  # that are there without any file
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -337,13 +337,13 @@ def test_load_draws_rows_of_the_stored_dataset() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "minst"}, "unknown dataset; got 'minst'. Did you mean 'mnist'"),
-        ({"name": "zzz"}, f"Known: {', '.join(NAMES)}"),
-        ({"name": ["mnist"]}, "unknown dataset"),
-        ({"name": "digits", "balanced": True}, "a balanced draw needs its size; got n=None"),
-        ({"name": "digits", "n": 1798}, "at most 1797; got 1798"),
-        ({"name": "rings", "n": 1}, "n must give each of the 2 classes a sample"),
-        ({"name": "rings", "seed": -1}, "seed must be a whole number of at least 0"),
+        ({"ref": "minst"}, "unknown dataset; got 'minst'. Did you mean 'mnist'"),
+        ({"ref": "zzz"}, "Known: camelyon, cifar10, digits, .*, swiss_roll, usps"),
+        ({"ref": ["mnist"]}, "a name, a path or a reference"),
+        ({"ref": "digits", "balanced": True}, "a balanced draw needs its size; got n=None"),
+        ({"ref": "digits", "n": 1798}, "at most 1797; got 1798"),
+        ({"ref": "rings", "n": 1}, "n must give each of the 2 classes a sample"),
+        ({"ref": "rings", "seed": -1}, "seed must be a whole number of at least 0"),
     ],
 )
 def test_bad_arguments_of_load(arguments: dict, message: str) -> None:

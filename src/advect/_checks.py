@@ -63,6 +63,16 @@ def check_finite(name: str, values: Tensor, remedy: str = "Remove or impute thes
         raise InputError(f"{name} must be finite", f"{int(bad.sum())} NaN or infinite values, first in row {row}", remedy)
 
 
+def missing_labels(who: str, missing: int, n: int) -> InputError:
+    """The error for samples without labels where ``who`` needs them."""
+    return InputError(
+        f"{who} needs a label for each sample",
+        f"{missing} of {n} without",
+        "Keep the labeled ones with data.subset(data.labeled), label the rest (clustering gives pseudo-labels), "
+        "or compare features alone with ad.GroundCost(label=ad.NoLabels()).",
+    )
+
+
 def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     """Non-negative weights for ``n`` samples, scaled to sum to one."""
     if weights.ndim != 1 or len(weights) != n:

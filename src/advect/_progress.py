@@ -26,7 +26,7 @@ def track(
     """Gives ``advance(k)``, to be called when k more of ``total`` are done.
 
     Args:
-        total: how many there are.
+        total: how many there are; 0 when that is not known.
         label: what to call the work.
         progress: None shows it on stderr; False is silent; a function is called with (done, total).
         stream: where to show it; stderr by default.
@@ -81,7 +81,7 @@ class _Shown:
                 self._start(done)
             else:
                 rate = f", {done / (now - self.begun):.0f}/s" if now > self.begun else ""
-                print(f"{self.label}: {done}/{self.total}{rate}", file=self.stream, flush=True)
+                print(f"{self.label}: {done}/{self.total or '?'}{rate}", file=self.stream, flush=True)
 
     def _start(self, done: int) -> None:
         from rich.console import Console
@@ -90,5 +90,5 @@ class _Shown:
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self.bar = Bar(*columns, console=Console(file=self.stream), transient=True)
-        self.task = self.bar.add_task(self.label, total=self.total, completed=done)
+        self.task = self.bar.add_task(self.label, total=self.total or None, completed=done)
         self.bar.start()

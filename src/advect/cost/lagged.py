@@ -78,6 +78,7 @@ class LaggedBures:
 
     @staticmethod
     def _moments(data: LabeledDataset) -> tuple[Tensor, Tensor]:
+        data.require_labels("the estimate of label laws")
         return class_moments(data.law_features, data.y, data.weights, len(data.classes))
 
     def joined(self, plan: Tensor, class_plan: Tensor, source: LabeledDataset, target: LabeledDataset, weight: float) -> Tensor:
@@ -108,7 +109,7 @@ class LaggedBures:
         held = torch.zeros_like(smooth, dtype=torch.bool)
         for i, j in self.factors:
             held[i, j] = True
-            held[j, i] |= self.symmetric
+        held = held | held.T if self.symmetric else held
         # The largest curvature for all: a pair whose classes start to turn is seen in time by what others have met.
         gap = self.curvature.max() * self.moved.square()
         due = ~held | (self.moved > self.limit) | (gap > self._allowed(smooth - 2 * bound, smooth))

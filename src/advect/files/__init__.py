@@ -22,7 +22,7 @@ from advect.files.npz import NpySource, NpzSource, write_npz
 from advect.files.parquet import ParquetSource, write_parquet
 from advect.files.text import CsvSource, write_csv
 
-__all__ = ["Content", "Source", "open_source", "write"]
+__all__ = ["Content", "Source", "kind_of", "open_source", "reader_options", "write"]
 
 _READERS: dict[str, Callable[..., Source]] = {
     "npz": NpzSource,
@@ -70,18 +70,34 @@ def open_source(path: str | os.PathLike[str], kind: str | None = None, **options
         ...     print(source.labels, source.read().tolist())
         ['a', 'b'] [[1.0, 2.0], [3.0, 4.0]]
     """
-    path = _as_path(path)
-    with reading(path, "a file"):
-        if not path.exists():
-            raise missing(path)
-    if kind is None:
-        kind = _kind_of(path)
-    check_known("kind of file", kind, _READERS)
-    reader = _READERS[kind]
-    known = [name for name in inspect.signature(reader).parameters if name != "path"]
+    path, kind = _find(path, kind)
+    known = reader_options(kind)
     for option in options:
         check_known(f"option of {kind} files", option, known)
-    return reader(path, **options)
+    return _READERS[kind](path, **options)
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Which of the formats an existing file or folder has, told as ``open_source`` does.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(kind_of(folder))
+        folder
+    """
+    return _find(path, None)[1]
+
+
+def reader_options(kind: str) -> list[str]:
+    """The options of a format.
+
+    Example:
+        >>> reader_options("npz")
+        ['split', 'x_key', 'y_key', 'raw']
+    """
+    check_known("kind of file", kind, _READERS)
+    return [name for name in inspect.signature(_READERS[kind]).parameters if name != "path"]
 
 
 def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = False) -> None:
@@ -104,7 +120,7 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
         ...     print(open_source(Path(folder, "data.npz")).labels)
         [('a', 1), None]
     """
-    path = _as_path(path)
+    path = as_path(path)
     suffix = _suffix(path)
     if suffix:
         check_known("suffix of a file to write", suffix, [known for known in _SUFFIXES if known != ".npy"])
@@ -118,6 +134,14 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
         raise InputError("cannot write there", f"{path} ({error.strerror or error})", "Choose another place.") from error
 
 
+def _find(path: str | os.PathLike[str], kind: str | None) -> tuple[Path, str]:
+    place = as_path(path)
+    with reading(place, "a file"):
+        if not place.exists():
+            raise missing(place)
+    return place, _kind_of(place) if kind is None else kind
+
+
 def _check_place(path: Path, is_file: bool, overwrite: bool) -> None:
     if path.is_dir() and is_file:
         raise InputError("a directory is in the way", path, "Choose another name.")
@@ -127,7 +151,8 @@ def _check_place(path: Path, is_file: bool, overwrite: bool) -> None:
         raise InputError("there is something already", path, "Pass overwrite=True, or choose another name.")
 
 
-def _as_path(path: str | os.PathLike[str]) -> Path:
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """A path with ~ filled in; an error for what is none."""
     try:
         whole = Path(path).expanduser()
         os.fsencode(whole)

@@ -114,32 +114,33 @@ class FolderSource(Source):
             try:
                 with Image.open(path) as image:
                     image.load()
-                    image = self._convert(image, path)
+                    image = convert(image, self._channels, path)
             except bomb as error:
                 raise InputError("an image is too large to be safe", f"{path} ({error})", "Shrink it first.") from None
             if self._size:
                 image = image.resize(self._size[::-1], Image.Resampling.BILINEAR)  # which is smooth when it shrinks
             return np.asarray(image)
 
-    def _convert(self, image: Any, path: Path) -> Any:
-        """As gray or RGB of 8 bits."""
-        from PIL import Image
 
-        wanted = {"gray": "L", "rgb": "RGB", None: None}[self._channels]
-        if image.mode in _ALPHA or "transparency" in image.info:
-            image = image.convert("RGBA" if image.mode not in ("LA", "La") else "LA")
-            opaque = image.getchannel("A").getextrema()[0] == 255
-            if not opaque and wanted is None:
-                raise InputError(
-                    "an image has transparent parts", path, "Pass channels='rgb' or channels='gray' to put it on white."
-                )
-            gray = image.mode == "LA"
-            whole = Image.new("RGBA", image.size, "white")
-            whole.alpha_composite(image.convert("RGBA"))
-            return whole.convert(wanted or ("L" if gray else "RGB"))
-        if image.mode not in _GRAY + _COLOUR:
-            raise InputError("images must have 8 bits for each channel", f"mode {image.mode} in {path}", "Convert it first.")
-        return image.convert(wanted or ("L" if image.mode in _GRAY else "RGB"))
+def convert(image: Any, channels: str | None, where: object) -> Any:
+    """A picture of Pillow as gray or RGB of 8 bits; transparent parts become white where ``channels`` are asked for."""
+    from PIL import Image
+
+    wanted = {"gray": "L", "rgb": "RGB", None: None}[channels]
+    if image.mode in _ALPHA or "transparency" in image.info:
+        image = image.convert("RGBA" if image.mode not in ("LA", "La") else "LA")
+        opaque = image.getchannel("A").getextrema()[0] == 255
+        if not opaque and wanted is None:
+            raise InputError(
+                "an image has transparent parts", where, "Pass channels='rgb' or channels='gray' to put it on white."
+            )
+        gray = image.mode == "LA"
+        whole = Image.new("RGBA", image.size, "white")
+        whole.alpha_composite(image.convert("RGBA"))
+        return whole.convert(wanted or ("L" if gray else "RGB"))
+    if image.mode not in _GRAY + _COLOUR:
+        raise InputError("images must have 8 bits for each channel", f"mode {image.mode} in {where}", "Convert it first.")
+    return image.convert(wanted or ("L" if image.mode in _GRAY else "RGB"))
 
 
 def write_folder(path: Path, content: Content, overwrite: bool) -> None:

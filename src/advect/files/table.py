@@ -117,7 +117,7 @@ def check_dtype(dtype: str | np.dtype | type | None) -> np.dtype | None:
     return None if dtype is None else np.dtype(name)
 
 
-def category_values(path: Path, column: str, values: Iterable[str]) -> tuple[str, ...]:
+def category_values(path: object, column: str, values: Iterable[str]) -> tuple[str, ...]:
     """The distinct values of a column of text, sorted; too many are an error."""
     found = tuple(sorted(set(values)))
     if len(found) > MOST_VALUES:

@@ -1,0 +1,488 @@
+"""Datasets to other libraries and back: what is kept, what is refused, and that draws are uniform."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
+
+import advect as ad
+from advect import InputError, LabeledDataset
+
+QUICK = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+X = np.arange(12.0, dtype=np.float32).reshape(4, 3)
+names = st.sampled_from(
+    [
+        st.text(max_size=6) | st.sampled_from(["a\0", "1", "nan", " a"]),
+        st.integers(-3, 12),
+        st.integers(2**62, 2**70),
+        st.booleans(),
+        st.floats(allow_nan=False).filter(lambda value: not value.is_integer()),
+        st.tuples(st.integers(0, 3), st.text(max_size=2)),
+        st.text(max_size=3) | st.integers(2, 9) | st.tuples(st.integers(0, 3)),
+    ]
+)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> LabeledDataset:
+    n, shape = draw(st.integers(1, 7)), draw(st.sampled_from([(1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)]))
+    width = draw(st.sampled_from([32, 64]))
+    size = n * math.prod(shape)
+    numbers = draw(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=width), min_size=size, max_size=size))
+    classes = draw(st.lists(draw(names), max_size=4, unique=True))
+    labels = [draw(st.sampled_from([None, *classes])) for _ in range(n)]
+    columns = draw(st.lists(st.text(min_size=1, max_size=5), min_size=shape[0], max_size=shape[0], unique=True))
+    return LabeledDataset(
+        np.array(numbers, f"float{width}").reshape(n, *shape),
+        labels,
+        draw(st.none() | st.lists(st.floats(1, 9), min_size=n, max_size=n)),
+        classes,
+        columns=columns if len(shape) == 1 and draw(st.booleans()) else None,
+    )
+
+
+def same(one: LabeledDataset, other: LabeledDataset, *apart: str) -> None:
+    """Equal but for these fields."""
+    assert torch.equal(one.x, other.x) and one.x.dtype == other.x.dtype
+    assert one.sample_shape == other.sample_shape
+    assert repr(one.labels) == repr(other.labels)  # 1 and True differ
+    if "classes" not in apart:
+        assert repr(one.classes) == repr(other.classes)
+        assert torch.equal(one.y, other.y)
+    if "weights" not in apart:
+        torch.testing.assert_close(one.weights, other.weights, rtol=1e-14, atol=0)
+    if "columns" not in apart:
+        assert one.columns == other.columns
+
+
+# Round trips
+
+
+@QUICK
+@given(datasets())
+def test_numpy_and_back(data: LabeledDataset) -> None:
+    x, labels = data.numpy()
+    assert x.shape == (len(data), *data.sample_shape) and labels.shape == (len(data),)
+    same(LabeledDataset(x, labels, data.weights, data.classes, columns=data.columns), data)
+    same(LabeledDataset(x, labels), data, "classes", "weights", "columns")
+    before = data.x.clone()
+    x[...] = 3
+    assert torch.equal(data.x, before)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [(["a", "bc"], "U"), ([1, 2], "i"), ([True, False], "b"), ([0.5, 1.5], "f"), (["a", None], "O"), ([1, "a"], "O"),
+     ([(1,), (2,)], "O"), ([None, None], "O"), (["a\0", "b"], "O"), ([2**70, 1], "O")],
+)  # fmt: skip
+def test_labels_have_a_plain_dtype_where_they_can(labels: list, kind: str) -> None:
+    array = LabeledDataset(np.zeros((2, 1)), labels).numpy()[1]
+    assert array.dtype.kind == kind and array.tolist() == labels
+
+
+@QUICK
+@given(datasets(), st.integers(1, 3))
+def test_torch_and_back(data: LabeledDataset, batch: int) -> None:
+    pairs = data.to_torch()
+    same(LabeledDataset.from_torch(pairs), data, "weights", "columns")
+    same(LabeledDataset.from_torch(Subset(pairs, range(len(data)))), data, "weights", "columns")
+    same(LabeledDataset.from_torch(DataLoader(pairs, batch_size=batch)), data, "weights", "columns")
+    same(LabeledDataset.from_torch(DataLoader(pairs, batch_size=None)), data, "weights", "columns")
+    stream = [(x, None if label is None else label) for x, label in zip(data.samples, data.labels, strict=True)]
+    same(LabeledDataset.from_torch(iter(stream)), data, "classes", "weights", "columns")
+
+
+@QUICK
+@given(datasets())
+@example(LabeledDataset(np.zeros((2, 2)), [("a", 1), None], classes=[("a", 1), ("b", 2)]))
+def test_pandas_and_back(data: LabeledDataset) -> None:
+    taken = {"label", "w"} & set(data.columns or ())
+    if taken:
+        return
+    frame = data.to_pandas(weights="w")
+    back = LabeledDataset.from_pandas(frame, label="label", weights="w")
+    same(back, data, "columns")
+    if data.columns is not None:
+        assert back.columns == data.columns
+    elif len(data.sample_shape) == 1:
+        assert back.columns == tuple(f"x{i}" for i in range(data.dim))
+    bare = LabeledDataset.from_pandas(data.to_pandas(label=None), label=None)
+    assert torch.equal(bare.x, data.x) and not bare.labeled.any()
+
+
+@QUICK
+@given(datasets(), st.sampled_from(["npz", "parquet", "csv"]))
+def test_files_and_back(data: LabeledDataset, suffix: str) -> None:
+    plain = all(name.isascii() and name.isalpha() and name not in ("nan", "inf") for name in data.columns or ())
+    if not plain or {"label", "infinity"} & {name.lower() for name in data.columns or ()}:
+        data = data.replace(columns=None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = data.save(f"{folder}/data.{suffix}")
+        options = {"dtype": "float64"} if suffix == "csv" and data.x.dtype == torch.float64 else {}
+        back = ad.datasets.load(path, **options)
+        with pytest.raises(InputError, match="something already"):
+            data.save(path)
+        data.save(path, overwrite=True)
+    same(back, data, *(["classes"] if suffix == "csv" else []))
+
+
+def test_folders_and_back(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3)) / np.float32(255)
+    data = LabeledDataset(images.astype(np.float32), ["b", "a", "c", "a", "b", "c"])
+    data.save(tmp_path / "f")
+    back = LabeledDataset.from_folder(tmp_path / "f", progress=False)
+    order = [1, 3, 0, 4, 2, 5]  # by class, then as they were
+    assert torch.equal(back.x, data.x[order]) and back.labels == [data.labels[i] for i in order]
+    assert LabeledDataset.from_folder(tmp_path / "f", size=(2, 3), channels="gray").sample_shape == (2, 3)
+    seen: list[tuple[int, int]] = []
+    some = LabeledDataset.from_folder(
+        tmp_path / "f", max_samples=3, balanced=True, seed=5, progress=lambda *now: seen.append(now)
+    )
+    same(some, back.sample(3, balanced=True, generator=seeded(5)))
+    assert seen[-1] == (3, 3)
+    loose = LabeledDataset.from_folder(tmp_path / "f" / "a", labels=False)
+    assert len(loose) == 2 and not loose.labeled.any()
+
+
+def test_laws_and_gradients_stay_behind(tmp_path: Path) -> None:
+    data = LabeledDataset(torch.ones(3, 2, requires_grad=True), ["a", "b", "b"])
+    data = data.replace(law=data.moments())
+    assert not data.to_torch()[0][0].requires_grad
+    assert ad.datasets.load(data.save(tmp_path / "a.npz")).law is None
+    data.to_pandas(), data.numpy()
+
+
+# torch
+
+
+class Stream(IterableDataset):
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __iter__(self) -> Any:
+        return ((torch.full((2,), float(i)), i % 3) for i in range(self.n))
+
+
+class Pictures:
+    """As torchvision's: images of Pillow, and names in ``classes``."""
+
+    classes = ("cat", "dog")
+
+    def __init__(self, *pictures: Image.Image) -> None:
+        self.pictures, self.read = pictures, Counter()
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, row: int) -> tuple[Image.Image, int]:
+        self.read[row] += 1
+        return self.pictures[row], row % 2
+
+
+def picture(mode: str = "L", size: tuple[int, int] = (4, 3), value: Any = None) -> Image.Image:
+    return Image.new(mode, size, value if value is not None else {"L": 51, "RGB": (255, 0, 51), "1": 1}[mode])
+
+
+def test_pictures_have_values_from_0_to_1() -> None:
+    gray = LabeledDataset.from_torch(Pictures(picture(), picture("1")))
+    assert gray.sample_shape == (3, 4) and gray.labels == ["cat", "dog"] and gray.classes == ("cat", "dog")
+    assert gray.x[0].tolist() == [51 / np.float32(255)] * 12 and gray.x[1].tolist() == [1.0] * 12
+    colour = LabeledDataset.from_torch(Pictures(picture("RGB")))
+    assert colour.samples[0, 0, 0].tolist() == [1.0, 0.0, np.float32(51) / np.float32(255)]
+    loader = DataLoader(Pictures(picture(), picture()), batch_size=2, collate_fn=lambda items: tuple(zip(*items, strict=True)))
+    same(LabeledDataset.from_torch(loader), LabeledDataset.from_torch(Pictures(picture(), picture())))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.float16, torch.bfloat16])
+def test_values_of_tensors_stay(dtype: torch.dtype) -> None:
+    x = torch.arange(12).reshape(2, 2, 3).to(dtype)
+    for dataset in (TensorDataset(x), list(x), DataLoader(list(x), batch_size=2), list(x.float().numpy().astype("f2"))):
+        data = LabeledDataset.from_torch(dataset)
+        assert torch.equal(data.samples, x.float()) and not data.labeled.any() and data.classes == ()
+
+
+def test_labels_of_many_kinds() -> None:
+    def read(*labels: Any, **options: Any) -> LabeledDataset:
+        return LabeledDataset.from_torch([(torch.zeros(2), label) for label in labels], **options)
+
+    assert read(1, torch.tensor(2), np.int64(5), torch.tensor([7]), np.array(9)).labels == [1, 2, 5, 7, 9]
+    assert read("b", "a").classes == ("a", "b")
+    assert read(2, 0, -1, None, 1.0, classes="abc").labels == ["c", "a", None, None, "b"]
+    assert read(1, 0, classes=[1, 0]).labels == [0, 1]  # positions, whatever the names are
+    assert read("b", "a", classes=["b", "a"]).y.tolist() == [0, 1]
+    assert read("b", None).labels == ["b", None]
+
+
+def test_draws_choose_before_they_read() -> None:
+    dataset = Pictures(*[picture(value=row) for row in range(40)])
+    data = LabeledDataset.from_torch(dataset, max_samples=7, generator=seeded(3))
+    assert sum(dataset.read.values()) == 7
+    same(data, LabeledDataset.from_torch(dataset).sample(7, generator=seeded(3)))
+    tensors = LabeledDataset(X, [0, 1, 2, 0]).to_torch()
+    for each in (tensors, Subset(tensors, range(4))):
+        drawn = LabeledDataset.from_torch(each, max_samples=2, generator=seeded(1))
+        same(drawn, LabeledDataset(X, [0, 1, 2, 0]).sample(2, generator=seeded(1)))
+        same(LabeledDataset.from_torch(each, max_samples=9), LabeledDataset(X, [0, 1, 2, 0]))
+
+
+@pytest.mark.parametrize("loader", [False, True])
+def test_a_reservoir_draws_uniformly(loader: bool) -> None:
+    """Each of 12 samples is kept in a third of 600 draws, within five standard errors."""
+    counts, generator = Counter(), seeded()
+    stream = DataLoader(Stream(12), batch_size=5) if loader else Stream(12)
+    for _ in range(600):
+        data = LabeledDataset.from_torch(stream, max_samples=4, generator=generator, progress=False)
+        assert len(set(data.x[:, 0].tolist())) == 4
+        assert data.labels == [int(i) % 3 for i in data.x[:, 0].tolist()]
+        counts.update(data.x[:, 0].int().tolist())
+    assert max(abs(counts[i] - 200) for i in range(12)) < 5 * math.sqrt(600 * 2 / 9)
+    assert len(LabeledDataset.from_torch(stream, max_samples=20)) == 12
+
+
+def test_progress_of_reading() -> None:
+    for dataset, last in ((list(X), (4, 4)), (DataLoader(list(X), batch_size=2), (2, 2)), (iter(X), (4, 0))):
+        seen: list[tuple[int, int]] = []
+        LabeledDataset.from_torch(dataset, progress=lambda *now, seen=seen: seen.append(now))
+        assert seen[-1] == last
+
+
+BAD_TORCH = [
+    ([(torch.zeros(2), 0), (torch.zeros(3), 0)], {}, r"one shape; got \(3,\) in sample 1 where the first has .*transform"),
+    (Pictures(picture(), picture("RGB")), {}, r"one shape; got \(3, 4, 3\)"),
+    (Pictures(picture("RGBA", value=(0, 0, 0, 9))), {}, "transparent parts; got sample 0. Convert it first"),
+    (Pictures(picture("I;16", value=9)), {}, "8 bits.*I;16 in sample 0"),
+    ([{"x": 1, "y": 2}], {}, "got a dictionary with x, y in sample 0.*from_huggingface"),
+    ([(1, 2, 3)], {}, "3 parts in sample 0"),
+    (TensorDataset(*[torch.zeros(2)] * 3), {}, "3 parts in the TensorDataset"),
+    (TensorDataset(torch.zeros(2, 2), torch.eye(2)), {}, r"labels must be one for each .*shape \(2, 2\).*argmax"),
+    ([(torch.zeros(2), torch.eye(2))], {}, r"labels must be one for each.*\(2, 2\)"),
+    ([(torch.zeros(2), [0, 1])], {}, "labels must be hashable; got list"),
+    ([], {}, "at least one sample; got none"),
+    (Stream(0), {}, "at least one sample; got none"),
+    (["text"], {}, "numbers or images in sample 0; got 'text'"),
+    ([np.array([1j])], {}, "numbers or images in sample 0; got dtype complex"),
+    ([torch.tensor([math.nan])], {}, "must be finite"),
+    ([(torch.zeros(2), 2)], {"classes": ["a", "b"]}, "positions in the 2 classes; got 2.*classes="),
+    ([(torch.zeros(2), "c")], {"classes": ["a", "b"]}, "must be among classes.*'c'"),
+    ([(torch.zeros(2), 2)], {"max_samples": 0}, "max_samples must be a whole number"),
+    ([(torch.zeros(2), 2)], {"progress": 3}, "progress must be"),
+    (3, {}, "takes a dataset or a loader of torch; got int"),
+    ("text", {}, "takes a dataset or a loader of torch; got str"),
+    ({"train": []}, {}, "takes a dataset or a loader of torch; got dict"),
+    (pd.DataFrame({"a": [1]}), {}, "got DataFrame. Use LabeledDataset.from_pandas"),
+    (DataLoader([(torch.zeros(2), 0)], batch_size=1, collate_fn=lambda items: (torch.tensor(1.0), 0)), {}, "axis of samples"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dataset", "options", "message"), BAD_TORCH)
+def test_bad_torch_datasets(dataset: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LabeledDataset.from_torch(dataset, **options)
+
+
+# pandas
+
+
+def test_frames_of_many_dtypes() -> None:
+    frame = pd.DataFrame(
+        {
+            "f4": np.array([1.5, 2.5], "f4"),
+            "i": [1, 2],
+            "Int": pd.array([3, 4], dtype="Int64"),
+            "b": [True, False],
+            "boolean": pd.array([True, False], dtype="boolean"),
+            7: [0, 1],
+            "y": pd.Categorical(["lo", None], categories=["lo", "mid", "hi"], ordered=True),
+        },
+        index=[5, 5],
+    )
+    data = LabeledDataset.from_pandas(frame, label="y")
+    assert data.x.tolist() == [[1.5, 1, 3, 1, 1, 0], [2.5, 2, 4, 0, 0, 1]] and data.x.dtype == torch.float32
+    assert data.columns == ("f4", "i", "Int", "b", "boolean", "7")
+    assert data.classes == ("lo", "mid", "hi") and data.labels == ["lo", None]
+    assert LabeledDataset.from_pandas(frame.assign(f8=0.5), label="y").x.dtype == torch.float64
+    assert LabeledDataset.from_pandas(frame[["i", 7]], label=7).labels == [0, 1]
+
+
+def test_categories_become_columns() -> None:
+    frame = pd.DataFrame(
+        {"c": ["b", "a"], "n": [1.0, 2.0], "k": pd.Categorical([2, 1], categories=[3, 2, 1]), "y": [1.0, np.nan]}
+    )
+    data = LabeledDataset.from_pandas(frame, label="y", categorical="onehot")
+    assert data.columns == ("c=a", "c=b", "n", "k=3", "k=2", "k=1")
+    assert data.x.tolist() == [[0, 1, 1, 0, 1, 0], [1, 0, 2, 0, 0, 1]] and data.labels == [1, None]
+
+
+def test_weights_of_frames() -> None:
+    frame = pd.DataFrame({"u": [1.0, 2.0, 3.0], "w": [1, 1, 2], "y": list("aab")})
+    weighted = LabeledDataset.from_pandas(frame, label="y", weights="w")
+    assert weighted.weights.tolist() == [0.25, 0.25, 0.5] and weighted.columns == ("u",)
+    assert LabeledDataset.from_pandas(frame, label="y", weights="balanced").weights.tolist() == [0.25, 0.25, 0.5]
+    assert LabeledDataset.from_pandas(frame, label="y", weights=[0, 0, 1]).weights.tolist() == [0, 0, 1]
+
+
+BAD_FRAMES = [
+    ({"u": [1.0, None, None], "v": [1, 2, 3]}, {}, "missing; got empty cells: 2 in column 'u', of 3 rows"),
+    ({"u": [1], "t": ["a"], "d": pd.to_datetime(["2020"])}, {}, "column 't' of .*column 'd' of datetime.*categorical='onehot'"),
+    ({"u": [1, 2], "t": ["a", None]}, {"categorical": "onehot"}, "1 in column 't', of 2 rows"),
+    ({"u": ["x"]}, {"categorical": "label"}, "unknown categorical; got 'label'"),
+    ({"u": [str(i) for i in range(1001)]}, {"categorical": "onehot"}, "more than 1000 values.*'u'"),
+    ({"u": [1], "kind": ["a"]}, {"label": "knd"}, "unknown label column; got 'knd'. Did you mean 'kind'"),
+    ({"u": [1], 0: [1]}, {"label": "0"}, "unknown label column"),
+    ({"u": [1]}, {"label": ["u"]}, "name of one column"),
+    ({"u": [1], "w": ["a"]}, {"weights": "w"}, "columns must be numbers"),
+    ({"u": [1]}, {"weights": "w"}, "unknown weights column; got 'w'"),
+    ({"u": [1, 2], "w": [1, None]}, {"weights": "w"}, "1 in column 'w'"),
+    ({"y": [1]}, {"label": "y"}, r"a column of features; got shape \(1, 0\)"),
+    ({"u": []}, {}, r"needs a row.*got shape \(0, 1\)"),
+    ({1: [1], "1": [2]}, {}, "different names; got '1'"),
+    ({"u": [1.0, math.inf]}, {}, "must be finite"),
+    ({"u": [1j]}, {}, "must be numbers; got column 'u' of complex128"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "options", "message"), BAD_FRAMES)
+def test_bad_frames(columns: dict[Any, Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LabeledDataset.from_pandas(pd.DataFrame(columns), **{"label": None, **options})
+
+
+def test_what_is_no_frame() -> None:
+    with pytest.raises(InputError, match="takes a DataFrame; got ndarray"):
+        LabeledDataset.from_pandas(X, label=None)
+    data = LabeledDataset(X, [0, 1, 2, 0], columns=["u", "v", "label"])
+    for options in ({}, {"label": "u"}, {"label": None, "weights": "v"}, {"label": "y", "weights": "y"}, {"label": 3}):
+        with pytest.raises(InputError, match="columns of their own"):
+            data.to_pandas(**options)
+
+
+# Hugging Face
+
+
+class ClassLabel:
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+
+
+class Value:
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+
+Column = type("Image", (), {})  # known by the name of its class
+
+
+class Rows:
+    """What a ``datasets.Dataset`` does that matters here."""
+
+    def __init__(self, features: dict[str, Any], **columns: list[Any]) -> None:
+        self.features, self.columns, self.asked = features, columns, []
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self.columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, some: int | slice | list[int]) -> dict[str, Any]:
+        self.asked.append(some)
+        rows = range(len(self))[some] if isinstance(some, slice) else some
+        return {
+            name: values[rows] if isinstance(rows, int) else [values[row] for row in rows]
+            for name, values in self.columns.items()
+        }
+
+    def select_columns(self, names: list[str]) -> Rows:
+        chosen = Rows({name: self.features[name] for name in names}, **{name: self.columns[name] for name in names})
+        chosen.asked = self.asked
+        return chosen
+
+
+def test_images_of_hugging_face() -> None:
+    features = {"img": Column(), "label": ClassLabel("cat", "dog", "elk"), "text": Value("string")}
+    ds = Rows(features, img=[picture(), picture(value=255), picture()], label=[1, 0, -1], text=["u", "v", "w"])
+    data = LabeledDataset.from_huggingface(ds)
+    assert data.sample_shape == (3, 4) and data.classes == ("cat", "dog", "elk") and data.labels == ["dog", "cat", None]
+    assert data.x[1].tolist() == [1.0] * 12
+    arrays = Rows(features, img=[np.asarray(each) for each in ds.columns["img"]], label=[1, 0, None], text=["u", "v", "w"])
+    same(LabeledDataset.from_huggingface(arrays), data)
+    same(LabeledDataset.from_huggingface(ds, image="img", label="label"), data)
+    by_text = LabeledDataset.from_huggingface(ds, label="text")
+    assert by_text.labels == ["u", "v", "w"]
+    assert not LabeledDataset.from_huggingface(ds, label=False).labeled.any()
+
+
+def test_tables_of_hugging_face() -> None:
+    ds = Rows({"u": Value("float"), "v": Value("int"), "label": Value("int64")}, u=[1.5, 2.5], v=[1, 2], label=[7, 3])
+    data = LabeledDataset.from_huggingface(ds)
+    assert data.x.tolist() == [[1.5, 1.0], [2.5, 2.0]] and data.columns == ("u", "v") and data.labels == [7, 3]
+    assert LabeledDataset.from_huggingface(ds, columns=["v"]).columns == ("v",)
+    tensors = Rows(ds.features, u=[torch.tensor(1.5)], v=[np.int64(1)], label=[torch.tensor(7)])
+    assert LabeledDataset.from_huggingface(tensors).labels == [7]
+    vectors = Rows({"e": Value("list"), "i": Value("int")}, e=[[1.0, 2.0], [3.0, 4.0]], i=[0, 1])
+    data = LabeledDataset.from_huggingface(vectors, columns="e")
+    assert data.x.tolist() == [[1.0, 2.0], [3.0, 4.0]] and data.columns is None and not data.labeled.any()
+
+
+def test_draws_of_hugging_face_read_only_their_rows() -> None:
+    ds = Rows({"u": Value("float"), "label": ClassLabel("a", "b")}, u=[float(i) for i in range(600)], label=[0, 1] * 300)
+    whole = LabeledDataset.from_huggingface(ds, progress=False)
+    assert [some.stop - some.start for some in ds.asked] == [256, 256, 88]
+    ds.asked.clear()
+    seen: list[tuple[int, int]] = []
+    data = LabeledDataset.from_huggingface(ds, max_samples=300, generator=seeded(4), progress=lambda *now: seen.append(now))
+    assert [len(some) for some in ds.asked] == [256, 44] and seen == [(256, 300), (300, 300)]
+    same(data, whole.sample(300, generator=seeded(4)))
+
+
+U, L, P = Value("float"), ClassLabel("a", "b"), Column()
+BAD_HUGGING = [
+    ({"train": 1, "test": 2}, {}, r"one split; got splits train, test. Pass one: ds\['train'\]"),
+    (3, {}, "takes a dataset of Hugging Face; got int"),
+    (Rows({"u": U}, u=[]), {}, "at least one sample"),
+    (Rows({"u": U, "t": U}, u=[1.0], t=["abc"]), {}, "numbers or images; got 'abc' in row 0, column 't'.*columns="),
+    (Rows({"u": U}, u=[1.0, None]), {}, "missing; got None in row 1, column 'u'"),
+    (Rows({"i": P}, i=[{"bytes": b"", "path": None}]), {}, r"decoded; got a dictionary.*Image\(decode=True\)"),
+    (Rows({"i": P}, i=[picture(), picture(size=(5, 5))]), {}, r"one shape; got \(5, 5\) in row 1, column 'i'"),
+    (Rows({"i": P}, i=[picture()] * 256 + [picture(size=(5, 5))]), {}, r"one shape; got \(5, 5\) in sample 256"),
+    (Rows({"i": P, "j": P}, i=[picture()], j=[picture()]), {}, "several columns hold images; got i, j"),
+    (Rows({"u": U, "k": L, "l": L}, u=[1.0], k=[0], l=[0]), {}, "several columns hold classes; got k, l"),
+    (Rows({"u": U, "e": U}, u=[1.0], e=[[1.0, 2.0]]), {}, r"each hold one number; got shape \(2,\) in column 'e'"),
+    (Rows({"u": U, "label": L}, u=[1.0], label=[2]), {}, "positions in the 2 classes; got 2"),
+    (Rows({"u": U, "label": U}, u=[1.0], label=[[1, 2]]), {}, "labels must be hashable"),
+    (Rows({"u": U, "label": L}, u=[1.0], label=[0]), {"label": "lable"}, "unknown label column.*Did you mean 'label'"),
+    (Rows({"u": U}, u=[1.0]), {"image": "img"}, "unknown image column; got 'img'"),
+    (Rows({"u": U}, u=[1.0]), {"columns": ["w"]}, "unknown feature column; got 'w'"),
+    (Rows({"u": U}, u=[1.0]), {"columns": ["u", "u"]}, "different columns of features"),
+    (Rows({"u": U}, u=[1.0]), {"columns": ["u"], "image": "u"}, "exclude each other"),
+    (Rows({"label": L}, label=[0]), {}, "columns of features; got none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ds", "options", "message"), BAD_HUGGING)
+def test_bad_hugging_face_datasets(ds: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LabeledDataset.from_huggingface(ds, **options)
+
+
+def test_streams_of_hugging_face() -> None:
+    stream = type("IterableDataset", (), {"features": {}, "column_names": []})()
+    with pytest.raises(InputError, match="with positions; got IterableDataset.*streaming"):
+        LabeledDataset.from_huggingface(stream)

