@@ -11,25 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from lenet import predictions, train
 
 import advect as ad
-
-
-def load(name: str, part: str = "train") -> ad.LabeledDataset:
-    folder = os.environ.get("ADVECT_DATA")
-    if not folder:
-        raise SystemExit("set ADVECT_DATA to a directory with mnist.npz and fashion_mnist.npz")
-    with np.load(Path(folder) / f"{name}.npz", allow_pickle=False) as file:
-        return ad.LabeledDataset(
-            file[f"x_{part}"].astype(np.float32) / 255, file[f"y_{part}"], classes=file["classes"].tolist()
-        )
 
 
 def main() -> None:
@@ -40,12 +28,12 @@ def main() -> None:
     n, epochs = (400, 5) if options.quick else (2000, 20)
 
     generator = torch.Generator().manual_seed(0)
-    mnist = load("mnist")
+    mnist = ad.datasets.load("mnist")
     model = train(mnist, epochs=epochs)
-    test = load("mnist", "test")
+    test = ad.datasets.load("mnist", split="test")
     on_mnist = float((predictions(model, test.samples) == test.y).double().mean())
 
-    source = load("fashion_mnist").sample(n, balanced=True, generator=generator)
+    source = ad.datasets.load("fashion_mnist").sample(n, balanced=True, generator=generator)
     target = mnist.sample(n, balanced=True, generator=generator)
     start = time.perf_counter()
     cost = ad.GroundCost(label=ad.Bures(tolerance=1e-3), label_weight=5.0)

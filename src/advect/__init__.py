@@ -3,7 +3,9 @@
 The whole public surface is here; see README.md for a first look and docs/paper.md for where each equation lives.
 """
 
-from advect import datasets, ot
+from typing import TYPE_CHECKING as _CHECKING
+
+from advect import apps, datasets, maps, ot, pseudo
 from advect.callbacks import Checkpoint, Metric, Progress, Recorder, StopWhen
 from advect.cost import Bures, Embedding, ExactLabelOT, GroundCost, MeansOnly, NoLabels, PairCost, SquaredEuclidean
 from advect.data import LabeledDataset
@@ -35,14 +37,19 @@ from advect.labels import DBSCAN, AnyClusterer, KMeans
 from advect.matching import ClassMatching
 from advect.motion import BuresMotion, DiagonalMotion, EuclideanMotion, FactoredMotion
 from advect.ot import ExactOT, Relative, Sinkhorn, Solution
+from advect.pseudo import HDBSCAN, GaussianMixture, PseudoLabels, Spectral, Ward, fill_labels, pseudo_labels
 from advect.space import FeatureSpace, harmonize
 from advect.tables import ClassTable
 from advect.trajectory import Trajectory
+
+if _CHECKING:
+    from advect.estimators import DatasetTransport
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DBSCAN",
+    "HDBSCAN",
     "OTDD",
     "Adagrad",
     "Adam",
@@ -54,6 +61,7 @@ __all__ = [
     "ClassMatching",
     "ClassTable",
     "ConvergenceWarning",
+    "DatasetTransport",
     "Decay",
     "Diagonal",
     "DiagonalMotion",
@@ -71,6 +79,7 @@ __all__ = [
     "FlowResult",
     "Full",
     "Functional",
+    "GaussianMixture",
     "Gaussians",
     "GroundCost",
     "InputError",
@@ -87,30 +96,50 @@ __all__ = [
     "PairCost",
     "Potential",
     "Progress",
+    "PseudoLabels",
     "Radial",
     "Recorder",
     "Relative",
     "Scaled",
     "Sinkhorn",
     "Solution",
+    "Spectral",
     "SquaredEuclidean",
     "Step",
     "StopWhen",
     "Sum",
     "Trajectory",
+    "Ward",
     "affine_norm",
+    "apps",
     "attraction",
     "ball",
     "bures",
     "collapse",
     "datasets",
+    "fill_labels",
     "flow",
     "harmonize",
     "hinge",
     "iterate",
+    "maps",
     "norm",
     "ot",
     "otdd",
+    "pseudo",
+    "pseudo_labels",
     "repulsion",
     "spreading",
 ]
+
+
+def __getattr__(name: str):
+    if name == "DatasetTransport":  # scikit-learn is slow to import: only for those who use it
+        from advect.estimators import DatasetTransport
+
+        return DatasetTransport
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

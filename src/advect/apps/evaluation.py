@@ -1,0 +1,150 @@
+"""Does a flowed dataset help? Trainings with and without it, over several draws of the few samples (paper, section 6.2).
+
+Everything that is compared sees the same few samples and the same test part. Trainers are the caller's: anything that has
+``fit(x, y)`` and ``predict(x)``, and ``fine_tune(x, y)`` where fine-tuning is to be compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from advect._checks import check_count
+from advect._progress import Progress, track
+from advect.apps.transfer import TransferOptions, joined, transfer
+from advect.data import LabeledDataset
+from advect.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class TransferScores:
+    """Accuracies on the test part, one for each draw.
+
+    Attributes:
+        accuracies: for each way of training, a list with one number for each draw.
+
+    Example:
+        >>> import advect as ad
+        >>> scores = ad.apps.TransferScores({"target only": [0.5, 0.7], "final": [0.8, 0.8]})
+        >>> scores.mean("final"), round(scores.interval("target only"), 3)
+        (0.8, 1.271)
+        >>> print(scores)
+        target only   60.0 ± 127.1 % (2 draws)
+        final         80.0 ± 0.0 % (2 draws)
+    """
+
+    accuracies: dict[str, list[float]]
+
+    def mean(self, way: str) -> float:
+        """Mean accuracy over the draws."""
+        return float(np.mean(self.accuracies[way]))
+
+    def interval(self, way: str) -> float:
+        """Half the width of the 95 % confidence interval of the mean (Student's t); infinite for one draw."""
+        values = self.accuracies[way]
+        if len(values) < 2:
+            return math.inf
+        from scipy.stats import t
+
+        return float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{way:13s} {100 * self.mean(way):.1f} ± {100 * self.interval(way):.1f} % ({len(values)} draws)"
+            for way, values in self.accuracies.items()
+        )
+
+
+def evaluate_transfer(
+    source: LabeledDataset,
+    target: LabeledDataset,
+    test: LabeledDataset,
+    classifier: Callable[[int], Any],
+    *,
+    shots: int,
+    draws: int = 5,
+    extra: LabeledDataset | None = None,
+    options: TransferOptions | None = None,
+    seed: int = 0,
+    progress: Progress = None,
+) -> TransferScores:
+    """Train on k shots with and without what a flow gives, and test.
+
+    Ways of training: ``target only`` (the k shots of each class), ``+ source`` (and the source, its classes renamed by the
+    matching), ``+ final`` (and the flowed source), ``+ way`` (and the states on the way), ``+ mapped`` (and extra samples
+    carried by the map), ``fine-tuned`` (the source first, then the shots; for classifiers with ``fine_tune``).
+
+    Args:
+        source: labeled samples of another task.
+        target: labeled samples to draw the shots from.
+        test: labeled samples that nothing is trained on.
+        classifier: from a seed to a new trainer with ``fit(x, y)`` and ``predict(x)`` on tensors: samples in their shape and
+            positions of the target's classes.
+        shots: how many of each class.  draws: how many times, each with its own shots and seed.
+        extra: more source samples, for ``+ mapped``.
+        options: of the flow.  seed: of the first draw.  progress: None, False or a function of (done, total).
+
+    Example:
+        >>> import torch, advect as ad
+        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> source = ad.datasets.gaussians(60, generator=generator)
+        >>> target, test = ad.datasets.gaussians(300, shift=(9.0, 0.0), rotation=0.3, generator=generator).split(0.5)
+        >>> nearest = lambda seed: KNeighborsClassifier(1)
+        >>> scores = ad.apps.evaluate_transfer(source, target, test, nearest, shots=2, draws=2, progress=False)
+        >>> sorted(scores.accuracies)
+        ['+ final', '+ source', '+ way', 'target only']
+    """
+    shots, draws = check_count("shots", shots), check_count("draws", draws)
+    if test.classes != target.classes:
+        raise InputError(
+            "test and target must have the same classes in the same order",
+            f"{test.classes} and {target.classes}",
+            "Take both from one dataset, or pass classes=… when making them.",
+        )
+    test.require_labels("a test part")
+    accuracies: dict[str, list[float]] = {}
+    with track(draws, "draws", progress) as advance:
+        for draw in range(draws):
+            generator = torch.Generator().manual_seed(seed + draw)
+            present = sum(count > 0 for count in target.counts.values())
+            few = target.sample(shots * present, balanced=True, generator=generator)
+            sets = transfer(source, few, extra=extra, options=options)
+            parts = {"target only": [], "+ source": [sets.relabeled(source)], "+ final": [sets.final], "+ way": [sets.way]}
+            if sets.mapped is not None:
+                parts["+ mapped"] = [sets.final, sets.mapped]
+            for way, more in parts.items():
+                model = classifier(seed + draw)
+                _fit(model.fit, joined([few, *(_known(part) for part in more)]))
+                accuracies.setdefault(way, []).append(_score(model, test))
+            model = classifier(seed + draw)
+            if hasattr(model, "fine_tune"):
+                _fit(model.fit, _known(sets.relabeled(source)))
+                _fit(model.fine_tune, few)
+                accuracies.setdefault("fine-tuned", []).append(_score(model, test))
+            advance(1)
+    return TransferScores(accuracies)
+
+
+def _known(data: LabeledDataset) -> LabeledDataset:
+    return data if data.complete else data.subset(data.labeled)
+
+
+def _fit(train: Callable[[Any, Any], Any], data: LabeledDataset) -> None:
+    train(data.samples, data.y)
+
+
+def _score(model: Any, test: LabeledDataset) -> float:
+    predicted = torch.as_tensor(np.asarray(model.predict(test.samples)))
+    if predicted.shape != test.y.shape:
+        raise InputError(
+            f"predict must give a class position for each of {len(test)} samples",
+            f"shape {tuple(predicted.shape)}",
+            "Return argmax(1), not scores.",
+        )
+    return float((predicted == test.y.cpu()).double().mean())

@@ -1,0 +1,107 @@
+"""Asking a model that is a black box: any callable from samples to scores or labels, queried in batches, never differentiated.
+
+Torch modules, scikit-learn estimators and plain functions answer the same way from here on. What an answer means for another
+set of classes is for ``advect.matching``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advect.errors import AdvectError, InputError
+
+_BATCH = 1024
+
+
+def query(model: Any, samples: Tensor, *, batch: int = _BATCH) -> np.ndarray:
+    """The model's answers: (n, k) probabilities, or n labels.
+
+    Scores that are not probabilities (negative ones, or rows that do not sum to one) are taken as logits and pass through a
+    softmax. A torch module is asked in evaluation mode and left as it was; an estimator through ``predict_proba`` or
+    ``predict`` on flattened samples; anything else is called with a tensor of samples.
+
+    Raises:
+        InputError: no answer, NaN, another number of answers than samples.
+
+    Example:
+        >>> import torch
+        >>> query(lambda x: x.sum(dim=1) > 1, torch.tensor([[0.0, 0.0], [1.0, 1.0]])).tolist()
+        [False, True]
+        >>> query(lambda x: torch.zeros(len(x), 4), torch.zeros(1, 2)).tolist()
+        [[0.25, 0.25, 0.25, 0.25]]
+    """
+    ask = _asker(model)
+    answers = []
+    for start in range(0, len(samples), batch):
+        part = samples[start : start + batch]
+        try:
+            answer = ask(part)
+        except AdvectError:
+            raise
+        except Exception as error:
+            raise InputError(
+                "the model must answer for samples like these",
+                f"{type(error).__name__}: {error} on shape {tuple(part.shape)}",
+                "Wrap it so that it takes a batch of samples of the reference's shape.",
+            ) from error
+        answers.append(_as_answer(answer, len(part)))
+    shapes = {answer.shape[1:] for answer in answers}
+    if len(shapes) > 1:
+        raise InputError("the model must answer alike for every batch", f"shapes {sorted(shapes)}", "Check its output.")
+    whole = np.concatenate(answers)
+    return whole if whole.ndim == 1 else _probabilities(whole)
+
+
+def _asker(model: Any) -> Any:
+    if isinstance(model, torch.nn.Module):
+        return lambda part: _ask_module(model, part)
+    for name in ("predict_proba", "predict"):
+        if callable(getattr(model, name, None)):
+            return lambda part: getattr(model, name)(part.reshape(len(part), -1).cpu().numpy())
+    if callable(model):
+        return model
+    raise InputError("a model must be callable", type(model).__name__, "Pass a function, a torch module or an estimator.")
+
+
+def _ask_module(module: torch.nn.Module, part: Tensor) -> Tensor:
+    training = module.training
+    parameter = next(module.parameters(), None)
+    try:
+        module.eval()
+        with torch.no_grad():
+            return module(part if parameter is None else part.to(device=parameter.device, dtype=parameter.dtype))
+    finally:
+        module.train(training)
+
+
+def _as_answer(answer: Any, n: int) -> np.ndarray:
+    if isinstance(answer, Tensor):
+        answer = answer.detach().cpu().numpy()
+    try:
+        array = np.asarray(answer)
+    except ValueError:
+        array = np.empty(0)
+    if array.ndim == 2 and array.shape[-1] == 1 and array.dtype.kind in "OUSib":
+        array = array[:, 0]
+    if array.ndim not in (1, 2) or len(array) != n:
+        raise InputError(
+            f"the model must give a row of scores or a label for each of {n} samples",
+            f"{type(answer).__name__} of shape {array.shape}",
+            "Return (n, k) scores or n labels.",
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(
+            "the model's answers must be finite", "NaN or infinite scores", "Check the range of the samples it was trained on."
+        )
+    return array
+
+
+def _probabilities(scores: np.ndarray) -> np.ndarray:
+    scores = scores.astype(np.float64)
+    if (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-3):
+        return scores
+    return torch.softmax(torch.from_numpy(scores), dim=1).numpy()

@@ -1,0 +1,170 @@
+"""Training sets from a few samples: a large source dataset flows to a small target one (paper, section 6.2).
+
+What comes back are labeled datasets, ready for any trainer: where the source ended, the way it took, extra source samples
+carried by a map. Which of them help is for ``evaluate_transfer`` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import torch
+
+from advect._checks import check_count, check_non_negative, check_positive
+from advect.callbacks import Recorder
+from advect.cost import Bures, GroundCost
+from advect.cost.labels import LabelCost
+from advect.data import LabeledDataset
+from advect.dynamics import FeatureDriven
+from advect.errors import InputError
+from advect.flow import FlowResult, flow
+from advect.functionals import OTDD
+from advect.integrators import Euler
+from advect.maps import EntropicMap
+from advect.maps.base import Map
+from advect.matching import ClassMatching
+
+_LABEL = Bures(tolerance=1e-3)
+
+
+@dataclass(frozen=True)
+class TransferOptions:
+    """How a source flows to a few target samples.
+
+    Args:
+        n_steps, step_size: Euler steps of the flow.
+        label_weight: how much classes hold together against nearness of features.
+        label: the label cost; coarser ones (``Bures(diagonal=True)``, ``MeansOnly()``) are quicker with large classes.
+        bounds: keep features in this range, so that images stay images.
+        every: keep every so many states of the way; the last is always among them.
+        map: carries extra samples; fitted on the flow.
+
+    Example:
+        >>> import advect as ad
+        >>> ad.apps.TransferOptions(n_steps=20, every=5).label_weight
+        5.0
+    """
+
+    n_steps: int = 30
+    step_size: float = 0.2
+    label_weight: float = 5.0
+    label: LabelCost = _LABEL
+    bounds: tuple[float, float] | None = None
+    every: int = 10
+    map: Map | None = None
+
+    def __post_init__(self) -> None:
+        check_count("n_steps", self.n_steps)
+        check_count("every", self.every)
+        check_positive("step_size", self.step_size)
+        check_non_negative("label_weight", self.label_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class Transferred:
+    """Training sets under the target's labels.
+
+    Attributes:
+        final: the source where the flow ended.  way: the states kept on the way, one after the other, the last included.
+        mapped: the extra samples carried by the map, if there were any.  few: the target samples themselves.
+        matching: which class of the source became which of the target's.  result: the flow.  map: carries more samples.
+    """
+
+    final: LabeledDataset
+    way: LabeledDataset
+    mapped: LabeledDataset | None
+    few: LabeledDataset
+    matching: ClassMatching
+    result: FlowResult
+    map: Map
+
+    def relabeled(self, data: LabeledDataset) -> LabeledDataset:
+        """Data of the source's classes under the target's names, by the matching."""
+        return _relabeled(data, self.matching, self.few)
+
+
+def transfer(
+    source: LabeledDataset,
+    few: LabeledDataset,
+    *,
+    extra: LabeledDataset | None = None,
+    options: TransferOptions | None = None,
+) -> Transferred:
+    """Flow a source dataset to a few labeled target samples and return training sets for the target's task.
+
+    Args:
+        source: plenty of labeled samples of another task, in the same feature space (see ``ad.harmonize``).
+        few: the target samples.
+        extra: more source samples, which do not take part in the flow and follow by a map.
+        options: how; see ``TransferOptions``.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> source = ad.datasets.gaussians(90, generator=generator)
+        >>> target = ad.datasets.gaussians(90, shift=(9.0, 0.0), generator=generator).replace(classes=("a", "b", "c"))
+        >>> sets = ad.apps.transfer(source, target.sample(6, balanced=True, generator=generator))
+        >>> sets.final.classes, len(sets.way)
+        (('a', 'b', 'c'), 360)
+    """
+    options = options or TransferOptions()
+    for name, data in (("source", source), ("few", few)):
+        if not isinstance(data, LabeledDataset):
+            raise InputError(f"{name} must be a LabeledDataset", type(data).__name__, "Wrap arrays as ad.LabeledDataset(x, y).")
+        data.require_labels(f"transfer from {name}" if name == "source" else "transfer to a few samples")
+    recorder = Recorder(every=options.every)
+    cost = GroundCost(label=options.label, label_weight=options.label_weight)
+    result = flow(
+        source.balanced(),
+        OTDD(few.balanced(), cost=cost),
+        dynamics=FeatureDriven(bounds=options.bounds),
+        integrator=Euler(options.step_size),
+        n_steps=options.n_steps,
+        callbacks=[recorder],
+    )
+    matching = ClassMatching.between(result.dataset, few)
+    frames = [frame.dataset for frame in result.trajectory]
+    if result.trajectory[-1].index != result.n_steps:
+        frames.append(result.dataset)
+    carrier = (options.map or EntropicMap(label_weight=options.label_weight)).fit(result)
+    mapped = None if extra is None else _relabeled(carrier.transform(extra), matching, few)
+    final = _relabeled(result.dataset, matching, few)
+    return Transferred(
+        final, joined([_relabeled(frame, matching, few) for frame in frames]), mapped, few, matching, result, carrier
+    )
+
+
+def joined(parts: list[LabeledDataset]) -> LabeledDataset:
+    """Datasets with the same classes one after the other, each with the same mass for each of its samples as before.
+
+    Example:
+        >>> import advect as ad
+        >>> a = ad.LabeledDataset([[0.0]], ["u"], classes=["u", "v"])
+        >>> b = ad.LabeledDataset([[1.0], [2.0]], ["v", "u"])
+        >>> ad.apps.joined([a, b]).labels
+        ['u', 'v', 'u']
+    """
+    first = parts[0]
+    for part in parts:
+        if part.classes != first.classes or part.sample_shape != first.sample_shape:
+            raise InputError(
+                "datasets to join must have the same classes and sample shape",
+                f"{part.classes} of {part.sample_shape} with {first.classes} of {first.sample_shape}",
+                "Give them the same class names in the same order, and harmonize them.",
+            )
+    weights = torch.cat([part.weights * len(part) for part in parts])
+    return first.replace(
+        x=torch.cat([part.x.to(first.x) for part in parts]),
+        y=torch.cat([part.y for part in parts]),
+        weights=weights / weights.sum(),
+        law=None,
+        law_index=None,
+    )
+
+
+def _relabeled(data: LabeledDataset, matching: ClassMatching, target: LabeledDataset) -> LabeledDataset:
+    names: dict[Hashable, Hashable] = matching.hard
+    codes = [target.classes.index(names[name]) if name in names else -1 for name in data.classes]
+    y = torch.tensor([*codes, -1], device=data.y.device)[data.y]  # a missing label, −1, stays one
+    return data.replace(y=y, classes=target.classes, law=None, law_index=None)

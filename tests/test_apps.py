@@ -1,0 +1,185 @@
+"""Re-purposing a frozen model: what it must read right, black boxes of every kind, models that misbehave."""
+
+import numpy as np
+import pytest
+import torch
+
+import advect as ad
+
+MEANS = torch.tensor([[0.0, 4.0], [4.0, 0.0], [-4.0, -1.0]])
+
+
+def clusters(means=MEANS, n=90, seed=0, names=(0, 1, 2), spread=0.5):
+    y = torch.arange(n) % len(means)
+    x = means[y] + spread * torch.randn(n, 2, generator=torch.Generator().manual_seed(seed))
+    return ad.LabeledDataset(x, [names[i] for i in y])
+
+
+REFERENCE = clusters()
+FAR = clusters(0.4 * MEANS.flip(1) + 30.0, seed=1, names="abc", spread=0.2)
+QUICK = ad.apps.RepurposeOptions(n_steps=20, every=5)
+
+
+def scores(x):
+    return -torch.cdist(x, MEANS).square()
+
+
+def labels(x):
+    return scores(x).argmax(dim=1).tolist()
+
+
+class Estimator:
+    def predict_proba(self, x):
+        assert isinstance(x, np.ndarray) and x.ndim == 2
+        return torch.softmax(scores(torch.from_numpy(x)), dim=1).numpy()
+
+
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.means = torch.nn.Parameter(MEANS.clone())
+        self.drop = torch.nn.Dropout(0.9)
+
+    def forward(self, x):
+        return -torch.cdist(self.drop(x), self.means).square()
+
+
+@pytest.mark.parametrize("model", [scores, labels, Estimator(), Network()], ids=["logits", "labels", "estimator", "module"])
+def test_black_boxes_read_far_data(model):
+    found = ad.apps.repurpose(model, REFERENCE, FAR, QUICK)
+    assert found.accuracy == 1.0 and found.predictions == FAR.labels
+    assert found.accuracies[0][1] < 0.7 and found.accuracies[-1] == (20, 1.0)
+    fresh = clusters(0.4 * MEANS.flip(1) + 30.0, seed=7, names="abc", spread=0.2)  # nobody used these
+    assert np.mean([a == b for a, b in zip(found.predict(fresh), fresh.labels, strict=True)]) > 0.95
+
+
+def test_a_module_stays_as_it_was():
+    network = Network().train()
+    ad.apps.repurpose(network, REFERENCE, FAR, ad.apps.RepurposeOptions(n_steps=2))
+    assert network.training and network.means.grad is None and torch.equal(network.means, MEANS)
+
+
+def test_without_labels_clusters_are_predicted():
+    found = ad.apps.repurpose(scores, REFERENCE, ad.LabeledDataset(FAR.x), QUICK)
+    assert found.accuracy is None and found.pseudo is not None and found.pseudo.n_clusters == 3
+    pairs = {(cluster, name) for cluster, name in zip(found.predictions, FAR.labels, strict=True)}
+    assert len(pairs) == 3  # each cluster is one class
+
+
+def test_some_labels_are_enough():
+    some = FAR.replace(y=torch.where(torch.arange(90) % 2 == 0, FAR.y, -1))
+    found = ad.apps.repurpose(scores, REFERENCE, some, QUICK)
+    hidden = ~some.labeled
+    right = [a == b for a, b, use in zip(found.predictions, FAR.labels, hidden.tolist(), strict=True) if use]
+    assert len(right) == 45 and np.mean(right) > 0.95
+    assert found.flowed.labels == some.labels
+
+
+def test_several_datasets_share_the_model():
+    found = ad.apps.repurpose(scores, REFERENCE, {"far": FAR, "near": REFERENCE}, QUICK)
+    assert list(found) == ["far", "near"] and found["near"].accuracy == 1.0
+
+
+def test_more_and_fewer_classes_than_the_model():
+    fine = ad.LabeledDataset(FAR.x, [(name, i // 3 % 2) for i, name in enumerate(FAR.labels)])
+    found = ad.apps.repurpose(scores, REFERENCE, fine, ad.apps.RepurposeOptions(n_steps=5))
+    assert found.matching.weights.shape == (6, 3)
+    coarse = FAR.subset(FAR.y < 2).replace(classes=("a", "b"))
+    assert ad.apps.repurpose(scores, REFERENCE, coarse, ad.apps.RepurposeOptions(n_steps=5)).matching.weights.shape == (2, 3)
+
+
+def raising(x):
+    raise RuntimeError("out of paper")
+
+
+BAD = {
+    "out of paper": raising,
+    "finite": lambda x: torch.full((len(x), 3), float("nan")),
+    "3 reference classes": lambda x: torch.zeros(len(x), 5),
+    "label for each": lambda x: torch.zeros(len(x) + 1, 3),
+    "must be reference classes": lambda x: ["who"] * len(x),
+    "callable": "no model",
+    "shape": lambda x: torch.zeros(len(x), 2, 2),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_models_that_misbehave(what):
+    with pytest.raises(ad.InputError, match=what):
+        ad.apps.repurpose(BAD[what], REFERENCE, FAR, ad.apps.RepurposeOptions(n_steps=1))
+
+
+def test_bad_data():
+    with pytest.raises(ad.InputError, match="reference of a model"):
+        ad.apps.repurpose(scores, ad.LabeledDataset(REFERENCE.x), FAR)
+    with pytest.raises(ad.InputError, match="LabeledDataset"):
+        ad.apps.repurpose(scores, REFERENCE, FAR.x)  # pyright: ignore
+    with pytest.raises(ad.InputError, match="n_steps"):
+        ad.apps.RepurposeOptions(n_steps=0)
+
+
+class TestTransfer:
+    source = clusters(n=120, seed=2)
+    target = clusters(0.5 * MEANS.flip(0) - 9.0, n=300, seed=3, names="abc", spread=0.3)
+
+    def test_training_sets_lie_with_the_target_under_its_labels(self):
+        few = self.target.sample(9, balanced=True, generator=torch.Generator().manual_seed(0))
+        sets = ad.apps.transfer(self.source, few, extra=clusters(n=60, seed=9))
+        centres = self.target.moments().means
+        for data in (sets.final, sets.mapped):
+            assert data.classes == ("a", "b", "c") and data.complete
+            nearest = torch.cdist(data.x, centres.to(data.x)).argmin(dim=1)
+            assert (nearest == data.y).double().mean() > 0.95
+        assert len(sets.way) == 4 * 120 and torch.equal(sets.way.x[-120:], sets.final.x)  # states 0, 10, 20, 30
+        assert sets.matching.hard == {0: "c", 1: "b", 2: "a"}
+        torch.testing.assert_close(sets.way.weights.sum(), torch.tensor(1.0, dtype=torch.float64))
+
+    def test_last_state_is_on_the_way_once(self):
+        few = self.target.sample(6, balanced=True)
+        options = ad.apps.TransferOptions(n_steps=7, every=3)
+        assert len(ad.apps.transfer(self.source, few, options=options).way) == 4 * 120  # states 0, 3, 6, 7
+
+    def test_evaluation_against_hand_made_trainings(self):
+        seen = []
+
+        class Trainer:
+            def __init__(self, seed):
+                self.log = [seed]
+                seen.append(self.log)
+
+            def fit(self, x, y):
+                self.log.append(len(x))
+                self.means = torch.stack([x[y == code].mean(dim=0) for code in range(3)])
+
+            def fine_tune(self, x, y):
+                self.log.append(-len(x))
+                self.means = torch.stack([x[y == code].mean(dim=0) for code in range(3)])
+
+            def predict(self, x):
+                return torch.cdist(x, self.means).argmin(dim=1).numpy()
+
+        train, test = self.target.split(0.5, generator=torch.Generator().manual_seed(0))
+        scores = ad.apps.evaluate_transfer(
+            self.source, train, test, Trainer, shots=2, draws=2, extra=clusters(n=30, seed=9), seed=5, progress=False
+        )
+        assert list(scores.accuracies) == ["target only", "+ source", "+ final", "+ way", "+ mapped", "fine-tuned"]
+        assert seen[:6] == [[5, 6], [5, 126], [5, 126], [5, 486], [5, 156], [5, 120, -6]] and seen[6][0] == 6
+        assert scores.mean("+ final") > 0.95 and scores.accuracies["fine-tuned"] == scores.accuracies["target only"]
+
+    def test_intervals_against_scipy(self):
+        from scipy.stats import t
+
+        values = [0.4, 0.5, 0.9]
+        low, high = t.interval(0.95, 2, loc=np.mean(values), scale=np.std(values, ddof=1) / np.sqrt(3))
+        assert ad.apps.TransferScores({"way": values}).interval("way") == pytest.approx((high - low) / 2)
+        assert ad.apps.TransferScores({"way": [0.5]}).interval("way") == float("inf")
+
+    def test_bad_input(self):
+        with pytest.raises(ad.InputError, match="label for each sample"):
+            ad.apps.transfer(ad.LabeledDataset(self.source.x), self.target)
+        with pytest.raises(ad.InputError, match="LabeledDataset"):
+            ad.apps.transfer(self.source.x, self.target)
+        with pytest.raises(ad.InputError, match="same classes"):
+            ad.apps.evaluate_transfer(self.source, self.target, self.source, lambda seed: None, shots=1)
+        with pytest.raises(ad.InputError, match="to join"):
+            ad.apps.joined([self.source, self.target])

@@ -1,0 +1,181 @@
+"""``DatasetTransport`` keeps scikit-learn's contract, and carries new samples where the flow would."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import advect as ad
+from advect.maps import NearestMap, NeuralMap
+
+
+def classes(n, seed, turn=False):
+    """Two classes above each other, n each; or turned by 60 degrees, and further on."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat([0, 1], n)
+    angle = np.pi / 3 if turn else 0.0
+    x = rng.normal(size=(2 * n, 2)) * 0.4 + 2 * np.where(y, 1, -1)[:, None] * [np.sin(angle), np.cos(angle)]
+    return x + (6.0 if turn else 0.0), y
+
+
+@pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
+def test_keeps_the_contract_of_scikit_learn(name):
+    chosen = NeuralMap(epochs=1, restarts=1, progress=False) if name == "neural" else name
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # checks that do not apply here warn that they are skipped
+        done = check_estimator(ad.DatasetTransport(n_steps=2, map=chosen), on_fail="raise")
+    assert len(done) > 40
+    assert {check["check_name"] for check in done if check["status"] != "passed"} <= {"check_array_api_input"}
+
+
+@pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
+def test_carries_new_samples_to_the_target(name):
+    (xs, ys), (xt, yt), (new, y) = classes(60, 0), classes(60, 1, turn=True), classes(40, 2)
+    fitted = ad.DatasetTransport(n_steps=25, map=name, label_weight=5.0).fit(xs, ys, xt, yt)
+    reader = LogisticRegression().fit(xt, yt)
+    matched = fitted.class_matching_.values.argmax(axis=1)
+    assert sorted(matched) == [0, 1]
+    assert reader.score(fitted.flowed_, matched[ys]) > 0.98
+    assert reader.score(fitted.transform(new), matched[y]) > 0.98
+    assert reader.score(new, matched[y]) < 0.7
+    assert np.allclose(fitted.transform(new).mean(axis=0), xt.mean(axis=0), atol=0.4)
+
+
+def test_agrees_with_the_flow_and_the_map():
+    (xs, ys), (xt, yt) = classes(20, 0), classes(25, 1, turn=True)
+    fitted = ad.DatasetTransport(n_steps=4, step_size=0.3, label_weight=2.0, epsilon=0.5).fit(xs, ys, xt, yt)
+    source, target = ad.LabeledDataset(xs, ys), ad.LabeledDataset(xt, yt)
+    cost = ad.GroundCost(label=ad.Bures(tolerance=1e-3), label_weight=2.0)
+    solver = ad.Sinkhorn(0.5, tol=1e-3)
+    result = ad.flow(source, ad.OTDD(target, cost=cost, solver=solver), integrator=ad.Euler(0.3), n_steps=4)
+    assert np.array_equal(fitted.flowed_, result.dataset.x.numpy())
+    expected = ad.maps.EntropicMap(epsilon=0.5, label_weight=2.0).fit(result).transform(xs)
+    assert np.array_equal(fitted.transform(xs), expected)
+    assert fitted.distance_.value == ad.otdd(source, target, cost=cost, solver=solver).value
+    assert fitted.distance_ is fitted.distance_
+
+
+def test_without_labels_on_one_side_features_alone_count():
+    (xs, ys), (xt, yt) = classes(20, 0), classes(20, 1, turn=True)
+    bare = ad.DatasetTransport(n_steps=3).fit(xs, Xt=xt)
+    for labels in ({"y": ys}, {"yt": yt}):
+        assert np.array_equal(ad.DatasetTransport(n_steps=3).fit(xs, Xt=xt, **labels).flowed_, bare.flowed_)
+    assert not np.array_equal(ad.DatasetTransport(n_steps=3).fit(xs, ys, xt, yt).flowed_, bare.flowed_)
+    with pytest.raises(ad.InputError, match="label cost"):
+        _ = bare.class_matching_
+
+
+@pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
+def test_without_a_target_it_is_the_identity(name):
+    x, y = classes(20, 0)
+    fitted = ad.DatasetTransport(map=name).fit(x, y)
+    new, _ = classes(20, 3)
+    assert np.array_equal(fitted.flowed_, x)
+    assert np.allclose(fitted.transform(new), new, atol=1e-6)
+    assert fitted.distance_.value == 0
+
+
+def test_in_a_pipeline():
+    (xs, ys), (xt, yt), (new, y) = classes(40, 0), classes(40, 1, turn=True), classes(30, 2)
+    scaled = StandardScaler().fit(xs).transform(xt)
+    carry = ad.DatasetTransport(n_steps=25, label_weight=5.0)
+    steps = [("scale", StandardScaler()), ("carry", carry), ("read", LogisticRegression())]
+    pipe = Pipeline(steps).fit(xs, ys, carry__Xt=scaled, carry__yt=yt)
+    assert pipe.score(new, y) > 0.98
+    assert pipe.set_params(carry__n_steps=1, carry__map="nearest")["carry"].get_params()["n_steps"] == 1
+    assert make_pipeline(StandardScaler(), ad.DatasetTransport()).fit_transform(xs).shape == xs.shape
+
+
+@pytest.mark.parametrize("chosen", ["entropic", "nearest", NeuralMap(epochs=1, restarts=1, progress=False)], ids=str)
+def test_pickles_and_clones(chosen):
+    (xs, ys), (xt, yt) = classes(20, 0), classes(20, 1, turn=True)
+    fitted = ad.DatasetTransport(n_steps=2, map=chosen).fit(xs, ys, xt, yt)
+    value = fitted.distance_.value  # made on first use, and made again by the copy
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.transform(xs), fitted.transform(xs))
+    assert again.distance_.value == value
+    fresh = clone(fitted)
+    assert not hasattr(fresh, "map_")
+    assert np.array_equal(fresh.fit(xs, ys, xt, yt).transform(xs), fitted.transform(xs))
+
+
+def test_a_map_that_is_passed_stays_as_it_was():
+    x, y = classes(10, 0)
+    mine = NearestMap(k=2)
+    fitted = ad.DatasetTransport(map=mine).fit(x, y)
+    assert mine.sample_shape_ is None and fitted.map_.k == 2
+    assert fitted.map_.transform(x, y).shape == x.shape  # the map itself takes labels
+
+
+def test_names_of_features():
+    pandas = pytest.importorskip("pandas")
+    x, y = classes(10, 0)
+    frame = pandas.DataFrame(x, columns=["width", "height"])
+    fitted = ad.DatasetTransport(n_steps=2).set_output(transform="pandas").fit(frame, y, frame + 1, y)
+    assert list(fitted.feature_names_in_) == list(fitted.transform(frame).columns) == ["width", "height"]
+    assert fitted.n_features_in_ == 2
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.transform(frame[["height", "width"]])
+    with pytest.raises(ValueError, match="feature names"):
+        ad.DatasetTransport().fit(frame, y, frame.rename(columns={"width": "depth"}), y)
+
+
+def test_seeds():
+    (xs, ys), (xt, yt) = classes(10, 0), classes(10, 1, turn=True)
+    first, same, other = (
+        ad.DatasetTransport(n_steps=2, map="neural", random_state=seed).fit(xs, ys, xt, yt).transform(xs) for seed in (0, 0, 1)
+    )
+    assert np.array_equal(first, same) and not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("dynamics", ["fd", "jd-fl", "jd-vl", ad.FeatureDriven(bounds=(-9.0, 9.0))], ids=str)
+def test_dynamics(dynamics):
+    (xs, ys), (xt, yt) = classes(15, 0), classes(15, 1, turn=True)
+    fitted = ad.DatasetTransport(n_steps=10, dynamics=dynamics).fit(xs, ys, xt, yt)
+    assert np.linalg.norm(fitted.transform(xs).mean(axis=0) - xt.mean(axis=0)) < 1.5
+
+
+def test_errors():
+    x, y = classes(10, 0)
+    for options, message in (
+        ({"map": "entropy"}, "Did you mean 'entropic'"),
+        ({"map": NearestMap}, "map must be a name"),
+        ({"map": 3}, "map must be a name"),
+        ({"dynamics": "df"}, "unknown dynamics"),
+        ({"n_steps": -1}, "n_steps"),
+        ({"step_size": 0.0}, "step_size"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"label_weight": -1.0}, "label_weight"),
+    ):
+        with pytest.raises(ad.InputError, match=message):
+            ad.DatasetTransport(**options).fit(x, y, x + 1, y)
+    with pytest.raises(ad.InputError, match="yt without Xt"):
+        ad.DatasetTransport().fit(x, y, yt=y)
+    with pytest.raises(ValueError, match="features"):
+        ad.DatasetTransport().fit(x, y, x[:, :1], y)
+    with pytest.raises(ad.InputError, match="same length"):
+        ad.DatasetTransport().fit(x, y[:3], x + 1, y)
+    with pytest.raises(ad.InputError, match="finite"):
+        ad.DatasetTransport(step_size=1e200, n_steps=5).fit(x, y, x + 1, y)
+
+
+def test_interruption_is_passed_on(monkeypatch):
+    x, y = classes(10, 0)
+    steps = []
+
+    def interrupt(self, velocity, state, index, generator):
+        steps.append(index)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ad.Euler, "displace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ad.DatasetTransport().fit(x, y, x + 1, y)
+    assert steps == [0]

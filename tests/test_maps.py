@@ -1,0 +1,619 @@
+"""Maps carry new samples as the flow would have: against optimal maps in closed form, through files, and at the edges."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from flows import draw, labeled
+from oracles import half_squared, sinkhorn_loop
+from torch import nn
+
+import advect as ad
+from advect.maps import EntropicMap, Map, NearestMap, NeuralMap
+
+QUICK = {"epochs": 3, "restarts": 1, "progress": False}
+MAPS = {
+    "nearest": lambda: NearestMap(k=3, bandwidth=0.5),
+    "entropic": lambda: EntropicMap(),
+    "neural": lambda: NeuralMap(**QUICK),
+}
+each_map = pytest.mark.parametrize("make", MAPS.values(), ids=MAPS)
+
+
+def moved(data, by=1.0):
+    return data.replace(x=data.x + by)
+
+
+def root(matrix):
+    values, vectors = torch.linalg.eigh(matrix)
+    return (vectors * values.sqrt()) @ vectors.T
+
+
+class TestOptimalMap:
+    """From N(m_s, S_s) to N(m_t, S_t): x ↦ m_t + A (x − m_s), A = S_s^-½ (S_s^½ S_t S_s^½)^½ S_s^-½."""
+
+    first = torch.tensor([[1.0, 0.4], [0.4, 0.6]], dtype=torch.float64)
+    last = torch.tensor([[0.5, -0.3], [-0.3, 2.0]], dtype=torch.float64)
+    mean_s, mean_t = torch.tensor([1.0, -1.0], dtype=torch.float64), torch.tensor([4.0, 2.0], dtype=torch.float64)
+
+    def samples(self, n, seed):
+        return self.mean_s + draw(n, 2, seed=seed) @ root(self.first)
+
+    def optimal(self, x):
+        half = root(self.first)
+        inverse = torch.linalg.inv(half)
+        return self.mean_t + (x - self.mean_s) @ (inverse @ root(half @ self.last @ half) @ inverse)
+
+    def error(self, fitted):
+        new = self.samples(1000, 99)
+        return float((fitted.transform(new) - self.optimal(new)).norm(dim=1).mean())
+
+    def test_entropic_maps_converge(self):
+        # The blur has width √ε and holds about nε particles. With ε ∝ n^-½, four times the particles halve ε: this halves
+        # the bias of the blurred map, of order ε, and the noise of the debiased one, √ε for each of nε particles. Measured
+        # over three draws the factor is 0.45 to 0.57 for both, and draws differ by 20 %: 0.7 fails without convergence.
+        errors = {}
+        for debias in (True, False):
+            errors[debias] = []
+            for n in (200, 800, 3200):
+                start = self.samples(n, 0)
+                fitted = EntropicMap(epsilon=0.2 * (200 / n) ** 0.5, debias=debias).fit(start, self.optimal(start))
+                errors[debias].append(self.error(fitted))
+            first, second, third = errors[debias]
+            assert second < 0.7 * first and third < 0.7 * second
+        assert all(sharp < 0.5 * blurred for sharp, blurred in zip(errors[True], errors[False], strict=True))
+        assert errors[True][-1] < 0.01 * float(self.last.trace().sqrt())
+
+    def test_the_flow_gives_the_pairs(self):
+        start = self.samples(400, 0)
+        target = ad.LabeledDataset(self.optimal(self.samples(400, 1)))
+        objective = ad.OTDD(target, cost=ad.GroundCost(label=ad.NoLabels()))
+        result = ad.flow(ad.LabeledDataset(start), objective, integrator=ad.Euler(0.2), n_steps=25)
+        # two draws of 400 are themselves this far apart, some 0.2 per sample
+        assert self.error(EntropicMap(epsilon=0.1).fit(result)) < 0.35
+        assert self.error(NearestMap(k=20).fit(result)) < 0.35
+        assert self.error(NeuralMap(progress=False, restarts=1).fit(result)) < 0.35
+
+    def test_neural_map_learns_an_affine_map(self):
+        start = self.samples(1000, 0)
+        fitted = NeuralMap(progress=False, restarts=2).fit(start, self.optimal(start))
+        assert self.error(fitted) < 0.1
+        assert abs(fitted.held_out_error_ - min(held for errors in fitted.history_ for _, held in errors)) == 0
+
+
+class TestTranslation:
+    @pytest.mark.parametrize("with_labels", [False, True])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @each_map
+    def test_is_recovered(self, make, dtype, with_labels):
+        data = labeled([60, 90], 3, 0, weighted=True).to(dtype=dtype)
+        start = data if with_labels else ad.LabeledDataset(data.x, weights=data.weights)
+        by = torch.tensor([3.0, -1.0, 20.0], dtype=dtype)
+        fitted = make().fit(start, moved(start, by))
+        new = 2 * draw(40, 3, seed=5).to(dtype) + 1
+        out = fitted.transform(new)
+        assert out.dtype == dtype
+        assert torch.allclose(out, new + by, atol=1e-4 if dtype == torch.float32 else 1e-6)
+        if with_labels:
+            assert torch.allclose(fitted.transform(new, [0, 1] * 20), new + by, atol=1e-4)
+
+    def test_blur_without_debias(self):
+        start = draw(100, 2)
+        fitted = EntropicMap(epsilon=1.0, debias=False).fit(start, start + 5)
+        out = fitted.transform(3 * start)
+        assert (out - 5).norm() < 0.5 * (3 * start).norm()  # averages of last states
+        assert bool((out >= (start + 5).amin(dim=0)).all() & (out <= (start + 5).amax(dim=0)).all())
+
+
+class TestNearest:
+    def test_particles_themselves_are_exact(self):
+        for dtype, offset in ((torch.float32, 1000.0), (torch.float64, 1e6)):
+            start = (draw(500, 20) + offset).to(dtype)
+            end = draw(500, 20, seed=1).to(dtype)
+            assert torch.equal(NearestMap().fit(start, end).transform(start), end)
+
+    def test_mean_displacement_of_neighbours(self):
+        fitted = NearestMap(k=2).fit([[0.0], [1.0], [9.0]], [[10.0], [21.0], [0.0]])
+        assert fitted.transform([[0.4]]).tolist() == pytest.approx(np.array([[15.4]]))
+
+    def test_kernel_weights(self):
+        start, end = draw(30, 2), draw(30, 2, seed=1)
+        new, h = draw(7, 2, seed=2), 0.7
+        weights = np.exp(-half_squared(new, start) / h**2)
+        weights /= weights.sum(axis=1, keepdims=True)
+        expected = new + torch.as_tensor(weights) @ (end - start)
+        assert torch.allclose(NearestMap(k=30, bandwidth=h).fit(start, end).transform(new), expected)
+
+    def test_particle_weights_count(self):
+        start = ad.LabeledDataset([[0.0], [1.0], [0.5]], weights=[1.0, 3.0, 0.0])  # the last does not move in a flow
+        fitted = NearestMap(k=2).fit(start, start.replace(x=torch.tensor([[4.0], [9.0], [0.5]])))
+        assert fitted.transform([[0.5]]).item() == pytest.approx(0.5 + 0.25 * 4 + 0.75 * 8)
+
+    def test_neighbours_of_the_same_class(self):
+        start = ad.LabeledDataset([[0.0], [1.0], [2.0]], ["a", "b", "b"])
+        fitted = NearestMap(k=2).fit(start, start.replace(x=torch.tensor([[100.0], [2.0], [3.0]])))
+        assert fitted.transform([[0.0], [0.0], [0.0]], ["a", "b", None]).flatten().tolist() == [100.0, 1.0, 50.5]
+
+
+class TestEntropic:
+    def test_agrees_with_a_plain_loop(self):
+        start = labeled([12, 18], 2, 0, weighted=True)
+        end = labeled([12, 18], 2, 1, shift=1.0, apart=3.0).replace(weights=start.weights, y=start.y.roll(4))
+        went = end.replace(y=start.y)  # what began in a class, at the end; five particles have changed theirs on the way
+        a, new, y = start.weights.numpy(), draw(5, 2, seed=3), torch.tensor([0, 1, 1, 0, 1])
+        epsilon, weight = 0.8, 0.3  # labels count, and do not decide alone
+        fitted = EntropicMap(epsilon=epsilon, label_weight=weight).fit(start, end)
+        expected = new.numpy().copy()
+        for sign, laws, other in ((1, ad.Bures()(went, end), end), (-1, ad.Bures()(start, start), start)):
+            labels = weight / 2 * laws.numpy()
+            cost = half_squared(start.x, other.x) + labels[start.y][:, other.y]
+            g = sinkhorn_loop(cost, a, a, epsilon, tol=1e-9)[2]
+            plan = a * np.exp((g - half_squared(new, other.x) - labels[y][:, other.y]) / epsilon)
+            expected += sign * (plan / plan.sum(axis=1, keepdims=True)) @ other.x.numpy()
+        # marginals are matched to 1e-4; that the fit works with centred states changes no plan
+        assert np.allclose(fitted.transform(new, y), expected, atol=2e-3)
+        assert not np.allclose(fitted.transform(new, 1 - y), expected, atol=2e-2)
+        assert fitted.epsilon_ == pytest.approx(epsilon)
+
+    def test_classes_go_where_the_flow_took_them(self):
+        # Two classes change places: transport between laws would leave them where they are.
+        start = labeled([30, 30], 2, 0, apart=8.0)
+        end = start.replace(x=start.x + torch.where(start.y == 0, 8.0, -8.0)[:, None])
+        new = labeled([10, 10], 2, 5, apart=8.0)
+        expected = new.x + torch.where(new.y == 0, 8.0, -8.0)[:, None]
+        fitted = EntropicMap(label_weight=5.0).fit(start, end)
+        assert torch.allclose(fitted.transform(new).x, expected, atol=1e-3)
+        assert torch.allclose(fitted.transform(new.x), expected, atol=1e-3)  # the posterior knows the class
+
+    def test_posterior_is_that_of_the_kernel(self):
+        start = labeled([12, 18, 5], 2, 0, weighted=True)
+        fitted = EntropicMap(epsilon=0.3).fit(start, moved(start))
+        new = draw(20, 2, seed=1)
+        kernel = start.weights.numpy() * np.exp(-half_squared(new, start.x) / 0.3)
+        mass = np.stack([kernel[:, start.y == code].sum(axis=1) for code in range(3)], axis=1)
+        rows = fitted.posterior(new)
+        assert torch.allclose(rows.sum(dim=1), torch.ones(20, dtype=rows.dtype))
+        assert np.allclose(rows, mass / mass.sum(axis=1, keepdims=True))
+
+    def test_posterior_far_from_all_particles(self):
+        fitted = EntropicMap(epsilon=1e-3).fit(*(labeled([5, 5], 2, 0),) * 2)
+        rows = fitted.posterior(1e4 * draw(20, 2, seed=1))  # each kernel value underflows
+        assert bool(torch.isfinite(rows).all())
+        assert torch.allclose(rows.sum(dim=1), torch.ones(20, dtype=rows.dtype))
+
+    def test_posterior_is_bayes_for_gaussian_classes(self):
+        # Two normal classes at ±2: p(+ | x) = 1/(1 + exp(−4x)) on the line; the kernel adds ε to the variance.
+        n, epsilon = 4000, 0.05
+        y = torch.arange(n) % 2
+        x = draw(n, 1) + 4.0 * y[:, None] - 2
+        fitted = EntropicMap(epsilon=epsilon, label_weight=0.0)
+        fitted._start = ad.LabeledDataset(x, y)  # the posterior needs no potentials: spare a transport of 4000 points
+        fitted._end, fitted._scale, fitted._epsilon = fitted._start, 1.0, epsilon
+        fitted._centres = torch.zeros(2, 1, dtype=torch.float64)
+        fitted._parts = {f"{side}.potential": torch.zeros(n, dtype=torch.float64) for side in ("start", "end")}
+        fitted._prepare()
+        fitted.sample_shape_ = (1,)
+        line = torch.linspace(-3, 3, 25, dtype=torch.float64)[:, None]
+        bayes = 1 / (1 + torch.exp(-4 * line[:, 0] / (1 + epsilon)))
+        assert float((fitted.posterior(line)[:, 1] - bayes).abs().max()) < 0.05
+
+    def test_labels_known_and_unknown_agree_where_the_class_is_plain(self):
+        start = labeled([40, 40], 2, 0, apart=10.0)
+        end = start.replace(x=torch.where(start.y[:, None] == 0, start.x + 20, start.x - 5))
+        fitted = EntropicMap().fit(start, end)
+        new = labeled([10, 10], 2, 7, apart=10.0)
+        assert torch.allclose(fitted.posterior(new), nn.functional.one_hot(new.y, 2).double())
+        assert torch.allclose(fitted.transform(new.x), fitted.transform(new).x)
+        assert torch.allclose(fitted.transform(new.x, new.labels), fitted.transform(new).x)
+
+    def test_labels_decide_where_features_do_not(self):
+        # Classes that overlap part: a goes 10 to the left, b 8 to the right. Between them the label says where to.
+        y = torch.arange(200) % 2
+        x = draw(200, 1) + 2.0 * y[:, None]
+        start = ad.LabeledDataset(x, y, classes=["a", "b"])
+        end = start.replace(x=x + torch.where(y == 0, -10.0, 8.0)[:, None])
+        new = 0.3 * draw(30, 1, seed=3) + 1
+        fitted = EntropicMap(epsilon=0.5, label_weight=5.0).fit(start, end)
+        assert torch.allclose(fitted.transform(new, ["a"] * 30), new - 10, atol=0.05)
+        assert torch.allclose(fitted.transform(new, ["b"] * 30), new + 8, atol=0.05)
+        unaware = EntropicMap(epsilon=0.5, label_weight=0.0).fit(start, end)
+        assert torch.equal(unaware.transform(new, ["a"] * 30), unaware.transform(new, ["b"] * 30))
+        assert not torch.allclose(unaware.transform(new), new + 8, atol=1.0)
+
+    def test_rows_do_not_depend_on_their_block(self, monkeypatch):
+        start = labeled([30, 30], 2, 0)
+        fitted = EntropicMap().fit(start, labeled([30, 30], 2, 1))
+        new = draw(50, 2, seed=2)
+        whole = fitted.transform(new)
+        monkeypatch.setattr("advect.maps.entropic._BLOCK", 130)
+        monkeypatch.setattr("advect.maps.nearest._BLOCK", 130)
+        assert torch.allclose(fitted.transform(new), whole, rtol=1e-12)
+        near = NearestMap(k=3).fit(start, labeled([30, 30], 2, 1))
+        assert near.transform(new).shape == new.shape
+
+    def test_some_particles_without_labels(self):
+        start = ad.LabeledDataset([[0.0], [1.0]], ["a", None])
+        with pytest.raises(ad.InputError, match="label_weight=0"):
+            EntropicMap().fit(start, start)
+        assert EntropicMap(label_weight=0).fit(start, start).transform([[0.5]]).item() == pytest.approx(0.5)
+
+
+class TestNeural:
+    def test_seeds_reproduce(self):
+        start, end = draw(60, 3).float(), draw(60, 3, seed=1).float()
+        runs = [NeuralMap(seed=seed, **QUICK).fit(start, end) for seed in (0, 0, 1)]
+        same, again, other = (run.transform(start) for run in runs)
+        assert torch.equal(same, again) and not torch.equal(same, other)
+        assert runs[0].history_ == runs[1].history_
+
+    @pytest.mark.parametrize("network", [None, lambda shape: nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))])
+    def test_torch_random_state_is_untouched(self, network):
+        torch.manual_seed(5)
+        expected = torch.rand(3)
+        torch.manual_seed(5)
+        fitted = NeuralMap(network, **QUICK).fit(draw(30, 3), draw(30, 3, seed=1))
+        assert torch.equal(torch.rand(3), expected)
+        torch.manual_seed(5)
+        fitted.transform(draw(30, 3))
+        assert torch.equal(torch.rand(3), expected)
+
+    def test_the_best_epoch_is_kept_and_training_stops(self):
+        start, end = draw(40, 2), draw(40, 2, seed=1)  # nothing to learn: held-out errors soon rise
+        fitted = NeuralMap(epochs=60, patience=2, restarts=2, learning_rate=0.02, progress=False).fit(start, end)
+        held = [[error for _, error in errors] for errors in fitted.history_]
+        assert fitted.held_out_error_ == min(map(min, held))
+        assert all(len(errors) < 61 and len(errors) - 1 - errors.index(min(errors)) == 2 for errors in held)
+
+    def test_held_out_error_is_that_of_pairs_it_did_not_learn(self):
+        start = draw(50, 2)
+        fitted = NeuralMap(held_out=0.0, **QUICK).fit(start, 2 * start)
+        expected = (fitted.transform(start) - 2 * start).square().mean()
+        assert fitted.held_out_error_ == pytest.approx(float(expected), rel=1e-5)
+        assert NeuralMap(held_out=0.5, **QUICK).fit(start, 2 * start).held_out_error_ != fitted.held_out_error_
+
+    @pytest.mark.parametrize("shape", [(28, 28), (9, 14), (12, 10, 3), (4, 4), (2, 3), (5, 4, 2)])
+    def test_images_keep_their_shape(self, shape):
+        start = draw(20, *shape).float()
+        fitted = NeuralMap(epochs=1, restarts=1, progress=False).fit(start, start + 1)
+        assert fitted.transform(start).shape == fitted.as_module()(start).shape == (20, *shape)
+        assert fitted.transform(start.reshape(20, -1).numpy()).shape == (20, int(np.prod(shape)))
+
+    def test_learns_images(self):
+        # bars of random length that turn around: far better than the mean image
+        length = torch.randint(1, 9, (200,), generator=torch.Generator().manual_seed(0))
+        start = (torch.arange(8) < length[:, None])[:, None, :].expand(200, 8, 8).float().contiguous()
+        end = start.flip(2)
+        fitted = NeuralMap(progress=False, restarts=1).fit(start, end)
+        assert fitted.held_out_error_ < 0.2 * float((end - end.mean(dim=0)).square().mean())
+
+    def test_a_network_of_ones_own(self):
+        fitted = NeuralMap(lambda shape: nn.Linear(*shape, *shape), epochs=150, patience=20, learning_rate=0.02, progress=False)
+        start = draw(200, 2)
+        assert fitted.fit(start, 3 * start).held_out_error_ < 1e-4
+        with pytest.raises(ad.InputError, match="export"):
+            fitted.save("map.safetensors")
+        with pytest.raises(ad.InputError, match="lambda"):
+            NeuralMap(nn.Linear(2, 2))
+        with pytest.raises(ad.InputError, match="last layer"):
+            NeuralMap(lambda shape: nn.Linear(2, 5)).fit(start, start)
+        with pytest.raises(ad.InputError, match="nn.Module"):
+            NeuralMap(lambda shape: None).fit(start, start)
+
+    def test_the_module_is_a_copy(self):
+        start = draw(20, 2)
+        fitted = NeuralMap(**QUICK).fit(start, start + 1)
+        before = fitted.transform(start)
+        module = fitted.as_module()
+        with torch.no_grad():
+            module.centre.fill_(7.0)
+            module.network.layers[0].weight.fill_(7.0)
+        assert torch.equal(fitted.transform(start), before)
+
+    def test_progress(self):
+        seen = []
+        NeuralMap(epochs=3, restarts=2, progress=lambda done, total: seen.append((done, total))).fit(draw(9, 2), draw(9, 2))
+        assert seen[-1] == (6, 6)
+
+    @pytest.mark.parametrize("shape", [(3,), (8, 8)])
+    def test_export_with_torch(self, shape, tmp_path):
+        start = draw(30, *shape).float()
+        fitted = NeuralMap(**QUICK).fit(start, start.flip(0))
+        program = torch.export.load(fitted.export(tmp_path / "map.pt2")).module()
+        for n in (1, 30):  # any number of samples
+            assert torch.allclose(program(start[:n]), fitted.transform(start[:n]), atol=1e-5)
+
+    @pytest.mark.parametrize("shape", [(3,), (8, 8)])
+    def test_export_to_onnx(self, shape, tmp_path):
+        runtime = pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnxscript")
+        start = draw(30, *shape).float()
+        fitted = NeuralMap(**QUICK).fit(start, start.flip(0))
+        session = runtime.InferenceSession(fitted.export(tmp_path / "map.onnx").read_bytes())
+        for n in (1, 30):
+            (out,) = session.run(None, {"x": start[:n].numpy()})
+            assert np.allclose(out, fitted.transform(start[:n]), atol=1e-5)
+        assert [path.name for path in tmp_path.iterdir()] == ["map.onnx"]  # weights inside
+
+    def test_export_without_the_packages(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "onnxscript", None)
+        fitted = NeuralMap(**QUICK).fit(draw(9, 2), draw(9, 2))
+        with pytest.raises(ad.InputError, match=r"advect\[onnx\]"):
+            fitted.export(tmp_path / "map.onnx")
+        with pytest.raises(ad.InputError, match="pt2"):
+            fitted.export(tmp_path / "map.bin")
+
+
+class TestFiles:
+    @pytest.mark.parametrize("shape", [(6,), (2, 3), (5, 4)])
+    @each_map
+    def test_same_to_the_last_bit(self, make, shape, tmp_path):
+        d = int(np.prod(shape))
+        data = labeled([20, 25], d, 0, weighted=True).to(dtype=torch.float32).replace(sample_shape=shape)
+        data = data.replace(classes=(("a", 1), "b"))
+        fitted = make().fit(data, data.replace(x=data.x.flip(0)))
+        again = ad.maps.load(fitted.save(tmp_path / "map.safetensors"))
+        assert type(again) is type(fitted) and repr(again) == repr(fitted)
+        assert again.classes_ == fitted.classes_ and again.sample_shape_ == shape
+        new = draw(10, *shape, seed=4)
+        assert torch.equal(again.transform(new), fitted.transform(new))
+        assert torch.equal(again.transform(new, ["b"] * 10), fitted.transform(new, ["b"] * 10))
+        assert torch.equal(again.transform(data).x, fitted.transform(data).x)
+        twice = ad.maps.load(again.save(tmp_path / "again.safetensors"))
+        assert torch.equal(twice.transform(new), fitted.transform(new))
+
+    def test_options_and_absolute_epsilon(self, tmp_path):
+        start = labeled([9, 9], 2, 0)
+        fitted = EntropicMap(epsilon=0.25, label_weight=3.0, debias=False).fit(start, moved(start))
+        again = EntropicMap.load(fitted.save(tmp_path / "map.safetensors"))
+        assert (again.epsilon, again.label_weight, again.debias, again.epsilon_) == (0.25, 3.0, False, fitted.epsilon_)
+        assert torch.equal(again.posterior(start), fitted.posterior(start))
+        with pytest.raises(ad.InputError, match="not a map of kind nearest"):
+            NearestMap.load(tmp_path / "map.safetensors")
+
+    def test_history_of_a_network(self, tmp_path):
+        fitted = NeuralMap(**QUICK).fit(draw(20, 2), draw(20, 2, seed=1))
+        state = torch.get_rng_state()
+        again = ad.maps.load(fitted.save(tmp_path / "map.safetensors"))
+        assert torch.equal(torch.get_rng_state(), state)
+        assert again.history_ == fitted.history_ and again.held_out_error_ == fitted.held_out_error_
+
+    @each_map
+    def test_truncated_or_changed(self, make, tmp_path):
+        data = labeled([10, 12], 3, 0)
+        content = make().fit(data, moved(data)).save(tmp_path / "map.safetensors").read_bytes()
+        broken = tmp_path / "broken.safetensors"
+        for part in (b"", content[:5], content[: len(content) // 2], content[:-1], content[:-8] + bytes(7) + b"\x01"):
+            broken.write_bytes(part)
+            with pytest.raises(ad.InputError):
+                ad.maps.load(broken)
+
+    @each_map
+    def test_facts_that_do_not_fit(self, make, tmp_path):
+        data = labeled([10, 12], 3, 0)
+        content = make().fit(data, moved(data)).save(tmp_path / "map.safetensors").read_bytes()
+        (size,) = struct.unpack("<Q", content[:8])
+        header = json.loads(content[8 : 8 + size])
+        broken = tmp_path / "broken.safetensors"
+
+        def write(change):
+            facts = json.loads(header["__metadata__"]["facts"])
+            facts = change(facts) or facts
+            metadata = {**header["__metadata__"], "facts": json.dumps(facts)}
+            text = json.dumps({**header, "__metadata__": metadata}).encode()
+            broken.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size :])
+
+        write(lambda facts: None)
+        ad.maps.load(broken)  # unchanged facts are read
+        changes = [
+            lambda facts: facts.update(kind="advect snapshot"),
+            lambda facts: facts.update(version=2),
+            lambda facts: facts.update(map="os.system"),
+            lambda facts: facts.update(map=["nearest"]),
+            lambda facts: facts.update(sample_shape=[4]),
+            lambda facts: facts.update(sample_shape="3"),
+            lambda facts: facts.update(own={}),
+            lambda facts: facts.update(own=None),
+            lambda facts: facts.pop("own"),
+            lambda facts: [facts],
+            lambda facts: facts["own"].update(shape=[10**6, 10**6], k=-1, epsilon=-1.0),
+        ]
+        for change in changes:
+            write(change)
+            with pytest.raises(ad.InputError):
+                ad.maps.load(broken)
+
+    def test_foreign_files_run_nothing(self, tmp_path):
+        fired = tmp_path / "fired"
+
+        class Trap:
+            def __reduce__(self):
+                return subprocess.check_call, ([sys.executable, "-c", f"open({str(fired)!r}, 'w')"],)
+
+        (tmp_path / "pickle.safetensors").write_bytes(pickle.dumps(Trap()))
+        torch.save({"map": Trap()}, tmp_path / "torch.safetensors")
+        np.save(tmp_path / "numpy.npy", np.array([Trap()], dtype=object), allow_pickle=True)
+        (tmp_path / "text.safetensors").write_text("not a map")
+        recorder = ad.Recorder(directory=tmp_path / "run")
+        ad.flow(ad.LabeledDataset([[1.0]], ["a"]), ad.Potential(ad.norm()), n_steps=1, callbacks=[recorder])
+        frames = list((tmp_path / "run").rglob("*.safetensors"))  # a file of ours, but no map
+        assert frames
+        for path in (*tmp_path.glob("*.safetensors"), tmp_path / "numpy.npy", tmp_path, tmp_path / "missing", frames[0]):
+            with pytest.raises(ad.InputError):
+                ad.maps.load(path)
+        assert not fired.exists()
+        pickle.loads((tmp_path / "pickle.safetensors").read_bytes())
+        assert fired.exists()  # the trap works
+
+
+class TestForms:
+    @each_map
+    def test_kinds_of_data(self, make):
+        data = labeled([20, 20], 4, 0).to(dtype=torch.float32).replace(sample_shape=(2, 2))
+        fitted = make().fit(data, moved(data))
+        new = draw(5, 2, 2, seed=1)
+        out = fitted.transform(new)
+        assert isinstance(out, torch.Tensor) and out.dtype == torch.float64 and out.shape == new.shape
+        for kind in (new.numpy(), new.tolist()):
+            found = fitted.transform(kind)
+            assert isinstance(found, np.ndarray) and np.allclose(found, out, atol=1e-5)
+        flat = fitted.transform(new.reshape(5, 4))
+        assert flat.shape == (5, 4) and torch.equal(flat, out.reshape(5, 4))
+        whole = ad.LabeledDataset(new, [0, 1, 1, 0, None], weights=[1.0, 2.0, 3.0, 4.0, 5.0])
+        found = fitted.transform(whole)
+        assert isinstance(found, ad.LabeledDataset) and found.sample_shape == (2, 2)
+        assert found.labels == whole.labels and torch.equal(found.weights, whole.weights)
+        assert fitted.transform((10 * new).int()).dtype == torch.float32
+
+    @each_map
+    def test_fits_on_a_result_or_on_pairs(self, make):
+        source = labeled([20, 20], 2, 0)
+        target = labeled([20, 20], 2, 1, shift=3.0)
+        result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.3), n_steps=5)
+        new = draw(9, 2, seed=3)
+        a, b = make().fit(result), make().fit(source, result.dataset)
+        assert torch.equal(a.transform(new), b.transform(new))
+        joint = ad.flow(source, ad.OTDD(target), dynamics=ad.JointVariableLabels(), integrator=ad.Euler(0.3), n_steps=3)
+        assert joint.dataset.law is not None
+        assert bool(torch.isfinite(make().fit(joint).transform(new)).all())
+
+    @each_map
+    def test_input_is_left_as_it_was(self, make):
+        data = labeled([10, 10], 2, 0)
+        new = draw(5, 2, seed=1)
+        x, y, kept = data.x.clone(), data.y.clone(), new.clone()
+        fitted = make().fit(data, moved(data))
+        fitted.transform(new)
+        fitted.transform(data)
+        assert torch.equal(data.x, x) and torch.equal(data.y, y) and torch.equal(new, kept)
+
+    @each_map
+    def test_errors(self, make):
+        data = labeled([10, 10], 2, 0)
+        with pytest.raises(ad.InputError, match="fitted first"):
+            make().transform(data.x)
+        with pytest.raises(ad.InputError, match="fitted first"):
+            make().save("map.safetensors")
+        with pytest.raises(ad.InputError, match="fit\\(start, end\\)"):
+            make().fit(data)
+        with pytest.raises(ad.InputError, match="same particles"):
+            make().fit(data, data.subset(slice(5)))
+        with pytest.raises(ad.InputError, match="same particles"):
+            make().fit(data.x, data.x[:, :1])
+        result = ad.flow(data, ad.Potential(ad.norm()), n_steps=1)
+        with pytest.raises(ad.InputError, match="both states"):
+            make().fit(result, data)
+        fitted = make().fit(result)
+        with pytest.raises(ad.InputError, match="shape"):
+            fitted.transform(draw(3, 5))
+        with pytest.raises(ad.InputError, match="NaN"):
+            fitted.transform([[0.0, float("nan")]])
+        with pytest.raises(ad.InputError, match="at least one sample"):
+            fitted.transform(np.zeros((0, 2)))
+        if fitted.classes_:
+            with pytest.raises(ad.InputError, match="classes"):
+                fitted.transform(data.x, ["what"] * 20)
+            with pytest.raises(ad.InputError, match="classes of the fit"):
+                fitted.transform(data.replace(classes=("x", "y")))
+            with pytest.raises(ad.InputError, match="same length"):
+                fitted.transform(data.x, [0, 1])
+
+    def test_options(self):
+        for bad in (
+            lambda: NearestMap(k=0),
+            lambda: NearestMap(bandwidth=-1.0),
+            lambda: NearestMap(k=3).fit([[0.0]], [[1.0]]),
+            lambda: EntropicMap(epsilon=0.0),
+            lambda: EntropicMap(label_weight=-1.0),
+            lambda: NeuralMap(epochs=-1),
+            lambda: NeuralMap(held_out=1.0),
+            lambda: NeuralMap(learning_rate=0.0),
+            lambda: EntropicMap().fit([[0.0]], [[1.0]]).posterior([[0.0]]),
+        ):
+            with pytest.raises(ad.InputError):
+                bad()
+
+    def test_columns(self):
+        data = ad.LabeledDataset(draw(9, 2), columns=["a", "b"])
+        fitted = NearestMap().fit(data, moved(data))
+        assert fitted.transform(data).columns == ("a", "b")
+        with pytest.raises(ad.InputError, match="columns"):
+            fitted.transform(ad.LabeledDataset(draw(9, 2), columns=["b", "a"]))
+
+    def test_classes_without_samples(self):
+        start = ad.LabeledDataset(draw(8, 2), ["a", "c"] * 4, classes=["a", "b", "c"])
+        for make in MAPS.values():
+            fitted = make().fit(start, moved(start))
+            assert torch.allclose(fitted.transform(start).x, start.x + 1, atol=1e-5)
+        assert EntropicMap().fit(start, moved(start)).classes_ == ("a", "c")
+        with pytest.raises(ad.InputError, match="classes"):
+            NearestMap().fit(start, start).transform(start.x, ["b"] * 8)
+
+    def test_a_failed_fit_is_not_a_fit(self):
+        fitted = EntropicMap().fit([[0.0], [1.0]], [[1.0], [2.0]])
+        with pytest.raises(ad.InputError):
+            fitted.fit(ad.LabeledDataset([[0.0], [1.0]], ["a", None]), [[0.0], [1.0]])
+        with pytest.raises(ad.InputError, match="fitted first"):
+            fitted.transform([[0.0]])
+
+
+class TestEdges:
+    @pytest.mark.parametrize("scale", [1e-30, 1e-8, 1e8, 1e15])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @each_map
+    def test_scales(self, make, dtype, scale):
+        data = labeled([30, 30], 2, 0).to(dtype=dtype)
+        end = data.replace(x=2 * data.x + 3)
+        new = draw(20, 2, seed=1).to(dtype)
+
+        def carried(by):
+            made = NearestMap(k=3, bandwidth=0.5 * by) if make is MAPS["nearest"] else make()
+            return made.fit(data.replace(x=data.x * by), end.replace(x=end.x * by)).transform(new * by) / by
+
+        assert torch.allclose(carried(scale), carried(1.0), rtol=1e-3, atol=1e-3)
+
+    @each_map
+    def test_single_particle(self, make):
+        for start in (ad.LabeledDataset([[2.0, 3.0]]), ad.LabeledDataset([[2.0, 3.0]], ["a"])):
+            make = (lambda: NearestMap(bandwidth=0.5)) if make is MAPS["nearest"] else make
+            fitted = make().fit(start, moved(start, 4.0))
+            assert np.allclose(fitted.transform([[2.0, 3.0], [50.0, -9.0]]), [[6.0, 7.0], [54.0, -5.0]], atol=1e-5)
+
+    @each_map
+    def test_coinciding_points(self, make):
+        start = ad.LabeledDataset(torch.ones(10, 2), ["a", "b"] * 5)
+        fitted = make().fit(start, moved(start, 4.0))
+        assert np.allclose(fitted.transform([[1.0, 1.0], [7.0, 2.0]]), [[5.0, 5.0], [11.0, 6.0]], atol=1e-5)
+        fitted = make().fit(start, moved(start, draw(10, 2).float()))  # one place, ten ways
+        assert bool(torch.isfinite(fitted.transform(torch.ones(1, 2))).all())
+        fitted = make().fit(moved(start, draw(10, 2).float()), start)  # ten places, one end
+        assert bool(torch.isfinite(fitted.transform(torch.ones(1, 2))).all())
+
+    @each_map
+    def test_far_from_all_particles(self, make):
+        data = labeled([20, 20], 2, 0)
+        assert bool(torch.isfinite(make().fit(data, moved(data)).transform(1e6 * draw(5, 2))).all())
+
+
+def test_a_map_of_ones_own(tmp_path):
+    class Shift(Map, kind="shift"):
+        def _fit(self, start, end):
+            self.by = (end.x - start.x).mean(dim=0)
+
+        def _move(self, x, codes):
+            return x + self.by
+
+        def _pack(self):
+            return {"by": self.by}, {}
+
+        def _unpack(self, tensors, facts):
+            self.by = tensors["by"]
+
+    path = Shift().fit([[0.0], [2.0]], [[1.0], [3.0]]).save(tmp_path / "map.safetensors")
+    assert ad.maps.load(path).transform([[5.0]]).tolist() == [[6.0]]
