@@ -308,7 +308,7 @@ class TestNeural:
 
     def test_the_module_is_a_copy(self):
         start = draw(20, 2)
-        fitted = NeuralMap(**QUICK).fit(start, start + 1)
+        fitted = NeuralMap(**QUICK).fit(start, 2 * start)
         before = fitted.transform(start)
         module = fitted.as_module()
         with torch.no_grad():
@@ -422,7 +422,8 @@ class TestFiles:
             lambda facts: facts.update(own=None),
             lambda facts: facts.pop("own"),
             lambda facts: [facts],
-            lambda facts: facts["own"].update(shape=[10**6, 10**6], k=-1, epsilon=-1.0),
+            lambda facts: facts.update(sample_shape=[10**6, 10**6]),  # and no memory is asked for
+            lambda facts: facts["own"].update(k=-1, epsilon=-1.0, epochs=-1),
         ]
         for change in changes:
             write(change)

@@ -170,13 +170,11 @@ class Map(ABC):
                 f"not a map of kind {wanted}", repr(facts.get("map")), "Load it with ad.maps.load, or its own class."
             )
         try:
-            found = kind()
-            found._unpack(tensors, facts["own"])
-            shape = tuple(facts["sample_shape"])
+            found, shape, columns = kind(), tuple(facts["sample_shape"]), facts["columns"]
             if not shape or not all(type(side) is int and side > 0 for side in shape):
                 raise ValueError(f"sample shape {shape}")
-            columns = facts["columns"]
             found.columns_, found.sample_shape_ = None if columns is None else tuple(map(str, columns)), shape
+            found._unpack(tensors, facts["own"])
             found._move(torch.zeros(1, math.prod(shape)), torch.full((1,), -1))  # parts that do not fit show here
         except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
             raise InputError("not a saved map, or damaged", f"{path} ({error})", "Fit the map again and save it.") from None
@@ -196,7 +194,7 @@ class Map(ABC):
 
     @abstractmethod
     def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Take up what ``_pack`` gave; any error is reported as a damaged file."""
+        """Take up what ``_pack`` gave, ``sample_shape_`` being known; any error is reported as a damaged file."""
 
     def _fitted(self) -> tuple[int, ...]:
         if self.sample_shape_ is None:

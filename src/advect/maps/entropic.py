@@ -83,8 +83,8 @@ class EntropicMap(Map, kind="entropic"):
         return rows if isinstance(x, (Tensor, LabeledDataset)) else rows.numpy()
 
     def _fit(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        labels = start.complete and end.complete
-        if not labels and self.label_weight and bool(start.labeled.any() | end.labeled.any()):
+        labels = self.label_weight > 0 and start.complete and end.complete
+        if self.label_weight > 0 and not labels and bool(start.labeled.any() | end.labeled.any()):
             raise InputError(
                 "every particle needs a label, at the start and at the end, or none",
                 f"{int((~start.labeled).sum())} and {int((~end.labeled).sum())} of {len(start)} without",
@@ -96,8 +96,7 @@ class EntropicMap(Map, kind="entropic"):
         spread = max(float((part.x - centre).abs().max()) for part, centre in zip((start, end), self._centres, strict=True))
         self._scale = spread or 1.0  # costs of any scale are safe to compute in this unit
         first, last = self._standard_states()
-        cost = GroundCost(label_weight=self.label_weight if labels else 0.0)
-        cost = cost if cost.label_weight else GroundCost(label=NoLabels())
+        cost = GroundCost(label_weight=self.label_weight) if labels else GroundCost(label=NoLabels())
         epsilon = self.epsilon if isinstance(self.epsilon, Relative) else self.epsilon / self._scale**2
         went = first.replace(law=last.replace(y=first.y, classes=first.classes).moments()) if labels else first
         pair, within = cost.between(went, last), cost.between(first, first)
@@ -191,7 +190,7 @@ class EntropicMap(Map, kind="entropic"):
         self.label_weight, self.debias = facts["label_weight"], bool(facts["debias"])
         self.__post_init__()
         self._scale, self._epsilon = (check_positive(name, facts[name]) for name in ("scale", "standard_epsilon"))
-        self._start, self._end = unpack_pairs(tensors, facts)
+        self._start, self._end = unpack_pairs(tensors, facts, self.sample_shape_)
         self._centres = tensors["centres"]
         self._parts = {name.removeprefix("solved."): value for name, value in tensors.items() if name.startswith("solved.")}
         self._prepare()

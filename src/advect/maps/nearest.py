@@ -85,6 +85,6 @@ class NearestMap(Map, kind="nearest"):
     def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         self.k, self.bandwidth = facts["k"], facts["bandwidth"]
         self.__post_init__()
-        self._start, self._end = unpack_pairs(tensors, facts)
+        self._start, self._end = unpack_pairs(tensors, facts, self.sample_shape_)
         self.classes_ = self._start.classes
         self._centre, self._scale = tensors["centre"], check_positive("scale", facts["scale"])

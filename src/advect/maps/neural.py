@@ -195,7 +195,7 @@ class NeuralMap(Map, kind="neural"):
             )
         names = ("epochs", "learning_rate", "batch_size", "restarts", "held_out", "patience", "seed")
         facts: dict[str, Any] = {name: getattr(self, name) for name in names}
-        facts |= {"shape": list(self._module.centre.shape), "history": self.history_, "held_out_error": self.held_out_error_}
+        facts |= {"history": self.history_, "held_out_error": self.held_out_error_}
         return dict(self._module.state_dict()), facts
 
     def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -204,7 +204,7 @@ class NeuralMap(Map, kind="neural"):
         self.__post_init__()
         self.history_ = [[(float(a), float(b)) for a, b in errors] for errors in facts["history"]]
         self.held_out_error_ = float(facts["held_out_error"])
-        shape = tuple(facts["shape"])
+        shape = self._fitted()
         if any(tensors[name].shape != shape for name in _STATISTICS):
             raise ValueError(f"statistics are not of shape {shape}")
         with torch.device("meta"):  # takes no memory until the weights are known to fit, and no random numbers

@@ -63,8 +63,8 @@ def pack_pairs(start: LabeledDataset, end: LabeledDataset) -> tuple[dict[str, Te
     return tensors, {"start": first_facts, "end": last_facts}
 
 
-def unpack_pairs(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Pairs:
-    """What ``pack_pairs`` packed, checked: n finite rows of one shape, with labels among the classes."""
+def unpack_pairs(tensors: dict[str, Tensor], facts: dict[str, Any], shape: tuple[int, ...] | None) -> Pairs:
+    """What ``pack_pairs`` packed, checked: n rows of this shape, finite, with weights, and with labels among the classes."""
     weights = tensors["start.weights"]
     states = []
     for side in ("start", "end"):
@@ -72,6 +72,8 @@ def unpack_pairs(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Pairs:
         fits = data.x.is_floating_point() and data.y.dtype == torch.int64 and weights.dtype == torch.float64
         if not fits or not data.y.shape == weights.shape == (len(data),) or not bool((weights > 0).all()):
             raise ValueError(f"the {side} of the pairs does not fit together")
+        if data.sample_shape != shape:
+            raise ValueError(f"the {side} of the pairs has samples of shape {data.sample_shape}")
         if int(data.y.min()) < -1 or int(data.y.max()) >= len(data.classes):
             raise ValueError(f"labels of the {side} are not among its classes")
         states.append(data)
