@@ -14,36 +14,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._checks import check_count, check_non_negative, check_positive
+from advect.apps.carry import CarryOptions, carry
 from advect.apps.query import query
 from advect.callbacks import Metric
-from advect.cost import Bures, GroundCost
-from advect.cost.labels import LabelCost
 from advect.data import LabeledDataset
-from advect.dynamics import FeatureDriven
 from advect.errors import InputError
-from advect.flow import FlowResult, flow
-from advect.functionals import OTDD
-from advect.integrators import Euler
+from advect.flow import FlowResult
 from advect.maps import EntropicMap
 from advect.maps.base import Map
 from advect.matching import ClassMatching
 from advect.pseudo import PseudoLabels, pseudo_labels
 
-_LABEL = Bures(tolerance=1e-3)
-
 
 @dataclass(frozen=True)
-class RepurposeOptions:
-    """How data is carried to a model; the defaults read Fashion-MNIST by an MNIST model within 30 steps.
+class RepurposeOptions(CarryOptions):
+    """How data is carried to a model: ``CarryOptions``, and what stands in for labels.
+
+    The defaults read Fashion-MNIST by an MNIST model within 30 steps. Accuracy is measured at ``every`` so many steps.
 
     Args:
-        n_steps, step_size: Euler steps of the flow.
-        label_weight: how much classes hold together against nearness of features.
-        label: the label cost; coarser ones (``Bures(diagonal=True)``, ``MeansOnly()``) are quicker with large classes.
-        bounds: keep features in this range, so that images stay images.
-        every: measure the accuracy at states whose index divides by this, where labels are known.
-        map: carries samples that are not in the flow; fitted on it.
         clusterer: for data without labels; see ``pseudo_labels``.
 
     Example:
@@ -52,20 +41,7 @@ class RepurposeOptions:
         0.2
     """
 
-    n_steps: int = 30
-    step_size: float = 0.2
-    label_weight: float = 5.0
-    label: LabelCost = _LABEL
-    bounds: tuple[float, float] | None = None
-    every: int = 10
-    map: Map | None = None
     clusterer: Any = None
-
-    def __post_init__(self) -> None:
-        check_count("n_steps", self.n_steps)
-        check_count("every", self.every)
-        check_positive("step_size", self.step_size)
-        check_non_negative("label_weight", self.label_weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +128,7 @@ def repurpose(
     else:
         moving = data if data.complete else data.subset(data.labeled)
     query(model, reference.samples[:1])  # a model that cannot answer should say so before a long flow
-    result = _carry(model, reference, moving.balanced(), options, scored=pseudo is None)
+    result = _carry(model, reference, moving, options, scored=pseudo is None)
     carrier = (options.map or EntropicMap()).fit(result)
     flowed = result.dataset if len(moving) == len(data) else _carry_rest(data, result, carrier)
     matching = ClassMatching.between(result.dataset, reference)
@@ -164,22 +140,12 @@ def repurpose(
 
 
 def _carry(model: Any, reference: LabeledDataset, data: LabeledDataset, options: RepurposeOptions, scored: bool) -> FlowResult:
-    target = reference.balanced()
-    cost = GroundCost(label=options.label, label_weight=options.label_weight)
-
     def accuracy(rho: LabeledDataset) -> float:
-        matching = ClassMatching.between(rho, target)
+        matching = ClassMatching.between(rho, reference)
         return _accuracy(matching.predict(query(model, rho.samples)), rho)
 
     callbacks = [Metric("accuracy", accuracy, every=options.every)] if scored else []
-    return flow(
-        data,
-        OTDD(target, cost=cost),
-        dynamics=FeatureDriven(bounds=options.bounds),
-        integrator=Euler(options.step_size),
-        n_steps=options.n_steps,
-        callbacks=callbacks,
-    )
+    return carry(data, reference, options, callbacks)
 
 
 def _carry_rest(data: LabeledDataset, result: FlowResult, carrier: Map) -> LabeledDataset:

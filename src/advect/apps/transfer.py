@@ -11,54 +11,25 @@ from dataclasses import dataclass
 
 import torch
 
-from advect._checks import check_count, check_non_negative, check_positive
+from advect.apps.carry import CarryOptions, carry
 from advect.callbacks import Recorder
-from advect.cost import Bures, GroundCost
-from advect.cost.labels import LabelCost
 from advect.data import LabeledDataset
-from advect.dynamics import FeatureDriven
 from advect.errors import InputError
-from advect.flow import FlowResult, flow
-from advect.functionals import OTDD
-from advect.integrators import Euler
+from advect.flow import FlowResult
 from advect.maps import EntropicMap
 from advect.maps.base import Map
 from advect.matching import ClassMatching
 
-_LABEL = Bures(tolerance=1e-3)
-
 
 @dataclass(frozen=True)
-class TransferOptions:
-    """How a source flows to a few target samples.
-
-    Args:
-        n_steps, step_size: Euler steps of the flow.
-        label_weight: how much classes hold together against nearness of features.
-        label: the label cost; coarser ones (``Bures(diagonal=True)``, ``MeansOnly()``) are quicker with large classes.
-        bounds: keep features in this range, so that images stay images.
-        every: keep every so many states of the way; the last is always among them.
-        map: carries extra samples; fitted on the flow.
+class TransferOptions(CarryOptions):
+    """How a source flows to a few target samples: ``CarryOptions``; every so many states of the way are kept, and the last.
 
     Example:
         >>> import advect as ad
         >>> ad.apps.TransferOptions(n_steps=20, every=5).label_weight
         5.0
     """
-
-    n_steps: int = 30
-    step_size: float = 0.2
-    label_weight: float = 5.0
-    label: LabelCost = _LABEL
-    bounds: tuple[float, float] | None = None
-    every: int = 10
-    map: Map | None = None
-
-    def __post_init__(self) -> None:
-        check_count("n_steps", self.n_steps)
-        check_count("every", self.every)
-        check_positive("step_size", self.step_size)
-        check_non_negative("label_weight", self.label_weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +85,7 @@ def transfer(
             raise InputError(f"{name} must be a LabeledDataset", type(data).__name__, "Wrap arrays as ad.LabeledDataset(x, y).")
         data.require_labels(f"transfer from {name}" if name == "source" else "transfer to a few samples")
     recorder = Recorder(every=options.every)
-    cost = GroundCost(label=options.label, label_weight=options.label_weight)
-    result = flow(
-        source.balanced(),
-        OTDD(few.balanced(), cost=cost),
-        dynamics=FeatureDriven(bounds=options.bounds),
-        integrator=Euler(options.step_size),
-        n_steps=options.n_steps,
-        callbacks=[recorder],
-    )
+    result = carry(source, few, options, [recorder])
     matching = ClassMatching.between(result.dataset, few)
     frames = [frame.dataset for frame in result.trajectory]
     if result.trajectory[-1].index != result.n_steps:

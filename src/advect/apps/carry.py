@@ -1,0 +1,66 @@
+"""The flow that the applications share: a dataset carried to another, classes of equal mass, within given bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advect._checks import check_count, check_non_negative, check_positive
+from advect.cost import Bures, GroundCost
+from advect.cost.labels import LabelCost
+from advect.data import LabeledDataset
+from advect.dynamics import FeatureDriven
+from advect.flow import Callback, FlowResult, flow
+from advect.functionals import OTDD
+from advect.integrators import Euler
+from advect.maps.base import Map
+
+_LABEL = Bures(tolerance=1e-3)
+
+
+@dataclass(frozen=True)
+class CarryOptions:
+    """How a dataset is carried to another.
+
+    Args:
+        n_steps, step_size: Euler steps of the flow.
+        label_weight: how much classes hold together against nearness of features.
+        label: the label cost; coarser ones (``Bures(diagonal=True)``, ``MeansOnly()``) are quicker with large classes.
+        bounds: keep features in this range, so that images stay images.
+        every: look at states whose index divides by this: where labels are known, their accuracy; on the way, what is kept.
+        map: carries samples that are not in the flow; fitted on it.
+
+    Example:
+        >>> import advect as ad
+        >>> ad.apps.TransferOptions(n_steps=20, every=5).label_weight
+        5.0
+    """
+
+    n_steps: int = 30
+    step_size: float = 0.2
+    label_weight: float = 5.0
+    label: LabelCost = _LABEL
+    bounds: tuple[float, float] | None = None
+    every: int = 10
+    map: Map | None = None
+
+    def __post_init__(self) -> None:
+        check_count("n_steps", self.n_steps)
+        check_count("every", self.every)
+        check_positive("step_size", self.step_size)
+        check_non_negative("label_weight", self.label_weight)
+
+
+def carry(
+    data: LabeledDataset, target: LabeledDataset, options: CarryOptions, callbacks: Sequence[Callback] = ()
+) -> FlowResult:
+    """Flow balanced data down ½ OTDD² to a balanced target."""
+    cost = GroundCost(label=options.label, label_weight=options.label_weight)
+    return flow(
+        data.balanced(),
+        OTDD(target.balanced(), cost=cost),
+        dynamics=FeatureDriven(bounds=options.bounds),
+        integrator=Euler(options.step_size),
+        n_steps=options.n_steps,
+        callbacks=callbacks,
+    )
