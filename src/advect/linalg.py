@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from advect._threads import side_by_side
+
 
 def centred(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Both clouds around a common centre, which cancels a large common offset; gradients pass."""
@@ -99,11 +101,13 @@ class _NuclearNorms(torch.autograd.Function):
         for i, a_i in enumerate(a.split(a_sizes)):
             first = i if symmetric else 0
             row = a_i @ b[sum(b_sizes[:first]) :].mT
-            for j, product in enumerate(row.split(b_sizes[first:], dim=1), start=first):
-                if symmetric and i == j:
-                    norms[i, i] = product.diagonal().sum()  # A Aᵀ is positive: its nuclear norm is its trace
-                elif product.numel():
-                    norms[i, j] = torch.linalg.svdvals(product).sum()
+            products = {j: product for j, product in enumerate(row.split(b_sizes[first:], dim=1), start=first)}
+            if symmetric:
+                norms[i, i] = products.pop(i).diagonal().sum()  # A Aᵀ is positive: its nuclear norm is its trace
+            products = {j: product for j, product in products.items() if product.numel()}
+            values = side_by_side(torch.linalg.svdvals, products.values(), rows=a_sizes[i])
+            for j, singular in zip(products, values, strict=True):
+                norms[i, j] = singular.sum()
         return torch.triu(norms) + torch.triu(norms, diagonal=1).mT if symmetric else norms
 
     @staticmethod
@@ -115,9 +119,14 @@ class _NuclearNorms(torch.autograd.Function):
         a_grads, b_grads = grad_a.split(a_sizes), grad_b.split(b_sizes)
         if ctx.symmetric:
             grad = torch.triu(grad) + torch.tril(grad, diagonal=-1).mT
-        for i, j in grad.nonzero().tolist():
-            if len(a_blocks[i]) and len(b_blocks[j]):
-                factor = grad[i, j] * polar_factor(a_blocks[i] @ b_blocks[j].mT)
+        pairs = [(i, j) for i, j in grad.nonzero().tolist() if len(a_blocks[i]) and len(b_blocks[j])]
+        for row in sorted({i for i, _ in pairs}):  # row by row: all factors at once would be as large as the transport plan
+            chosen = [pair for pair in pairs if pair[0] == row]
+            factors = side_by_side(
+                lambda pair: polar_factor(a_blocks[pair[0]] @ b_blocks[pair[1]].mT), chosen, rows=a_sizes[row]
+            )
+            for (i, j), factor in zip(chosen, factors, strict=True):
+                factor = grad[i, j] * factor
                 if ctx.needs_input_grad[0]:
                     a_grads[i].addmm_(factor, b_blocks[j])
                 if ctx.needs_input_grad[1]:

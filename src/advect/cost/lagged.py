@@ -15,6 +15,7 @@ import math
 import torch
 from torch import Tensor
 
+from advect._threads import side_by_side
 from advect.data import LabeledDataset
 from advect.gaussians import class_moments, class_shares
 from advect.linalg import polar_factor, squared_distances
@@ -171,17 +172,24 @@ class LaggedBures:
         factors: _Factors = {}
         rounding = 4 * torch.finfo(product.dtype).eps  # of the product: what is below it is no direction to carry over
         rows_of, columns_of = _members(source), _members(target)
-        for i, j in due.nonzero().tolist():
-            rows, columns = rows_of[i], columns_of[j]
-            if (self.symmetric and j <= i) or len(rows) == 0 or len(columns) == 0:
-                continue
+        due = due.triu(diagonal=1) if self.symmetric else due
+        pairs = [(i, j) for i, j in due.nonzero().tolist() if len(rows_of[i]) and len(columns_of[j])]
+
+        for i, j in pairs:  # made here: memory that a thread of its own takes is not given back to the others
+            factors[i, j] = product.new_empty(len(rows_of[i]), len(columns_of[j]))
+
+        def decomposed(pair: tuple[int, int]) -> Tensor:
+            rows, columns = rows_of[pair[0]], columns_of[pair[1]]
             block = product[rows][:, columns].double()
             noise = torch.linalg.matrix_norm(block * scales_a[rows][:, None] * scales_b[columns]) * rounding
             block = block - shares_a[rows] @ block
             block = (block - (block @ shares_b[columns])[:, None]) * scales_a[rows][:, None] * scales_b[columns]
             polar = polar_factor(block, float(noise))
-            norms[i, j] = (polar * block).sum()
-            factors[i, j] = (scales_a[rows][:, None] * polar * scales_b[columns]).to(product.dtype)
+            factors[pair].copy_(scales_a[rows][:, None] * polar * scales_b[columns])
+            return (polar * block).sum()
+
+        for pair, norm in zip(pairs, side_by_side(decomposed, pairs, rows=len(source) // len(rows_of)), strict=True):
+            norms[pair] = norm
         return norms + norms.T if self.symmetric else norms, factors
 
 
