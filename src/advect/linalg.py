@@ -101,7 +101,7 @@ class _NuclearNorms(torch.autograd.Function):
         for i, a_i in enumerate(a.split(a_sizes)):
             first = i if symmetric else 0
             row = a_i @ b[sum(b_sizes[:first]) :].mT
-            products = {j: product for j, product in enumerate(row.split(b_sizes[first:], dim=1), start=first)}
+            products = dict(enumerate(row.split(b_sizes[first:], dim=1), start=first))
             if symmetric:
                 norms[i, i] = products.pop(i).diagonal().sum()  # A Aᵀ is positive: its nuclear norm is its trace
             products = {j: product for j, product in products.items() if product.numel()}
