@@ -31,7 +31,7 @@ RANKS = {
     "cost": 7,
     "distance": 8,
     "integrators": 2,
-    "labels": 3,
+    "labels": 4,
     "motion": 4,
     "functionals": 8,
     "dynamics": 9,
