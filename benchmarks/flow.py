@@ -3,8 +3,8 @@
     python benchmarks/flow.py [--sizes 500 2000 5000] [--steps 16]
 
 products    x yᵀ, x xᵀ, P y, P_xx x in float32
-steady      each dynamics is timed from a state 13 Euler steps of size 0.5 down the flow, after 16 steps of size 0.1 of its
-            own, as the mean over the following ones (refreshes of label distances included)
+steady      each dynamics is timed from a state 13 Euler steps of size 0.5 down the flow, after --steps steps of size 0.1 of
+            its own, as the mean over as many more (refreshes of label distances included)
 lagged      label distances within 1e-3 of exact (Bures(tolerance=1e-3)); the worst relative error of any pair of classes at any
             step is printed, from the same steps walked again with an exact distance beside each (every n/1000-th of them)
 exact       every label distance decomposed at every step: all steps cost the same, and a few are timed
@@ -42,9 +42,9 @@ def steady_state(n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
 def step_time(source: ad.LabeledDataset, target: ad.LabeledDataset, case: str, steps: int) -> float:
     dynamics, cost = CASES[case]
     walk = ad.iterate(source, ad.OTDD(target, cost=cost), dynamics=dynamics, integrator=ad.Euler(0.1))
-    for _ in range(17 if cost is not EXACT else 2):
+    steps = steps if cost is not EXACT else max(1, steps // 5)
+    for _ in range(steps + 1):
         next(walk)
-    steps = steps if cost is not EXACT else 3
     start = time.perf_counter()
     for _ in range(steps):
         next(walk)
@@ -75,7 +75,7 @@ def worst_error(source: ad.LabeledDataset, target: ad.LabeledDataset, case: str,
     functional._lags = {side: Checked(1e-3, symmetric=side == "self") for side in ("cross", "self")}
     functional.reset = lambda: None
     walk = ad.iterate(source, functional, dynamics=dynamics, integrator=ad.Euler(0.1))
-    for _ in range(17 + steps):
+    for _ in range(2 * steps + 1):
         next(walk)
     return max(errors)
 
@@ -93,20 +93,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000, 5000])
     parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--cases", default="", help="only dynamics whose name has this in it, such as lagged")
     parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory:
         return memory(int(options.memory[0]), options.memory[1])
     print(f"{torch.get_num_threads()} threads, float32, debiased, epsilon = 1 % of the mean cost, marginal error 1e-3\n")
     print("     n  dynamics                     step / products  worst label error  peak / n² floats")
-    times: dict[str, list[float]] = {case: [] for case in CASES}
-    peaks: dict[str, list[float]] = {case: [] for case in CASES}
+    cases = [case for case in CASES if options.cases in case]
+    times: dict[str, list[float]] = {case: [] for case in cases}
+    peaks: dict[str, list[float]] = {case: [] for case in cases}
     for n in options.sizes:
         source, target = steady_state(n)
         plan = torch.rand(n, n)
         products = product_time([(source.x, target.x.T), (source.x, source.x.T), (plan, target.x), (plan, source.x)])
         del plan
-        for case in CASES:
+        for case in cases:
             seconds, worst = step_time(source, target, case, options.steps), worst_error(source, target, case, options.steps)
             peak = float(in_fresh_process(sys.argv[0], "--memory", str(n), case))
             times[case].append(seconds)
@@ -114,7 +116,7 @@ def main() -> None:
             print(f"{n:6d}  {case:27s}  {seconds / products:15.2f}  {worst:17.1e}  {peak / (4 * n * n):16.1f}", flush=True)
         print(f"        products: {1e3 * products:.0f} ms\n", flush=True)
     if len(options.sizes) > 1:
-        for case in CASES:
+        for case in cases:
             time_power, memory_power = growth(options.sizes, times[case]), growth(options.sizes, peaks[case])
             print(f"growth of {case}: time n^{time_power:.2f}, memory n^{memory_power:.2f}")
     return None

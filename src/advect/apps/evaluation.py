@@ -1,11 +1,13 @@
 """Does a flowed dataset help? Trainings with and without it, over several draws of the few samples (paper, section 6.2).
 
 Everything that is compared sees the same few samples and the same test part. Trainers are the caller's: anything that has
-``fit(x, y)`` and ``predict(x)``, and ``fine_tune(x, y)`` where fine-tuning is to be compared.
+``fit(x, y)`` and ``predict(x)``, and ``fine_tune(x, y)`` where fine-tuning is to be compared. Where ``fit`` takes a
+``sample_weight``, the few samples keep a share of the mass however many others join them.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,6 +72,7 @@ def evaluate_transfer(
     draws: int = 5,
     extra: LabeledDataset | None = None,
     options: TransferOptions | None = None,
+    few_share: float = 0.5,
     seed: int = 0,
     progress: Progress = None,
 ) -> TransferScores:
@@ -87,7 +90,9 @@ def evaluate_transfer(
             positions of the target's classes.
         shots: how many of each class.  draws: how many times, each with its own shots and seed.
         extra: more source samples, for ``+ mapped``.
-        options: of the flow.  seed: of the first draw.  progress: None, False or a function of (done, total).
+        options: of the flow.
+        few_share: mass of the few samples among those trained on, for classifiers whose ``fit`` takes ``sample_weight``.
+        seed: of the first draw.  progress: None, False or a function of (done, total).
 
     Example:
         >>> import torch, advect as ad
@@ -101,6 +106,8 @@ def evaluate_transfer(
         ['+ final', '+ source', '+ way', 'target only']
     """
     shots, draws = check_count("shots", shots), check_count("draws", draws)
+    if not 0 < few_share < 1:
+        raise InputError("few_share must be between 0 and 1", repr(few_share), "0.5 gives the few samples half of the mass.")
     if test.classes != target.classes:
         raise InputError(
             "test and target must have the same classes in the same order",
@@ -120,7 +127,7 @@ def evaluate_transfer(
                 parts["+ mapped"] = [sets.final, sets.mapped]
             for way, more in parts.items():
                 model = classifier(seed + draw)
-                _fit(model.fit, joined([few, *(_known(part) for part in more)]))
+                _fit(model.fit, _shared(few, [_known(part) for part in more], few_share))
                 accuracies.setdefault(way, []).append(_score(model, test))
             model = classifier(seed + draw)
             if hasattr(model, "fine_tune"):
@@ -135,8 +142,20 @@ def _known(data: LabeledDataset) -> LabeledDataset:
     return data if data.complete else data.subset(data.labeled)
 
 
-def _fit(train: Callable[[Any, Any], Any], data: LabeledDataset) -> None:
-    train(data.samples, data.y)
+def _shared(few: LabeledDataset, others: list[LabeledDataset], few_share: float) -> LabeledDataset:
+    """All of them, the few with their share of the mass."""
+    if not others:
+        return few
+    data = joined([few, *others])
+    weights = data.weights.clone()
+    weights[: len(few)] *= few_share / weights[: len(few)].sum()
+    weights[len(few) :] *= (1 - few_share) / weights[len(few) :].sum()
+    return data.replace(weights=weights)
+
+
+def _fit(train: Callable[..., Any], data: LabeledDataset) -> None:
+    weighted = "sample_weight" in inspect.signature(train).parameters
+    train(data.samples, data.y, **({"sample_weight": data.weights * len(data)} if weighted else {}))
 
 
 def _score(model: Any, test: LabeledDataset) -> float:

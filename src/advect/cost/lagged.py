@@ -21,6 +21,7 @@ from advect.gaussians import class_moments, class_shares
 from advect.linalg import polar_factor, squared_distances
 
 _GROWTH = 4.0  # of the way between two refreshes, at the most
+_CLOSE = 0.1  # of the distance without the norm: below, what is left of it is rounded too coarsely in float32
 _CLOCK = ("features", "labels", "moved", "limit", "curvature")
 
 
@@ -114,7 +115,7 @@ class LaggedBures:
         # The largest curvature for all: a pair whose classes start to turn is seen in time by what others have met.
         gap = self.curvature.max() * self.moved.square()
         due = ~held | (self.moved > self.limit) | (gap > self._allowed(smooth - 2 * bound, smooth))
-        norms, factors = self._decompose(source, target, product, due)
+        norms, factors = self._decompose(source, target, product, due, smooth)
         exact = torch.where(due, norms, bound)
         if source.law_features.requires_grad:
             self._latest = self.factors | factors
@@ -163,30 +164,39 @@ class LaggedBures:
         return bound + bound.T if self.symmetric else bound
 
     def _decompose(
-        self, source: LabeledDataset, target: LabeledDataset, product: Tensor, due: Tensor
+        self, source: LabeledDataset, target: LabeledDataset, product: Tensor, due: Tensor, smooth: Tensor
     ) -> tuple[Tensor, _Factors]:
-        """Nuclear norms of the pairs of classes that are due, and their polar factors."""
+        """Nuclear norms of the pairs of classes that are due, and their polar factors.
+
+        Where classes are close, W₂² is a small difference of large numbers, and the rounding of the product shows: those are
+        multiplied again in float64.
+        """
         shares_a, scales_a = _shares(source)
         shares_b, scales_b = (shares_a, scales_a) if self.symmetric else _shares(target)
         norms = torch.zeros(due.shape, dtype=torch.float64, device=product.device)
         factors: _Factors = {}
-        rounding = 4 * torch.finfo(product.dtype).eps  # of the product: what is below it is no direction to carry over
         rows_of, columns_of = _members(source), _members(target)
         due = due.triu(diagonal=1) if self.symmetric else due
         pairs = [(i, j) for i, j in due.nonzero().tolist() if len(rows_of[i]) and len(columns_of[j])]
-
         for i, j in pairs:  # made here: memory that a thread of its own takes is not given back to the others
             factors[i, j] = product.new_empty(len(rows_of[i]), len(columns_of[j]))
 
         def decomposed(pair: tuple[int, int]) -> Tensor:
             rows, columns = rows_of[pair[0]], columns_of[pair[1]]
-            block = product[rows][:, columns].double()
+            polar, norm = polarised(product[rows][:, columns].double(), rows, columns, 4 * torch.finfo(product.dtype).eps)
+            if smooth[pair] - 2 * norm < _CLOSE * smooth[pair]:
+                block = source.x.detach()[rows].double() @ target.x.detach()[columns].double().T
+                polar, norm = polarised(block, rows, columns, 0.0)
+            factors[pair].copy_(scales_a[rows][:, None] * polar * scales_b[columns])
+            return norm
+
+        def polarised(block: Tensor, rows: Tensor, columns: Tensor, rounding: float) -> tuple[Tensor, Tensor]:
+            # what is below the rounding of the product is no direction to carry over
             noise = torch.linalg.matrix_norm(block * scales_a[rows][:, None] * scales_b[columns]) * rounding
             block = block - shares_a[rows] @ block
             block = (block - (block @ shares_b[columns])[:, None]) * scales_a[rows][:, None] * scales_b[columns]
             polar = polar_factor(block, float(noise))
-            factors[pair].copy_(scales_a[rows][:, None] * polar * scales_b[columns])
-            return (polar * block).sum()
+            return polar, (polar * block).sum()
 
         for pair, norm in zip(pairs, side_by_side(decomposed, pairs, rows=len(source) // len(rows_of)), strict=True):
             norms[pair] = norm
