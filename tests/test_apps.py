@@ -166,6 +166,24 @@ class TestTransfer:
         assert seen[:6] == [[5, 6], [5, 126], [5, 126], [5, 486], [5, 156], [5, 120, -6]] and seen[6][0] == 6
         assert scores.mean("+ final") > 0.95 and scores.accuracies["fine-tuned"] == scores.accuracies["target only"]
 
+    def test_the_few_keep_their_share_of_the_mass(self):
+        masses = []
+
+        class Trainer:
+            def __init__(self, seed):
+                pass
+
+            def fit(self, x, y, sample_weight):
+                assert float(sample_weight.sum()) == pytest.approx(len(y))
+                masses.append(float(sample_weight[:6].sum() / sample_weight.sum()))
+
+            def predict(self, x):
+                return torch.zeros(len(x), dtype=torch.long)
+
+        train, test = self.target.split(0.5, generator=torch.Generator().manual_seed(0))
+        ad.apps.evaluate_transfer(self.source, train, test, Trainer, shots=2, draws=1, few_share=0.25, progress=False)
+        assert masses == pytest.approx([1.0, 0.25, 0.25, 0.25], rel=1e-5)
+
     def test_intervals_against_scipy(self):
         from scipy.stats import t
 
@@ -181,5 +199,7 @@ class TestTransfer:
             ad.apps.transfer(self.source.x, self.target)
         with pytest.raises(ad.InputError, match="same classes"):
             ad.apps.evaluate_transfer(self.source, self.target, self.source, lambda seed: None, shots=1)
+        with pytest.raises(ad.InputError, match="few_share"):
+            ad.apps.evaluate_transfer(self.source, self.target, self.target, lambda seed: None, shots=1, few_share=1.0)
         with pytest.raises(ad.InputError, match="to join"):
             ad.apps.joined([self.source, self.target])
