@@ -14,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect.apps.carry import CarryOptions, carry
+from advect.apps.carry import CarryOptions, carrier, carry
 from advect.apps.query import query
 from advect.callbacks import Metric
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.flow import FlowResult
-from advect.maps import EntropicMap
 from advect.maps.base import Map
 from advect.matching import ClassMatching
 from advect.pseudo import PseudoLabels, pseudo_labels
@@ -129,14 +128,14 @@ def repurpose(
         moving = data if data.complete else data.subset(data.labeled)
     query(model, reference.samples[:1])  # a model that cannot answer should say so before a long flow
     result = _carry(model, reference, moving, options, scored=pseudo is None)
-    carrier = (options.map or EntropicMap()).fit(result)
-    flowed = result.dataset if len(moving) == len(data) else _carry_rest(data, result, carrier)
+    follow = carrier(options).fit(result)
+    flowed = result.dataset if len(moving) == len(data) else _carry_rest(data, result, follow)
     matching = ClassMatching.between(result.dataset, reference)
     answers = query(model, flowed.samples)
     predictions = matching.predict(answers)
     accuracy = None if pseudo is not None else _accuracy(predictions, data)
     history = result.metrics.get("accuracy", [])
-    return Repurposed(predictions, answers, flowed, matching, accuracy, history, result, carrier, pseudo, model)
+    return Repurposed(predictions, answers, flowed, matching, accuracy, history, result, follow, pseudo, model)
 
 
 def _carry(model: Any, reference: LabeledDataset, data: LabeledDataset, options: RepurposeOptions, scored: bool) -> FlowResult:
@@ -148,11 +147,11 @@ def _carry(model: Any, reference: LabeledDataset, data: LabeledDataset, options:
     return carry(data, reference, options, callbacks)
 
 
-def _carry_rest(data: LabeledDataset, result: FlowResult, carrier: Map) -> LabeledDataset:
+def _carry_rest(data: LabeledDataset, result: FlowResult, follow: Map) -> LabeledDataset:
     """The paper's recipe for partly labeled data: the labeled part has flowed, the rest follows by the map."""
     x = torch.empty_like(data.x)
     x[data.labeled] = result.dataset.x.to(x.dtype)
-    rest: Tensor = torch.as_tensor(carrier.transform(data.samples[~data.labeled]))
+    rest: Tensor = torch.as_tensor(follow.transform(data.samples[~data.labeled]))
     x[~data.labeled] = rest.reshape(len(rest), -1).to(x)
     return data.replace(x=x)
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 import torch
 
-from advect.apps.carry import CarryOptions, carry
+from advect.apps.carry import CarryOptions, carrier, carry
 from advect.callbacks import Recorder
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.flow import FlowResult
-from advect.maps import EntropicMap
 from advect.maps.base import Map
 from advect.matching import ClassMatching
 
@@ -90,11 +89,11 @@ def transfer(
     frames = [frame.dataset for frame in result.trajectory]
     if result.trajectory[-1].index != result.n_steps:
         frames.append(result.dataset)
-    carrier = (options.map or EntropicMap(label_weight=options.label_weight)).fit(result)
-    mapped = None if extra is None else _relabeled(carrier.transform(extra), matching, few)
+    follow = carrier(options).fit(result)
+    mapped = None if extra is None else _relabeled(follow.transform(extra), matching, few)
     final = _relabeled(result.dataset, matching, few)
     return Transferred(
-        final, joined([_relabeled(frame, matching, few) for frame in frames]), mapped, few, matching, result, carrier
+        final, joined([_relabeled(frame, matching, few) for frame in frames]), mapped, few, matching, result, follow
     )
 
 
