@@ -49,6 +49,9 @@ class Ward(Wrapped):
 class Spectral(Wrapped):
     """Spectral clustering of the graph that joins each sample to its nearest neighbours: clusters of any form.
 
+    The first k eigenvectors of the graph give each sample a direction (Ng, Jordan and Weiss 2001); directions are joined by
+    Ward's criterion, which found more of the true classes of four sets of images than k-means or a pivoted QR (docs/paper.md).
+
     Above ``max_samples`` a random part is clustered and the rest joins its nearest neighbours.
 
     Args:
@@ -73,11 +76,13 @@ class Spectral(Wrapped):
         check_count("neighbors", self.neighbors)
 
     def fit(self, points: np.ndarray, k: int, seed: int) -> np.ndarray:
-        from sklearn.cluster import SpectralClustering
+        from sklearn.cluster import AgglomerativeClustering
+        from sklearn.manifold import spectral_embedding
 
         graph = neighbor_graph(points, max(1, min(self.neighbors, len(points) // (2 * k))))
-        method: Any = SpectralClustering(k, affinity="precomputed", assign_labels="cluster_qr", random_state=seed)
-        return method.fit_predict(graph)
+        axes = spectral_embedding(graph, n_components=k, random_state=seed, drop_first=False)
+        axes = axes / np.maximum(np.linalg.norm(axes, axis=1, keepdims=True), np.finfo(axes.dtype).tiny)
+        return AgglomerativeClustering(k).fit_predict(axes)
 
 
 @dataclass(frozen=True)
