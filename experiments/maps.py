@@ -90,7 +90,9 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "maps.json"
     path.write_text(json.dumps(report, indent=2))
-    picture = viz.save(viz.image_grid([*frames, proper], rows=10), options.out / "maps.png")
+    picture = viz.save(
+        viz.image_grid([*frames, proper], rows=10, titles=report["columns of the figure"]), options.out / "maps.png"
+    )
     print(f"{'':32}{'MSE':>8}{'accuracy':>10}{'fit, s':>8}{'carry, s':>10}")
     for name, row in table.items():
         times = [f"{row[key]:.1f}" if key in row else "" for key in ("seconds to fit", "seconds to transform")]

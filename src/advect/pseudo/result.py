@@ -54,7 +54,7 @@ def pseudo_labels(
     *,
     n_clusters: int | Iterable[int] | None = None,
     target: LabeledDataset | None = None,
-    embedding: Embedded = None,
+    embedding: Embedded = "auto",
     seed: int = 0,
 ) -> PseudoLabels:
     """Labels for data that has none: the clusters of its features. Labels and weights that it has are not looked at.
@@ -69,7 +69,8 @@ def pseudo_labels(
         target: a dataset with as many classes as there should be clusters; those without samples do not count.
         embedding: what to cluster instead of the features: their first so many principal components (a whole number), as
             many as make up a share of the variance (between 0 and 1), a function of the samples in their shape, or an
-            object with ``fit_transform``. The dataset that comes out has its own features.
+            object with ``fit_transform``; None clusters the features, ``"auto"`` 50 principal components where there are
+            more features and samples than that. The dataset that comes out has its own features.
         seed: of everything random.
 
     Raises:
