@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,24 @@ def test_shaping(tmp_path):
     # and the constraints shape it
     assert flows["OTDD + margin"]["separated"] > flows["OTDD"]["separated"] + 0.2
     assert flows["OTDD + collapse"]["height_deviation"] < 0.4 * flows["OTDD"]["height_deviation"]
+
+
+needs_data = pytest.mark.skipif(
+    not Path(os.environ.get("ADVECT_DATA", "")).joinpath("usps.npz").is_file(),
+    reason="needs the image sets; set ADVECT_DATA to their directory",
+)
+
+
+@needs_data
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["maps", "table1", "transfer", "data_vs_model", "oracle", "trajectories"])
+def test_image_experiments_run_and_resume(name, tmp_path):
+    command = [sys.executable, str(FOLDER / f"{name}.py"), "--quick", "--out", str(tmp_path)]
+    first = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stderr
+    written = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert any(path.suffix == ".json" for path in written)
+    if name != "maps":  # one result, nothing to resume
+        again = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert again.returncode == 0 and again.stdout == first.stdout
+        assert all(path.read_bytes() == content for path, content in written.items() if path.suffix == ".json")
