@@ -36,7 +36,8 @@ class Transferred:
     """Training sets under the target's labels.
 
     Attributes:
-        final: the source where the flow ended.  way: the states kept on the way, one after the other, the last included.
+        final: the source where the flow ended.  way: the states kept on the way, one after the other, the last
+            included and the first, which is the source, not.
         mapped: the extra samples carried by the map, if there were any.  few: the target samples themselves.
         matching: which class of the source became which of the target's.  result: the flow.  map: carries more samples.
     """
@@ -76,7 +77,7 @@ def transfer(
         >>> target = ad.datasets.gaussians(90, shift=(9.0, 0.0), generator=generator).replace(classes=("a", "b", "c"))
         >>> sets = ad.apps.transfer(source, target.sample(6, balanced=True, generator=generator))
         >>> sets.final.classes, len(sets.way)
-        (('a', 'b', 'c'), 360)
+        (('a', 'b', 'c'), 270)
     """
     options = options or TransferOptions()
     for name, data in (("source", source), ("few", few)):
@@ -86,7 +87,7 @@ def transfer(
     recorder = Recorder(every=options.every)
     result = carry(source, few, options, [recorder])
     matching = ClassMatching.between(result.dataset, few)
-    frames = [frame.dataset for frame in result.trajectory]
+    frames = [frame.dataset for frame in result.trajectory if frame.index > 0]  # z_1 … z_T of the paper
     if result.trajectory[-1].index != result.n_steps:
         frames.append(result.dataset)
     follow = carrier(options).fit(result)
