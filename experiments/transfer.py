@@ -3,8 +3,8 @@
     ADVECT_DATA=path/to/data python experiments/transfer.py [--quick] [--targets usps …] [--shots 1 5 …] [--draws 5] [--out out]
 
 2000 MNIST images flow to k samples of each class of Fashion-MNIST, KMNIST or USPS. A LeNet-5 is trained with the same number of
-updates (600, batches of 64) in every column, and tested on the whole test part. The few samples keep half of every batch. Fine-tuning
-trains on MNIST first, with the same number of updates, and on the few samples with half as many after that.
+updates (600, batches of 64) in every column, and tested on the whole test part. The few samples keep half of every batch.
+Fine-tuning trains on MNIST first, with the same number of updates, and on the few samples with half as many after that.
 """
 
 from __future__ import annotations
