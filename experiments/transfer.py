@@ -3,7 +3,7 @@
     ADVECT_DATA=path/to/data python experiments/transfer.py [--quick] [--targets usps …] [--shots 1 5 …] [--draws 5] [--out out]
 
 2000 MNIST images flow to k samples of each class of Fashion-MNIST, KMNIST or USPS. A LeNet-5 is trained with the same number of
-updates (600, batches of 64) in every column, and tested on the whole test part. The few samples keep half of every batch.
+updates (500, batches of 64) in every column, and tested on the whole test part. The few samples keep half of every batch.
 Fine-tuning trains on MNIST first, with the same number of updates, and on the few samples with half as many after that.
 """
 
@@ -47,7 +47,7 @@ def evaluate(
         shots=shots,
         draws=draws,
         extra=more,
-        options=ad.apps.TransferOptions(bounds=(0.0, 1.0), n_steps=12, step_size=0.3, every=1),
+        options=ad.apps.TransferOptions(bounds=(0.0, 1.0), n_steps=8, step_size=0.4, every=1, label=ad.Bures(tolerance=1e-2)),
     )
     table = {way: {"mean": 100 * scores.mean(way), "interval": 100 * scores.interval(way)} for way in scores.accuracies}
     return {"draws": draws, "updates": updates, "test samples": len(test), "table": table}
