@@ -18,6 +18,7 @@ from transfer import evaluate
 
 from advect import viz
 
+WAYS = ("target only", "+ way", "fine-tuned")
 SETS = {"mnist": "M", "usps": "U", "kmnist": "K", "fashion_mnist": "F"}
 
 
@@ -58,7 +59,7 @@ def main() -> None:
     results = Results(options.out / ("data_vs_model-quick.json" if options.quick else "data_vs_model.json"))
     for source, target in itertools.permutations(SETS, 2):
         name = f"{source} → {target}, {options.shots} shots, {draws} draws"
-        row = results.once(name, evaluate, source, target, options.shots, draws, extra=False, **size)
+        row = results.once(name, evaluate, source, target, options.shots, draws, ways=WAYS, **size)
         table = row["table"]
         print(
             f"{name}: target only {table['target only']['mean']:.1f}, fine-tuned {table['fine-tuned']['mean']:.1f} "

@@ -181,8 +181,10 @@ class TestTransfer:
                 return torch.zeros(len(x), dtype=torch.long)
 
         train, test = self.target.split(0.5, generator=torch.Generator().manual_seed(0))
-        ad.apps.evaluate_transfer(self.source, train, test, Trainer, shots=2, draws=1, few_share=0.25, progress=False)
-        assert masses == pytest.approx([1.0, 0.25, 0.25, 0.25], rel=1e-5)
+        ad.apps.evaluate_transfer(
+            self.source, train, test, Trainer, shots=2, draws=1, few_share=0.25, progress=False, ways=("target only", "+ way")
+        )
+        assert masses == pytest.approx([1.0, 0.25], rel=1e-5)
 
     def test_intervals_against_scipy(self):
         from scipy.stats import t
@@ -199,6 +201,8 @@ class TestTransfer:
             ad.apps.transfer(self.source.x, self.target)
         with pytest.raises(ad.InputError, match="same classes"):
             ad.apps.evaluate_transfer(self.source, self.target, self.source, lambda seed: None, shots=1)
+        with pytest.raises(ad.InputError, match="ways of training"):
+            ad.apps.evaluate_transfer(self.source, self.target, self.target, lambda seed: None, shots=1, ways=["+ magic"])
         with pytest.raises(ad.InputError, match="few_share"):
             ad.apps.evaluate_transfer(self.source, self.target, self.target, lambda seed: None, shots=1, few_share=1.0)
         with pytest.raises(ad.InputError, match="to join"):

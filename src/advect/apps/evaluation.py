@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from advect._progress import Progress, track
 from advect.apps.transfer import TransferOptions, joined, transfer
 from advect.data import LabeledDataset
 from advect.errors import InputError
+
+_WAYS = ("target only", "+ source", "+ final", "+ way", "+ mapped", "fine-tuned")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +75,7 @@ def evaluate_transfer(
     extra: LabeledDataset | None = None,
     options: TransferOptions | None = None,
     few_share: float = 0.5,
+    ways: Collection[str] | None = None,
     seed: int = 0,
     progress: Progress = None,
 ) -> TransferScores:
@@ -92,6 +95,7 @@ def evaluate_transfer(
         extra: more source samples, for ``+ mapped``.
         options: of the flow.
         few_share: mass of the few samples among those trained on, for classifiers whose ``fit`` takes ``sample_weight``.
+        ways: which of the ways of training to compare; all that can be by default.
         seed: of the first draw.  progress: None, False or a function of (done, total).
 
     Example:
@@ -108,6 +112,9 @@ def evaluate_transfer(
     shots, draws = check_count("shots", shots), check_count("draws", draws)
     if not 0 < few_share < 1:
         raise InputError("few_share must be between 0 and 1", repr(few_share), "0.5 gives the few samples half of the mass.")
+    strange = set(ways or ()) - set(_WAYS)
+    if strange or (ways is not None and not ways):
+        raise InputError("ways of training to compare", f"{sorted(strange) or 'none'}", f"Take some of {', '.join(_WAYS)}.")
     if test.classes != target.classes:
         raise InputError(
             "test and target must have the same classes in the same order",
@@ -126,11 +133,13 @@ def evaluate_transfer(
             if sets.mapped is not None:
                 parts["+ mapped"] = [sets.final, sets.mapped]
             for way, more in parts.items():
+                if ways is not None and way not in ways:
+                    continue
                 model = classifier(seed + draw)
                 _fit(model.fit, _shared(few, [_known(part) for part in more], few_share))
                 accuracies.setdefault(way, []).append(_score(model, test))
             model = classifier(seed + draw)
-            if hasattr(model, "fine_tune"):
+            if hasattr(model, "fine_tune") and (ways is None or "fine-tuned" in ways):
                 _fit(model.fit, _known(sets.relabeled(source)))
                 _fit(model.fine_tune, few)
                 accuracies.setdefault("fine-tuned", []).append(_score(model, test))
