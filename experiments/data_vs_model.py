@@ -1,6 +1,6 @@
 """Adapt the data or adapt the model? (paper, section 6.2, the scatter) The same labeled samples, used either way.
 
-    ADVECT_DATA=path/to/data python experiments/data_vs_model.py [--quick] [--shots 10] [--draws 3] [--out out]
+    ADVECT_DATA=path/to/data python experiments/data_vs_model.py [--quick] [--shots 10] [--draws 2] [--out out]
 
 For all pairs of MNIST, USPS, KMNIST, Fashion-MNIST: a network trained on the source is fine-tuned on k target samples of each
 class (model adaptation), or the source flows to these samples and a new network is trained on the way and the samples (data
@@ -51,10 +51,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="300 source samples, 200 updates, 2 draws")
     parser.add_argument("--shots", type=int, default=10)
-    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
-    size = {"n": 300, "updates": 200} if options.quick else {}
+    size = {"n": 300, "updates": 200} if options.quick else {"n": 1000}
     draws = 2 if options.quick else options.draws
     results = Results(options.out / ("data_vs_model-quick.json" if options.quick else "data_vs_model.json"))
     for source, target in itertools.permutations(SETS, 2):
