@@ -1,6 +1,37 @@
-"""Pictures of flows: the only room that draws. ``from advect import viz``; matplotlib is imported on first use."""
+"""Pictures of flows: the only room that draws. ``from advect import viz``; matplotlib is imported on first use.
 
-from advect.viz.panels import PALETTE
-from advect.viz.plots import class_table, curves, image_grid, particle_grid, particles, save
+Every function returns a matplotlib ``Figure`` of its own and touches no global state, so drawing works without a display
+and in threads; ``save`` writes one, ``animation`` a film, ``style`` sets the look. What is drawn is read from datasets and
+results, never computed anew.
+"""
 
-__all__ = ["PALETTE", "class_table", "curves", "image_grid", "particle_grid", "particles", "save"]
+from advect.viz.animations import animation
+from advect.viz.couplings import coupling, coupling_matrix
+from advect.viz.images import image_grid
+from advect.viz.look import PALETTE, style
+from advect.viz.moving import particle_grid, particles, paths
+from advect.viz.pairs import pairwise
+from advect.viz.saving import save
+from advect.viz.series import class_counts, curves
+from advect.viz.tables import class_table
+from advect.viz.views import View, pca, tsne
+
+__all__ = [
+    "PALETTE",
+    "View",
+    "animation",
+    "class_counts",
+    "class_table",
+    "coupling",
+    "coupling_matrix",
+    "curves",
+    "image_grid",
+    "pairwise",
+    "particle_grid",
+    "particles",
+    "paths",
+    "pca",
+    "save",
+    "style",
+    "tsne",
+]
