@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advect._html import facts_table
 from advect.cost import GroundCost, NoLabels, PairCost
 from advect.data import LabeledDataset
 from advect.errors import InputError
+from advect.memory import MemoryLimit, as_bytes
 from advect.ot import Divergence, ExactOT, Sinkhorn, Solver, divergence
 from advect.tables import ClassTable
 
@@ -65,6 +67,16 @@ class Distance:
     def __repr__(self) -> str:
         state = "converged" if self.converged else f"not converged, marginal error {self.marginal_error:.1e}"
         return f"Distance(value={self.value:.6g}, energy={self.energy:.6g}, {state})"
+
+    def _repr_html_(self) -> str:
+        state = "yes" if self.converged else f"no, marginal error {self.marginal_error:.1e}"
+        facts = {"value": f"{self.value:.6g}", "energy": f"{self.energy:.6g}", "converged": state}
+        table = facts_table("Distance", facts)
+        try:
+            classes = self.class_distances
+        except InputError:  # nothing to compare classes by
+            return table
+        return table if max(classes.shape) > 30 else table + classes._repr_html_()
 
     @property
     def converged(self) -> bool:
@@ -117,7 +129,7 @@ class Distance:
         """
         total = torch.as_tensor(self.energy, dtype=torch.float64, device=self.source.x.device)
         for pair, solution, factor in zip(self.pairs, self._solutions, (1.0, -0.5, -0.5), strict=True):
-            moving = pair.contract(solution.plan()).double()
+            moving = pair.contract(solution.coupling).double()
             total = total + factor * (moving - moving.detach())  # the value of the solver, the gradient of the cost
         return total
 
@@ -137,10 +149,7 @@ class Distance:
             raise InputError(
                 "class distances need one law for each class", "a law for each sample", "Cluster the laws into classes first."
             )
-        values = self.pairs[0].label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy().copy()
-        values[[count == 0 for count in self.source.counts.values()], :] = np.nan
-        values[:, [count == 0 for count in self.target.counts.values()]] = np.nan
-        return ClassTable(values, self.source.classes, self.target.classes)
+        return class_distances(self.pairs[0])
 
     @cached_property
     def class_matching(self) -> ClassTable:
@@ -148,20 +157,30 @@ class Distance:
 
         As in the ground cost, distances are squared.
         """
-        return _coupled_classes(self.class_distances.values, self.source, self.target)
+        return match_classes(self.class_distances.values, self.source, self.target)
 
     @cached_property
     def class_coupling(self) -> ClassTable:
         """How much mass the plan sends from each class of the source to each class of the target."""
         for data in (self.source, self.target):
             data.require_labels("class_coupling")
-        plan = self.plan().double()
-        by_row = plan.new_zeros(len(self.source.classes), plan.shape[1]).index_add_(0, self.source.y, plan)
-        coupled = plan.new_zeros(len(self.source.classes), len(self.target.classes)).index_add_(1, self.target.y, by_row)
+        plan, width = self.divergence.cross.coupling, len(self.target.classes)
+        onto = torch.nn.functional.one_hot(self.target.y, width).to(torch.float64)
+        by_class = (plan.double() if isinstance(plan, Tensor) else plan) @ onto  # (n, k')
+        coupled = onto.new_zeros(len(self.source.classes), width).index_add_(0, self.source.y, by_class.double())
         return ClassTable(coupled.cpu().numpy(), self.source.classes, self.target.classes)
 
 
-def _coupled_classes(distances: np.ndarray, source: LabeledDataset, target: LabeledDataset) -> ClassTable:
+def class_distances(pair: PairCost) -> ClassTable:
+    """W₂ between the laws of classes under a cost, NaN for classes without samples; see ``Distance.class_distances``."""
+    values = pair.label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy().copy()
+    values[[count == 0 for count in pair.source.counts.values()], :] = np.nan
+    values[:, [count == 0 for count in pair.target.counts.values()]] = np.nan
+    return ClassTable(values, pair.source.classes, pair.target.classes)
+
+
+def match_classes(distances: np.ndarray, source: LabeledDataset, target: LabeledDataset) -> ClassTable:
+    """The exact coupling of class masses under given distances; see ``Distance.class_matching``."""
     squared = torch.from_numpy(distances).square().nan_to_num(nan=0.0)  # no samples, no mass
     coupling = ExactOT().solve(squared, source.class_mass.cpu(), target.class_mass.cpu()).plan()
     return ClassTable(coupling.numpy(), source.classes, target.classes)
@@ -170,7 +189,7 @@ def _coupled_classes(distances: np.ndarray, source: LabeledDataset, target: Labe
 def otdd_classes(source: LabeledDataset, target: LabeledDataset, cost: GroundCost) -> ClassTable:
     """The coupling of class masses alone, without a transport problem between samples; see ``Distance.class_matching``."""
     distances = cost.between(source, target).label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy()
-    return _coupled_classes(distances, source, target)
+    return match_classes(distances, source, target)
 
 
 def otdd(
@@ -179,13 +198,18 @@ def otdd(
     *,
     cost: GroundCost | None = None,
     solver: Solver | None = None,
+    memory_limit: MemoryLimit = None,
 ) -> Distance:
     """The distance between two labeled datasets, whose label sets, sizes and class counts may differ.
 
     Args:
         source, target: datasets in one feature space (see ``harmonize``).
         cost: the ground cost; by default squared Euclidean features and full Gaussian label laws.
-        solver: ``Sinkhorn(...)`` (by default with epsilon 1 % of the mean cost) or ``ExactOT()``.
+        solver: ``Sinkhorn(...)`` (by default with epsilon 1 % of the mean cost), ``ExactOT()``, or for many samples
+            ``MiniBatch(...)`` or ``NystromSinkhorn(...)``; see docs/choosing-a-solver.md.
+        memory_limit: bytes, or a text like "2GiB", that the computation may take beside the datasets; by default half of what
+            is free. Where the cost matrices do not fit, the three problems are solved one after the other, and each in
+            blocks of rows if it has to be: the same distance, for more work.
 
     Returns:
         A ``Distance``: value, energy, class_distances, class_matching, plan(), potentials, contributions, converged.
@@ -206,8 +230,23 @@ def otdd(
     for name, data in (("source", source), ("target", target)):
         if not isinstance(data, LabeledDataset):
             raise InputError(f"{name} must be a LabeledDataset", type(data).__name__, "Wrap arrays as ad.LabeledDataset(x, y).")
-    pairs = (cost.between(source, target), cost.between(source, source), cost.between(target, target))
+    cost = cost.fitted(source, target)
     dtype = solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
-    cross, within_source, within_target = (pair.matrix(dtype) for pair in pairs)
+    limit = as_bytes(memory_limit, source.x.device)
+    in_blocks = getattr(solver, "in_blocks", False)  # near-linear solvers never look at whole matrices
+    if not in_blocks and _matrices(len(source), len(target), solver) * dtype.itemsize <= limit:
+        pairs = (cost.between(source, target), cost.between(source, source), cost.between(target, target))
+        cross, within_source, within_target = (pair.matrix(dtype) for pair in pairs)
+    else:
+        pairs = cost.between_all(source, target)
+        cross, within_source, within_target = (pair.blocked(dtype, limit) for pair in pairs)
     solved = divergence(cross, within_source, within_target, source.weights, target.weights, solver=solver)
     return Distance(source, target, solved, pairs)
+
+
+def _matrices(n: int, m: int, solver: Solver) -> int:
+    """Entries of the matrices that a distance needs when all are formed: three costs, and what solves the largest.
+
+    That is a kernel, and another one of twice the size if it has to go on in float64.
+    """
+    return n * m + n * n + m * m + 3 * (n * m if isinstance(solver, ExactOT) else max(n, m) ** 2)

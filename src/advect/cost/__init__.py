@@ -1,6 +1,6 @@
 """The ground cost between two labeled samples: features, and the laws of their labels."""
 
-from advect.cost.features import Embedding, FeatureCost, SquaredEuclidean
+from advect.cost.features import Embedding, FeatureCost, Sketch, SketchError, SquaredEuclidean
 from advect.cost.ground import GroundCost, PairCost
 from advect.cost.labels import Bures, ExactLabelOT, LabelCost, MeansOnly, NoLabels
 
@@ -14,5 +14,7 @@ __all__ = [
     "MeansOnly",
     "NoLabels",
     "PairCost",
+    "Sketch",
+    "SketchError",
     "SquaredEuclidean",
 ]

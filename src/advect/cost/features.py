@@ -6,14 +6,15 @@ plan is contracted with it by matrix products alone. A cost that is no such dist
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from advect._checks import check_finite
+from advect._checks import check_count, check_finite, check_known
 from advect.data import LabeledDataset
 from advect.errors import InputError
 
@@ -69,4 +70,123 @@ class Embedding:
         return points
 
 
-FeatureCost = SquaredEuclidean | Embedding | Callable[[Tensor, Tensor], Tensor]
+@dataclass(frozen=True, eq=False)
+class SketchError:
+    """What a sketch leaves out.
+
+    Attributes:
+        kept: share of the squared spread of both datasets that the sketch keeps (about 1 for random directions).
+        bound: for ``"pca"``, how much an unregularised transport value with the ½ inside may grow without the sketch:
+            0 ≤ OT − OT_sketch ≤ bound, for features alone; label laws add at most label_weight times the same, up to the
+            n/(n − 1) of their covariances. None for random directions.
+        distortion: for ``"gaussian"``, ε such that every squared distance between two of the samples is kept within the factor
+            1 ± ε with probability 0.95 (Johnson and Lindenstrauss); inf where ``dim`` is too small for any. None for pca.
+    """
+
+    kept: float
+    bound: float | None
+    distortion: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """‖Bᵀ(x − x')‖² with a d × dim matrix B: a cost, and label laws, of fewer dimensions.
+
+    Args:
+        dim: how many.
+        kind: ``"pca"``, the principal directions of both datasets together, fitted by ``otdd`` and ``OTDD`` when they first see
+            them; or ``"gaussian"``, random directions that do not depend on the data.
+        seed: of random directions.
+        basis: B, from ``fit``.
+
+    Example:
+        >>> import advect as ad
+        >>> source, target = ad.harmonize(ad.datasets.load("digits", n=200), ad.datasets.load("mnist", n=200))
+        >>> sketch = ad.cost.Sketch(50).fit(source, target)
+        >>> sketch.embed(source).shape, sketch.error(source, target).kept > 0.8
+        (torch.Size([200, 50]), True)
+        >>> exact, fast = ad.otdd(source, target), ad.otdd(source, target, cost=ad.GroundCost(feature=sketch))
+        >>> 0.9 < fast.value / exact.value < 1
+        True
+    """
+
+    dim: int
+    kind: str = "pca"
+    seed: int = 0
+    basis: Tensor | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_count("dim", self.dim)
+        check_known("kind of sketch", self.kind, ("pca", "gaussian"))
+
+    def fit(self, *datasets: LabeledDataset) -> Sketch:
+        """The sketch with its basis for these datasets (one or two, of one dimension d)."""
+        x = datasets[0].x
+        if len({data.dim for data in datasets}) > 1:
+            raise InputError("a sketch needs one feature space", [data.dim for data in datasets], "Use ad.harmonize first.")
+        if self.dim > x.shape[1]:
+            raise InputError(f"a sketch of {x.shape[1]} features cannot have more dimensions", self.dim, "Lower dim.")
+        if self.kind == "gaussian":
+            generator = torch.Generator().manual_seed(self.seed)
+            basis = torch.randn(x.shape[1], self.dim, generator=generator, dtype=torch.float64) / self.dim**0.5
+            return replace(self, basis=basis.to(x))
+        moments = _second_moments(datasets)
+        return replace(self, basis=torch.linalg.eigh(moments)[1][:, -self.dim :].to(x))
+
+    def embed(self, data: LabeledDataset) -> Tensor:
+        """x B, (n, dim)."""
+        if self.basis is None:
+            raise InputError("a sketch must be fitted first", self, "Call sketch.fit(source, target).")
+        if self.basis.shape[0] != data.dim:
+            raise InputError(f"a sketch of {self.basis.shape[0]} features", f"{data.dim} features", "Fit it to these datasets.")
+        return data.x @ self.basis.to(data.x)
+
+    def error(self, source: LabeledDataset, target: LabeledDataset) -> SketchError:
+        """What the sketch leaves out between two datasets, around their common centre."""
+        basis = self.fit(source, target).basis if self.basis is None else self.basis
+        assert basis is not None
+        centre = (source.x.mean(dim=0) + target.x.mean(dim=0)) / 2
+        whole = inside = residual = 0.0
+        for data in (source, target):
+            for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):
+                x = (x - centre).double()
+                image = x @ basis.double()
+                whole += float(weights @ x.square().sum(dim=1))
+                inside += float(weights @ image.square().sum(dim=1))
+                residual += float(weights @ (x - image @ basis.double().T).square().sum(dim=1)) if self.kind == "pca" else 0.0
+        kept = inside / whole if whole else 1.0
+        if self.kind == "pca":
+            return SketchError(kept, residual, None)
+        return SketchError(kept, None, _distortion(len(source) + len(target), self.dim))
+
+
+def _second_moments(datasets: tuple[LabeledDataset, ...]) -> Tensor:
+    """Σ w_i (x_i − c)(x_i − c)ᵀ over all datasets around their common centre, in float64."""
+    centre = torch.stack([data.x.detach().mean(dim=0) for data in datasets]).mean(dim=0)
+    total = torch.zeros(len(centre), len(centre), dtype=torch.float64, device=centre.device)
+    for data in datasets:
+        for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):
+            x = (x - centre).double()
+            total.addmm_((weights[:, None] * x).T, x)
+    return total
+
+
+def _distortion(n: int, dim: int, doubt: float = 0.05) -> float:
+    """The least ε with n² exp(−dim (ε²/2 − ε³/3)/2) ≤ doubt, by bisection on (0, 1)."""
+    needed = 2 * math.log(n * n / doubt) / dim
+
+    def enough(epsilon: float) -> bool:
+        return epsilon**2 / 2 - epsilon**3 / 3 >= needed
+
+    if not enough(1.0):
+        return math.inf
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+EUCLIDEAN = (SquaredEuclidean, Embedding, Sketch)
+
+FeatureCost = SquaredEuclidean | Embedding | Sketch | Callable[[Tensor, Tensor], Tensor]

@@ -7,19 +7,23 @@ so that the gradient of a transport value in x_i is mass_i · (x_i − T(x_i)), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from advect._checks import check_finite, check_non_negative
-from advect.cost.features import Embedding, FeatureCost, SquaredEuclidean
+from advect.cost.features import EUCLIDEAN, Embedding, FeatureCost, Sketch, SquaredEuclidean
 from advect.cost.labels import Bures, LabelCost, NoLabels
 from advect.cost.lagged import LaggedBures
+from advect.cost.rows import FeatureRows, OwnRows
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.linalg import centred
+from advect.memory import readable
+from advect.ot.blocks import BlockedCost
+from advect.ot.solution import Plan
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ class GroundCost:
     """c(z, z') = ½ (d(x, x')² + label_weight · W₂²(α_y, α_y')).
 
     Args:
-        feature: ``SquaredEuclidean()``, ``Embedding(map)``, or a function (x, x') ↦ (n, m) matrix of one's own.
+        feature: ``SquaredEuclidean()``, ``Embedding(map)``, ``Sketch(dim)``, or a function of one's own, (x, x') ↦ a matrix
+            (n, m), for any rows of either.
         label: ``Bures()``, ``ExactLabelOT()``, ``MeansOnly()`` or ``NoLabels()``.
         label_weight: how much a change of label costs against a change of features; 1 in the paper.
 
@@ -45,6 +50,12 @@ class GroundCost:
 
     def __post_init__(self) -> None:
         check_non_negative("label_weight", self.label_weight)
+
+    def fitted(self, source: LabeledDataset, target: LabeledDataset) -> GroundCost:
+        """The cost with a feature sketch fitted to these datasets, where there is one that needs it."""
+        if isinstance(self.feature, Sketch) and self.feature.basis is None:
+            return replace(self, feature=self.feature.fit(source, target))
+        return self
 
     def between(self, source: LabeledDataset, target: LabeledDataset, *, lag: LaggedBures | None = None) -> PairCost:
         """The cost between the samples of two datasets (or of one with itself); ``lag`` remembers label laws along a flow."""
@@ -65,6 +76,23 @@ class GroundCost:
                 "both datasets must be on one device", f"{source.x.device} and {target.x.device}", "Move one with .to(device)."
             )
         return PairCost(self, source, target, lag)
+
+    def between_all(self, source: LabeledDataset, target: LabeledDataset) -> tuple[PairCost, PairCost, PairCost]:
+        """The costs of a debiased distance: between source and target, within the source, within the target.
+
+        Label distances are taken at once on copies, so that what the estimate of laws keeps goes before a solve starts.
+        """
+        a = source.replace()
+        b = a if target is source else target.replace()
+        drafts = (self.between(a, b), self.between(a, a), self.between(b, b))
+        pairs = (self.between(source, target), self.between(source, source), self.between(target, target))
+        for pair, draft in zip(pairs, drafts, strict=True):
+            if drafts[0].points is not None:
+                x, y = drafts[0].points
+                points = {id(source): x, id(target): y}
+                draft.__dict__["points"] = pair.__dict__["points"] = (points[id(pair.source)], points[id(pair.target)])
+            pair.__dict__["label_distances"] = draft.label_distances
+        return pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +134,7 @@ class PairCost:
     def points(self) -> tuple[Tensor, Tensor] | None:
         """The samples as points whose squared distance is the feature cost, if the cost is of that kind."""
         feature = self.cost.feature
-        if not isinstance(feature, (SquaredEuclidean, Embedding)):
+        if not isinstance(feature, EUCLIDEAN):
             return None
         x = feature.embed(self.source)
         y = x if self.source is self.target else feature.embed(self.target)
@@ -135,25 +163,82 @@ class PairCost:
             self.__dict__["label_distances"] = self.lag.distances(self.source, self.target, product)
         return self._with_labels(product, -1, *norms).clamp_min_(0)
 
+    def blocked(self, dtype: torch.dtype | None = None, limit: int = 0, beside: int = 0) -> BlockedCost:
+        """The cost as blocks of rows, for solves that may take ``limit`` bytes: no (n, m) matrix unless it fits.
+
+        ``beside`` are bytes of the limit that are spoken for.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> data = ad.datasets.gaussians(90, generator=torch.Generator().manual_seed(0))
+            >>> pair = ad.GroundCost().between(data, data)
+            >>> torch.allclose(pair.blocked(limit=2**20).rows(slice(3, 9)), pair.matrix()[3:9], atol=1e-5)
+            True
+        """
+        dtype = dtype or torch.promote_types(self.source.x.dtype, self.target.x.dtype)
+        if self._has_labels and self.label_distances.numel() > len(self.source) * len(self.target) / 4:
+            raise InputError(
+                f"a law for each sample needs a table of label distances of {readable(self.label_distances.nbytes)}",
+                f"{readable(limit)} of memory",
+                "Use one law for each class (JointFixedLabels), fewer samples, or a larger memory_limit.",
+            )
+        _ = self.label_distances  # outside no_grad: it is kept with its graph
+        shape = (len(self.source), len(self.target))
+        copies = beside + sum(part.shape[1] * len(part) for part in self.points or ()) * dtype.itemsize
+        least = copies + BlockedCost.least(shape[1], dtype)
+        if limit < least:
+            raise InputError(
+                f"memory_limit must leave room for the features and some rows of costs, {readable(least)}",
+                readable(limit),
+                "Raise it, take fewer samples, or fewer dimensions with Sketch.",
+            )
+        return BlockedCost(lambda: self._open_rows(dtype), shape, dtype, self.source.x.device, max(0, limit - copies))
+
+    @torch.no_grad()
+    def _open_rows(self, dtype: torch.dtype) -> FeatureRows | OwnRows:
+        if self.points is None:
+            return OwnRows(self._own_rows, *self._thin(dtype), dtype)
+        x, y = centred(*(part.detach().to(dtype) for part in self.points))
+        norms = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)]
+        if not self._has_labels:
+            codes = tuple(torch.zeros(len(part), dtype=torch.int64, device=part.device) for part in (x, y))
+            return FeatureRows(x, y, *self._thin(dtype, *norms), None, codes)  # pyright: ignore[reportArgumentType]
+        table = self.cost.label_weight / 2 * self.label_distances.detach()
+        return FeatureRows(x, y, *self._thin(dtype, *norms), table, (self.source.law_rows, self.target.law_rows))
+
+    def _own_rows(self, rows: slice | Tensor, columns: Tensor | None) -> Tensor:
+        feature, y = self.cost.feature, self.target.x.detach()
+        assert not isinstance(feature, EUCLIDEAN)
+        return torch.as_tensor(feature(self.source.x.detach()[rows], y if columns is None else y[columns]))
+
     def _with_labels(self, matrix: Tensor, sign: float, *norms: Tensor) -> Tensor:
         """sign · matrix + norms of rows and columns + the label part, by one thin product and in place."""
-        left, right = [], []
+        left, right = self._thin(matrix.dtype, *norms)
+        if not left.shape[1]:
+            return matrix.mul_(sign)
+        return torch.addmm(matrix, left, right.T, beta=sign, out=matrix)
+
+    def _thin(self, dtype: torch.dtype, *norms: Tensor) -> tuple[Tensor, Tensor]:
+        """Factors (n, r) and (m, r) of the norms of rows and columns and the label part."""
+        left, right = [self.source.x.new_empty(len(self.source), 0, dtype=dtype)], []
+        right.append(left[0].new_empty(len(self.target), 0))
         if norms:
             left += [norms[0], torch.ones_like(norms[0])]
             right += [torch.ones_like(norms[1]), norms[1]]
         if self._has_labels:
-            labels = (self.cost.label_weight / 2 * self.label_distances.detach()).to(matrix.dtype)
+            labels = (self.cost.label_weight / 2 * self.label_distances.detach()).to(dtype)
             left.append(labels[self.source.law_rows])
-            right.append(torch.nn.functional.one_hot(self.target.law_rows, labels.shape[1]).to(matrix.dtype))
-        if not left:
-            return matrix.mul_(sign)
-        return torch.addmm(matrix, torch.cat(left, dim=1), torch.cat(right, dim=1).T, beta=sign, out=matrix)
+            right.append(torch.nn.functional.one_hot(self.target.law_rows, labels.shape[1]).to(dtype))
+        return torch.cat(left, dim=1), torch.cat(right, dim=1)
 
-    def contract(self, plan: Tensor) -> Tensor:
+    def contract(self, plan: Tensor | Plan) -> Tensor:
         """⟨P, C⟩ as a differentiable number: the gradient of a transport value, by the envelope theorem.
 
-        The features enter through the products P y and Pᵀ x, the laws through the plan summed over pairs of laws.
+        The features enter through the products P y and Pᵀ x, the laws through the plan summed over pairs of laws. A plan
+        that is not formed is asked for these products alone.
         """
+        if not isinstance(plan, Tensor):
+            return self._contract_products(plan)
         plan = plan.detach()
         if not self._has_labels:
             return self._contract_features(plan) / 2
@@ -163,8 +248,12 @@ class PairCost:
             plan = self.lag.joined(plan, class_plan, self.source, self.target, self.cost.label_weight)
         return self._contract_features(plan) / 2 + laws
 
-    def class_plan(self, plan: Tensor) -> Tensor:
+    def class_plan(self, plan: Tensor | Plan) -> Tensor:
         """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
+        if not isinstance(plan, Tensor):
+            onto = torch.nn.functional.one_hot(self.target.law_rows, self.label_distances.shape[1]).to(self.source.x)
+            by_law = plan @ onto
+            return by_law.new_zeros(self.label_distances.shape).index_add_(0, self.source.law_rows, by_law)
         by_row = plan.new_zeros(self.label_distances.shape[0], plan.shape[1]).index_add_(0, self.source.law_rows, plan)
         result = plan.new_zeros(self.label_distances.shape)
         return result.index_add_(1, self.target.law_rows, by_row)
@@ -201,9 +290,62 @@ class PairCost:
             value = value + moving - moving.detach()
         return value
 
+    def _contract_products(self, plan: Plan) -> Tensor:
+        """``contract`` by P [v, ‖v‖², 1, e_y] in one pass over the plan, and Pᵀ [u, 1] where the target moves."""
+        laws = torch.zeros((), dtype=torch.float64, device=self.source.x.device)
+        if self.points is None:
+            if self._has_labels:
+                laws = self.cost.label_weight / 2 * (self.class_plan(plan) * self.label_distances).sum().double()
+            return self._contract_own(plan) / 2 + laws
+        x, y = self.points
+        with torch.no_grad():
+            u, v = centred(x, y)
+            lengths = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() for part in (u, v)]
+            right = [v, lengths[1], torch.ones_like(lengths[1])]
+            if self._has_labels:
+                right.append(torch.nn.functional.one_hot(self.target.law_rows, self.label_distances.shape[1]).to(v))
+            product = plan @ torch.cat(right, dim=1)
+            image, squares, rows, by_law = product.tensor_split([v.shape[1], v.shape[1] + 1, v.shape[1] + 2], dim=1)
+            value = (
+                (rows * lengths[0]).double().sum() + squares.double().sum() - 2 * torch.linalg.vecdot(u, image).double().sum()
+            )
+            pulls = [(x, 2 * (rows * u - image))] if x.requires_grad else []
+            if y is x:
+                pulls = [(x, 2 * pull) for _, pull in pulls]  # the plan of a self-problem is symmetric
+            elif y.requires_grad:
+                back = plan.T @ torch.cat([u, torch.ones_like(lengths[0])], dim=1)
+                pulls.append((y, 2 * (back[:, -1:] * v - back[:, :-1])))
+        if self._has_labels:
+            class_plan = by_law.new_zeros(self.label_distances.shape).index_add_(0, self.source.law_rows, by_law)
+            laws = self.cost.label_weight / 2 * (class_plan * self.label_distances).sum().double()
+        for point, pull in pulls:
+            moving = (point * pull.to(point.dtype)).sum()
+            value = value + moving - moving.detach()
+        return value / 2 + laws
+
+    def _contract_own(self, plan: Plan) -> Tensor:
+        """⟨P, d²⟩ for a feature cost of one's own, each block with its gradient."""
+        feature, total = self.cost.feature, torch.zeros((), dtype=torch.float64, device=self.source.x.device)
+        assert not isinstance(feature, EUCLIDEAN)
+        leaves = [part.detach().requires_grad_(part.requires_grad) for part in (self.source.x, self.target.x)]
+        gradients = [torch.zeros_like(leaf) for leaf in leaves]
+        for rows, columns, part in plan.pieces():
+            with torch.enable_grad():
+                value = (part * torch.as_tensor(feature(leaves[0][rows], leaves[1][columns]))).sum()
+            total = total + value.detach()
+            wanted = [k for k, leaf in enumerate(leaves) if leaf.requires_grad]
+            found = torch.autograd.grad(value, [leaves[k] for k in wanted], allow_unused=True) if wanted else ()
+            for k, gradient in zip(wanted, found, strict=True):
+                gradients[k] += 0 if gradient is None else gradient
+        for point, gradient in zip((self.source.x, self.target.x), gradients, strict=True):
+            if point.requires_grad:
+                moving = (point * gradient).sum()
+                total = total + moving - moving.detach()
+        return total
+
     def _own_feature_cost(self) -> Tensor:
         feature = self.cost.feature
-        assert not isinstance(feature, (SquaredEuclidean, Embedding))
+        assert not isinstance(feature, EUCLIDEAN)
         matrix = torch.as_tensor(feature(self.source.x, self.target.x))
         if matrix.shape != (len(self.source), len(self.target)):
             raise InputError(

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,6 +133,9 @@ class _Plain(Source):
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         return self._source.read(rows, advance).astype(np.float32, copy=False)
+
+    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
+        return (block.astype(np.float32, copy=False) for block in self._source.blocks(size, advance))
 
 
 def _file(name: str) -> Path | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,6 +55,11 @@ class Source(Protocol):
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         """Features of the rows at these increasing positions, (k, …); None for all."""
         ...
+
+    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
+        """Features of all rows in their order, at most ``size`` at a time; one pass, also where a file has no positions."""
+        for first in range(0, len(self), size):
+            yield self.read(np.arange(first, min(first + size, len(self))), advance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import gzip
 import os
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from advect._checks import check_known
 from advect.errors import InputError
 from advect.files.content import Advance, Source, as_names, class_names, quiet
 from advect.files.guard import damaged, missing, reading
-from advect.files.stored import Stored, check_parts, read_parts
+from advect.files.stored import Stored, check_parts, read_blocks, read_parts
 
 _KIND = "an IDX file"
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -81,6 +82,9 @@ class IdxSource(Source):
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         return read_parts(self._parts, rows, self._raw, advance)
+
+    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
+        return read_blocks(self._parts, size, self._raw, advance)
 
 
 def is_idx(path: Path) -> bool:

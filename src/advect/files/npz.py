@@ -10,6 +10,7 @@ import json
 import os
 import struct
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from advect._checks import check_known
 from advect.errors import InputError
 from advect.files.content import Advance, Content, Source, as_names, class_names, pack_name, quiet, unpack_name
 from advect.files.guard import damaged, reading
-from advect.files.stored import Stored, check_parts, read_parts
+from advect.files.stored import Stored, check_parts, read_blocks, read_parts
 
 _KIND = "a .npz file"
 
@@ -90,6 +91,9 @@ class NpzSource(Source):
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         return read_parts(self._parts, rows, self._raw, advance)
 
+    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
+        return read_blocks(self._parts, size, self._raw, advance)
+
 
 class NpySource(Source):
     """One array of features (n, …) without labels.
@@ -123,6 +127,9 @@ class NpySource(Source):
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         return read_parts(self._parts, rows, self._raw, advance)
+
+    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
+        return read_blocks(self._parts, size, self._raw, advance)
 
 
 def write_npz(path: Path, content: Content) -> None:

@@ -127,27 +127,51 @@ class ParquetSource(Source):
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         rows = check_rows(rows, self._n)
-        widths = [len(feature.names) for feature in self._features]
-        dtype = self._wanted or np.result_type(np.float32, *(f.dtype for f in self._features if f.dtype.kind == "f"))
         with reading(self._path, _KIND):
-            out = np.empty((len(rows), sum(widths)), dtype)
+            out = np.empty((len(rows), *self._sample_shape), self._dtype)
         done = 0
-        for first, batch in self._batches([feature.name for feature in self._features], rows, 8 * sum(widths)):
+        for first, batch in self._batches([feature.name for feature in self._features], rows, self._row_bytes):
             upto = int(np.searchsorted(rows, first + len(batch)))
             if upto > done:
-                here, at = rows[done:upto], 0
-                for feature, width in zip(self._features, widths, strict=True):
-                    with self._reading():
-                        cells = batch.column(feature.name).take(self._arrow.array(here - first))
-                    out[done:upto, at : at + width] = self._numbers(feature, cells, here, dtype)
-                    at += width
+                out[done:upto] = self._samples(batch, first, rows[done:upto])
                 advance(upto - done)
                 done = upto
-        if done < len(rows):
-            raise damaged(self._path, _KIND, f"only {done} of {len(rows)} rows")
+        self._check_whole(done, len(rows))
+        return out
+
+    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
+        done, rows = 0, np.arange(self._n)
+        for first, batch in self._batches([feature.name for feature in self._features], rows, self._row_bytes):
+            for at in range(first, first + len(batch), size):
+                here = rows[at : min(at + size, first + len(batch))]
+                yield self._samples(batch, first, here)
+                advance(len(here))
+                done += len(here)
+        self._check_whole(done, self._n)
+
+    @property
+    def _dtype(self) -> np.dtype:
+        return self._wanted or np.result_type(np.float32, *(f.dtype for f in self._features if f.dtype.kind == "f"))
+
+    @property
+    def _row_bytes(self) -> int:
+        return 8 * sum(len(feature.names) for feature in self._features)
+
+    def _check_whole(self, done: int, wanted: int) -> None:
+        if done < wanted:
+            raise damaged(self._path, _KIND, f"only {done} of {wanted} rows")
+
+    def _samples(self, batch: Any, first: int, rows: np.ndarray) -> np.ndarray:
+        """The samples at ``rows`` of the file from a batch that begins with row ``first``."""
+        parts = []
+        for feature in self._features:
+            with self._reading():
+                cells = batch.column(feature.name).take(self._arrow.array(rows - first))
+            parts.append(self._numbers(feature, cells, rows, self._dtype))
+        out = np.concatenate(parts, axis=1)
         if len(self._features) == 1 and are_images(self._features[0].dtype, self._sample_shape, self._raw):
             out /= 255
-        return out.reshape(len(out), *self._sample_shape)
+        return out.reshape(len(rows), *self._sample_shape)
 
     def _reading(self) -> Any:
         return reading(self._path, _KIND, self._arrow.ArrowException, ValueError, KeyError, UnicodeError)

@@ -74,6 +74,20 @@ class Stored:
                 advance(upto - done)
                 done = upto
 
+    @property
+    def seeks(self) -> bool:
+        """Whether any rows can be read without those before them."""
+        return self.place is not None or self.stream is None
+
+    def blocks(self, size: int) -> Iterator[np.ndarray]:
+        """All rows in their order, at most ``size`` at a time, as stored; for arrays that do not seek."""
+        if self.fortran and len(self.shape) > 1:  # the first row ends at the end of the file
+            whole = self.whole()
+            yield from (whole[at : at + size] for at in range(0, len(whole), size))
+            return
+        for _, block in self._blocks(self.shape, self.shape[0] - 1):
+            yield from (block[at : at + size] for at in range(0, len(block), size))
+
     def _mapped(self, rows: np.ndarray, out: np.ndarray, advance: Advance) -> None:
         with reading(self.path, self.kind, ValueError):
             order = "F" if self.fortran else "C"
@@ -153,6 +167,22 @@ def read_parts(parts: list[Stored], rows: np.ndarray | None, raw: bool, advance:
         if upto > done:
             part.gather(rows[done:upto] - first, out[done:upto], advance)
         first, done = first + part.shape[0], upto
-    if are_images(dtype, sample, raw):
+    return _scaled(out, dtype, raw)
+
+
+def read_blocks(parts: list[Stored], size: int, raw: bool, advance: Advance) -> Iterator[np.ndarray]:
+    """Features of all rows as ``read_parts`` gives them, at most ``size`` at a time."""
+    for part in parts:
+        if part.seeks:
+            starts = range(0, part.shape[0], size)
+            yield from (read_parts([part], np.arange(at, min(at + size, part.shape[0])), raw, advance) for at in starts)
+            continue
+        for block in part.blocks(size):
+            yield _scaled(block.astype(number_dtype(part.dtype, part.path)), part.dtype, raw)
+            advance(len(block))
+
+
+def _scaled(out: np.ndarray, dtype: np.dtype, raw: bool) -> np.ndarray:
+    if are_images(dtype, out.shape[1:], raw):
         out /= 255
-    return out if sample else out[:, None]
+    return out if out.ndim > 1 else out[:, None]

@@ -116,12 +116,20 @@ class CsvSource(Source):
         return self._n
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
-        rows = check_rows(rows, self._n)
+        return self._take(enumerate(self._records()), check_rows(rows, self._n), advance)
+
+    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
+        records = enumerate(self._records())
+        for first in range(0, self._n, size):
+            yield self._take(records, np.arange(first, min(first + size, self._n)), advance)
+
+    def _take(self, records: Iterator[tuple[int, tuple[int, list[str]]]], rows: np.ndarray, advance: Advance) -> np.ndarray:
+        """The numbers of ``rows``; of ``records`` no more is used than up to the last of these."""
         with reading(self._path, _KIND):
             out = np.empty((len(rows), self._width), self._dtype)
         done, lines, wanted = 0, [], iter(rows.tolist())
         row = next(wanted)
-        for at, (line, cells) in enumerate(self._records()):
+        for at, (line, cells) in records:
             if at != row:
                 continue
             lines.append((row, line))

@@ -5,6 +5,7 @@ from advect.functionals.interaction import Interaction, Radial, attraction, repu
 from advect.functionals.internal import Internal
 from advect.functionals.otdd import OTDD
 from advect.functionals.potential import Potential, affine_norm, ball, collapse, hinge, norm
+from advect.functionals.sliced import SlicedDistance, SlicedOTDD, sliced_otdd
 
 __all__ = [
     "OTDD",
@@ -14,6 +15,8 @@ __all__ = [
     "Potential",
     "Radial",
     "Scaled",
+    "SlicedDistance",
+    "SlicedOTDD",
     "Sum",
     "affine_norm",
     "attraction",
@@ -22,5 +25,6 @@ __all__ = [
     "hinge",
     "norm",
     "repulsion",
+    "sliced_otdd",
     "spreading",
 ]

@@ -8,15 +8,20 @@ regularised), so that an explicit Euler step of size τ shrinks an exact distanc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from advect.cost import Bures, GroundCost, PairCost, SquaredEuclidean
+from advect.cost import Bures, GroundCost, PairCost, Sketch, SquaredEuclidean
 from advect.cost.lagged import LaggedBures
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
-from advect.ot import Sinkhorn, Solution, Solver
+from advect.memory import MemoryLimit, as_bytes
+from advect.ot import BlockedCost, MiniBatch, Sinkhorn, Solution, Solver
+
+_MATRICES = 6  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one), polar factors of both problems
 
 
 class OTDD(Functional):
@@ -30,7 +35,11 @@ class OTDD(Functional):
         target: the dataset to move toward.
         cost: the ground cost; by default full Gaussian label laws, label_weight 1, label distances within 1e-3 of exact
             (``Bures(tolerance=1e-3)``). ``GroundCost(label=NoLabels())`` is the feature-only comparison of the paper.
-        solver: ``Sinkhorn(...)`` (default: epsilon 1 % of the mean cost, marginal error 1e-3) or ``ExactOT()``.
+        solver: ``Sinkhorn(...)`` (default: epsilon 1 % of the mean cost, marginal error 1e-3), ``ExactOT()``, or for many
+            samples ``MiniBatch(...)``, with other draws at each step, or ``NystromSinkhorn(...)``.
+        memory_limit: bytes, or a text like "2GiB", that a step may take beside the datasets; by default half of what is free
+            when a flow starts. Where the matrices of a step do not fit, it works in blocks of rows, and label distances are
+            exact at each step, since polar factors that are carried over would be as large.
 
     Example:
         >>> import torch, advect as ad
@@ -40,7 +49,14 @@ class OTDD(Functional):
         2.0
     """
 
-    def __init__(self, target: LabeledDataset, *, cost: GroundCost | None = None, solver: Solver | None = None) -> None:
+    def __init__(
+        self,
+        target: LabeledDataset,
+        *,
+        cost: GroundCost | None = None,
+        solver: Solver | None = None,
+        memory_limit: MemoryLimit = None,
+    ) -> None:
         if not isinstance(target, LabeledDataset):
             raise InputError(
                 "target must be a LabeledDataset", type(target).__name__, "Wrap arrays as ad.LabeledDataset(x, y)."
@@ -48,10 +64,17 @@ class OTDD(Functional):
         self.target = target
         self.cost = cost or GroundCost(label=Bures(tolerance=1e-3))
         self.solver: Solver = solver or Sinkhorn(tol=1e-3)
+        self.memory_limit = memory_limit
+        if memory_limit is not None:
+            as_bytes(memory_limit)
         self.reset()
 
     def reset(self) -> None:
         self._prepared: Solver | None = None
+        self._limit: int | None = None
+        self._fitted: GroundCost | None = None
+        self._own: PairCost | None = None
+        self._calls = 0
         self._target_value = 0.0
         self._potentials: dict[str, Tensor] = {}
         self._lags: dict[str, LaggedBures] = {}
@@ -61,8 +84,11 @@ class OTDD(Functional):
         if self._prepared is None:
             return {}
         epsilon = getattr(self._prepared, "epsilon", 0.0)
-        numbers = {"epsilon": epsilon, "target_value": self._target_value}
+        numbers = {"epsilon": epsilon, "target_value": self._target_value, "calls": self._calls}
         numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}
+        feature = self._fitted.feature if self._fitted else None
+        if isinstance(feature, Sketch) and feature.basis is not None:
+            numbers["sketch"] = feature.basis
         lags = {f"lag.{side}.{name}": value for side, lag in self._lags.items() for name, value in lag.state().items()}
         return {**self._potentials, **numbers, **self._lag_states, **lags}  # restored ones, until they are taken up
 
@@ -70,32 +96,70 @@ class OTDD(Functional):
         self.reset()
         if not state:
             return
-        self._potentials = {name: state[name] for name in ("f", "g", "self")}
+        self._potentials = {name: state[name] for name in ("f", "g", "self") if name in state}
+        self._calls = int(state.get("calls", 0))
+        if "sketch" in state and isinstance(self.cost.feature, Sketch):
+            self._fitted = replace(self.cost, feature=replace(self.cost.feature, basis=state["sketch"]))
         self._lag_states = {name: value for name, value in state.items() if name.startswith("lag.")}
         self._target_value = float(state["target_value"])
         epsilon = float(state["epsilon"])
-        self._prepared = self.solver.with_epsilon(epsilon) if isinstance(self.solver, Sinkhorn) else self.solver
+        with_epsilon = getattr(self.solver, "with_epsilon", None)
+        self._prepared = self.solver if with_epsilon is None else with_epsilon(epsilon)
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         """½ OTDD² as a float64 number, differentiable in features and laws."""
         dtype = self.solver.dtype or torch.promote_types(rho.x.dtype, self.target.x.dtype)
-        cross = self.cost.between(rho, self.target, lag=self._lag("cross", rho, self.target))
-        matrix = cross.matrix(dtype)
-        solver = self._prepare(matrix, rho, dtype)
+        blocked = self._in_blocks(rho, dtype)
+        cost = self._fitted = self._fitted or self.cost.fitted(rho, self.target)
+        if isinstance(self.solver, MiniBatch):
+            return self._together(cost, rho, dtype)
+        cross = cost.between(rho, self.target, lag=None if blocked else self._lag("cross", rho, self.target))
+        matrix = self._costs(cross, dtype, blocked)
+        solver = self._prepare(cost, matrix, rho, dtype, blocked)
         f, g = self._potentials.get("f"), self._potentials.get("g")
         warm = None if f is None or g is None or len(f) != len(rho) else (f, g)
         solved = solver.solve(matrix, rho.weights, self.target.weights, init=warm)
         pulled, value, (f, g) = _pull(cross, solved, matrix), solved.value, solved.potentials
         del matrix, solved, cross  # a solution keeps its cost: let go of it before the next is made
-        within = self.cost.between(rho, rho, lag=self._lag("self", rho, rho))
+        within = cost.between(rho, rho, lag=None if blocked else self._lag("self", rho, rho))
         start = self._potentials.get("self")
         start = None if start is None or len(start) != len(rho) else start
-        matrix = within.matrix(dtype)
+        matrix = self._costs(within, dtype, blocked)
         alone = solver.solve_self(matrix, rho.weights, init=start)
         pulled = pulled - 0.5 * _pull(within, alone, matrix)
         self._potentials = {"f": f, "g": g, "self": alone.potentials[0]}
         value = value - 0.5 * alone.value - 0.5 * self._target_value
         return value + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
+
+    def _together(self, cost: GroundCost, rho: LabeledDataset, dtype: torch.dtype) -> Tensor:
+        """By a solver that draws parts of both datasets and needs the three problems at once; anew at each call."""
+        cross, within = cost.between(rho, self.target), cost.between(rho, rho)
+        own = self._own = self._own or cost.between(self.target, self.target)
+        between, inside, beyond = (self._costs(pair, dtype, blocked=True) for pair in (cross, within, own))
+        if self._prepared is None:
+            self._prepared = self.solver.prepare(between, rho.weights, self.target.weights)
+        assert isinstance(self._prepared, MiniBatch)
+        solved = self._prepared.at(self._calls).divergence(between, inside, beyond, rho.weights, self.target.weights)
+        self._calls += 1
+        pulled = _pull(cross, solved.cross, between) - 0.5 * _pull(within, solved.source, inside)
+        value = solved.contributions[0].sum() + solved.contributions[1].sum()
+        return value + pulled - pulled.detach()
+
+    def _in_blocks(self, rho: LabeledDataset, dtype: torch.dtype) -> bool:
+        """Whether the matrices of a step would pass the limit."""
+        if self._limit is None:
+            self._limit = as_bytes(self.memory_limit, rho.x.device)
+        side = max(len(rho), len(self.target))
+        if getattr(self.solver, "in_blocks", False):
+            return True
+        return _MATRICES * side * len(rho) * dtype.itemsize > self._limit
+
+    def _costs(self, pair: PairCost, dtype: torch.dtype, blocked: bool) -> Tensor | BlockedCost:
+        if not blocked:
+            return pair.matrix(dtype)
+        # Laws keep a factor of the size of the data, and the pull is as large as the features.
+        beside = 3 * (len(pair.source) + len(pair.target)) * pair.source.dim * dtype.itemsize
+        return pair.blocked(dtype, self._limit or 0, beside)
 
     def _lag(self, side: str, rho: LabeledDataset, other: LabeledDataset) -> LaggedBures | None:
         """The memory of label distances on this side, where the cost allows one."""
@@ -111,17 +175,21 @@ class OTDD(Functional):
             self._lags[side].load_state(saved)
         return self._lags[side]
 
-    def _prepare(self, matrix: Tensor, rho: LabeledDataset, dtype: torch.dtype) -> Solver:
+    def _prepare(
+        self, cost: GroundCost, matrix: Tensor | BlockedCost, rho: LabeledDataset, dtype: torch.dtype, blocked: bool
+    ) -> Solver:
         if self._prepared is None:
             self._prepared = self.solver.prepare(matrix, rho.weights, self.target.weights)
             target = self.target.replace()  # a copy, so that what its laws keep for later calls goes with it
-            own = self.cost.between(target, target).matrix(dtype)
+            own = self._costs(cost.between(target, target), dtype, blocked)
             self._target_value = self._prepared.solve_self(own, self.target.weights).value
         return self._prepared
 
 
-def _pull(pair: PairCost, solution: Solution, matrix: Tensor) -> Tensor:
-    """⟨P, C⟩ with a graph to what moves; zero where nothing does. The plan is written over the cost matrix."""
+def _pull(pair: PairCost, solution: Solution, matrix: Tensor | BlockedCost) -> Tensor:
+    """⟨P, C⟩ with a graph to what moves; zero where nothing does. The plan is written over a cost matrix."""
     if not pair.moves:
         return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
+    if isinstance(matrix, BlockedCost):
+        return pair.contract(solution.coupling).double()
     return pair.contract(solution.make_plan(matrix)).double()  # a plan of our own: contract may add to it

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect.ot.solution import Solution, Solver
+from advect.ot.solution import Cost, Solution, Solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +44,9 @@ class Divergence:
 
 
 def divergence(
-    cross_cost: Tensor,
-    source_cost: Tensor,
-    target_cost: Tensor,
+    cross_cost: Cost,
+    source_cost: Cost,
+    target_cost: Cost,
     a: Tensor | None = None,
     b: Tensor | None = None,
     *,
@@ -54,11 +54,13 @@ def divergence(
 ) -> Divergence:
     """S(a, b) under the costs between a and b, within a, and within b.
 
+    Costs that come in blocks are solved one after the other, each letting go of its matrices before the next.
+
     The self-problems come first: when a and b are the same measure, in whatever order, their potentials solve the
     cross problem already, and the divergence vanishes to the last bit.
 
     Args:
-        cross_cost, source_cost, target_cost: cost matrices (n, m), (n, n), (m, m).
+        cross_cost, source_cost, target_cost: cost matrices (n, m), (n, n), (m, m), or ``BlockedCost``.
         a, b: weights; uniform by default.
         solver: how each problem is solved; a relative epsilon refers to the cross problem.
 
@@ -70,17 +72,25 @@ def divergence(
         >>> round(s.value, 6)                                # a shift by 1: exactly ½
         0.5
     """
-    a = (
-        torch.full((len(cross_cost),), 1 / len(cross_cost), dtype=torch.float64, device=cross_cost.device)
-        if a is None
-        else a.double()
+    a, b = (
+        torch.full((n,), 1 / n, dtype=torch.float64, device=cross_cost.device) if weights is None else weights.double()
+        for n, weights in zip(cross_cost.shape, (a, b), strict=True)
     )
-    m = cross_cost.shape[1]
-    b = torch.full((m,), 1 / m, dtype=torch.float64, device=cross_cost.device) if b is None else b.double()
     solver = solver.prepare(cross_cost, a, b)
-    source, target = solver.solve_self(source_cost, a), solver.solve_self(target_cost, b)
+    if (own := getattr(solver, "divergence", None)) is not None:  # a solver that looks at the three problems together
+        return own(cross_cost, source_cost, target_cost, a, b)
+    source = solver.solve_self(source_cost, a)
+    source.release()
+    target = solver.solve_self(target_cost, b)
+    target.release()
     guess = (source.potentials[0], target.potentials[0])
     cross = solver.certify(cross_cost, a, b, guess) or solver.solve(cross_cost, a, b)
+    cross.release()
+    return joined(cross, source, target, a, b)
+
+
+def joined(cross: Solution, source: Solution, target: Solution, a: Tensor, b: Tensor) -> Divergence:
+    """The divergence of three solved problems."""
     f, g = cross.potentials
     from_source, from_target = a * (f - source.potentials[0]), b * (g - target.potentials[0])
     # f + c and g − c are the same solution: share the total equally between the two sides.

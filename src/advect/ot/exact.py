@@ -9,8 +9,12 @@ import torch
 from torch import Tensor
 
 from advect._checks import check_count
-from advect.errors import ConvergenceWarning
-from advect.ot.solution import Potentials, Solution, check_problem
+from advect.errors import ConvergenceWarning, InputError
+from advect.memory import readable
+from advect.ot.blocks import BlockedCost
+from advect.ot.solution import Cost, Potentials, Solution, check_problem
+
+_MATRICES = 4  # of float64 and the size of the cost that the simplex needs: costs, their copy in its unit, flows, plan
 
 
 @dataclass(frozen=True)
@@ -39,19 +43,20 @@ class ExactOT:
         """Costs are wanted in float64: the simplex works there, and d(A, A) = 0 needs an exactly cheap diagonal."""
         return torch.float64
 
-    def certify(self, cost: Tensor, a: Tensor, b: Tensor, potentials: Potentials) -> Solution | None:
+    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials) -> Solution | None:
         """Potentials alone do not give an exact plan: always None."""
         return None
 
-    def prepare(self, cost: Tensor, a: Tensor, b: Tensor) -> ExactOT:
+    def prepare(self, cost: Cost, a: Tensor, b: Tensor) -> ExactOT:
         """Nothing depends on the problem: the solver itself."""
         return self
 
-    def solve(self, cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, init: Potentials | None = None) -> Solution:
+    def solve(self, cost: Cost, a: Tensor | None = None, b: Tensor | None = None, init: Potentials | None = None) -> Solution:
         """The exact solution; ``init`` is accepted for uniformity, the simplex has no use for it."""
         import ot  # POT takes seconds to import
 
         cost, a, b = check_problem(cost, a, b)
+        cost = _whole(cost)
         unit = float(cost.abs().max()) or 1.0  # the simplex compares costs with absolute thresholds: give it costs of order 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # replaced by ours below, which says what to do
@@ -78,10 +83,29 @@ class ExactOT:
             make_plan=lambda out: sparse.to_dense().to(device=cost.device, dtype=cost.dtype),
         )
 
-    def solve_self(self, cost: Tensor, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
+    def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
         """A measure stays where it is when that costs nothing: value 0, potentials 0, the plan diag(a)."""
         cost, a, _ = check_problem(cost, a, None)
-        if float(cost.diagonal().abs().max()) > 1e-6 * float(cost.abs().max()):
+        if isinstance(cost, BlockedCost):
+            diagonal = max(float(cost.rows(block)[:, block].diagonal().abs().max()) for block in cost.blocks())
+            largest = max(map(abs, cost.extremes()))
+        else:
+            diagonal, largest = float(cost.diagonal().abs().max()), float(cost.abs().max())
+        if diagonal > 1e-6 * largest:
             return self.solve(cost, a, a)  # a cost of one's own for which staying is not free
-        zero = torch.zeros_like(a)
-        return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, lambda out: torch.diag(a.to(cost.dtype)))
+        zero, dtype = torch.zeros_like(a), cost.dtype
+        return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, lambda out: torch.diag(a.to(dtype)))
+
+
+def _whole(cost: Cost) -> Tensor:
+    """The simplex looks at any entry at any time: it needs the matrix."""
+    if not isinstance(cost, BlockedCost):
+        return cost
+    needed = _MATRICES * cost.bytes(torch.float64)
+    if needed > cost.room:
+        raise InputError(
+            f"exact transport of {cost.shape[0]} to {cost.shape[1]} samples needs {readable(needed)}",
+            f"{readable(cost.room)} of room",
+            "Raise memory_limit, use ad.Sinkhorn(), or ad.MiniBatch(ad.ExactOT()).",
+        )
+    return cost.dense()

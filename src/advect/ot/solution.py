@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -12,8 +12,36 @@ from torch import Tensor
 
 from advect._checks import check_finite, check_weights
 from advect.errors import InputError
+from advect.ot.blocks import BlockedCost, Index
 
 Potentials = tuple[Tensor, Tensor]
+Cost = Tensor | BlockedCost
+
+
+class Plan(Protocol):
+    """A plan that is not formed: it multiplies, as a tensor does."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def T(self) -> Factor: ...  # as tensors have it
+
+    def __matmul__(self, v: Tensor) -> Tensor: ...
+
+    def pieces(self) -> Iterator[tuple[Index, Index, Tensor]]:
+        """(rows, columns, plan there) for parts that add up to the plan."""
+        ...
+
+    def release(self) -> None:
+        """Let go of matrices that can be made again."""
+        ...
+
+
+class Factor(Protocol):
+    """Something that multiplies matrices from the left."""
+
+    def __matmul__(self, v: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +56,7 @@ class Solution:
         n_iter: iterations used.
         marginal_error: ‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the returned plan.
         make_plan: makes the plan anew; it may write it into a matrix it is given, which may be the cost.
+        operator: the plan as products, where the problem was solved without its matrix.
 
     Example:
         >>> import torch, advect as ad
@@ -44,6 +73,7 @@ class Solution:
     n_iter: int
     marginal_error: float
     make_plan: Callable[[Tensor | None], Tensor]
+    operator: Plan | None = None
 
     @cached_property
     def _plan(self) -> Tensor:
@@ -53,6 +83,23 @@ class Solution:
         """The transport plan P (n, m), made on first use."""
         return self._plan
 
+    @property
+    def coupling(self) -> Tensor | Plan:
+        """The plan as something that multiplies, ``coupling @ v`` and ``coupling.T @ u``; no matrix where none was used.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> solution = ad.ExactOT().solve(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+            >>> (solution.coupling @ torch.ones(2, 1)).flatten().tolist()
+            [0.5, 0.5]
+        """
+        return self.plan() if self.operator is None else self.operator
+
+    def release(self) -> None:
+        """Let go of matrices that the coupling keeps only to be fast."""
+        if self.operator is not None:
+            self.operator.release()
+
 
 class Solver(Protocol):
     """Anything that solves transport problems: ``Sinkhorn``, ``ExactOT``, or one's own.
@@ -60,19 +107,19 @@ class Solver(Protocol):
     A symmetric problem (``solve_self``) is that of a measure with itself; its two potentials coincide.
     """
 
-    def prepare(self, cost: Tensor, a: Tensor, b: Tensor) -> Solver:
+    def prepare(self, cost: Cost, a: Tensor, b: Tensor) -> Solver:
         """The solver with every option that depends on the problem made a number, so that related problems share it."""
         ...
 
-    def solve(self, cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, init: Potentials | None = None) -> Solution:
+    def solve(self, cost: Cost, a: Tensor | None = None, b: Tensor | None = None, init: Potentials | None = None) -> Solution:
         """Transport a to b under the cost, from potentials ``init`` if given."""
         ...
 
-    def solve_self(self, cost: Tensor, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
+    def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
         """Transport a to itself under a symmetric cost."""
         ...
 
-    def certify(self, cost: Tensor, a: Tensor, b: Tensor, potentials: Potentials) -> Solution | None:
+    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials) -> Solution | None:
         """These potentials as a solution if they are one to rounding, otherwise None."""
         ...
 
@@ -82,8 +129,10 @@ class Solver(Protocol):
         ...
 
 
-def check_problem(cost: Tensor, a: Tensor | None, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def check_problem(cost: Cost, a: Tensor | None, b: Tensor | None) -> tuple[Cost, Tensor, Tensor]:
     """A finite floating cost matrix and float64 probability weights for its rows and columns."""
+    if isinstance(cost, BlockedCost):  # its entries are looked at when they are made
+        return cost, _weights("a", a, cost.shape[0], cost), _weights("b", b, cost.shape[1], cost)
     cost = torch.as_tensor(cost)
     if cost.ndim != 2 or cost.numel() == 0:
         raise InputError(
@@ -97,7 +146,7 @@ def check_problem(cost: Tensor, a: Tensor | None, b: Tensor | None) -> tuple[Ten
     return cost, _weights("a", a, n, cost), _weights("b", b, m, cost)
 
 
-def _weights(name: str, weights: Tensor | None, n: int, like: Tensor) -> Tensor:
+def _weights(name: str, weights: Tensor | None, n: int, like: Cost) -> Tensor:
     if weights is None:
         return torch.full((n,), 1 / n, dtype=torch.float64, device=like.device)
     return check_weights(name, torch.as_tensor(weights).detach().to(device=like.device, dtype=torch.float64), n)

@@ -1,0 +1,562 @@
+"""Bounded memory: solves in blocks of rows against dense ones, the size of what is allocated, limits and their messages."""
+
+import warnings
+
+import oracles
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import advect as ad
+from advect.memory import ScaleWarning, as_bytes, free_memory, readable
+from advect.ot import BlockedCost, blocks, divergence, kernel, sinkhorn
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Several blocks at the sizes of tests."""
+    monkeypatch.setattr(blocks, "_ENTRIES", 9_000)
+    monkeypatch.setattr(blocks, "_BLOCKS_AT_ONCE", 3)
+    monkeypatch.setattr(kernel, "_CACHED_ENTRIES", 8_000)
+    monkeypatch.setattr(sinkhorn, "_SMALL", 1_000)  # beyond which float32 problems are solved as such
+
+
+def clouds(n=220, m=180, d=3, dtype=torch.float64, zeros=False):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(n, d, generator=generator, dtype=torch.float64)
+    y = torch.rand(m, d, generator=generator, dtype=torch.float64) + 0.3
+    a, b = (torch.rand(k, generator=generator, dtype=torch.float64) + 0.1 for k in (n, m))
+    if zeros:
+        a[: n // 3], b[-m // 4 :] = 0, 0
+    return x.to(dtype), y.to(dtype), a / a.sum(), b / b.sum()
+
+
+def half_squared(x, y):
+    return torch.as_tensor(oracles.half_squared(x, y)).to(x.dtype)
+
+
+def blocked(cost, matrices):
+    """The same cost in blocks, with room for so many matrices."""
+    room = matrices * cost.nbytes * (2 if cost.dtype == torch.float32 else 1) + 2**20
+    return BlockedCost.of(lambda rows: cost[rows], tuple(cost.shape), room=room if matrices else 0, like=cost)
+
+
+class Largest(TorchDispatchMode):
+    """The most entries of any tensor that an operation returns."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for part in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(part, torch.Tensor) and func is not torch.ops.aten.detach.default:  # which only renames
+                self.entries = max(self.entries, part.numel())
+        return result
+
+
+def labeled(n, seed, d=5, k=3, shift=0.0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(n) % k
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64) * (1 + y[:, None]) / 2 + 3 * y[:, None] + shift
+    weights = torch.rand(n, generator=generator, dtype=torch.float64) + 0.2
+    return ad.LabeledDataset(x.to(dtype), y, weights=weights)
+
+
+class TestLimits:
+    def test_units(self):
+        assert as_bytes("2GiB") == 2 * 2**30 == as_bytes(2**31) == as_bytes(" 2 gib ")
+        assert (as_bytes("1kB"), as_bytes("1.5MB"), as_bytes("512")) == (1000, 1_500_000, 512)
+        assert as_bytes(None) <= free_memory()
+
+    @pytest.mark.parametrize("limit", ["two", "2 GiX", 0, -1, True, float("nan"), float("inf"), [1]])
+    def test_misuse(self, limit):
+        with pytest.raises(ad.InputError, match="memory_limit"):
+            as_bytes(limit)
+        with pytest.raises(ad.InputError, match="memory_limit"):
+            ad.Sinkhorn(memory_limit=limit)
+        with pytest.raises(ad.InputError, match="memory_limit"):
+            ad.OTDD(labeled(9, 0), memory_limit=limit)
+
+    def test_in_words(self):
+        assert [readable(size) for size in (5, 1536, 5 * 2**20, 2**40)] == ["5 bytes", "1.5 KiB", "5.0 MiB", "1.0 TiB"]
+
+    def test_free_memory_is_what_the_system_says(self):
+        with open("/proc/meminfo") as file:
+            total = next(int(line.split()[1]) for line in file if line.startswith("MemTotal")) * 1024
+        assert 0 < free_memory() <= total
+
+
+@pytest.mark.parametrize("matrices", [0, 1, 2])
+class TestSolve:
+    @pytest.mark.parametrize("zeros", [False, True])
+    @pytest.mark.parametrize("epsilon", [0.5, 0.02, 0.002])
+    @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-8)])
+    def test_as_dense(self, matrices, zeros, epsilon, dtype, tolerance):
+        x, y, a, b = clouds(dtype=dtype, zeros=zeros)
+        cost, solver = half_squared(x, y), ad.Sinkhorn(epsilon=epsilon)
+        dense, other = solver.solve(cost, a, b), solver.solve(blocked(cost, matrices), a, b)
+        assert other.converged
+        assert other.value == pytest.approx(dense.value, rel=tolerance)
+        for mine, his in zip(other.potentials, dense.potentials, strict=True):
+            shift = mine - his
+            assert float(shift.max() - shift.min()) < 1e3 * tolerance * float(cost.max())
+        torch.testing.assert_close(
+            other.plan(), dense.plan().to(other.plan()), atol=30 * tolerance * float(dense.plan().max()), rtol=0
+        )
+
+    def test_products_with_the_plan(self, matrices):
+        x, y, a, b = clouds()
+        solution = ad.Sinkhorn(epsilon=0.02).solve(blocked(half_squared(x, y), matrices), a, b)
+        plan, coupling = solution.plan(), solution.coupling
+        for _ in range(2):  # with what the solve has left, and computed anew
+            torch.testing.assert_close(coupling @ y, plan @ y)
+            torch.testing.assert_close(coupling.T @ x, plan.T @ x)
+            torch.testing.assert_close(torch.cat([part for *_, part in coupling.pieces()]), plan)
+            solution.release()
+
+    def test_self_problem(self, matrices):
+        x, _, a, _ = clouds()
+        cost, solver = half_squared(x, x), ad.Sinkhorn(epsilon=0.01)
+        dense, other = solver.solve_self(cost, a), solver.solve_self(blocked(cost, matrices), a)
+        assert other.value == pytest.approx(dense.value, abs=1e-10)
+        assert other.potentials[0] is other.potentials[1]
+
+    def test_warm_start(self, matrices):
+        x, y, a, b = clouds()
+        solver = ad.Sinkhorn(epsilon=0.02)
+        cost = blocked(half_squared(x, y), matrices)
+        first = solver.solve(cost, a, b)
+        assert solver.solve(cost, a, b, init=first.potentials).n_iter <= 2
+
+    def test_relative_epsilon(self, matrices):
+        x, y, a, b = clouds()
+        cost = half_squared(x, y)
+        assert ad.Sinkhorn().solve(blocked(cost, matrices), a, b).epsilon == pytest.approx(0.01 * float(a @ cost @ b))
+
+    def test_groups_that_float32_cannot_connect(self, matrices):
+        generator = torch.Generator().manual_seed(0)
+        x, y = (torch.randn(600, 2, generator=generator) for _ in range(2))
+        x[:300, 0] += 60
+        y[:310, 0] += 60
+        cost = half_squared(x, y)
+        solution = ad.Sinkhorn(epsilon=1.0).solve(blocked(cost, matrices))
+        assert solution.converged
+        assert solution.value == pytest.approx(ad.Sinkhorn(epsilon=1.0).solve(cost.double()).value, rel=1e-5)
+
+    def test_underflow_everywhere(self, matrices):
+        generator = torch.Generator().manual_seed(1)
+        x, y = (torch.rand(60, 2, generator=generator, dtype=torch.float64) for _ in range(2))
+        cost = half_squared(x, y + 100)
+        solution = ad.Sinkhorn(epsilon=1e-3, tol=1e-6, max_iter=100_000).solve(blocked(cost, matrices))
+        assert solution.converged
+        assert solution.value == pytest.approx(ad.ExactOT().solve(cost).value, rel=1e-5)
+
+    def test_useless_start(self, matrices):
+        x, y, a, b = clouds(60, 50)
+        cost = blocked(half_squared(x, y), matrices)
+        junk = (1e3 * torch.randn(60, dtype=torch.float64), 1e3 * torch.randn(50, dtype=torch.float64))
+        expected = ad.Sinkhorn(epsilon=0.1).solve(cost, a, b).value
+        assert ad.Sinkhorn(epsilon=0.1).solve(cost, a, b, init=junk).value == pytest.approx(expected, rel=1e-7)
+
+    def test_divergence(self, matrices):
+        x, y, a, b = clouds()
+        costs = [half_squared(p, q) for p, q in ((x, y), (x, x), (y, y))]
+        solver = ad.Sinkhorn(epsilon=0.02)
+        dense = divergence(*costs, a, b, solver=solver)
+        other = divergence(*(blocked(cost, matrices) for cost in costs), a, b, solver=solver)
+        assert other.value == pytest.approx(dense.value, rel=1e-7)
+        same = [blocked(half_squared(x, x), matrices) for _ in range(3)]
+        assert divergence(*same, a, a, solver=solver).value == 0
+
+    def test_not_a_number(self, matrices):
+        cost = torch.rand(90, 80)
+        cost[70, 3] = torch.nan
+        with pytest.raises(ad.InputError, match="finite"):
+            ad.Sinkhorn(epsilon=0.1).solve(blocked(cost, matrices))
+
+
+class TestSizes:
+    def test_nothing_of_the_size_of_the_matrix(self):
+        x, y, a, b = clouds(500, 400, dtype=torch.float32)
+        cost = BlockedCost.of(lambda rows: torch.cdist(x[rows], y).square() / 2, (500, 400), room=0)
+        with Largest() as seen:
+            solution = ad.Sinkhorn(epsilon=0.05).solve(cost, a, b)
+            _ = solution.coupling @ y
+        assert solution.converged and seen.entries <= 30 * 400
+
+    def test_one_matrix_at_a_time(self):
+        """With room for one, two matrices never live together: the second is asked for when the first is gone."""
+        x, y, a, b = clouds(900, 800, dtype=torch.float32)
+        live, most = [0], [0]
+        empty = torch.empty
+
+        def counted(*size, **options):
+            out = empty(*size, **options)
+            if out.numel() >= 640_000:
+                live[0] += 1
+                most[0] = max(most[0], live[0])
+                import weakref
+
+                weakref.finalize(out, lambda: live.__setitem__(0, live[0] - 1))
+            return out
+
+        costs = [
+            BlockedCost.of(
+                lambda rows, p=p, q=q: torch.cdist(p[rows], q).square() / 2, (len(p), len(q)), room=4 * 900**2 + 2**18
+            )
+            for p, q in ((x, y), (x, x), (y, y))
+        ]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch, "empty", counted)
+            solved = divergence(*costs, a, b, solver=ad.Sinkhorn(epsilon=0.05))
+        assert solved.converged and most[0] == 1 and live[0] == 0
+
+    def test_kernel_of_a_matrix_that_leaves_no_room(self):
+        x, y, a, b = clouds(700, 600, dtype=torch.float32)
+        cost = half_squared(x, y)
+        with Largest() as seen:
+            solution = ad.Sinkhorn(epsilon=0.05, memory_limit="1MB").solve(cost, a, b)
+        assert seen.entries < cost.numel()  # the matrix is the caller's; no other of its size
+        assert solution.value == pytest.approx(ad.Sinkhorn(epsilon=0.05).solve(cost, a, b).value, rel=1e-5)
+
+    def test_says_when_it_takes_long(self, monkeypatch):
+        x, y, *_ = clouds(300, 200)
+        cost = blocked(half_squared(x, y), 0)
+        monkeypatch.setattr(sinkhorn, "_LARGE", 0)
+        monkeypatch.setattr(BlockedCost, "seconds", lambda self: 60.0)
+        with pytest.warns(ScaleWarning, match="300 × 200 costs takes about 60 s.* 60 minutes.*memory_limit above .*MiniBatch"):
+            ad.Sinkhorn(epsilon=0.1).solve(cost)
+        monkeypatch.setattr(BlockedCost, "seconds", lambda self: 1.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ad.Sinkhorn(epsilon=0.1).solve(cost)
+
+    def test_time_of_a_pass_is_measured(self):
+        cost = BlockedCost.of(lambda rows: torch.zeros(rows.stop - rows.start, 400), (200, 400), room=0)
+        assert 0 < cost.seconds() < 1
+
+    def test_exact_transport_needs_its_matrix(self):
+        x, y, a, b = clouds(60, 50)
+        cost = half_squared(x, y)
+        value = ad.ExactOT().solve(blocked(cost, 5), a, b).value
+        assert value == pytest.approx(ad.ExactOT().solve(cost, a, b).value)
+        with pytest.raises(ad.InputError, match="needs .* KiB.*MiniBatch"):
+            ad.ExactOT().solve(blocked(cost, 0), a, b)
+        with pytest.raises(ad.InputError, match="memory_limit"):
+            ad.otdd(labeled(90, 0), labeled(80, 1), solver=ad.ExactOT(), memory_limit="10kB")
+
+
+COSTS = {
+    "default": ad.GroundCost(),
+    "no labels": ad.GroundCost(label=ad.NoLabels()),
+    "means, weight 3": ad.GroundCost(label=ad.MeansOnly(), label_weight=3.0),
+    "embedding": ad.GroundCost(feature=ad.Embedding(lambda x: torch.tanh(x[:, :3] / 4))),
+    "own feature cost": ad.GroundCost(feature=lambda x, y: (x[:, None] - y).abs().sum(dim=2)),
+}
+LIMITS = {"nothing fits": 2**17, "one matrix fits": 2**19 + 2**17, "two fit": 2**20 + 2**17}
+
+
+class TestDistance:
+    @pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
+    @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
+    def test_as_dense(self, cost, limit):
+        a, b = labeled(312, 0), labeled(290, 1, shift=0.7)
+        dense, bounded = ad.otdd(a, b, cost=cost), ad.otdd(a, b, cost=cost, memory_limit=limit)
+        assert bounded.divergence.cross.operator is not None and dense.divergence.cross.operator is None
+        assert bounded.value == pytest.approx(dense.value, rel=1e-5)
+        assert bounded.epsilon == pytest.approx(dense.epsilon, rel=1e-5)
+        torch.testing.assert_close(bounded.contributions[0], dense.contributions[0], atol=1e-4 * dense.energy / 312, rtol=1e-2)
+        assert abs(bounded.class_coupling.values - dense.class_coupling.values).max() < 1e-5
+        torch.testing.assert_close(bounded.plan(), dense.plan(), atol=1e-3 * float(dense.plan().max()), rtol=0)
+
+    @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
+    def test_gradient(self, cost):
+        gradients = []
+        for limit in (None, 2**18):
+            a, b = labeled(300, 0, dtype=torch.float64), labeled(280, 1, shift=0.7, dtype=torch.float64)
+            x, y = a.x.requires_grad_(), b.x.requires_grad_()
+            ad.otdd(a.replace(x=x), b.replace(x=y), cost=cost, memory_limit=limit).loss.backward()
+            gradients.append((x.grad, y.grad))
+        torch.testing.assert_close(gradients[1], gradients[0], atol=1e-8, rtol=1e-6)
+
+    def test_zero_from_itself_in_any_order(self):
+        data = labeled(200, 0)
+        order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
+        for other in (data, data.subset(order)):
+            assert ad.otdd(data, other, memory_limit=2**17).value <= 1e-6
+
+    def test_an_embedding_is_evaluated_once_for_each_dataset(self):
+        calls = []
+        cost = ad.GroundCost(feature=ad.Embedding(lambda x: calls.append(len(x)) or x[:, :2]))
+        ad.otdd(labeled(90, 0), labeled(80, 1), cost=cost, memory_limit=2**15)
+        assert sorted(calls) == [80, 90]
+
+
+class TestFlow:
+    def run(self, limit, *, dynamics=None, label=None, dtype=torch.float64, n=150):
+        source, target = labeled(n, 0, dtype=dtype), labeled(140, 1, shift=2.0, dtype=dtype)
+        energy = ad.OTDD(
+            target,
+            cost=ad.GroundCost(label=label or ad.Bures()),
+            solver=ad.Sinkhorn(epsilon=2.0, tol=1e-9),
+            memory_limit=limit,
+        )
+        return ad.flow(source, energy, dynamics=dynamics, integrator=ad.Euler(0.3), n_steps=2)
+
+    @pytest.mark.parametrize("limit", [2**17, 2**19])
+    @pytest.mark.parametrize(
+        "dynamics", [ad.FeatureDriven(), ad.FeatureDriven(through_laws=True), ad.JointFixedLabels()], ids=repr
+    )
+    def test_as_dense(self, dynamics, limit):
+        dense, bounded = self.run(None, dynamics=dynamics), self.run(limit, dynamics=dynamics)
+        assert bounded.values == pytest.approx(dense.values, rel=1e-7)
+        torch.testing.assert_close(bounded.dataset.x, dense.dataset.x, atol=1e-6, rtol=0)
+
+    def test_no_matrix_is_made_in_a_step(self):
+        source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
+        energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)
+        with Largest() as seen:
+            step = next(iter(ad.iterate(source, energy)))
+        assert step.value > 0 and seen.entries < 400 * 350 / 4
+
+    def test_a_limit_below_any_work_says_what_it_takes(self):
+        with pytest.raises(ad.InputError, match="some rows of costs, .* KiB; got 1.0 KiB"):
+            self.run(1024)
+        with pytest.raises(ad.InputError, match="memory_limit must leave room"):
+            ad.otdd(labeled(90, 0), labeled(80, 1), memory_limit=2000)
+
+    def test_a_law_for_each_sample_is_refused(self):
+        with pytest.raises(ad.InputError, match="law for each sample.*memory_limit"):
+            self.run(2**17, dynamics=ad.JointVariableLabels())
+
+    def test_resumes_bit_for_bit(self, tmp_path):
+        source, target = labeled(200, 0), labeled(190, 1, shift=2.0)
+        make = lambda: ad.OTDD(target, memory_limit=2**17)
+        whole = ad.flow(source, make(), n_steps=4)
+        ad.flow(source, make(), n_steps=2, callbacks=[ad.Checkpoint(tmp_path / "run", every=1)])
+        again = ad.flow(source, make(), n_steps=4, resume=tmp_path / "run")
+        assert torch.equal(again.dataset.x, whole.dataset.x)
+
+
+class TestMiniBatch:
+    def test_one_batch_of_everything_is_the_distance(self):
+        a, b = labeled(120, 0), labeled(110, 1, shift=0.7)
+        whole, parts = ad.otdd(a, b), ad.otdd(a, b, solver=ad.ot.MiniBatch(size=200))
+        assert parts.value == pytest.approx(whole.value, rel=1e-5)
+        assert parts.epsilon == pytest.approx(whole.epsilon, rel=1e-5)
+        torch.testing.assert_close(parts.plan(), whole.plan(), atol=1e-3 * float(whole.plan().max()), rtol=0)
+
+    def test_mean_of_the_divergences_of_parts(self):
+        """Against parts cut by hand, with the label laws of the whole."""
+        a, b = labeled(120, 0, dtype=torch.float64), labeled(90, 1, shift=0.7, dtype=torch.float64)
+        solver = ad.ot.MiniBatch(ad.Sinkhorn(epsilon=1.0), size=40)
+        solved = ad.otdd(a, b, solver=solver).divergence
+        pairs = ad.GroundCost().between_all(a, b)
+        matrices = [pair.matrix() for pair in pairs]
+        values = []
+        for i, j in solver._draws(a.weights, b.weights):
+            part = [matrices[0][i][:, j], matrices[1][i][:, i], matrices[2][j][:, j]]
+            own = [w / w.sum() for w in (a.weights[i], b.weights[j])]
+            values.append(divergence(*part, *own, solver=ad.Sinkhorn(epsilon=1.0)).value)
+        assert len(values) == 3 and solved.value == pytest.approx(sum(values) / 3, rel=1e-8)
+        assert solved.values == pytest.approx(values, rel=1e-8)
+        assert solved.standard_error == pytest.approx(float(torch.tensor(values).std()) / 3**0.5, rel=1e-6)
+
+    def test_every_sample_is_used_once(self):
+        a, b = (labeled(n, n).replace(weights=torch.full((n,), 1 / n, dtype=torch.float64)) for n in (120, 90))
+        solution = ad.otdd(a, b, solver=ad.ot.MiniBatch(size=30)).divergence.cross
+        plan = solution.plan().double()
+        torch.testing.assert_close(plan.sum(1), a.weights, atol=1e-6, rtol=0)
+        assert solution.marginal_error < 0.6  # the shorter side is used unevenly, and it says so
+        f, g = solution.potentials
+        assert float(a.weights @ f + b.weights @ g) == pytest.approx(solution.value)
+        torch.testing.assert_close((solution.coupling @ b.x).double(), plan @ b.x.double(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close((solution.coupling.T @ a.x).double(), plan.T @ a.x.double(), atol=1e-5, rtol=1e-4)
+
+    def test_bias_is_upward_and_shrinks(self):
+        generator = torch.Generator().manual_seed(0)
+        x, y = (torch.randn(1200, 5, generator=generator, dtype=torch.float64) for _ in range(2))
+        a, b = (ad.LabeledDataset(z, torch.zeros(1200, dtype=torch.int64)) for z in (x, y))
+        whole = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.3)).energy
+        gaps = [ad.otdd(a, b, solver=ad.ot.MiniBatch(ad.Sinkhorn(epsilon=0.3), size)).energy - whole for size in (60, 300)]
+        assert gaps[0] > 2 * gaps[1] > 0
+
+    def test_exact_transport_of_parts(self):
+        a, b = labeled(60, 0), labeled(50, 1, shift=1.0)
+        distance = ad.otdd(a, b, solver=ad.ot.MiniBatch(ad.ExactOT(), size=100))
+        assert distance.value == pytest.approx(ad.otdd(a, b, solver=ad.ExactOT()).value, rel=1e-6)
+        moved = distance.divergence.cross.coupling @ torch.ones(50, 1, dtype=torch.float64)
+        assert float(moved.sum()) == pytest.approx(1)
+
+    def test_seeds(self):
+        a, b = labeled(120, 0), labeled(90, 1)
+        values = [ad.otdd(a, b, solver=ad.ot.MiniBatch(size=30, seed=seed)).value for seed in (0, 0, 1)]
+        assert values[0] == values[1] != values[2]
+
+    def test_time_and_memory_do_not_see_the_matrix(self):
+        a, b = labeled(900, 0), labeled(800, 1)
+        with Largest() as seen:
+            ad.otdd(a, b, solver=ad.ot.MiniBatch(size=50))
+        assert seen.entries <= 100 * 100
+
+    def test_gradient_of_a_batch_of_everything(self):
+        gradients = []
+        for solver in (ad.Sinkhorn(epsilon=0.5, tol=1e-9), ad.ot.MiniBatch(ad.Sinkhorn(epsilon=0.5, tol=1e-9), size=500)):
+            a, b = labeled(100, 0, dtype=torch.float64), labeled(90, 1, shift=1.0, dtype=torch.float64)
+            x = a.x.requires_grad_()
+            energy = ad.OTDD(b, cost=ad.GroundCost(), solver=solver)
+            energy(a.replace(x=x)).backward()
+            gradients.append(x.grad)
+        torch.testing.assert_close(*gradients, atol=1e-8, rtol=1e-6)
+
+    @pytest.mark.parametrize("own", [False, True], ids=["euclidean", "own cost"])
+    def test_gradient_by_finite_differences(self, own):
+        feature = (lambda x, y: (x[:, None] - y).square().sum(dim=2)) if own else ad.SquaredEuclidean()
+        a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=1.0, dtype=torch.float64)
+        solver = ad.ot.MiniBatch(ad.Sinkhorn(epsilon=1.0, tol=1e-11), size=20)
+        energy = ad.OTDD(b, cost=ad.GroundCost(feature=feature), solver=solver)
+
+        def value(x):
+            energy.reset()
+            return energy(a.replace(x=x))
+
+        x = a.x.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(value(x), x)
+        direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+        moved = [float(value(x.detach() + h * direction)) for h in (1e-5, -1e-5)]
+        assert float((gradient * direction).sum()) == pytest.approx((moved[0] - moved[1]) / 2e-5, rel=1e-5)
+
+    def test_flow_draws_anew_and_resumes(self, tmp_path):
+        source, target = labeled(120, 0), labeled(100, 1, shift=2.0)
+        make = lambda: ad.OTDD(target, solver=ad.ot.MiniBatch(size=40))
+        still = ad.flow(source, make(), integrator=ad.Euler(1e-9), n_steps=2).values
+        assert abs(still[0] - still[1]) > 1e-4 * still[0]
+        whole = ad.flow(source, make(), integrator=ad.Euler(0.3), n_steps=6)
+        assert whole.values[-1] < 0.5 * whole.values[0]
+        options = {"integrator": ad.Euler(0.3), "callbacks": [ad.Checkpoint(tmp_path / "run", every=1)]}
+        ad.flow(source, make(), n_steps=2, **options)
+        again = ad.flow(source, make(), n_steps=6, integrator=ad.Euler(0.3), resume=tmp_path / "run")
+        assert torch.equal(again.dataset.x, whole.dataset.x)
+
+    def test_misuse(self):
+        for options in ({"size": 0}, {"batches": 0}, {"seed": -1}):
+            with pytest.raises(ad.InputError):
+                ad.ot.MiniBatch(**options)
+
+
+class TestNystrom:
+    def test_full_rank_is_exact(self):
+        a, b = labeled(150, 0, dtype=torch.float64), labeled(140, 1, shift=0.7, dtype=torch.float64)
+        exact = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=4.0))
+        fast = ad.otdd(a, b, solver=ad.ot.NystromSinkhorn(rank=290, epsilon=4.0))
+        assert fast.converged and fast.marginal_error < 1e-3
+        assert fast.value == pytest.approx(exact.value, rel=1e-4)
+        torch.testing.assert_close(fast.plan(), exact.plan(), atol=1e-3 * float(exact.plan().max()), rtol=0)
+        plan = fast.plan()
+        torch.testing.assert_close(fast.divergence.cross.coupling @ b.x, plan @ b.x)
+        torch.testing.assert_close(fast.divergence.cross.coupling.T @ a.x, plan.T @ a.x)
+        assert abs(fast.class_coupling.values - exact.class_coupling.values).max() < 1e-3
+
+    def test_error_falls_with_the_rank(self):
+        a, b = labeled(300, 0, dtype=torch.float64), labeled(280, 1, shift=0.7, dtype=torch.float64)
+        exact = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=6.0)).energy
+        gaps, reported = [], []
+        for rank in (40, 250):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fast = ad.otdd(a, b, solver=ad.ot.NystromSinkhorn(rank=rank, epsilon=6.0))
+            gaps.append(abs(fast.energy / exact - 1))
+            reported.append(fast.marginal_error)
+        assert gaps[1] < 0.01 and reported[1] < reported[0]
+
+    def test_is_honest_at_small_epsilon(self):
+        generator = torch.Generator().manual_seed(0)
+        a, b = (
+            ad.LabeledDataset(torch.randn(200, 60, generator=generator), torch.zeros(200, dtype=torch.int64)) for _ in range(2)
+        )
+        with pytest.warns(ad.ConvergenceWarning, match="rank 50 leaves a marginal error"):
+            assert not ad.otdd(a, b, solver=ad.ot.NystromSinkhorn(rank=50, epsilon=ad.Relative(0.01))).converged
+
+    def test_reported_error_is_that_of_the_exact_kernel(self):
+        a, b = labeled(150, 0, dtype=torch.float64), labeled(140, 1, shift=0.7, dtype=torch.float64)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            solution = ad.otdd(a, b, solver=ad.ot.NystromSinkhorn(rank=120, epsilon=4.0)).divergence.cross
+        f, g = solution.potentials
+        cost = ad.GroundCost().between(a, b).matrix()
+        plan = a.weights[:, None] * b.weights * torch.exp((f[:, None] + g - cost) / 4.0)
+        error = float((plan.sum(1) - a.weights).abs().sum() + (plan.sum(0) - b.weights).abs().sum())
+        assert solution.marginal_error == pytest.approx(error, rel=1e-3)  # fewer samples than rows are drawn
+
+    def test_flow(self):
+        source, target = labeled(150, 0), labeled(140, 1, shift=2.0)
+        solvers = ad.ot.NystromSinkhorn(rank=290, epsilon=4.0), ad.Sinkhorn(epsilon=4.0, tol=1e-7)
+        runs = [ad.flow(source, ad.OTDD(target, cost=ad.GroundCost(), solver=s), n_steps=3) for s in solvers]
+        torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, atol=1e-3, rtol=0)
+
+    def test_misuse(self):
+        with pytest.raises(ad.InputError, match="rank"):
+            ad.ot.NystromSinkhorn(rank=0)
+        with pytest.raises(ad.InputError, match="squared distance"):
+            ad.ot.NystromSinkhorn(epsilon=1.0).solve(torch.rand(4, 4))
+        own = ad.GroundCost(feature=lambda x, y: (x[:, None] - y).abs().sum(dim=2))
+        with pytest.raises(ad.InputError, match="of one's own"):
+            ad.otdd(labeled(9, 0), labeled(9, 1), cost=own, solver=ad.ot.NystromSinkhorn())
+
+
+class TestSketch:
+    @pytest.mark.parametrize("weight", [0.0, 1.0])
+    def test_pca_bound(self, weight):
+        a, b = labeled(120, 0, d=12, dtype=torch.float64), labeled(100, 1, d=12, shift=0.7, dtype=torch.float64)
+        solver = ad.ExactOT()
+        exact = ad.otdd(a, b, cost=ad.GroundCost(label_weight=weight), solver=solver).energy
+        for dim in (2, 5, 9):
+            sketch = ad.cost.Sketch(dim)
+            part = ad.otdd(a, b, cost=ad.GroundCost(feature=sketch, label_weight=weight), solver=solver).energy
+            bound = sketch.error(a, b).bound * (1 + weight * 40 / 39)
+            assert part <= exact * (1 + 1e-9) <= part + bound + 1e-9
+
+    def test_all_dimensions_are_exact(self):
+        a, b = labeled(60, 0), labeled(50, 1, shift=0.7)
+        sketch = ad.cost.Sketch(5)
+        assert sketch.error(a, b).kept == pytest.approx(1) and sketch.error(a, b).bound == pytest.approx(0, abs=1e-6)
+        value = ad.otdd(a, b, cost=ad.GroundCost(feature=sketch)).value
+        assert value == pytest.approx(ad.otdd(a, b).value, rel=1e-4)
+
+    def test_gaussian_distortion(self):
+        generator = torch.Generator().manual_seed(0)
+        a, b = (ad.LabeledDataset(torch.randn(40, 900, generator=generator, dtype=torch.float64)) for _ in range(2))
+        sketch = ad.cost.Sketch(400, "gaussian").fit(a, b)
+        error = sketch.error(a, b)
+        assert 0.2 < error.distortion < 0.6 and error.bound is None
+        ratio = (torch.cdist(sketch.embed(a), sketch.embed(b)) / torch.cdist(a.x, b.x)).square()
+        assert float((ratio - 1).abs().max()) < error.distortion
+        assert ad.cost.Sketch(20, "gaussian").error(a, b).distortion == float("inf")
+
+    def test_gradient_stays_in_its_directions(self):
+        a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=0.7, dtype=torch.float64)
+        sketch = ad.cost.Sketch(2).fit(a, b)
+        x = a.x.clone().requires_grad_()
+        ad.OTDD(b, cost=ad.GroundCost(feature=sketch))(a.replace(x=x)).backward()
+        outside = x.grad - x.grad @ sketch.basis @ sketch.basis.T
+        assert float(outside.abs().max()) < 1e-12 < float(x.grad.abs().max())
+
+    def test_flow_keeps_its_directions_and_resumes(self, tmp_path):
+        source, target = labeled(60, 0), labeled(50, 1, shift=2.0)
+        make = lambda: ad.OTDD(target, cost=ad.GroundCost(feature=ad.cost.Sketch(2)))
+        whole = ad.flow(source, make(), n_steps=5)
+        ad.flow(source, make(), n_steps=2, callbacks=[ad.Checkpoint(tmp_path / "run", every=1)])
+        again = ad.flow(source, make(), n_steps=5, resume=tmp_path / "run")
+        assert torch.equal(again.dataset.x, whole.dataset.x)
+
+    def test_misuse(self):
+        data = labeled(20, 0)
+        for options, match in (
+            ({"dim": 0}, "dim"),
+            ({"dim": 2, "kind": "svd"}, "kind of sketch"),
+            ({"dim": 9}, "more dimensions"),
+        ):
+            with pytest.raises(ad.InputError, match=match):
+                ad.cost.Sketch(**options).fit(data, data)
+        with pytest.raises(ad.InputError, match="fitted"):
+            ad.GroundCost(feature=ad.cost.Sketch(2)).between(data, data).matrix()
