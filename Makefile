@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test test-slow check format bench clean
+.PHONY: help demo browser test test-slow check format bench clean
 
 help:
 	@echo "make demo       digits flow to MNIST; prints what to open"
@@ -23,10 +23,18 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	@$(BIN)/python -m advect.demo
 
-test: $(STAMP)
+# Report pages are tested in a browser: Debian's, installed where that is possible. Without one these tests are skipped.
+APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o DPkg::Lock::Timeout=60
+CHROMIUM := $(APT) install -y --no-install-recommends chromium
+browser:
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
+	  || { export DEBIAN_FRONTEND=noninteractive; $(CHROMIUM) || { $(APT) update && $(CHROMIUM); }; } >/dev/null 2>&1 \
+	  || echo "no browser could be installed: the tests of report pages in a browser will be skipped" >&2
+
+test: $(STAMP) browser
 	$(BIN)/python -m pytest -n 2 -q
 
-test-slow: $(STAMP)
+test-slow: $(STAMP) browser
 	$(BIN)/python -m pytest -n 2 -q -m 'slow or not slow'
 
 check: $(STAMP)

@@ -19,6 +19,7 @@ from advect._adapters import frame_fields, hugging_fields, label_array, source_f
 from advect._checks import check_finite, check_positive, check_weights, missing_labels
 from advect._coerce import as_codes, as_columns, as_features, as_law, as_weights, balanced_weights, own_tensor
 from advect._draw import Draw, draw_rows
+from advect._html import facts_table
 from advect._progress import Progress
 from advect.errors import InputError
 from advect.files import Content, open_source, write
@@ -146,6 +147,19 @@ class LabeledDataset:
     def __repr__(self) -> str:
         dtype = str(self.x.dtype).removeprefix("torch.")
         return f"LabeledDataset(n={len(self)}, sample_shape={self.sample_shape}, classes={len(self.classes)}, dtype={dtype})"
+
+    def _repr_html_(self) -> str:
+        counts = [f"{name}: {count}" for name, count in self.counts.items()]
+        more = f" and {len(counts) - 20} more" if len(counts) > 20 else ""
+        unlabeled = len(self) - int(self.labeled.sum())
+        facts = {
+            "samples": f"{len(self):,}",
+            "sample shape": " × ".join(map(str, self.sample_shape)) or "a number",
+            "dtype": str(self.x.dtype).removeprefix("torch."),
+            f"{len(counts)} classes": ", ".join(counts[:20]) + more,
+            **({"without a label": f"{unlabeled:,}"} if unlabeled else {}),
+        }
+        return facts_table("LabeledDataset", facts)
 
     @property
     def dim(self) -> int:

@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from advect._checks import check_count
+from advect._html import facts_table
 from advect.data import LabeledDataset
 from advect.dynamics import Dynamics, FeatureDriven
 from advect.errors import InputError
-from advect.functionals.base import Functional
+from advect.functionals import OTDD, Functional, Scaled, Sum
 from advect.integrators import Euler, Integrator, Tensors
 from advect.snapshots import Snapshot, load_snapshot
 from advect.storage import stored_name
@@ -179,6 +180,7 @@ class FlowResult:
         n_steps: moves made.
         trajectory: the recorded frames, if there was a ``Recorder``.
         metrics: what ``Metric`` callbacks measured: ``{name: [(index, value), …]}``.
+        functional, dynamics, integrator: what was run.
 
     Example:
         >>> import advect as ad
@@ -199,10 +201,59 @@ class FlowResult:
     n_steps: int
     trajectory: Trajectory
     metrics: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    functional: Functional | None = None
+    dynamics: Dynamics | None = None
+    integrator: Integrator | None = None
+
+    @property
+    def distance_term(self) -> OTDD | None:
+        """The first ``OTDD`` in the functional, if there is one."""
+        return None if self.functional is None else _first_distance(self.functional)
+
+    @property
+    def target(self) -> LabeledDataset | None:
+        """Where the flow was going: the target of the functional's first ``OTDD``."""
+        return None if self.distance_term is None else self.distance_term.target
+
+    def report(self, path: str | Path, target: LabeledDataset | None = None, **options: Any) -> Path:
+        """Write the flow as one HTML page that plays it; see ``advect.report.write_report`` for the options.
+
+        Example:
+            >>> import tempfile, advect as ad
+            >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+            >>> result = ad.flow(data, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     result.report(f"{folder}/flow.html", title="Two points").name
+            'flow.html'
+        """
+        from advect.report import write_report  # upward, for the user's convenience: the one such door
+
+        return write_report(self, path, target=target, **options)
 
     def __repr__(self) -> str:
         first, last = (f"{value:.4g}" for value in (self.values[0], self.values[-1]))
         return f"FlowResult({self.status} after {self.n_steps} steps, value {first} → {last}, {self.seconds[-1]:.1f} s)"
+
+    def _repr_html_(self) -> str:
+        name = "objective" if self.functional is None else self.functional.name
+        facts = {
+            "status": f"{self.status}: {self.message}",
+            "steps": f"{self.n_steps}",
+            name: f"{self.values[0]:.4g} → {self.values[-1]:.4g}",
+            "time": f"{self.seconds[-1]:.1f} s",
+            **{metric: f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}" for metric, curve in self.metrics.items() if curve},
+            "frames": f"{len(self.trajectory)}",
+        }
+        return facts_table("FlowResult", facts)
+
+
+def _first_distance(functional: Functional) -> OTDD | None:
+    if isinstance(functional, OTDD):
+        return functional
+    if isinstance(functional, Scaled):
+        return _first_distance(functional.functional)
+    parts = functional.functionals if isinstance(functional, Sum) else ()
+    return next((found for found in map(_first_distance, parts) if found is not None), None)
 
 
 def flow(
@@ -249,6 +300,7 @@ def flow(
             "a flow needs a Functional", type(functional).__name__, "Use ad.OTDD(target), or wrap v as ad.Potential(v)."
         )
     n_steps = check_count("n_steps", n_steps, least=0)
+    dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler(0.1)
     start = None if resume is None else load_snapshot(Path(resume), source.x.device)
     if start is not None and start.index > n_steps:
         raise InputError(
@@ -309,6 +361,9 @@ def flow(
         last.index,
         trajectory,
         metrics,
+        functional,
+        dynamics,
+        integrator,
     )
 
 

@@ -1,0 +1,148 @@
+"""The page itself: a template filled with a scene, written whole or not at all.
+
+Everything is in the one file, and its content policy forbids the browser to fetch anything or to run a script other than
+the player, whatever names the classes of a dataset have.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from advect._atomic import write_atomically
+from advect.data import LabeledDataset
+from advect.errors import InputError
+from advect.flow import FlowResult
+from advect.report.gather import Scene, gather
+from advect.report.story import Curve, Story
+from advect.trajectory import Trajectory
+
+
+def write_report(
+    result: FlowResult | Story | Trajectory | str | Path,
+    path: str | Path,
+    *,
+    target: LabeledDataset | None = None,
+    source: LabeledDataset | None = None,
+    title: str | None = None,
+    names: tuple[str, str] | None = None,
+    config: str | None = None,
+    command: str | None = None,
+    metrics: Mapping[str, Curve] | None = None,
+) -> Path:
+    """Write the report of a flow as one HTML file that needs no network.
+
+    The page plays the recorded frames: particles in the plane or in space (more dimensions are projected on two), images of
+    the same samples where samples are images, the objective, its terms and metrics; and tells for each sample where it came
+    from and which samples of the target it went to. Class distances before and after, and the matching of classes, are
+    tables. Long and large runs are thinned, and the page says so.
+
+    Args:
+        result: what ``ad.flow`` returned, with frames of a ``Recorder``; a run directory; or a ``Story``.
+        path: the file to write, ``….html``; folders on the way are made.
+        target: where the flow was going; by default that of the functional's first ``OTDD`` term.
+        source: the dataset before the flow; by default the flow's.
+        title: of the page.  names: of source and target, such as ``("digits", "MNIST")``.
+        config: text of the configuration, to be shown.  command: the line that repeats the run.
+        metrics: curves ``{name: [(step, value), …]}`` to show instead of those of the result.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        InputError: no recorded frames, frames of different flows, a path that is no place for an HTML file.
+
+    Example:
+        >>> import tempfile, torch, advect as ad
+        >>> from advect.report import write_report
+        >>> source = ad.datasets.gaussians(30, generator=torch.Generator().manual_seed(0))
+        >>> target = source.replace(x=source.x + 8)
+        >>> result = ad.flow(source, ad.OTDD(target), n_steps=4, callbacks=[ad.Recorder()])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = write_report(result, f"{folder}/flow.html", title="Three Gaussians")
+        ...     print(path.name, "Three Gaussians" in path.read_text(encoding="utf-8"))
+        flow.html True
+    """
+    story = _story(result)
+    given = {
+        "target": target,
+        "source": source,
+        "title": title,
+        "names": names,
+        "config": config,
+        "command": command,
+        "metrics": metrics,
+    }
+    story = replace(story, **{name: value for name, value in given.items() if value is not None})
+    place = _place(path)
+    content = render(gather(story)).encode()
+    try:
+        write_atomically(place, content)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError("a folder on the way to the report is a file", error.filename, "Choose another path.") from None
+    return place
+
+
+def render(scene: Scene) -> str:
+    """The text of the page of a scene."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    script = _part("player.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.from_string(_part("template.html.jinja")).render(
+        **scene.page,
+        player=scene.player,
+        style=Markup(_part("style.css")),  # ours, and not to be escaped
+        script=Markup(script),
+        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'",
+        versions=_versions(),
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+@cache
+def _part(name: str) -> str:
+    return resources.files("advect.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _versions() -> str:
+    known = []
+    for name in ("advect", "torch", "numpy"):
+        try:
+            known.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:  # run from its sources
+            continue
+    return ", ".join([*known, f"Python {platform.python_version()}"])
+
+
+def _story(result: Any) -> Story:
+    if isinstance(result, Story):
+        return result
+    if isinstance(result, FlowResult):
+        return Story.of_result(result)
+    if isinstance(result, Trajectory):
+        return Story(result)
+    if isinstance(result, (str, Path)):
+        return Story.of_run(result)
+    raise InputError(
+        "a report is made of a FlowResult, a run directory or a Story", type(result).__name__, "Pass what ad.flow returned."
+    )
+
+
+def _place(path: str | Path) -> Path:
+    place = Path(path).expanduser()
+    if place.is_dir():
+        raise InputError("a report is a file", f"the directory {place}", f"Write to {place / 'report.html'}, for instance.")
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise InputError("a report is an HTML file", repr(place.name), "Let its name end in .html.")
+    return place

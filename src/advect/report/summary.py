@@ -1,0 +1,113 @@
+"""The words, figures and charts of a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from advect.data import LabeledDataset
+from advect.report.frames import Frames
+from advect.report.story import Curve, Story
+
+_MOST_KNOTS = 500  # of a curve
+
+
+def charts(story: Story, frames: Frames) -> list[dict[str, Any]]:
+    """The objective with its terms, each metric, and how many samples each class has where that changes."""
+    found = [_chart("Objective", {"objective": objective_of(story, frames), **story.terms}, ink=True)]
+    found += [_chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
+    if frames.moving:
+        rows = zip(frames.names, frames.counts(), strict=True)
+        counts = {str(name): list(zip(frames.steps, row, strict=True)) for name, row in rows}
+        found.append({**_chart("Samples of each class", counts), "classes": True})
+    return found
+
+
+def objective_of(story: Story, frames: Frames) -> Curve:
+    """The objective at every step, or at the frames where no more is known."""
+    return story.objective or list(zip(frames.steps, frames.values, strict=True))
+
+
+def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dict[str, Any]:
+    """Curves of one chart; the first is drawn in ink, the others in colours. The scale is logarithmic over decades."""
+    series = []
+    for position, (name, curve) in enumerate(curves.items()):
+        knots = [(int(step), number(value)) for step, value in _thin(curve)]
+        colour = None if ink and position == 0 else position - ink
+        series.append({"name": str(name), "x": [s for s, _ in knots], "y": [v for _, v in knots], "colour": colour})
+    known = [value for line in series for value in line["y"] if value is not None]
+    wide = bool(known) and min(known) > 0 and max(known) > 20 * min(known)
+    return {"title": str(title), "log": wide and ink, "series": series, "classes": False}
+
+
+def _thin(curve: Curve) -> Curve:
+    if len(curve) <= _MOST_KNOTS:
+        return curve
+    return [curve[round(p)] for p in np.linspace(0, len(curve) - 1, _MOST_KNOTS)]
+
+
+def number(value: float) -> float | None:
+    """A number that JSON has."""
+    return float(value) if math.isfinite(value) else None
+
+
+def summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict[str, Any]:
+    """What the head of the page and its lists say."""
+    objective = objective_of(story, frames)
+    n_steps = frames.steps[-1] if story.n_steps is None else story.n_steps
+    classes = f"{sum(count > 0 for count in frames.before.counts.values())}"
+    data = {story.names[0]: described(frames.before, frames.n_all)}
+    if target is not None:
+        data[story.names[1]] = described(target, len(target))
+        classes += f" → {len(target.classes)}"
+    tiles = [
+        ("objective", f"{objective[0][1]:.4g} → {objective[-1][1]:.4g}"),
+        ("steps", f"{n_steps:,}"),
+        *([] if story.seconds is None else [("time", duration(story.seconds))]),
+        ("samples", f"{frames.n_all:,}" + ("" if target is None else f" → {len(target):,}")),
+        ("classes", classes),
+        *((str(name), f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}") for name, curve in story.metrics.items() if len(curve)),
+    ]
+    return {
+        "title": story.title or (" → ".join(story.names) if target is not None else f"Flow of {story.names[0]}"),
+        "names": story.names,
+        "status": story.status,
+        "message": story.message,
+        "tiles": tiles,
+        "setup": {**data, **story.setup},
+        "terms": [(name, f"{curve[0][1]:.4g}", f"{curve[-1][1]:.4g}") for name, curve in story.terms.items() if len(curve)],
+        "config": story.config,
+        "command": story.command,
+        "code": story.code,
+        "last": len(frames.steps) - 1,
+    }
+
+
+def described(data: LabeledDataset, n: int) -> str:
+    """A dataset in a few words.
+
+    Example:
+        >>> import advect as ad
+        >>> described(ad.datasets.load("digits", n=20), 1797)
+        '1,797 samples of 8 × 8, 10 classes'
+    """
+    shape = " × ".join(str(size) for size in data.sample_shape) or "1"
+    features = shape if len(data.sample_shape) > 1 else f"{shape} feature{'s' if shape != '1' else ''}"
+    k = len(data.classes)
+    return f"{n:,} samples of {features}, {k} class{'es' if k != 1 else ''}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as one reads them.
+
+    Example:
+        >>> duration(0.21), duration(75), duration(7300)
+        ('0.21 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.3g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
