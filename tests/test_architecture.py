@@ -16,7 +16,9 @@ RANKS = {
     "errors": 0,
     "_atomic": 1,
     "_checks": 1,
+    "_html": 1,
     "_progress": 1,
+    "memory": 1,
     "_threads": 1,
     "_draw": 2,
     "_adapters": 3,
@@ -38,19 +40,29 @@ RANKS = {
     "pseudo": 9,
     "matching": 9,
     "storage": 9,
+    "_jobs": 2,
+    "_digest": 10,
     "snapshots": 10,
     "trajectory": 10,
     "datasets": 11,
     "flow": 11,
     "callbacks": 12,
+    "pairwise": 12,
+    "statistics": 12,
+    "sweep": 12,
+    "distributed": 13,
     "maps": 13,
     "viz": 14,
     "estimators": 14,
     "apps": 15,
+    "report": 16,
+    "cli": 98,
     "__init__": 99,
+    "__main__": 99,
     "demo": 100,
 }
-HEAVY = ("matplotlib", "sklearn", "pandas", "plotly", "ot", "PIL", "rich", "jinja2", "cyclopts", "geomloss", "mlxtend")
+DOORS = {("flow.py", "report")}  # upward imports that are documented where they are: FlowResult.report
+HEAVY = ("joblib", "imageio_ffmpeg", "matplotlib", "sklearn", "pandas", "plotly", "ot", "PIL", "rich", "jinja2", "cyclopts", "geomloss", "mlxtend")
 
 
 def room(path: Path) -> str:
@@ -76,6 +88,7 @@ def test_imports_go_one_way(path):
     here = room(path)
     assert here in RANKS, f"give the new room {here} a rank in this test"
     upward = {other for other in imported_rooms(path) - {here} if RANKS.get(other, 99) >= RANKS[here]}
+    upward -= {door for file, door in DOORS if path == ROOT / file}
     if here != "demo":  # the demo is a user: it imports the public surface
         assert not upward, f"{path.name} imports from rooms at or above its own: {upward}"
 

@@ -5,7 +5,7 @@ The whole public surface is here; see README.md for a first look and docs/paper.
 
 from typing import TYPE_CHECKING as _CHECKING
 
-from advect import apps, datasets, maps, ot, pseudo
+from advect import apps, datasets, maps, ot, pseudo, viz
 from advect.callbacks import Checkpoint, Metric, Progress, Recorder, StopWhen
 from advect.cost import Bures, Embedding, ExactLabelOT, GroundCost, MeansOnly, NoLabels, PairCost, SquaredEuclidean
 from advect.data import LabeledDataset
@@ -37,8 +37,11 @@ from advect.labels import DBSCAN, AnyClusterer, KMeans
 from advect.matching import ClassMatching
 from advect.motion import BuresMotion, DiagonalMotion, EuclideanMotion, FactoredMotion
 from advect.ot import ExactOT, Relative, Sinkhorn, Solution
+from advect.pairwise import Pairwise, pairwise
 from advect.pseudo import HDBSCAN, GaussianMixture, PseudoLabels, Spectral, Ward, fill_labels, pseudo_labels
 from advect.space import FeatureSpace, harmonize
+from advect.statistics import ClassStatistics
+from advect.sweep import Sweep, sweep
 from advect.tables import ClassTable
 from advect.trajectory import Trajectory
 
@@ -59,6 +62,7 @@ __all__ = [
     "BuresMotion",
     "Checkpoint",
     "ClassMatching",
+    "ClassStatistics",
     "ClassTable",
     "ConvergenceWarning",
     "DatasetTransport",
@@ -94,6 +98,7 @@ __all__ = [
     "Momentum",
     "NoLabels",
     "PairCost",
+    "Pairwise",
     "Potential",
     "Progress",
     "PseudoLabels",
@@ -108,6 +113,7 @@ __all__ = [
     "Step",
     "StopWhen",
     "Sum",
+    "Sweep",
     "Trajectory",
     "Ward",
     "affine_norm",
@@ -126,10 +132,13 @@ __all__ = [
     "norm",
     "ot",
     "otdd",
+    "pairwise",
     "pseudo",
     "pseudo_labels",
     "repulsion",
     "spreading",
+    "sweep",
+    "viz",
 ]
 
 

@@ -63,6 +63,19 @@ def track(
             shown.bar.stop()
 
 
+def time_left(remaining: float, pace: float) -> str:
+    """How long so many more take at so many a second.
+
+    Example:
+        >>> time_left(30, 2.0), time_left(400, 1.0), time_left(9000, 0.5)
+        ('15 s', '6:40 min', '5:00 h')
+    """
+    seconds = round(max(remaining, 0) / pace)
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60}:{seconds % 60:02d} min" if seconds < 7200 else f"{seconds // 3600}:{seconds % 3600 // 60:02d} h"
+
+
 class _Shown:
     def __init__(self, total: int, label: str, stream: IO[str], patience: float, interval: float) -> None:
         self.total, self.label, self.stream, self.interval = total, label, stream, interval
@@ -80,8 +93,10 @@ class _Shown:
             if self.stream.isatty():
                 self._start(done)
             else:
-                rate = f", {done / (now - self.begun):.0f}/s" if now > self.begun else ""
-                print(f"{self.label}: {done}/{self.total or '?'}{rate}", file=self.stream, flush=True)
+                pace = done / (now - self.begun) if now > self.begun else 0.0
+                rate = f", {pace:.3g}/s" if pace else ""
+                left = f", {time_left(self.total - done, pace)} left" if self.total and pace else ""
+                print(f"{self.label}: {done}/{self.total or '?'}{rate}{left}", file=self.stream, flush=True)
 
     def _start(self, done: int) -> None:
         from rich.console import Console

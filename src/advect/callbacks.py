@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from advect._checks import check_count, check_positive
+from advect._progress import time_left
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.flow import Step
@@ -260,18 +261,21 @@ class Progress:
         self._bar.start()
 
     def __call__(self, step: Step) -> None:
-        rate = f"{(step.index - self._first) / step.seconds:.1f} steps/s" if step.seconds > 0 else ""
+        made = step.index - self._first
+        rate = f"{made / step.seconds:.1f} steps/s" if step.seconds > 0 else ""
         if self._bar is not None:
             self._bar.update(self._task, completed=step.index, rate=rate, value=f"{step.value:.5g}")
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + self.interval
-            print(
-                f"{self.label}: {step.index}/{self.n_steps}, value {step.value:.5g}, {rate}",
-                file=self.stream or sys.stderr,
-                flush=True,
-            )
+            left = f", {time_left(self.n_steps - step.index, made / step.seconds)} left" if made and step.seconds else ""
+            line = f"{self.label}: {step.index}/{self.n_steps}, value {step.value:.5g}{left}, {rate}"
+            print(line, file=self.stream or sys.stderr, flush=True)
 
     def end(self, step: Step, status: str) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the bar off the terminal; for those who catch errors that a flow does not."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -94,6 +94,24 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
     )
 
 
+_BY_ROW = ("x", "y", "weights", "law_index")
+
+
+def pack_rows(data: LabeledDataset, rows: slice, shard: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Some rows of a dataset as tensors and facts, for one of several files; what has no rows goes with the first."""
+    tensors, facts = pack_dataset(data)
+    own = {name: value[rows] for name, value in tensors.items() if name in _BY_ROW}
+    return (own if shard else tensors | own), facts
+
+
+def join_rows(shards: list[tuple[dict[str, Tensor], dict[str, Any]]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The whole dataset from what ``pack_rows`` has cut."""
+    tensors, facts = shards[0]
+    if len(shards) > 1:
+        tensors = tensors | {name: torch.cat([part[name] for part, _ in shards]) for name in tensors if name in _BY_ROW}
+    return tensors, facts
+
+
 def append_line(path: Path, record: dict[str, Any]) -> None:
     """Add a record to a JSON-lines log and flush it to the disk; a torn last line of an earlier crash is cut off first."""
     path.parent.mkdir(parents=True, exist_ok=True)

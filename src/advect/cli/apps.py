@@ -1,0 +1,192 @@
+"""``advect transfer`` and ``advect repurpose``: what people come for, with files at both ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from advect.cli.config import CarryOptions, Out, Overwrite, RunCode, Strict
+from advect.cli.output import Talk, TalkOptions
+from advect.cli.rundir import check_free, write_json
+from advect.errors import InputError
+
+if TYPE_CHECKING:
+    import advect as ad
+
+Carrying = Annotated[CarryOptions, Parameter(name="*")]
+Format = Annotated[Literal["npz", "csv", "parquet"], Parameter(help="Of the datasets that are written.")]
+_MARKS = ("result.json",)
+
+
+def transfer(
+    source: str,
+    target: str,
+    *,
+    out: Out,
+    extra: Annotated[str | None, Parameter(help="More samples of the source, to be carried by the map.")] = None,
+    options: Carrying = CarryOptions(),  # noqa: B008 (frozen)
+    format: Format = "npz",
+    overwrite: Overwrite = False,
+    strict: Strict = False,
+    run_code: RunCode = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Flow a source to a few labeled samples; writes final, way and mapped under the labels of the target.
+
+    Args:
+        source: Plenty of labeled samples.
+        target: A few labeled samples.
+    """
+    import advect as ad
+    from advect._atomic import atomic_directory
+    from advect.cli import inputs
+    from advect.cli.code import require_given
+
+    place = out.expanduser()
+    check_free(place, overwrite, marks=_MARKS)
+    require_given([options.cost.embedding or ""], run_code)
+    with talk.listening() as unconverged:
+        data, few, space = inputs.together((source, target), options, options.space, talk)
+        more = None if extra is None else space.apply(inputs.load(extra, options, talk))
+        made = ad.apps.transfer(data, few, extra=more, options=ad.apps.TransferOptions(**_carry(options, talk)))
+        sets = {"final": made.final, "way": made.way} | ({} if made.mapped is None else {"mapped": made.mapped})
+        facts: dict[str, Any] = {
+            "source": source,
+            "target": target,
+            "out": place,
+            "steps": made.result.n_steps,
+            "status": made.result.status,
+            "value": made.result.values[-1],
+            "first_value": made.result.values[0],
+            "matching": made.matching.hard,
+            "sets": {name: {"file": f"{name}.{format}", "n": len(part)} for name, part in sets.items()},
+        }
+        with atomic_directory(place, overwrite=overwrite) as beside:
+            for name, part in sets.items():
+                part.save(beside / f"{name}.{format}")
+            write_json(beside / "result.json", facts)
+    pairs = ", ".join(f"{a} → {b}" for a, b in made.matching.hard.items())
+    lines = [f"{place / f'{name}.{format}'}: {len(part)} samples" for name, part in sets.items()]
+    lines.append(f"value {facts['first_value']:.6g} → {facts['value']:.6g}; classes {pairs}")
+    talk.result(facts, "\n".join(lines))
+    talk.end(unconverged, strict)
+
+
+def repurpose(
+    model: str,
+    reference: str,
+    *datasets: str,
+    out: Out,
+    options: Carrying = CarryOptions(),  # noqa: B008 (frozen)
+    format: Format = "npz",
+    overwrite: Overwrite = False,
+    strict: Strict = False,
+    run_code: RunCode = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Classify datasets with a model that was made for another one: they flow to where it works, and are read there.
+
+    Args:
+        model: path.py:name (a torch module, an estimator, a function of samples) or path.onnx.
+        reference: A labeled sample of what the model was trained on.
+        datasets: What to classify, one or more; labeled, partly labeled or not.
+    """
+    import advect as ad
+    from advect._atomic import atomic_directory, write_atomically
+    from advect.cli import inputs
+    from advect.cli.code import require_given
+    from advect.cli.models import load_model
+
+    if not datasets:
+        raise InputError("there is nothing to classify", "no datasets", "Give one or more after the reference.")
+    place = out.expanduser()
+    check_free(place, overwrite, marks=_MARKS)
+    require_given([options.cost.embedding or "", model], run_code)
+    with talk.listening() as unconverged:
+        asked = load_model(model)
+        base = inputs.load(reference, options, talk)
+        names = inputs.short_names(datasets)
+        loaded = {name: inputs.load(ref, options, talk) for name, ref in zip(names, datasets, strict=True)}
+        fitted = {name: _as_reference(data, base, options) for name, data in loaded.items()}
+        chosen = ad.apps.RepurposeOptions(**_carry(options, talk))
+        found = {}
+        for name, data in fitted.items():
+            talk.note(f"{name}: {len(data)} samples flow to {reference}")
+            found[name] = ad.apps.repurpose(asked, base, data, chosen)
+        facts: dict[str, Any] = {"model": model, "reference": reference, "out": place, "datasets": {}}
+        with atomic_directory(place, overwrite=overwrite) as beside:
+            for name, one in found.items():
+                write_atomically(beside / f"{name}.csv", _answers(one, loaded[name]).encode())
+                one.flowed.save(beside / f"{name}-flowed.{format}")
+                facts["datasets"][name] = {
+                    "n": len(one.predictions),
+                    "predictions": f"{name}.csv",
+                    "flowed": f"{name}-flowed.{format}",
+                    "accuracy": one.accuracy,
+                    "matching": one.matching.hard,
+                    "pseudo_labels": one.pseudo is not None,
+                }
+            write_json(beside / "result.json", facts)
+    lines = [f"{place / f'{name}.csv'}: {len(one.predictions)} predictions{_scored(one)}" for name, one in found.items()]
+    talk.result(facts, "\n".join(lines))
+    talk.end(unconverged, strict)
+
+
+def _scored(found: ad.apps.Repurposed) -> str:
+    if found.accuracy is None:
+        return " of clusters that stood in for labels"
+    return f", {found.accuracy:.1%} of the labels that the flow used"
+
+
+def _answers(found: ad.apps.Repurposed, data: ad.LabeledDataset) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", "label", "prediction"])
+    writer.writerows(
+        [row, "" if label is None else label, answer]
+        for row, (label, answer) in enumerate(zip(data.labels, found.predictions, strict=True))
+    )
+    return text.getvalue()
+
+
+def _carry(options: CarryOptions, talk: Talk) -> dict[str, Any]:
+    from advect.cli import build
+
+    cost = build.cost(options.cost, tolerance=1e-3)
+    given: dict[str, Any] = {} if cost is None else {"label": cost.label, "label_weight": cost.label_weight}
+    if options.cost.embedding is not None:
+        raise InputError("an application compares features as they are", "cost.embedding", "Use advect flow for that.")
+    return {
+        **given,
+        "n_steps": options.steps,
+        "step_size": options.step_size,
+        "bounds": options.bounds,
+        "every": options.every,
+        "map": build.carried_map(options.map, talk.progress),
+    }
+
+
+def _as_reference(data: ad.LabeledDataset, base: ad.LabeledDataset, options: CarryOptions) -> ad.LabeledDataset:
+    """Data in the space of the reference, which the model knows: that one must not change."""
+    from advect.cli import build
+
+    space = options.space
+    if len(base.sample_shape) > 1 and space.size is None and data.sample_shape != base.sample_shape:
+        high, wide = base.sample_shape[:2] if base.sample_shape[0] > 4 else base.sample_shape[-2:]
+        if high != wide:
+            raise InputError(
+                "images of the reference must be square to be resized to", f"{high} × {wide}", "Resize them first."
+            )
+        space = space.model_copy(update={"size": high})
+    common = build.space(data, base, space)
+    kept = common.apply(base, side="target")
+    if kept.dim != base.dim or not bool((kept.x == base.x).all()):
+        raise InputError(
+            "the reference must stay as the model knows it",
+            f"it would become {kept.sample_shape}",
+            "Leave --space.scale and --space.project out, or prepare the reference with advect data convert.",
+        )
+    return common.apply(data).replace(sample_shape=base.sample_shape)

@@ -1,0 +1,232 @@
+"""From options to objects, through the registry of names; options that do not belong to an object are an error.
+
+Everything here raises ``InputError`` with what to change; nothing is written and nothing is computed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from advect._checks import check_known
+from advect.cli.code import load_object
+from advect.cli.config import (
+    CostOptions,
+    DynamicsOptions,
+    FlowOptions,
+    IntegratorOptions,
+    MapOptions,
+    SolverOptions,
+    SpaceOptions,
+    StopOptions,
+)
+from advect.cli.names import REGISTRY
+from advect.cli.terms import Term
+from advect.errors import InputError
+
+if TYPE_CHECKING:
+    import advect as ad
+    from advect.dynamics import Dynamics
+    from advect.integrators import Integrator
+
+
+def found(kind: str, name: str) -> Any:
+    """What a name stands for.
+
+    Example:
+        >>> found("solver", "exact").__name__
+        'ExactOT'
+    """
+    import advect as ad
+
+    check_known(kind, name, REGISTRY[kind])
+    value: Any = ad
+    for part in REGISTRY[kind][name].split("."):
+        value = getattr(value, part)
+    return value
+
+
+def make(kind: str, name: str, options: Mapping[str, Any]) -> Any:
+    """The object of a name with its options; those of another object are an error that says whose they are.
+
+    Example:
+        >>> make("integrator", "adam", {"step_size": 0.05}).step_size
+        0.05
+        >>> make("integrator", "euler", {"beta1": 0.5})
+        Traceback (most recent call last):
+        advect.errors.InputError: euler has no option beta1; got beta1=0.5. Its options: step_size; beta1 belongs to adam.
+    """
+    target = found(kind, name)
+    own = parameters(target)
+    for option, value in options.items():
+        if option not in own:
+            others = [other for other in REGISTRY[kind] if other != name and option in parameters(found(kind, other))]
+            belongs = f"; {option} belongs to {' and '.join(others)}" if others else ""
+            raise InputError(f"{name} has no option {option}", f"{option}={value}", f"Its options: {_listed(own)}{belongs}.")
+    try:
+        return target(**options)
+    except TypeError as error:  # one that has no default is missing
+        needed = [option for option, parameter in own.items() if parameter.default is parameter.empty]
+        raise InputError(f"{name} cannot be made", f"{_listed(options)} ({error})", f"It needs {_listed(needed)}.") from None
+
+
+def parameters(target: Any) -> dict[str, inspect.Parameter]:
+    """The options of a constructor by name."""
+    hidden = ("network", "progress", "device", "solver", "target")  # objects, which no text stands for
+    return {name: value for name, value in inspect.signature(target).parameters.items() if name not in hidden}
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names) or "none"
+
+
+def integrator(options: IntegratorOptions) -> Integrator:
+    """The integrator, its step size a number or halved as it goes."""
+    import advect as ad
+
+    given = options.given
+    half_life, last = given.pop("half_life", None), given.pop("last_step_size", None)
+    if last is not None and half_life is None:
+        raise InputError("last_step_size is where a step size that is halved ends", last, "Give half_life too.")
+    if half_life is not None:
+        given["step_size"] = ad.Decay(options.step_size or 0.1, options.half_life or 0.0, options.last_step_size or 0.0)
+    return make("integrator", options.name, given)
+
+
+def dynamics(options: DynamicsOptions) -> Dynamics:
+    """The dynamics with its motion of laws and its clustering."""
+    given = options.given
+    clustering = {name: given.pop(name) for name in ("n_clusters", "radius", "min_points") if name in given}
+    if "clustering" in given or clustering:
+        given["clustering"] = make("clustering", str(given.get("clustering", "kmeans")), clustering)
+    if "laws" in given:
+        given["laws"] = make("laws", str(given["laws"]), {})
+    return make("dynamics", options.name, given)
+
+
+def solver(options: SolverOptions, **defaults: Any) -> ad.ot.Solver | None:
+    """The solver; None, the library's choice, when nothing is asked for."""
+    given = _with_epsilon(options.given)
+    if not given and options.name == "sinkhorn":
+        return None
+    return make("solver", options.name, {**defaults, **given} if options.name == "sinkhorn" else given)
+
+
+def cost(options: CostOptions, tolerance: float | None = None) -> ad.GroundCost | None:
+    """The ground cost; None, the library's choice, when nothing is asked for."""
+    import advect as ad
+
+    given = options.given
+    if not given:
+        return None
+    label = options.label or "bures"
+    own = {name: given[name] for name in ("diagonal", "tolerance") if name in given}
+    if label == "bures" and tolerance is not None and not options.diagonal:
+        own.setdefault("tolerance", tolerance)
+    parts: dict[str, Any] = {"label": make("label cost", label, own)}
+    if options.label_weight is not None:
+        parts["label_weight"] = options.label_weight
+    if options.embedding is not None:
+        parts["feature"] = ad.Embedding(load_object(options.embedding, "an embedding"))
+    return ad.GroundCost(**parts)
+
+
+def carried_map(options: MapOptions, progress: Any = None) -> ad.maps.Map:
+    """An unfitted map."""
+    made = make("map", options.name, _with_epsilon(options.given))
+    if options.name == "neural":
+        made.progress = progress
+    return made
+
+
+def _with_epsilon(given: dict[str, Any]) -> dict[str, Any]:
+    import advect as ad
+
+    if "relative_epsilon" in given:
+        if "epsilon" in given:
+            raise InputError("epsilon is given twice", "epsilon and relative_epsilon", "Leave one of them out.")
+        given["epsilon"] = ad.Relative(given.pop("relative_epsilon"))
+    return given
+
+
+def stop(options: StopOptions) -> ad.StopWhen | None:
+    """When to stop early, if anything is said about it."""
+    import advect as ad
+
+    given: dict[str, Any] = options.given
+    return ad.StopWhen(**given) if given else None
+
+
+def space(source: ad.LabeledDataset, target: ad.LabeledDataset, options: SpaceOptions) -> ad.FeatureSpace:
+    """The feature space of two datasets."""
+    import advect as ad
+
+    given: dict[str, Any] = options.given
+    return ad.FeatureSpace.fit(source, target, **given)
+
+
+def functional(options: FlowOptions, source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset]) -> ad.Functional:
+    """The sum of all terms; ``targets`` has the datasets that terms go to, the main one under an empty name."""
+    import advect as ad
+
+    parts = [_term(Term.parse(text), options, source, targets) for text in options.functional]
+    return parts[0] if len(parts) == 1 else ad.Sum(*parts)
+
+
+def _term(
+    term: Term, options: FlowOptions, source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset]
+) -> ad.Functional:
+    import advect as ad
+
+    given = dict(term.options)
+    if term.kind == "code":
+        made = _own(term, given, source, targets)
+    elif term.name == "otdd":
+        to = str(given.pop("target", ""))
+        if given:
+            raise InputError("otdd has no such option", _listed(given), "Set --cost and --solver for all of them.")
+        made = ad.OTDD(
+            targets[to],
+            cost=cost(options.cost, tolerance=1e-3),
+            solver=solver(options.solver, tol=1e-3),
+            memory_limit=options.memory_limit,
+        )
+    elif term.kind == "functional":
+        made = make("functional", term.name, given)
+    else:
+        made = (ad.Potential if term.kind == "potential" else ad.Interaction)(make(term.kind, term.name, given))
+        _try(made, term.name, source)
+    return made if term.weight == 1 else term.weight * made
+
+
+def _try(made: ad.Functional, name: str, source: ad.LabeledDataset) -> None:
+    """A first value, so that options of another dimension than the data show before anything is written."""
+    try:
+        made(source.subset(range(min(2, len(source)))))
+    except (RuntimeError, IndexError) as error:
+        why = str(error).splitlines()[0]
+        raise InputError(f"{name} does not fit samples of {source.dim} features", why, "Check its options.") from None
+
+
+def _own(
+    term: Term, given: dict[str, Any], source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset]
+) -> ad.Functional:
+    """A functional of the user's, or what makes one; source and target are passed to it if it takes them."""
+    import advect as ad
+
+    made = load_object(term.name, "a functional")
+    if not isinstance(made, ad.Functional):
+        if not callable(made):
+            raise InputError("not a functional, nor what makes one", type(made).__name__, "Subclass ad.Functional.")
+        takes = inspect.signature(made).parameters
+        own = {name: data for name, data in (("source", source), ("target", targets.get(""))) if name in takes}
+        try:
+            made = made(**own, **given)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{term.name} cannot be made", error, f"It takes {_listed(takes)}.") from error
+    elif given:
+        raise InputError(f"{term.name} is made already", f"options {_listed(given)}", "Name its class instead.")
+    if not isinstance(made, ad.Functional):
+        raise InputError(f"{term.name} must give a Functional", type(made).__name__, "Subclass ad.Functional.")
+    return made

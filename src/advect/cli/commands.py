@@ -1,0 +1,131 @@
+"""The commands: what each is called, where it is, what it does, how it is typed. Nothing is imported to say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command; ``where`` is its function or its app of further commands.
+
+    Example:
+        >>> Command("show", "advect.cli.look:show", "Look", "What became of a run.", "RUN", "advect show run").epilogue
+        'Example:\\n  advect show run'
+    """
+
+    name: str
+    where: str
+    group: str
+    line: str
+    usage: str
+    example: str
+
+    @property
+    def epilogue(self) -> str:
+        """What stands at the end of its help."""
+        return f"Example:\n  {self.example}"
+
+
+GROUPS = ("Measure", "Move", "Use", "Look", "More")
+
+COMMANDS = (
+    Command(
+        "data",
+        "advect.cli.data:app",
+        "Measure",
+        "Look at datasets, list those with names, convert files.",
+        "info|list|convert",
+        "advect data info digits",
+    ),
+    Command(
+        "distance",
+        "advect.cli.measure:distance",
+        "Measure",
+        "The distance between two labeled datasets, class by class.",
+        "SOURCE TARGET [OPTIONS]",
+        "advect distance digits mnist --max-samples 300",
+    ),
+    Command(
+        "matrix",
+        "advect.cli.measure:matrix",
+        "Measure",
+        "Distances between all pairs of several datasets.",
+        "REFERENCE... [-o DIRECTORY] [OPTIONS]",
+        "advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances",
+    ),
+    Command(
+        "flow",
+        "advect.cli.flow:flow",
+        "Move",
+        "Move a dataset toward another one, or down any sum of functionals.",
+        "SOURCE [TARGET] -o RUN [OPTIONS]",
+        "advect flow digits mnist --max-samples 500 --steps 25 -o run\n"
+        "  advect flow toy:moons -f 'ball?centre=0,0&radius=1' -f 0.1*repulsion -o shaped",
+    ),
+    Command(
+        "resume",
+        "advect.cli.flow:resume",
+        "Move",
+        "Go on with a flow, bit for bit as if it had not been interrupted, or with more steps.",
+        "RUN [--steps STEPS] [OPTIONS]",
+        "advect resume run --steps 200",
+    ),
+    Command(
+        "map",
+        "advect.cli.maps:app",
+        "Use",
+        "Fit a map on a flow, carry new samples with it, export it.",
+        "fit|apply|export",
+        "advect map fit run -o to-mnist",
+    ),
+    Command(
+        "transfer",
+        "advect.cli.apps:transfer",
+        "Use",
+        "Flow a large dataset to a few samples of another, and write training sets.",
+        "SOURCE TARGET -o DIRECTORY [OPTIONS]",
+        "advect transfer digits 'mnist?n=50&balanced=true' --max-samples 500 -o sets",
+    ),
+    Command(
+        "repurpose",
+        "advect.cli.apps:repurpose",
+        "Use",
+        "Classify datasets with a model that was made for another one.",
+        "MODEL REFERENCE DATASET... -o DIRECTORY [OPTIONS]",
+        "advect repurpose model.onnx mnist usps kmnist --max-samples 1000 -o answers",
+    ),
+    Command("show", "advect.cli.look:show", "Look", "What became of a run.", "RUN [OPTIONS]", "advect show run"),
+    Command(
+        "report",
+        "advect.cli.look:report",
+        "Look",
+        "A page about a run that opens in any browser.",
+        "RUN [-o FILE.html] [OPTIONS]",
+        "advect report run",
+    ),
+    Command(
+        "animate",
+        "advect.cli.look:animate",
+        "Look",
+        "A run as a GIF or MP4.",
+        "RUN -o FILE [OPTIONS]",
+        "advect animate run -o run.gif",
+    ),
+    Command(
+        "reproduce",
+        "advect.cli.reproduce:reproduce",
+        "More",
+        "Run an experiment of the paper, from a source checkout.",
+        "[NAME] [-- ARGUMENTS...]",
+        "advect reproduce gaussians -- --quick",
+    ),
+    Command(
+        "doctor",
+        "advect.cli.doctor:doctor",
+        "More",
+        "Versions, devices, data, and a self-test.",
+        "[OPTIONS]",
+        "advect doctor",
+    ),
+)

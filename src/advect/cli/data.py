@@ -1,0 +1,86 @@
+"""``advect data``: look at a dataset, list those with names, convert one file to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from advect.cli.commands import COMMANDS
+from advect.cli.config import DataOptions, Out, Overwrite
+from advect.cli.output import Talk, TalkOptions
+
+_COMMAND = next(command for command in COMMANDS if command.name == "data")
+app = App(name="data", help=_COMMAND.line, help_epilogue=_COMMAND.epilogue)
+Reading = Annotated[DataOptions, Parameter(name="*")]
+
+
+@app.command(help_epilogue="Example:\n  advect data info 'csv:pets.csv?label=kind'")
+def info(reference: str, *, options: Reading = DataOptions(), talk: TalkOptions = Talk()) -> None:  # noqa: B008 (frozen)
+    """Size, shape, classes and range of a dataset.
+
+    Args:
+        reference: A name, a file, toy:gaussians?n=500, or run:directory@-1.
+    """
+    from advect.cli.inputs import facts, load
+
+    with talk.listening():
+        found = facts(load(reference, options, talk))
+    shape = " × ".join(map(str, found["sample_shape"]))
+    counts = "".join(f"\n  {name}: {count}" for name, count in found["counts"].items())
+    low, high = found["range"]
+    lines = [
+        f"{reference}: {found['n']} samples of {shape}, {found['dtype']}, values {low:g} to {high:g}",
+        f"{found['classes']} classes{counts}" if found["classes"] else "no labels",
+    ]
+    if found["classes"] and found["unlabeled"]:
+        lines.append(f"{found['unlabeled']} without a label")
+    if found["columns"]:
+        lines.append(f"columns: {', '.join(found['columns'])}")
+    talk.result({"reference": reference, **found}, "\n".join(lines))
+
+
+@app.command(name="list", help_epilogue="Example:\n  advect data list")
+def list_names(*, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (frozen)
+    """The datasets that have names, and where each would come from."""
+    import advect as ad
+
+    rows = ad.datasets.names()
+    width = max(len(row.name) for row in rows)
+    lines = [f"{row.name:{width}}  {'ready' if row.ready else '-':5}  {row.where}" for row in rows]
+    talk.result({"datasets": [{"name": row.name, "ready": row.ready, "where": row.where} for row in rows]}, "\n".join(lines))
+
+
+@app.command(help_epilogue="Example:\n  advect data convert digits -o digits.parquet --max-samples 500")
+def convert(
+    reference: str,
+    *,
+    out: Out,
+    options: Reading = DataOptions(),  # noqa: B008 (frozen)
+    overwrite: Overwrite = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Write a dataset to a file: .npz, .csv, .tsv, .parquet; without a suffix, a folder of PNG images.
+
+    Args:
+        reference: What to read.
+    """
+    from advect.cli.inputs import facts, load
+
+    with talk.listening():
+        data = load(reference, options, talk)
+        path = save(data, out, overwrite)
+    talk.result({"reference": reference, "out": path, **facts(data)}, f"{path}: {len(data)} samples")
+
+
+def save(data: object, out: Path, overwrite: bool) -> Path:
+    """Write a dataset; the remedy for a file that is there is the option of that name."""
+    from advect.data import LabeledDataset
+    from advect.errors import InputError
+
+    assert isinstance(data, LabeledDataset)
+    try:
+        return data.save(out, overwrite=overwrite)
+    except InputError as error:
+        raise InputError(error.what, error.got, error.remedy.replace("overwrite=True", "--overwrite")) from None

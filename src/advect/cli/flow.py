@@ -1,0 +1,172 @@
+"""``advect flow`` and ``advect resume``: a run directory is made, or gone on with, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from advect.cli.code import require_given
+from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict, switch
+from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, say
+from advect.cli.rundir import check_free, is_run, read_config, replacing, require_run, write_json
+from advect.errors import InputError
+
+if TYPE_CHECKING:
+    import advect as ad
+    from advect.cli.job import Job, Ready
+
+Report = Annotated[bool, Parameter(help="Write report.html at the end.")]
+
+
+def flow(
+    source: str,
+    target: str | None = None,
+    *,
+    out: Out,
+    options: Annotated[FlowOptions, Parameter(name="*")] = FlowOptions(),  # noqa: B008 (frozen)
+    overwrite: Overwrite = False,
+    resume: Annotated[bool, switch("Go on with the run if there is one already.")] = False,
+    report: Report = True,
+    strict: Strict = False,
+    run_code: RunCode = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Move a dataset.
+
+    Args:
+        source: The dataset that moves.
+        target: The dataset to move toward.
+    """
+    from advect.cli.job import Job, prepare
+
+    require_given(options.code, run_code)
+    job = Job.settle(source, target, options, out.expanduser())
+    if resume and is_run(job.directory):
+        _check_unchanged(job)
+        return _go_on(job, talk, report=report, strict=strict)
+    check_free(job.directory, overwrite, remedy=f"Go on with them: advect resume {job.directory}. ")
+    with talk.listening() as unconverged:
+        ready = prepare(job, talk)
+        with replacing(job.directory):
+            result = _run(ready, talk, resume=False)
+    return _tell(ready, result, talk, unconverged, report=report, strict=strict)
+
+
+def resume(
+    run: Path,
+    *,
+    steps: Annotated[int | None, Parameter(help="How many steps in all; by default as before.")] = None,
+    report: Report = True,
+    strict: Strict = False,
+    run_code: RunCode = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Go on with a run.
+
+    Args:
+        run: Its directory.
+    """
+    from advect.cli.job import Job
+
+    directory = require_run(run.expanduser())
+    source, target, options = read_config(directory)
+    require_given(options.code, run_code)
+    if steps is not None:
+        options = options.model_copy(update={"steps": steps})
+    _go_on(Job(source, target, options, directory), talk, report=report, strict=strict)
+
+
+def _go_on(job: Job, talk: Talk, *, report: bool, strict: bool) -> None:
+    from advect.cli.job import check_same, prepare
+
+    with talk.listening() as unconverged:
+        ready = prepare(job, talk)
+        check_same(ready, talk)
+        result = _run(ready, talk, resume=True)
+    _tell(ready, result, talk, unconverged, report=report, strict=strict)
+
+
+def _check_unchanged(job: Job) -> None:
+    """--resume goes on with the same run: all but the number of steps must be as it was."""
+    source, target, options = read_config(job.directory)
+    before = {"source": source, "target": target, **options.model_dump()}
+    now = {"source": job.source, "target": job.target, **job.options.model_dump()}
+    free = ("steps", "record_every", "checkpoint_every")
+    other = [name for name in before if name not in free and before[name] != now[name]]
+    if other:
+        raise InputError(
+            f"the run in {job.directory} has another {other[0]}",
+            f"{now[other[0]]} instead of {before[other[0]]}",
+            "Choose another directory, or pass --overwrite instead of --resume.",
+        )
+
+
+def _run(ready: Ready, talk: Talk, *, resume: bool) -> ad.FlowResult:
+    import torch
+
+    import advect as ad
+    from advect.cli import build
+    from advect.cli.interrupt import Interruptible
+
+    options, callbacks = ready.job.options, ready.callbacks(talk)
+    with Interruptible() as interruptible:
+        try:
+            return ad.flow(
+                ready.source,
+                ready.functional,
+                dynamics=build.dynamics(options.dynamics),
+                integrator=build.integrator(options.integrator),
+                n_steps=options.steps,
+                callbacks=[*callbacks, interruptible],
+                generator=torch.Generator().manual_seed(options.seed),
+                resume=ready.job.directory if resume else None,
+            )
+        finally:
+            for callback in callbacks:
+                if isinstance(callback, ad.Progress):
+                    callback.close()
+
+
+def _tell(ready: Ready, result: ad.FlowResult, talk: Talk, unconverged: list[str], *, report: bool, strict: bool) -> None:
+    directory = ready.job.directory
+    facts: dict[str, Any] = {
+        "run": directory,
+        "status": result.status,
+        "message": result.message,
+        "steps": result.n_steps,
+        "first_value": result.values[0],
+        "value": result.values[-1],
+        "terms": {name: values[-1] for name, values in result.terms.items()},
+        "seconds": round(result.seconds[-1], 3),
+        "frames": len(result.trajectory),
+        "solver_converged": not unconverged,
+        "report": None,
+    }
+    text = f"{result.status} after {result.n_steps} steps: value {facts['first_value']:.6g} → {facts['value']:.6g}"
+    lines = [f"{text} in {result.seconds[-1]:.1f} s ({result.message})", f"{directory}: {len(result.trajectory)} frames"]
+    write_json(directory / "result.json", facts)
+    if report and result.status in ("completed", "stopped"):
+        facts["report"] = _page(ready, result, talk)
+        lines += [f"open {facts['report']}"] if facts["report"] else []
+        write_json(directory / "result.json", facts)
+    talk.result(facts, "\n".join(lines))
+    if result.status == "interrupted":
+        say(f"go on with: advect resume {directory}")
+        leave(INTERRUPTED)
+    if result.status == "diverged":
+        say(f"error: {result.message}")
+        leave(FAILED)
+    talk.end(unconverged, strict)
+
+
+def _page(ready: Ready, result: ad.FlowResult, talk: Talk) -> Path | None:
+    """The page about a run; a flow that was made is made, whatever becomes of its page."""
+    from advect.cli.look import write_page
+
+    try:
+        return write_page(ready, result, ready.job.directory / "report.html")
+    except Exception as error:
+        talk.note(f"warning: no report was written ({type(error).__name__}: {error}); try advect report {ready.job.directory}")
+        return None

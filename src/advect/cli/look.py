@@ -1,0 +1,170 @@
+"""``advect show``, ``advect report`` and ``advect animate``: what became of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from advect.cli.config import FlowOptions, Out, Overwrite
+from advect.cli.output import Talk, TalkOptions
+from advect.cli.rundir import check_free_file, read_config, read_json, require_run
+
+if TYPE_CHECKING:
+    import advect as ad
+    from advect.cli.job import Job, Ready
+    from advect.report import Story
+
+
+def show(run: Path, *, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (frozen)
+    """What became of a run.
+
+    Args:
+        run: Its directory.
+    """
+    from advect.snapshots import checkpoint_indices
+    from advect.storage import read_lines
+    from advect.trajectory import Trajectory
+
+    directory = require_run(run.expanduser())
+    source, target, options = read_config(directory)
+    ended = read_json(directory / "result.json")
+    trajectory = Trajectory.open(directory)
+    curve = [record for record in read_lines(directory / "metrics.jsonl") if record["name"] == "flow"]
+    others = sorted({record["name"] for record in read_lines(directory / "metrics.jsonl")} - {"flow"})
+    done = curve[-1]["index"] if curve else trajectory.indices[-1]
+    checkpoints = sorted(index for index in checkpoint_indices(directory) if index is not None)
+    facts: dict[str, Any] = {
+        "run": directory,
+        "status": ended.get("status", "running or killed"),
+        "message": ended.get("message"),
+        "source": source,
+        "target": target,
+        "functional": list(options.functional),
+        "steps": done,
+        "wanted_steps": options.steps,
+        "first_value": curve[0]["value"] if curve else None,
+        "value": curve[-1]["value"] if curve else None,
+        "terms": curve[-1]["terms"] if curve else {},
+        "seconds": curve[-1]["seconds"] if curve else None,
+        "frames": trajectory.indices,
+        "checkpoints": checkpoints,
+        "metrics": others,
+        "report": directory / "report.html" if (directory / "report.html").exists() else None,
+    }
+    lines = [f"{directory}: {facts['status']}, step {done} of {options.steps}", f"  {source} → {target or 'no target'}"]
+    if curve:
+        lines.append(f"  value {curve[0]['value']:.6g} → {curve[-1]['value']:.6g} in {curve[-1]['seconds']:.1f} s")
+        lines += [f"    {name}: {value:.6g}" for name, value in facts["terms"].items()] if len(facts["terms"]) > 1 else []
+    lines.append(f"  {len(trajectory)} frames, steps {_listed(trajectory.indices)}; checkpoints at {_listed(checkpoints)}")
+    if done < options.steps and facts["status"] not in ("stopped", "diverged"):
+        lines.append(f"  go on with: advect resume {shlex.quote(str(directory))}")
+    talk.result(facts, "\n".join(lines))
+
+
+def _listed(steps: list[int]) -> str:
+    return ", ".join(map(str, steps)) if len(steps) <= 6 else f"{steps[0]}, {steps[1]}, … {steps[-1]}"
+
+
+def report(
+    run: Path,
+    *,
+    out: Annotated[Path | None, Parameter(alias="-o", help="Where to write; by default report.html in the run.")] = None,
+    overwrite: Overwrite = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """A page about a run.
+
+    Args:
+        run: Its directory.
+    """
+    from advect.report import Story, write_report
+
+    directory = require_run(run.expanduser())
+    path = directory / "report.html" if out is None else out.expanduser()
+    if out is not None:
+        check_free_file(path, overwrite)
+    with talk.listening():
+        job = _job(directory)
+        ended = read_json(directory / "result.json")
+        known = {name: ended[name] for name in ("status", "message") if name in ended}
+        story = dataclasses.replace(Story.of_run(directory), **known, **_compared(job))
+        path = write_report(_told(story, job, _target(job, talk)), path)
+    talk.result({"run": directory, "report": path, "bytes": path.stat().st_size}, f"{path}")
+
+
+def _compared(job: Job) -> dict[str, Any]:
+    """The cost and the solver of the run, where no code of others is needed to make them."""
+    from advect.cli import build
+
+    if job.options.cost.embedding is not None:
+        return {}
+    made = {"cost": build.cost(job.options.cost), "solver": build.solver(job.options.solver)}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def write_page(ready: Ready, result: ad.FlowResult, path: Path) -> Path:
+    """The page about a run that has just ended."""
+    from advect.report import Story, write_report
+
+    return write_report(_told(Story.of_result(result), ready.job, ready.target), path)
+
+
+def _told(story: Story, job: Job, target: ad.LabeledDataset | None) -> Story:
+    """A story with what the run directory knows."""
+    from advect.cli.inputs import short_names
+
+    names = short_names([job.source, job.target]) if job.target else [*short_names([job.source]), "target"]
+    command = f"advect flow -c {shlex.quote(str(job.directory / 'config.toml'))} -o again"
+    return dataclasses.replace(
+        story,
+        target=target,
+        names=(names[0], names[1]),
+        config=(job.directory / "config.toml").read_text(encoding="utf-8"),
+        command=command,
+        metrics={name: curve for name, curve in story.metrics.items() if name != "flow"},
+    )
+
+
+def animate(
+    run: Path,
+    *,
+    out: Out,
+    fps: Annotated[int, Parameter(help="Frames in a second.")] = 12,
+    overwrite: Overwrite = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """A run as a moving picture, .gif or .mp4.
+
+    Args:
+        run: Its directory.
+    """
+    from advect import viz
+    from advect._checks import check_known
+    from advect.trajectory import Trajectory
+
+    directory, path = require_run(run.expanduser()), out.expanduser()
+    check_known("format of an animation", path.suffix.lower(), (".gif", ".mp4"))
+    check_free_file(path, overwrite)
+    with talk.listening():
+        trajectory = Trajectory.open(directory)
+        viz.animation(trajectory, path, target=_target(_job(directory), talk), fps=fps)
+    facts = {"run": directory, "out": path, "frames": len(trajectory), "bytes": path.stat().st_size}
+    talk.result(facts, f"{path}: {len(trajectory)} frames")
+
+
+def _job(directory: Path) -> Job:
+    from advect.cli.job import Job
+
+    source, target, options = read_config(directory)
+    return Job(source, target, options, directory)
+
+
+def _target(job: Job, talk: Talk) -> ad.LabeledDataset | None:
+    from advect.cli.job import target_of
+
+    assert isinstance(job.options, FlowOptions)
+    return target_of(job, talk)

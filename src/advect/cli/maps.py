@@ -1,0 +1,129 @@
+"""``advect map``: fit a map on a run, carry new samples with it, export it for use elsewhere.
+
+A map is a directory: map.safetensors, and space.json if the run brought its datasets into one feature space.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from advect.cli.commands import COMMANDS
+from advect.cli.config import DataOptions, MapOptions, Out, Overwrite, switch
+from advect.cli.output import Talk, TalkOptions
+from advect.cli.rundir import check_free, check_free_file, read_json, require_run
+from advect.errors import InputError
+
+if TYPE_CHECKING:
+    import advect as ad
+
+_COMMAND = next(command for command in COMMANDS if command.name == "map")
+app = App(name="map", help=_COMMAND.line, help_epilogue=_COMMAND.epilogue)
+_MARKS = ("map.safetensors",)
+
+
+@app.command(help_epilogue="Example:\n  advect map fit run -o to-mnist --name nearest --k 5")
+def fit(
+    run: Path,
+    *,
+    out: Out,
+    options: Annotated[MapOptions, Parameter(name="*")] = MapOptions(),  # noqa: B008 (frozen)
+    overwrite: Overwrite = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Fit a map on the first and last frames of a run.
+
+    Args:
+        run: The directory of the run.
+    """
+    from advect._atomic import atomic_directory
+    from advect.cli import build
+    from advect.trajectory import Trajectory
+
+    directory, place = require_run(run.expanduser()), out.expanduser()
+    check_free(place, overwrite, marks=_MARKS)
+    with talk.listening():
+        frames = Trajectory.open(directory)
+        if len(frames) < 2 or frames.indices[0] != 0:
+            raise InputError("a map needs the first and a later frame", f"steps {frames.indices}", "Let the flow go on.")
+        carrier = build.carried_map(options, talk.progress).fit(frames[0].dataset, frames[-1].dataset)
+        with atomic_directory(place, overwrite=overwrite) as beside:
+            carrier.save(beside / "map.safetensors")
+            if (directory / "space.json").exists():
+                shutil.copyfile(directory / "space.json", beside / "space.json")
+    facts = {"run": directory, "out": place, "map": carrier.kind, "pairs": len(frames[0].dataset), "steps": frames.indices[-1]}
+    talk.result(facts, f"{place}: {carrier.kind} map of {facts['pairs']} samples over {facts['steps']} steps")
+
+
+@app.command(help_epilogue="Example:\n  advect map apply to-mnist 'digits?split=all' -o carried.npz")
+def apply(
+    map: Annotated[Path, Parameter(name="map")],
+    dataset: str,
+    *,
+    out: Out,
+    options: Annotated[DataOptions, Parameter(name="*")] = DataOptions(),  # noqa: B008 (frozen)
+    ignore_labels: Annotated[bool, switch("Carry samples without looking at their labels.")] = False,
+    invert: Annotated[bool, switch("Write them in the units and size of the source.")] = False,
+    overwrite: Overwrite = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Carry samples that the flow never saw.
+
+    Args:
+        map: What advect map fit wrote.
+        dataset: The samples, in the space of the source.
+    """
+    from advect.cli.data import save
+    from advect.cli.inputs import load
+
+    with talk.listening():
+        carrier, space = _open(map.expanduser())
+        data = load(dataset, options, talk)
+        data = data if space is None else space.apply(data)
+        moved = carrier.transform(data.samples if ignore_labels else data)
+        moved = data.replace(x=moved.reshape(len(data), -1)) if ignore_labels else moved
+        if invert and space is None:
+            raise InputError("there is no way back", "a map without a feature space", "Leave --invert out.")
+        moved = space.invert(moved) if invert and space is not None else moved
+        path = save(moved, out, overwrite)
+        change = float((moved.x - data.x).double().square().sum(dim=1).mean().sqrt()) if moved.dim == data.dim else None
+    shape = " × ".join(str(side) for side in moved.sample_shape)
+    facts = {"map": map, "dataset": dataset, "out": path, "n": len(moved), "mean_displacement": change}
+    talk.result(facts, f"{path}: {len(moved)} samples of {shape}")
+
+
+@app.command(help_epilogue="Example:\n  advect map export to-mnist -o to-mnist.onnx")
+def export(
+    map: Annotated[Path, Parameter(name="map")],
+    *,
+    out: Out,
+    overwrite: Overwrite = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Write a neural map for use without advect: .onnx, or .pt2 for torch.export.
+
+    Args:
+        map: What advect map fit --name neural wrote.
+    """
+    import advect as ad
+
+    carrier, _ = _open(map.expanduser())
+    if not isinstance(carrier, ad.maps.NeuralMap):
+        raise InputError("only a neural map can be exported", f"a map of kind {carrier.kind}", "Fit one with --name neural.")
+    path = out.expanduser()
+    check_free_file(path, overwrite)
+    with talk.listening():
+        path = carrier.export(path)
+    talk.result({"map": map, "out": path, "bytes": path.stat().st_size}, f"{path}")
+
+
+def _open(path: Path) -> tuple[ad.maps.Map, Any]:
+    """A map, and its feature space if it has one; a file that map.save wrote will do."""
+    import advect as ad
+
+    file = path / "map.safetensors" if path.is_dir() else path
+    facts = read_json(path / "space.json") if path.is_dir() else {}
+    return ad.maps.load(file), ad.FeatureSpace.from_dict(facts) if facts else None

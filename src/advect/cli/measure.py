@@ -1,0 +1,176 @@
+"""``advect distance`` and ``advect matrix``: how far labeled datasets are from one another."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from advect.cli.config import MeasureOptions, Overwrite, RunCode, Strict
+from advect.cli.output import FAILED, Talk, TalkOptions, leave, say, table
+from advect.errors import InputError
+
+if TYPE_CHECKING:
+    import advect as ad
+
+Measuring = Annotated[MeasureOptions, Parameter(name="*")]
+
+
+def distance(
+    source: str,
+    target: str,
+    *,
+    options: Measuring = MeasureOptions(),  # noqa: B008 (frozen)
+    strict: Strict = False,
+    run_code: RunCode = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """The distance between two labeled datasets.
+
+    Args:
+        source: One dataset.
+        target: The other.
+    """
+    import advect as ad
+    from advect.cli import build, inputs
+    from advect.cli.code import require_given
+
+    require_given([options.cost.embedding or ""], run_code)
+    with talk.listening() as unconverged:
+        a, b, _ = inputs.together((source, target), options, options.space, talk)
+        begun = time.perf_counter()
+        cost, solver = build.cost(options.cost), build.solver(options.solver)
+        found = ad.otdd(a, b, cost=cost, solver=solver, memory_limit=options.memory_limit)
+        facts: dict[str, Any] = {
+            "source": source,
+            "target": target,
+            "value": found.value,
+            "energy": found.energy,
+            "converged": found.converged,
+            "marginal_error": found.marginal_error,
+            "epsilon": found.epsilon,
+            "iterations": found.n_iter,
+            "n": [len(a), len(b)],
+        }
+        lines = [f"distance {found.value:.6g} (energy {found.energy:.6g}, {'' if found.converged else 'not '}converged)"]
+        if options.cost.label != "none":
+            distances, matching = found.class_distances, found.class_matching
+            facts["class_distances"] = table(distances.values, distances.rows, distances.columns)
+            facts["class_matching"] = table(matching.values, matching.rows, matching.columns)
+            lines += ["", f"between classes of {source} (rows) and {target}:", str(distances)]
+            lines += ["", "matching of classes, as shares of mass:", str(matching)]
+        facts["seconds"] = round(time.perf_counter() - begun, 3)
+    talk.result(facts, "\n".join(lines))
+    talk.end(unconverged if unconverged or found.converged else ["the transport problem"], strict)
+
+
+def matrix(
+    *references: str,
+    out: Annotated[Path | None, Parameter(alias="-o", help="Write distances.csv, .json and .png to this directory.")] = None,
+    options: Measuring = MeasureOptions(),  # noqa: B008 (frozen)
+    jobs: Annotated[int, Parameter(alias="-j", help="Pairs at a time; -1 for one on each core.")] = 1,
+    overwrite: Overwrite = False,
+    strict: Strict = False,
+    run_code: RunCode = False,
+    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Distances between all pairs; with --out, pairs that are done are not done again.
+
+    Args:
+        references: Two or more datasets.
+    """
+    from advect.cli import build, inputs
+    from advect.cli.code import require_given
+    from advect.cli.rundir import check_free, check_free_file
+    from advect.pairwise import pairwise
+
+    if len(references) < 2:
+        raise InputError("pairs need two or more datasets", f"{len(references)}", "Give more references.")
+    require_given([options.cost.embedding or ""], run_code)
+    directory = None if out is None else out.expanduser()
+    if directory is not None and not (directory / "pairs").is_dir():
+        check_free(directory, False, marks=())
+    elif directory is not None:
+        check_free_file(directory / "distances.json", overwrite or not _finished(directory))
+    names = inputs.short_names(references)
+    with talk.listening() as unconverged:
+        sets = dict(zip(names, _in_one_space(references, options, talk), strict=True))
+        found = pairwise(
+            sets,
+            cost=build.cost(options.cost),
+            solver=build.solver(options.solver),
+            n_jobs=jobs,
+            memory_limit=options.memory_limit,
+            store=None if directory is None else directory / "pairs",
+            progress=talk.progress,
+        )
+        facts: dict[str, Any] = {
+            "names": names,
+            "references": references,
+            "values": found.values,
+            "converged": found.converged,
+            "errors": [{"pair": pair, "error": message} for pair, message in found.errors.items()],
+            "out": directory,
+        }
+        if directory is not None:
+            _write(directory, found)
+    talk.result(facts, "\n".join([str(found.table), *([f"written to {directory}"] if directory else [])]))
+    for pair, message in found.errors.items():
+        say(f"failed: {' and '.join(pair)}: {message}")
+    if found.errors:
+        leave(FAILED)
+    talk.end(unconverged or ([] if found.converged.all() else ["the transport problem of a pair"]), strict)
+
+
+def _finished(directory: Path) -> bool:
+    from advect.pairwise import Pairwise
+
+    try:
+        return not Pairwise.load(directory / "distances.json").errors
+    except InputError:
+        return False
+
+
+def _write(directory: Path, found: Any) -> None:
+    import csv
+    import io
+
+    from advect import viz
+    from advect._atomic import write_atomically
+
+    found.save(directory / "distances.json")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["", *found.names])
+    writer.writerows([name, *map(repr, row)] for name, row in zip(found.names, found.values.tolist(), strict=True))
+    write_atomically(directory / "distances.csv", text.getvalue().encode())
+    viz.save(viz.pairwise(found.values, found.names), directory / "distances.png")
+
+
+def _in_one_space(references: tuple[str, ...], options: MeasureOptions, talk: Talk) -> list[ad.LabeledDataset]:
+    """All datasets in one feature space: as they are where they fit, images in the size and colours of the largest."""
+    from advect.cli import build, inputs
+
+    space = options.space
+    if space.scale not in (None, "unit") or space.project is not None or space.columns is not None:
+        raise InputError(
+            "several datasets are not brought together two by two",
+            "space.scale, space.project or space.columns",
+            "Convert them first with advect data convert, or use space.size and space.channels.",
+        )
+    sets = [inputs.load(reference, options, talk) for reference in references]
+    shapes = {data.sample_shape for data in sets}
+    if len(shapes) == 1 and not space.given:
+        return sets
+    largest = max(sets, key=lambda data: (len(data.sample_shape), data.dim))
+    common = [build.space(data, largest, space) for data in sets]
+    found = [one.apply(data) for one, data in zip(common, sets, strict=True)]
+    if len({data.sample_shape for data in found}) > 1:
+        raise InputError(
+            "the datasets do not fit one feature space",
+            ", ".join(str(data.sample_shape) for data in found),
+            "Images need space.size and space.channels.",
+        )
+    return found

@@ -1,0 +1,240 @@
+"""T_β(ρ) = ½ OTDD²(ρ, β) with the particles' rows on several ranks; the formula is that of ``advect.functionals.otdd``.
+
+Each rank makes its rows of the cost to the target and of the cost within ρ, solves both problems together with the others, and
+contracts its rows of the plans. What it differentiates is its share of the energy: its rows of the feature part, its pairs of
+classes of the label part. The shares add up to the energy, so the sum of their gradients is the gradient, on every rank: what
+follows (dynamics, integrator, other functionals) runs everywhere on the same numbers and moves the same dataset.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from advect.cost import GroundCost, NoLabels, PairCost, Sketch
+from advect.data import LabeledDataset
+from advect.distributed.ranks import Group
+from advect.distributed.shards import cut, moving, on_leaves, spread, with_mass
+from advect.distributed.sides import Side, side_between
+from advect.distributed.sinkhorn import Problem, prepared, solve, solve_self
+from advect.errors import InputError
+from advect.functionals.base import Functional
+from advect.memory import MemoryLimit, as_bytes
+from advect.ot import Sinkhorn
+from advect.ot.solution import Potentials
+
+_MATRICES = 4  # of this rank's rows in a step: cost and kernel, and as much to spare
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call did on this rank: its rows, the iterations of both problems, seconds of its own processor time."""
+
+    rows: int = 0
+    cross_iterations: int = 0
+    self_iterations: int = 0
+    seconds: float = 0.0
+
+
+class ShardedOTDD(Functional):
+    """The energy ½ OTDD² to a target dataset, computed by all ranks of a group; of one rank, what ``OTDD`` computes.
+
+    Every rank calls it with the same dataset and gets the same number, with the whole gradient. Its memory (warm starts) is
+    that of ``OTDD``: checkpoints can be resumed on another number of ranks.
+
+    Args:
+        target: the dataset to move toward, the same on every rank.
+        group: the ranks; one by default.
+        cost: the ground cost; full Gaussian label laws by default. Label distances are exact at every step: a ``tolerance`` of
+            ``Bures`` is not used.
+        solver: a ``Sinkhorn``; by default that of ``OTDD``.
+        memory_limit: bytes, or a text like "2GiB", that a step may take on a rank beside the datasets; by default this rank's
+            part of half of what is free. Where its rows of the matrices do not fit, they are computed in blocks at each use.
+
+    Attributes:
+        work: what the last call did on this rank.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> source = ad.datasets.gaussians(60, generator=generator)
+        >>> target = ad.datasets.gaussians(60, shift=(5.0, 0.0), generator=generator)
+        >>> with ad.distributed.group() as ranks:
+        ...     energy = ad.distributed.ShardedOTDD(target, group=ranks)
+        ...     result = ad.distributed.flow(source, energy, group=ranks, integrator=ad.Euler(0.2), n_steps=20)
+        >>> result.status, result.values[-1] < 0.01 * result.values[0], energy.work.rows
+        ('completed', True, 60)
+    """
+
+    def __init__(
+        self,
+        target: LabeledDataset,
+        *,
+        group: Group | None = None,
+        cost: GroundCost | None = None,
+        solver: Sinkhorn | None = None,
+        memory_limit: MemoryLimit = None,
+    ) -> None:
+        if not isinstance(target, LabeledDataset):
+            raise InputError(
+                "target must be a LabeledDataset", type(target).__name__, "Wrap arrays as ad.LabeledDataset(x, y)."
+            )
+        if solver is not None and not isinstance(solver, Sinkhorn):
+            raise InputError("a sharded flow needs a Sinkhorn solver", type(solver).__name__, "Pass ad.Sinkhorn(epsilon=…).")
+        if cost is not None and isinstance(cost.feature, Sketch) and cost.feature.basis is None:
+            raise InputError("a sharded flow needs a fitted sketch", cost.feature, "Call sketch.fit(source, target) first.")
+        self.target, self.group = target, group or Group()
+        self.cost, self.solver = cost or GroundCost(), solver or Sinkhorn(tol=1e-3)
+        self.work = Work()
+        self.memory_limit = memory_limit
+        if memory_limit is not None:
+            as_bytes(memory_limit)
+        self.reset()
+
+    @property
+    def name(self) -> str:
+        return "OTDD"  # the same energy, however it is computed: results of one and of many processes are alike
+
+    def reset(self) -> None:
+        self._prepared: Sinkhorn | None = None
+        self._limit: int | None = None
+        self._target_value = 0.0
+        self._potentials: dict[str, Tensor] = {}
+
+    def state(self) -> dict[str, Tensor]:
+        if self._prepared is None:
+            return {}
+        numbers = {"epsilon": self._prepared.epsilon, "target_value": self._target_value}
+        return {**self._potentials, **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.reset()
+        if state:
+            self._potentials = {name: state[name] for name in ("f", "g", "self") if name in state}
+            self._target_value = float(state["target_value"])
+            self._prepared = self.solver.with_epsilon(float(state["epsilon"]))
+
+    def __call__(self, rho: LabeledDataset) -> Tensor:
+        """½ OTDD² as a float64 number, the same on every rank, differentiable in features and laws."""
+        begun = time.thread_time()
+        self._check(rho)
+        whole, through = _Leaves(rho), self._through_laws(rho)
+        mine = self._share(whole.dataset)
+        mine = mine.replace(x=mine.x.detach().requires_grad_(rho.x.requires_grad))
+        with torch.enable_grad():
+            cross = self._side(mine, whole.dataset, self.target)
+            problem = self._problem(cross.pair, rho, self.target)
+            solver = self._prepare(problem)
+            solved = solve(solver, problem, self._warm("f", "g", rho, self.target))
+            energy, value, n_iter = cross.contract(solved.plan, through), solved.value, solved.n_iter
+            potentials = self._all(solved.potentials[0], rho), self._all(solved.potentials[1], self.target)
+            del cross, problem, solved  # one matrix of this rank's rows at a time
+            within = self._side(mine, whole.dataset, whole.dataset)
+            problem = self._problem(within.pair, rho, rho)
+            start = self._warm("self", "self", rho, rho)
+            alone = solve_self(solver, problem, None if start is None else start[0])
+            energy = energy - 0.5 * within.contract(alone.plan, through)
+        self._potentials = {"f": potentials[0], "g": potentials[1], "self": self._all(alone.potentials[0], rho)}
+        total = rho.weights.new_tensor(value - 0.5 * alone.value - 0.5 * self._target_value)
+        for tensor, gradient in self._gradients(energy, mine, whole, through):
+            pulled = (tensor * gradient).sum().double()
+            total = total + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
+        self.work = Work(len(mine), n_iter, alone.n_iter, time.thread_time() - begun)
+        return total
+
+    def _agreed_limit(self) -> int:
+        """The least limit of all ranks; ranks of one machine share what is free there."""
+        device, limit = self.target.x.device, self.memory_limit
+        sharing = int(os.environ.get("LOCAL_WORLD_SIZE", self.group.size)) if limit is None and device.type == "cpu" else 1
+        return -int(self.group.largest(-as_bytes(limit, device) / sharing))
+
+    def _check(self, rho: LabeledDataset) -> None:
+        least = min(len(with_mass(data)) for data in (rho, self.target))
+        if least < self.group.size:
+            raise InputError(f"{self.group.size} ranks need at least as many samples with mass", least, "Use fewer ranks.")
+        laws = [] if rho.law is None else [rho.law.means, spread(rho.law.covariance)]
+        fixed = () if self._potentials else (self.target.x, self.target.y, self.target.weights)
+        self.group.require_same("the data of a flow", rho.x, rho.y, rho.weights, *laws, *fixed)
+
+    def _share(self, data: LabeledDataset) -> LabeledDataset:
+        """This rank's rows of what has mass: the rest has no part in a plan, and does not move."""
+        kept = with_mass(data)
+        return cut(data, kept[self.group.rows(len(kept))])
+
+    def _problem(self, pair: PairCost, source: LabeledDataset, target: LabeledDataset) -> Problem:
+        """The cost of this rank's rows, as a matrix where that fits, else in blocks; on all ranks alike."""
+        dtype = torch.promote_types(source.x.dtype, target.x.dtype)
+        a, b = (data.weights[data.weights > 0] for data in (source, target))
+        rows, columns = -(-len(a) // self.group.size), len(b)  # of the rank that has most
+        if self._limit is None:
+            self._limit = self._agreed_limit()
+        blocked = _MATRICES * rows * columns * dtype.itemsize > self._limit
+        room = max(0, self._limit - 3 * (rows + columns) * pair.source.dim * dtype.itemsize)
+        cost = self.group.each(lambda: pair.blocked(dtype, room) if blocked else pair.matrix(dtype))
+        return Problem(cost, a, b, self.group)
+
+    def _warm(self, first: str, second: str, rho: LabeledDataset, other: LabeledDataset) -> Potentials | None:
+        f, g = self._potentials.get(first), self._potentials.get(second)
+        if f is None or g is None or len(f) != len(rho) or len(g) != len(other):
+            return None
+        return f[rho.weights > 0], g[other.weights > 0]
+
+    def _all(self, potential: Tensor, data: LabeledDataset) -> Tensor:
+        """Potentials of samples with mass, with zeros for the others."""
+        return torch.zeros_like(data.weights).masked_scatter_(data.weights > 0, potential)
+
+    def _prepare(self, problem: Problem) -> Sinkhorn:
+        if self._prepared is None:
+            self._prepared = prepared(self.solver, problem)
+            target = self.target.replace()  # a copy, so that what its laws keep for later calls goes with it
+            own = self._side(self._share(target), target, target)
+            self._target_value = solve_self(self._prepared, self._problem(own.pair, target, target)).value
+        return self._prepared
+
+    @property
+    def _has_labels(self) -> bool:
+        return self.cost.label_weight > 0 and not isinstance(self.cost.label, NoLabels)
+
+    def _through_laws(self, rho: LabeledDataset) -> bool:
+        """Whether a gradient is wanted in laws of classes; the same on every rank, whatever its pairs are."""
+        if not self._has_labels or rho.law_index is not None:
+            return False
+        return bool(set(moving(rho)) - {"x"}) if rho.law is not None else rho.law_features.requires_grad
+
+    def _side(self, mine: LabeledDataset, source: LabeledDataset, target: LabeledDataset) -> Side:
+        cost = self.cost if self._has_labels else replace(self.cost, label=NoLabels())
+        return side_between(cost, mine, source, target, self.group)
+
+    def _gradients(
+        self, energy: Tensor, mine: LabeledDataset, whole: _Leaves, through: bool
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """What moves, and the sum over ranks of the gradients of their shares."""
+        if not whole.leaves or not energy.requires_grad:
+            return
+        wanted = {**({"rows": mine.x} if mine.x.requires_grad else {}), **whole.leaves}
+        found = torch.autograd.grad(energy, list(wanted.values()), allow_unused=True, materialize_grads=True)
+        gradients = dict(zip(wanted, found, strict=True))
+        kept = with_mass(whole.dataset)
+        for name, tensor in whole.moving.items():
+            if name != "x":
+                yield tensor, self.group.sum(gradients[name])
+            elif through and whole.dataset.law is None:  # laws that are estimated from all of x
+                gradients["x"][kept[self.group.rows(len(kept))]] += gradients["rows"]
+                yield tensor, self.group.sum(gradients["x"])
+            else:  # nothing but each rank's own rows: half the traffic of a sum
+                rows = self.group.gather(gradients["rows"], len(kept))
+                yield tensor, rows if len(kept) == len(tensor) else torch.zeros_like(tensor).index_copy(0, kept, rows)
+
+
+class _Leaves:
+    """A dataset on tensors of its own, in which a rank differentiates its share of the energy."""
+
+    def __init__(self, rho: LabeledDataset) -> None:
+        self.moving = moving(rho)
+        self.leaves = {name: value.detach().requires_grad_() for name, value in self.moving.items()}
+        self.dataset = on_leaves(rho, self.leaves)

@@ -1,0 +1,135 @@
+"""A flow on all ranks of a group: ``advect.flow`` with the callbacks where they belong.
+
+Every rank walks the same states. Callbacks run on rank 0, and what they answer is told to all, so that a flow stops everywhere
+at the same step even when the answer depends on the clock. Frames on disk are the exception: every rank writes its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from advect.callbacks import Recorder
+from advect.data import LabeledDataset
+from advect.distributed.frames import SharedFrames
+from advect.distributed.ranks import Group
+from advect.dynamics import Dynamics
+from advect.flow import Callback, FlowResult, Step
+from advect.flow import flow as flow_alone
+from advect.functionals.base import Functional
+from advect.integrators import Integrator
+from advect.snapshots import Snapshot
+from advect.trajectory import Trajectory
+
+
+def flow(
+    source: LabeledDataset,
+    functional: Functional,
+    *,
+    group: Group,
+    dynamics: Dynamics | None = None,
+    integrator: Integrator | None = None,
+    n_steps: int = 100,
+    callbacks: Sequence[Callback] = (),
+    generator: torch.Generator | None = None,
+    resume: str | Path | None = None,
+) -> FlowResult:
+    """``advect.flow`` on all ranks of a group, each of which calls it with the same arguments; see there for them.
+
+    Args:
+        group: the ranks, from ``advect.distributed.group``.
+        functional: a ``ShardedOTDD`` of the same group, and whatever is added to it; other functionals are computed whole by
+            every rank.
+        callbacks: run on rank 0, but for a ``Recorder`` with a directory, to which every rank writes its rows. The directory is
+            one that all ranks see.
+        generator: with a stochastic integrator, of the same seed on every rank.
+
+    Returns:
+        The same ``FlowResult`` on every rank; what callbacks keep in memory (metrics, frames) is on rank 0 alone.
+
+    Example:
+        >>> import tempfile, advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> with tempfile.TemporaryDirectory() as run, ad.distributed.group() as ranks:
+        ...     watch = [ad.Recorder(directory=run), ad.StopWhen(below=4.5)]
+        ...     result = ad.distributed.flow(
+        ...         data, ad.Potential(ad.norm()), group=ranks, integrator=ad.Euler(1.0), callbacks=watch
+        ...     )
+        ...     print(result.message, result.trajectory.indices)
+        the value 4 is below 4.5 [0, 1, 2]
+    """
+    return flow_alone(
+        source,
+        functional,
+        dynamics=dynamics,
+        integrator=integrator,
+        n_steps=n_steps,
+        callbacks=[_Together(callbacks, group)],
+        generator=generator,
+        resume=resume,
+    )
+
+
+class _Together:
+    """All callbacks of a flow as one: their answers are those of rank 0."""
+
+    def __init__(self, callbacks: Sequence[Callback], group: Group) -> None:
+        self.group, self._reason = group, ""
+        self.everywhere: list[SharedFrames] = []
+        self.on_first: list[Callback] = []
+        for callback in callbacks:
+            if isinstance(callback, Recorder) and callback.directory is not None:
+                self.everywhere.append(SharedFrames(callback, group))
+            else:
+                self.on_first.append(callback)
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        for frames in self.everywhere:
+            frames.begin(source, start)
+        self.group.first(lambda: self._each("begin", source, start))
+
+    def __call__(self, step: Step) -> bool:
+        for frames in self.everywhere:
+            frames(step)
+        self._reason = self.group.first(lambda: self._answer(step))
+        return bool(self._reason)
+
+    def _answer(self, step: Step) -> str:
+        """Why to stop; nothing to go on."""
+        stopped = [callback for callback in self.on_first if callback(step)]
+        if not stopped:
+            return ""
+        reason = getattr(stopped[0], "reason", None)
+        name = getattr(stopped[0], "__name__", type(stopped[0]).__name__)
+        return str((reason() if callable(reason) else "") or f"{name} asked to stop at step {step.index}")
+
+    def end(self, step: Step, status: str) -> None:
+        if status == "interrupted":  # each rank on its own, at its own step: none may wait for another
+            self.group.parted = self.group.size > 1
+            if self.group.rank == 0:
+                self._each("end", step, status)
+            return
+        for frames in self.everywhere:
+            frames.end(step, status)
+        self.group.first(lambda: self._each("end", step, status))
+
+    def _each(self, name: str, *arguments: Any) -> None:
+        for callback in self.on_first:
+            method = getattr(callback, name, None)
+            if callable(method):
+                method(*arguments)
+
+    def reason(self) -> str:
+        return self._reason
+
+    @property
+    def trajectory(self) -> Trajectory | None:
+        kept = (getattr(callback, "trajectory", None) for callback in [*self.everywhere, *self.on_first])
+        return next((trajectory for trajectory in kept if trajectory is not None), None)
+
+    @property
+    def metrics(self) -> dict[str, list[tuple[int, float]]]:
+        return {name: values for c in self.on_first for name, values in getattr(c, "metrics", {}).items()}

@@ -1,0 +1,235 @@
+"""What each rank does in the tests of ``advect.distributed``: ``python distributed_worker.py TASK FOLDER``, or under torchrun.
+
+The cases are also run in one process by the tests themselves, with ``OTDD`` in place of ``ShardedOTDD``.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+from flows import EXACT_LAWS, FEATURES_ONLY, labeled
+
+import advect as ad
+import advect.distributed
+from advect.storage import write_tensors
+
+CLOSE = ad.Sinkhorn(epsilon=1.0, tol=1e-9)  # few iterations: a loaded machine needs milliseconds for a collective
+
+
+def pair(dtype=torch.float64, empty=0, sizes=((13, 17, 11), (9, 12, 16)), dim=3):
+    """Two weighted datasets; the first ``empty`` samples of each have no mass."""
+    source = labeled(sizes[0], dim, seed=1, weighted=True)
+    target = labeled(sizes[1], dim, seed=2, shift=2.0, apart=1.0, weighted=True)
+    if empty:
+        source, target = (
+            ad.LabeledDataset(d.x, d.y, torch.where(torch.arange(len(d)) < empty, 0, d.weights)) for d in (source, target)
+        )
+    return source.to(dtype=dtype), target.to(dtype=dtype)
+
+
+def bent(x, y):
+    """A feature cost of one's own, that is no squared distance."""
+    return (x[:, None] - y).square().sum(dim=2).add(1).log()
+
+
+def far(x, y=None):
+    return (x - 3).square().sum(dim=1) / 4
+
+
+LARGER = {"sizes": ((170, 200, 160), (180, 150, 190)), "dim": 5}
+CASES = {
+    "fd": {"cost": EXACT_LAWS},
+    "fd through laws": {"cost": EXACT_LAWS, "dynamics": ad.FeatureDriven(through_laws=True)},
+    "fd without mass": {"cost": EXACT_LAWS, "data": {"empty": 3}, "dynamics": ad.FeatureDriven(through_laws=True)},
+    "fd relative epsilon": {"cost": EXACT_LAWS, "solver": ad.Sinkhorn(ad.Relative(0.1), tol=1e-9)},
+    "fl": {"cost": EXACT_LAWS, "dynamics": ad.JointFixedLabels()},
+    "fl factored": {"cost": EXACT_LAWS, "dynamics": ad.JointFixedLabels(ad.FactoredMotion())},
+    "vl": {"cost": EXACT_LAWS, "dynamics": ad.JointVariableLabels(every=10)},
+    "vl diagonal": {
+        "cost": ad.GroundCost(label=ad.Bures(diagonal=True)),
+        "dynamics": ad.JointVariableLabels(laws=ad.DiagonalMotion(), every=10),
+    },
+    "features only": {"cost": FEATURES_ONLY},
+    "no label weight": {"cost": ad.GroundCost(label_weight=0.0), "dynamics": ad.FeatureDriven(through_laws=True)},
+    "means": {"cost": ad.GroundCost(label=ad.MeansOnly(), label_weight=2.0), "dynamics": ad.FeatureDriven(through_laws=True)},
+    "label transport": {"cost": ad.GroundCost(label=ad.ExactLabelOT()), "dynamics": ad.FeatureDriven(through_laws=True)},
+    "embedding": {
+        "cost": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x, x.sin()], dim=1))),
+        "dynamics": ad.FeatureDriven(through_laws=True),
+    },
+    "own feature cost": {"cost": ad.GroundCost(feature=bent)},
+    "sum": {
+        "cost": EXACT_LAWS,
+        "plus": 0.5 * ad.Potential(far) + 0.1 * ad.Interaction(ad.repulsion()),
+        "integrator": ad.Adam(0.1),
+    },
+    "noise": {"cost": EXACT_LAWS, "integrator": ad.EulerMaruyama(0.2, temperature=0.1), "seed": 7},
+    "blocks": {
+        "cost": EXACT_LAWS,
+        "dynamics": ad.FeatureDriven(through_laws=True),
+        "data": LARGER,
+        "memory_limit": "500kB",  # a matrix of 530 × 520 takes 2.2 MB
+        "solver": ad.Sinkhorn(epsilon=5.0, tol=1e-9),
+        "n_steps": 1,
+    },
+    "float32": {
+        "cost": EXACT_LAWS,
+        "data": {"dtype": torch.float32, **LARGER},
+        "solver": ad.Sinkhorn(epsilon=1.0, tol=1e-6),
+    },
+}
+FEW = ("fd without mass", "fl", "vl", "blocks")
+MOST = (*FEW, "fd", "fd through laws", "fd relative epsilon", "means", "own feature cost", "sum", "noise", "float32")
+
+
+def problem(name, group=None):
+    """Source, functional and options of a case; without a group, by ``OTDD``."""
+    case = CASES[name]
+    source, target = pair(**case.get("data", {}))
+    options = {"cost": case["cost"], "solver": case.get("solver", CLOSE)}
+    if group is None:
+        functional = ad.OTDD(target, **options)
+    else:
+        functional = ad.distributed.ShardedOTDD(target, group=group, memory_limit=case.get("memory_limit"), **options)
+    if "plus" in case:
+        functional = functional + case["plus"]
+    walk = {
+        "dynamics": case.get("dynamics"),
+        "integrator": case.get("integrator", ad.Euler(0.3)),
+        "n_steps": case.get("n_steps", 3),
+    }
+    if "seed" in case:
+        walk["generator"] = torch.Generator().manual_seed(case["seed"])
+    return source, functional, walk
+
+
+def outcome(result):
+    """What two runs of a case are compared by."""
+    kept = {"x": result.dataset.x, "y": result.dataset.y, "values": torch.tensor(result.values, dtype=torch.float64)}
+    if result.dataset.law is not None:
+        kept |= {"means": result.dataset.law.means, "covariances": result.dataset.law.covariances()}
+    return kept
+
+
+def keep(folder, group, results):
+    tensors = {f"{name}/{key}": value for name, kept in results.items() for key, value in kept.items()}
+    write_tensors(Path(folder, f"rank-{group.rank}.safetensors"), tensors, {"size": group.size})
+
+
+def refusal(kind, action):
+    try:
+        action()
+    except kind as error:
+        return str(error)
+    raise AssertionError("nothing was raised")
+
+
+def compare(folder, group, names=tuple(CASES)):
+    results = {}
+    for name in names:
+        source, functional, walk = problem(name, group)
+        results[name] = outcome(ad.distributed.flow(source, functional, group=group, **walk))
+    keep(folder, group, results)
+
+
+def most(folder, group):
+    compare(folder, group, MOST)
+    manners(folder, group)
+
+
+def manners(folder, group):
+    """Callbacks, frames, refusals."""
+    source, functional, walk = problem("fd", group)
+    seen, run = [], Path(folder, "run")
+    width = ad.Metric("width", lambda rho: rho.x.max() - rho.x.min())
+    stop = ad.StopWhen(seconds=1e-9 if group.rank == 0 else 1e9)  # only rank 0 would
+    watch = [ad.Recorder(every=1, directory=run), ad.Checkpoint(run, every=1), width, lambda step: seen.append(step.index)]
+    result = ad.distributed.flow(source, functional, group=group, callbacks=watch, **walk)
+    assert result.status == "completed"
+    assert result.trajectory.indices == [0, 1, 2, 3]
+    assert torch.equal(result.trajectory[-1].dataset.x, result.dataset.x)
+    assert seen == ([0, 1, 2, 3] if group.rank == 0 else [])
+    assert len(result.metrics["width"]) == (4 if group.rank == 0 else 0)
+    stopped = ad.distributed.flow(source, functional, group=group, callbacks=[stop], **walk)
+    assert (stopped.status, stopped.n_steps) == ("stopped", 0)
+    assert "have passed" in stopped.message
+
+    again = lambda **change: ad.distributed.flow(source, functional, group=group, **{**walk, **change})
+    assert "holds frames" in refusal(ad.InputError, lambda: again(callbacks=[ad.Recorder(directory=run)]))
+    other = source.replace(x=source.x + group.rank)
+    assert "the same on every rank" in refusal(ad.InputError, lambda: functional(other))
+    noisy = ad.EulerMaruyama(0.1)  # without a generator of one seed
+    assert "generator" in again(integrator=noisy).message  # the state of the second step is refused
+    assert "Use fewer ranks" in refusal(ad.InputError, lambda: functional(source.subset(torch.tensor([0]))))
+
+    def fail(step):
+        raise ZeroDivisionError("on rank 0")
+
+    kind = ZeroDivisionError if group.rank == 0 else ad.distributed.LostRankError
+    assert "on rank 0" in refusal(kind, lambda: again(callbacks=[fail]))
+
+
+class Deadly(ad.Functional):
+    """Nothing; but at its fourth call, one rank sends itself a signal, if there is one."""
+
+    def __init__(self, number, group, folder):
+        self.number, self.group, self.folder, self.calls = number, group, folder, 0
+
+    def __call__(self, rho):
+        self.calls += 1
+        if self.number is not None and self.calls == 4 and self.group.rank == int(os.environ.get("VICTIM", "1")):
+            Path(self.folder, "died").write_text(str(time.time()))
+            os.kill(os.getpid(), self.number)
+        return rho.x.sum() * 0
+
+
+def walk(folder, group, n_steps=8, resume=None, number=None):
+    """A flow with frames and checkpoints, that may die on the way."""
+    source, functional, options = problem("fd through laws", group)
+    run = Path(folder, "run")
+    options |= {"n_steps": n_steps, "integrator": ad.Adam(0.1), "resume": resume}
+    options["callbacks"] = [ad.Checkpoint(run, every=2), ad.Recorder(every=1, directory=run)]
+    return ad.distributed.flow(source, functional + Deadly(number, group, folder), group=group, **options)
+
+
+def resume(folder, group):
+    walk(folder, group, resume=Path(folder, "run"))
+
+
+def die(folder, group):
+    walk(folder, group, number=signal.SIGKILL)
+
+
+def hang(folder, group):
+    walk(folder, group, number=signal.SIGSTOP)
+
+
+def interrupt(folder, group):
+    """Ctrl-C reaches every rank, or the victim alone."""
+    if os.environ.get("VICTIM") is None:
+        os.environ["VICTIM"] = str(group.rank)
+    result = walk(folder, group, number=signal.SIGINT)
+    assert (result.status, result.n_steps) == ("interrupted", 2)
+
+
+def go_on(folder, group):
+    """From where another number of ranks died, to step 6; and a few cases on this number of ranks."""
+    walk(folder, group, n_steps=6, resume=Path(folder, "run"))
+    compare(folder, group, FEW)
+
+
+def main():
+    task, folder = sys.argv[1:]
+    with ad.distributed.group(timeout=float(os.environ.get("TIMEOUT", "120"))) as group:
+        try:
+            globals()[task](folder, group)
+        except ad.distributed.LostRankError:
+            Path(folder, f"lost-{group.rank}").write_text(str(time.time()))
+            raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The command line as a shell sees it: a process of its own, its streams, its time, and Ctrl-C at any moment."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from advect.cli.app import main
+from advect.cli.commands import COMMANDS
+from advect.storage import read_tensors
+
+A, B = "toy:gaussians?n=80", "toy:gaussians?n=80&shift=6,0&seed=1"
+STEPS = 150
+FLOW = ["flow", A, B, "--steps", str(STEPS), "--integrator.name", "adam", "--integrator.step-size", "0.03",
+        "--dynamics.name", "jd-fl", "--record-every", "50", "--checkpoint-every", "20", "--no-report"]  # fmt: skip
+HELPS = [[], *([command.name] for command in COMMANDS), *(["data", name] for name in ("info", "list", "convert")),
+         *(["map", name] for name in ("fit", "apply", "export"))]  # fmt: skip
+
+
+def start(words, directory, **options):
+    environment = {**os.environ, "COLUMNS": "100", "TERM": "dumb", "ADVECT_DATA": ""}
+    return subprocess.Popen(
+        [sys.executable, "-m", "advect", *words],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        **options,
+    )
+
+
+def ended(process):
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_streams_and_codes(tmp_path):
+    code, out, err = ended(start(["distance", A, B, "--solver.max-iter", "2", "--json", "--strict"], tmp_path))
+    assert code == 3 and json.loads(out)["converged"] is False and "\n" not in out.strip()
+    assert "warning: " in err and "not converged" in err
+
+
+def test_help_does_not_load_torch():
+    code = (
+        "import sys; from advect.cli.app import main\n"
+        f"for words in {HELPS!r}:\n"
+        "    assert main([*words, '--help']) == 0\n"
+        "heavy = {'torch', 'numpy', 'scipy', 'sklearn', 'matplotlib', 'ot', 'pandas'} & set(sys.modules)\n"
+        "sys.exit(f'loaded for help: {sorted(heavy)}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def user_time(*words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+def test_help_is_quick():
+    # Half a second; on a slow or crowded machine, a third of what loading torch takes there.
+    taken = [user_time("-m", "advect", "flow", "--help")]
+    while min(taken) >= 0.5 and len(taken) < 4:
+        taken.append(user_time("-m", "advect", "flow", "--help"))
+    assert min(taken) < 0.5 or min(taken) < user_time("-c", "import torch") / 3
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("whole")
+    code, _, err = ended(start([*FLOW, "-o", "run", "-q"], directory))
+    assert code == 0, err
+    return directory / "run"
+
+
+def interrupt(directory, seed, number):
+    """Send a signal at a random step; how far the flow had come, or None if it was too late."""
+    moment = random.Random(seed)
+    after = moment.randrange(1, STEPS - 40)
+    process = start([*FLOW, "-o", "run", "-q"], directory)
+    log = directory / "run" / "metrics.jsonl"
+    while process.poll() is None and not (log.exists() and log.read_bytes().count(b"\n") >= after):
+        time.sleep(0.002)
+    time.sleep(moment.uniform(0, 0.01))
+    process.send_signal(number)
+    code, out, err = ended(process)
+    if code == 0:
+        return None
+    assert code == 130, err
+    assert out.startswith("interrupted after") and "advect resume run" in err and "Traceback" not in err
+    done = json.loads((directory / "run" / "result.json").read_text())["steps"]
+    assert done >= after - 1
+    return done
+
+
+def same_run(one, other):
+    assert (one / "frames.jsonl").read_bytes() == (other / "frames.jsonl").read_bytes()
+    for index in (0, 50, 100, STEPS):
+        a, b = (read_tensors(run / "frames" / f"{index:06d}.safetensors") for run in (one, other))
+        assert a[1] == b[1] and a[0].keys() == b[0].keys() and all(torch.equal(a[0][name], b[0][name]) for name in a[0])
+    curves = [[json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()] for run in (one, other)]
+    assert [[r["index"], r["value"], r["terms"]] for r in curves[0]] == [
+        [r["index"], r["value"], r["terms"]] for r in curves[1]
+    ]
+
+
+def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signal.SIGINT):
+    directory.mkdir()
+    done = interrupt(directory, seed, number)
+    if done is None:
+        return False
+    assert 0 <= done < STEPS
+    capsys.readouterr()
+    assert main(["resume", str(directory / "run"), "--no-report", "-q", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "completed"
+    same_run(uninterrupted, directory / "run")
+    return True
+
+
+@pytest.mark.parametrize(("seed", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (3, signal.SIGTERM)])
+def test_resumed_after_ctrl_c_is_uninterrupted(seed, number, uninterrupted, tmp_path, capsys):
+    tries = range(seed, 30, 10)  # another moment, should one come too late
+    assert any(interrupted_and_resumed(uninterrupted, tmp_path / str(k), k, capsys, number) for k in tries)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_resumed_after_ctrl_c_is_uninterrupted_often(seed, uninterrupted, tmp_path, capsys):
+    assert any(interrupted_and_resumed(uninterrupted, tmp_path / str(k), seed + 50 * k, capsys) for k in range(3))
+
+
+SLOW = """
+import time
+import advect as ad
+class Slow(ad.Functional):
+    def __call__(self, rho):
+        print("evaluating", flush=True)
+        time.sleep(20)
+        return (rho.weights * rho.x.square().sum(1)).sum()
+"""
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    process = start(["flow", A, "-f", "slow.py:Slow", "-o", "run"], tmp_path)
+    assert process.stdout.readline() == "evaluating\n"
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert "once more stops at once" in process.stderr.readline() + process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode in (130, -signal.SIGINT) and time.monotonic() - begun < 10
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_before_the_flow_writes_nothing(tmp_path):
+    process = start([*FLOW, "-o", "run"], tmp_path)
+    time.sleep(0.8)  # torch is being loaded
+    process.send_signal(signal.SIGINT)
+    code, out, _ = ended(process)
+    assert code in (130, -signal.SIGINT) and (out == "" or out.startswith("interrupted"))
+
+
+def test_progress_is_on_stderr_and_a_closed_pipe_is_no_traceback(tmp_path):
+    line = f"{sys.executable} -m advect data list | head -1"
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_written(shell, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))  # where shells are told about it
+    place = tmp_path / "completion"
+    assert main(["--install-completion", "--shell", shell, "--output", str(place)]) == 0
+    assert "distance" in place.read_text()

@@ -1,0 +1,259 @@
+"""One flow on several processes: the same trajectory as on one, frames of many hands, and what happens when a hand is lost."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import distributed_worker as worker
+import pytest
+import torch
+
+import advect as ad
+from advect.distributed.labels import _pairs
+from advect.distributed.shards import rows_of
+from advect.snapshots import load_snapshot
+from advect.storage import read_lines, read_tensors
+
+SCRIPT = str(Path(worker.__file__))
+ALONE = ad.distributed.Group()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def environment(**more):
+    return os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"} | more
+
+
+def start(size, task, folder, come=None, **more):
+    """Ranks as torchrun would start them, without its agent, which would end the others itself when one dies."""
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    return [
+        subprocess.Popen(
+            [sys.executable, SCRIPT, task, str(folder)],
+            env=environment(**shared, RANK=str(rank), LOCAL_RANK=str(rank), **more),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size if come is None else come)
+    ]
+
+
+def finish(ranks, patience=400):
+    """Exit codes and what was written to stderr."""
+    try:
+        errors = [rank.communicate(timeout=patience)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    return [rank.returncode for rank in ranks], errors
+
+
+def seconds_to_notice(folder, rank):
+    """From the death of a rank to the error of another."""
+    return float(Path(folder, f"lost-{rank}").read_text()) - float(Path(folder, "died").read_text())
+
+
+def together(size, task, folder):
+    codes, errors = finish(start(size, task, folder))
+    assert codes == [0] * size, errors
+
+
+def reference(name):
+    source, functional, walk = worker.problem(name)
+    return worker.outcome(ad.flow(source, functional, **walk))
+
+
+def assert_close(got, wanted, name, key):
+    tolerance = 1e-5 if name == "float32" else 1e-7
+    assert torch.allclose(got.double(), wanted.double(), rtol=tolerance, atol=tolerance), (name, key)
+
+
+def assert_same_as_alone(folder, size, names):
+    """Every rank has the same bits, and those of one process to 1e-5 and better."""
+    ranks = [read_tensors(Path(folder, f"rank-{rank}.safetensors"))[0] for rank in range(size)]
+    for name in names:
+        for key, wanted in reference(name).items():
+            got = ranks[0][f"{name}/{key}"]
+            assert all(torch.equal(other[f"{name}/{key}"], got) for other in ranks), (name, key)
+            assert_close(got, wanted, name, key)
+
+
+@pytest.mark.parametrize("name", worker.CASES)
+def test_one_rank_is_a_plain_flow(name):
+    source, functional, walk = worker.problem(name, ALONE)
+    alone = worker.outcome(ad.distributed.flow(source, functional, group=ALONE, **walk))
+    for key, wanted in reference(name).items():
+        assert_close(alone[key], wanted, name, key)
+
+
+def test_two_ranks_under_torchrun(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
+    command += [f"--master-port={free_port()}", SCRIPT, "most", str(tmp_path)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert_same_as_alone(tmp_path, 2, worker.MOST)
+    run = tmp_path / "run"
+    assert [record.get("shards") for record in read_lines(run / "frames.jsonl")] == [2] * 4
+    assert len(list((run / "frames").iterdir())) == 8
+    alone = ad.flow(*worker.problem("fd")[:2], integrator=ad.Euler(0.3), n_steps=3, callbacks=[ad.Recorder()])
+    for frame, wanted in zip(ad.Trajectory.open(run), alone.trajectory, strict=True):
+        assert torch.allclose(frame.dataset.x, wanted.dataset.x, atol=1e-7)
+        assert torch.equal(frame.dataset.y, wanted.dataset.y) and torch.equal(frame.dataset.weights, wanted.dataset.weights)
+
+
+def assert_as_uninterrupted(folder, result, wanted):
+    """The same curve, last state and frames as the run in ``folder/whole``."""
+    assert result.n_steps == wanted.n_steps
+    assert torch.allclose(result.dataset.x, wanted.dataset.x, rtol=1e-7, atol=1e-7)
+    assert torch.allclose(torch.tensor(result.values), torch.tensor(wanted.values), rtol=1e-7)
+    frames = ad.Trajectory.open(folder / "run")
+    assert frames.indices == list(range(wanted.n_steps + 1))
+    for frame, other in zip(frames, wanted.trajectory, strict=True):
+        assert torch.allclose(frame.dataset.x, other.dataset.x, rtol=1e-7, atol=1e-7)
+
+
+def test_a_killed_rank_stops_the_others_and_the_flow_goes_on(tmp_path):
+    wanted = worker.walk(tmp_path / "whole", ALONE)
+    codes, errors = finish(start(2, "die", tmp_path))
+    assert codes == [1, -signal.SIGKILL]
+    assert seconds_to_notice(tmp_path, 0) < 10
+    assert "LostRankError: rank 0 of 2 has lost another one" in errors[0] and "resume" in errors[0]
+    assert ad.Trajectory.open(tmp_path / "run").indices == [0, 1, 2]  # what was committed can be read
+    assert_as_uninterrupted(tmp_path, worker.walk(tmp_path, ALONE, resume=tmp_path / "run"), wanted)
+
+
+@pytest.mark.slow
+def test_two_ranks_then_four_then_one(tmp_path):
+    wanted = worker.walk(tmp_path / "whole", ALONE)
+    finish(start(2, "die", tmp_path))
+    together(4, "go_on", tmp_path)
+    assert_same_as_alone(tmp_path, 4, worker.FEW)
+    assert_as_uninterrupted(tmp_path, worker.walk(tmp_path, ALONE, resume=tmp_path / "run"), wanted)
+    assert {record.get("shards", 1) for record in read_lines(tmp_path / "run" / "frames.jsonl")} == {1, 2, 4}
+
+
+@pytest.mark.slow
+def test_all_cases_on_three_ranks(tmp_path):
+    together(3, "compare", tmp_path)
+    assert_same_as_alone(tmp_path, 3, worker.CASES)
+
+
+@pytest.mark.slow
+def test_resume_on_as_many_ranks_is_bit_for_bit(tmp_path):
+    together(2, "walk", tmp_path / "whole")
+    finish(start(2, "die", tmp_path))
+    together(2, "resume", tmp_path)
+    frames, wanted = (ad.Trajectory.open(folder / "run") for folder in (tmp_path, tmp_path / "whole"))
+    assert frames.indices == wanted.indices == list(range(9))
+    for frame, other in zip(frames, wanted, strict=True):
+        assert frame.value == other.value and torch.equal(frame.dataset.x, other.dataset.x)
+
+
+@pytest.mark.slow
+def test_rank_0_may_die_as_well(tmp_path):
+    codes, errors = finish(start(3, "die", tmp_path, VICTIM="0"))
+    assert codes == [-signal.SIGKILL, 1, 1]
+    assert max(seconds_to_notice(tmp_path, rank) for rank in (1, 2)) < 10
+    assert all("LostRankError" in error for error in errors[1:])
+
+
+@pytest.mark.slow
+def test_an_interruption_of_all_ranks_leaves_a_checkpoint(tmp_path):
+    codes, errors = finish(start(2, "interrupt", tmp_path))
+    assert codes == [0, 0], errors
+    assert load_snapshot(tmp_path / "run").index == 2
+
+
+@pytest.mark.slow
+def test_an_interruption_of_one_rank_stops_the_others(tmp_path):
+    codes, errors = finish(start(2, "interrupt", tmp_path, VICTIM="1"))
+    assert codes == [1, 0], errors
+    assert "LostRankError" in errors[0]
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_given_up_after_the_timeout(tmp_path):
+    ranks = start(2, "hang", tmp_path, TIMEOUT="4")
+    _, error = ranks[0].communicate(timeout=60)
+    ranks[1].kill()  # SIGKILL reaches a stopped process
+    ranks[1].communicate()
+    assert ranks[0].returncode == 1
+    assert 3 < seconds_to_notice(tmp_path, 0) < 14
+    assert "LostRankError" in error and re.search(r"did not answer for [34]\.\d s", error)
+
+
+@pytest.mark.slow
+def test_a_rank_that_never_comes_is_an_error(tmp_path):
+    _, errors = finish(start(2, "walk", tmp_path, come=1, TIMEOUT="5"))
+    assert "the ranks did not come together" in errors[0]
+
+
+def test_rows_are_dealt_out_evenly():
+    for n in (1, 7, 8, 100):
+        for size in (1, 2, 3, 7):
+            parts = [rows_of(n, rank, size) for rank in range(size)]
+            assert [i for part in parts for i in range(n)[part]] == list(range(n))
+            lengths = [part.stop - part.start for part in parts]
+            assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_every_pair_of_classes_has_one_rank(symmetric):
+    groups = [ad.distributed.Group(rank, 3) for rank in range(3)]
+    masks = torch.stack([_pairs((5, 5), symmetric, group, torch.device("cpu")) for group in groups])
+    wanted = torch.ones(5, 5).triu(diagonal=1) if symmetric else torch.ones(5, 5)
+    assert torch.equal(masks.sum(dim=0), wanted.long())
+    assert masks.sum(dim=(1, 2)).max() - masks.sum(dim=(1, 2)).min() <= 1
+
+
+def test_refusals():
+    source, target = worker.pair()
+    with pytest.raises(ad.InputError, match="Sinkhorn"):
+        ad.distributed.ShardedOTDD(target, solver=ad.ExactOT())
+    with pytest.raises(ad.InputError, match="LabeledDataset"):
+        ad.distributed.ShardedOTDD(target.x)
+    with pytest.raises(ad.InputError, match="cost must be finite"):
+        ad.distributed.ShardedOTDD(target, cost=ad.GroundCost(label=ad.NoLabels()))(source.replace(x=source.x * 1e200))
+
+
+def test_rows_that_do_not_fit_are_never_a_matrix(monkeypatch):
+    source, functional, walk = worker.problem("blocks", ALONE)
+    monkeypatch.setattr(ad.PairCost, "matrix", lambda *_: pytest.fail("a matrix was made"))
+    assert ad.distributed.flow(source, functional, group=ALONE, **walk).status == "completed"
+
+
+def test_a_checkpoint_of_one_functional_is_one_of_the_other(tmp_path):
+    source, target = worker.pair()
+    options = {"cost": worker.EXACT_LAWS, "solver": worker.CLOSE}
+    plain, sharded = ad.OTDD(target, **options), ad.distributed.ShardedOTDD(target, **options)
+    walk = {"integrator": ad.Euler(0.3)}
+    ad.flow(source, plain, n_steps=2, callbacks=[ad.Checkpoint(tmp_path)], **walk)
+    resumed = ad.flow(source, sharded, n_steps=4, resume=tmp_path, **walk)
+    assert torch.allclose(resumed.dataset.x, ad.flow(source, plain, n_steps=4, **walk).dataset.x, atol=1e-8)
+    assert resumed.terms.keys() == {"OTDD"}
+
+
+def test_energy_is_below_its_neighbours_along_the_velocity():
+    """An independent look at the gradient: differences of the value itself."""
+    source, target = worker.pair()
+    energy = ad.distributed.ShardedOTDD(target, solver=ad.Sinkhorn(epsilon=0.3, tol=1e-12))
+    x = source.x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(energy(source.replace(x=x)), x)
+    way = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+    with torch.no_grad():
+        after, before = (float(energy(source.replace(x=source.x + size * way))) for size in (1e-4, -1e-4))
+    assert float((gradient * way).sum()) == pytest.approx((after - before) / 2e-4, rel=1e-5)
+
+
+def test_traffic_of_one_rank_is_none():
+    source, functional, walk = worker.problem("fd", group := ad.distributed.Group())
+    ad.distributed.flow(source, functional, group=group, **walk)
+    assert all(traffic.calls == 0 for traffic in group.traffic.values())
