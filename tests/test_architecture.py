@@ -118,3 +118,10 @@ def test_every_public_object_has_a_runnable_example():
 
 def test_public_names_exist():
     assert all(hasattr(advect, name) for name in advect.__all__)
+
+
+def test_public_names_resolve_at_first_use():
+    rooms = {"apps", "datasets", "distributed", "maps", "ot", "pseudo", "viz"}
+    assert set(advect._WHERE) | rooms == set(advect.__all__)
+    assert all(getattr(advect, name) is not None for name in advect.__all__)
+    assert callable(advect.flow) and callable(advect.pairwise) and callable(advect.sweep)  # not the modules of these names

@@ -1,52 +1,60 @@
 """advect moves labeled datasets along gradient flows in probability space.
 
-The whole public surface is here; see README.md for a first look and docs/paper.md for where each equation lives.
+The whole public surface is here; see README.md for a first look and docs/paper.md for where each equation lives. Names are
+imported when they are first used, so that ``advect --help`` answers before torch could be loaded.
 """
 
+import sys as _sys
+from importlib import import_module as _import
+from importlib.util import find_spec as _find
+from types import ModuleType as _Module
 from typing import TYPE_CHECKING as _CHECKING
 
-from advect import apps, datasets, maps, ot, pseudo, viz
-from advect.callbacks import Checkpoint, Metric, Progress, Recorder, StopWhen
-from advect.cost import Bures, Embedding, ExactLabelOT, GroundCost, MeansOnly, NoLabels, PairCost, SquaredEuclidean
-from advect.data import LabeledDataset
-from advect.distance import Distance, otdd
-from advect.dynamics import FeatureDriven, JointFixedLabels, JointVariableLabels
-from advect.errors import AdvectError, ConvergenceWarning, InputError
-from advect.flow import FlowResult, Step, flow, iterate
-from advect.functionals import (
-    OTDD,
-    Functional,
-    Interaction,
-    Internal,
-    Potential,
-    Radial,
-    Scaled,
-    Sum,
-    affine_norm,
-    attraction,
-    ball,
-    collapse,
-    hinge,
-    norm,
-    repulsion,
-    spreading,
-)
-from advect.gaussians import Diagonal, Factored, Full, Gaussians, bures
-from advect.integrators import Adagrad, Adam, Decay, Euler, EulerMaruyama, Momentum
-from advect.labels import DBSCAN, AnyClusterer, KMeans
-from advect.matching import ClassMatching
-from advect.motion import BuresMotion, DiagonalMotion, EuclideanMotion, FactoredMotion
-from advect.ot import ExactOT, Relative, Sinkhorn, Solution
-from advect.pairwise import Pairwise, pairwise
-from advect.pseudo import HDBSCAN, GaussianMixture, PseudoLabels, Spectral, Ward, fill_labels, pseudo_labels
-from advect.space import FeatureSpace, harmonize
-from advect.statistics import ClassStatistics
-from advect.sweep import Sweep, sweep
-from advect.tables import ClassTable
-from advect.trajectory import Trajectory
-
 if _CHECKING:
+    from advect import apps, datasets, distributed, maps, ot, pseudo, viz
+    from advect.callbacks import Checkpoint, Metric, Progress, Recorder, StopWhen
+    from advect.cost import Bures, Embedding, ExactLabelOT, GroundCost, MeansOnly, NoLabels, PairCost, Sketch, SquaredEuclidean
+    from advect.data import LabeledDataset
+    from advect.distance import Distance, otdd
+    from advect.dynamics import FeatureDriven, JointFixedLabels, JointVariableLabels
+    from advect.errors import AdvectError, ConvergenceWarning, InputError
     from advect.estimators import DatasetTransport
+    from advect.flow import FlowResult, Step, flow, iterate
+    from advect.functionals import (
+        OTDD,
+        Functional,
+        Interaction,
+        Internal,
+        Potential,
+        Radial,
+        Scaled,
+        SlicedDistance,
+        SlicedOTDD,
+        Sum,
+        affine_norm,
+        attraction,
+        ball,
+        collapse,
+        hinge,
+        norm,
+        repulsion,
+        sliced_otdd,
+        spreading,
+    )
+    from advect.gaussians import Diagonal, Factored, Full, Gaussians, bures
+    from advect.integrators import Adagrad, Adam, Decay, Euler, EulerMaruyama, Momentum
+    from advect.labels import DBSCAN, AnyClusterer, KMeans
+    from advect.matching import ClassMatching
+    from advect.memory import ScaleWarning
+    from advect.motion import BuresMotion, DiagonalMotion, EuclideanMotion, FactoredMotion
+    from advect.ot import ExactOT, MiniBatch, NystromSinkhorn, Relative, Sinkhorn, Solution
+    from advect.pairwise import Pairwise, pairwise
+    from advect.pseudo import HDBSCAN, GaussianMixture, PseudoLabels, Spectral, Ward, fill_labels, pseudo_labels
+    from advect.space import FeatureSpace, harmonize
+    from advect.statistics import ClassStatistics
+    from advect.sweep import Sweep, sweep
+    from advect.tables import ClassTable
+    from advect.trajectory import Trajectory
 
 __version__ = "0.1.0"
 
@@ -95,8 +103,10 @@ __all__ = [
     "LabeledDataset",
     "MeansOnly",
     "Metric",
+    "MiniBatch",
     "Momentum",
     "NoLabels",
+    "NystromSinkhorn",
     "PairCost",
     "Pairwise",
     "Potential",
@@ -105,8 +115,12 @@ __all__ = [
     "Radial",
     "Recorder",
     "Relative",
+    "ScaleWarning",
     "Scaled",
     "Sinkhorn",
+    "Sketch",
+    "SlicedDistance",
+    "SlicedOTDD",
     "Solution",
     "Spectral",
     "SquaredEuclidean",
@@ -123,6 +137,7 @@ __all__ = [
     "bures",
     "collapse",
     "datasets",
+    "distributed",
     "fill_labels",
     "flow",
     "harmonize",
@@ -136,17 +151,61 @@ __all__ = [
     "pseudo",
     "pseudo_labels",
     "repulsion",
+    "sliced_otdd",
     "spreading",
     "sweep",
     "viz",
 ]
 
+_NAMES = {
+    "callbacks": "Checkpoint Metric Progress Recorder StopWhen",
+    "cost": "Bures Embedding ExactLabelOT GroundCost MeansOnly NoLabels PairCost Sketch SquaredEuclidean",
+    "data": "LabeledDataset",
+    "distance": "Distance otdd",
+    "dynamics": "FeatureDriven JointFixedLabels JointVariableLabels",
+    "errors": "AdvectError ConvergenceWarning InputError",
+    "estimators": "DatasetTransport",
+    "flow": "FlowResult Step flow iterate",
+    "functionals": (
+        "OTDD Functional Interaction Internal Potential Radial Scaled SlicedDistance SlicedOTDD Sum "
+        "affine_norm attraction ball collapse hinge norm repulsion sliced_otdd spreading"
+    ),
+    "gaussians": "Diagonal Factored Full Gaussians bures",
+    "integrators": "Adagrad Adam Decay Euler EulerMaruyama Momentum",
+    "labels": "DBSCAN AnyClusterer KMeans",
+    "matching": "ClassMatching",
+    "memory": "ScaleWarning",
+    "motion": "BuresMotion DiagonalMotion EuclideanMotion FactoredMotion",
+    "ot": "ExactOT MiniBatch NystromSinkhorn Relative Sinkhorn Solution",
+    "pairwise": "Pairwise pairwise",
+    "pseudo": "HDBSCAN GaussianMixture PseudoLabels Spectral Ward fill_labels pseudo_labels",
+    "space": "FeatureSpace harmonize",
+    "statistics": "ClassStatistics",
+    "sweep": "Sweep sweep",
+    "tables": "ClassTable",
+    "trajectory": "Trajectory",
+}
+_WHERE = {name: room for room, names in _NAMES.items() for name in names.split()}
+
+
+class _Package(_Module):
+    """A package in which a function goes before the module of its name: ``advect.flow`` is the function."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, _Module) and _WHERE.get(name) == name:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+_sys.modules[__name__].__class__ = _Package
+
 
 def __getattr__(name: str):
-    if name == "DatasetTransport":  # scikit-learn is slow to import: only for those who use it
-        from advect.estimators import DatasetTransport
-
-        return DatasetTransport
+    if name in _WHERE:
+        value = globals()[name] = getattr(_import(f"advect.{_WHERE[name]}"), name)
+        return value
+    if not name.startswith("_") and _find(f"advect.{name}") is not None:  # a room, such as advect.datasets
+        return _import(f"advect.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
