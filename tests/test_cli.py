@@ -754,3 +754,17 @@ def test_every_command_has_an_example(cli):
         example = out.partition("Example:")[2]
         assert f"advect {' '.join(command)}" in example, command
         assert shlex.split(example.strip().splitlines()[0])[0] == "advect"
+
+
+@pytest.mark.parametrize("solver", ["mini-batch", "nystrom"])
+def test_solvers_for_many_samples(solver, capsys):
+    more = ["--solver.size", "30"] if solver == "mini-batch" else ["--solver.relative-epsilon", "0.3"]
+    assert main(["distance", "toy:gaussians?n=60", "toy:gaussians?n=60&seed=1", "--solver", solver, *more, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["value"] >= 0
+
+
+def test_a_sliced_flow(tmp_path, capsys):
+    run = tmp_path / "run"
+    words = ["flow", "toy:gaussians?n=60", "toy:gaussians?n=60&shift=5,0&seed=1", "-f", "sliced?n_projections=20"]
+    assert main([*words, "--steps", "10", "--integrator.step-size", "0.3", "-o", str(run), "--no-report", "--json"]) == 0
+    assert json.loads((run / "result.json").read_text())

@@ -73,7 +73,7 @@ def make(kind: str, name: str, options: Mapping[str, Any]) -> Any:
 
 def parameters(target: Any) -> dict[str, inspect.Parameter]:
     """The options of a constructor by name."""
-    hidden = ("network", "progress", "device", "solver", "target")  # objects, which no text stands for
+    hidden = ("network", "progress", "device", "solver")  # objects, which no text stands for
     return {name: value for name, value in inspect.signature(target).parameters.items() if name not in hidden}
 
 
@@ -192,6 +192,9 @@ def _term(
             solver=solver(options.solver, tol=1e-3),
             memory_limit=options.memory_limit,
         )
+    elif term.name == "sliced":
+        to = str(given.pop("target", ""))
+        made = make("functional", "sliced", {"target": targets[to], **given})
     elif term.kind == "functional":
         made = make("functional", term.name, given)
     else:

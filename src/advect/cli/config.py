@@ -88,11 +88,14 @@ class CostOptions(Options):
 class SolverOptions(Options):
     """How transport problems are solved."""
 
-    name: Annotated[str, among("solver")] = Field(default="sinkhorn", description="Entropic or exact.")
-    epsilon: float | None = Field(default=None, description="sinkhorn: regularisation in units of the cost.")
-    relative_epsilon: float | None = Field(default=None, description="sinkhorn: the same as a share of the mean cost.")
+    name: Annotated[str, among("solver")] = Field(default="sinkhorn", description="Entropic, exact, or for many samples.")
+    epsilon: float | None = Field(default=None, description="sinkhorn, nystrom: regularisation in units of the cost.")
+    relative_epsilon: float | None = Field(default=None, description="sinkhorn, nystrom: the same as a share of the mean cost.")
     tol: float | None = Field(default=None, description="sinkhorn: error of the marginals.")
     max_iter: int | None = Field(default=None, description="Iterations before it gives up.")
+    size: int | None = Field(default=None, description="mini-batch: samples of either side in a part.")
+    batches: int | None = Field(default=None, description="mini-batch: how many parts.")
+    rank: int | None = Field(default=None, description="nystrom: landmarks.")
 
 
 class SpaceOptions(Options):

@@ -92,8 +92,10 @@ def prepare(job: Job, talk: Talk) -> Ready:
 
     options = job.options
     terms = [Term.parse(text) for text in options.functional]
-    if job.target is None and any(term.name == "otdd" and "target" not in term.options for term in terms):
-        raise InputError("a flow down otdd needs a target", "no second dataset", "Give one, or another functional: -f norm.")
+    if job.target is None and any(term.to_target and "target" not in term.options for term in terms):
+        raise InputError(
+            "a flow down a distance needs a target", "no second dataset", "Give one, or another functional: -f norm."
+        )
     source, targets, space = _datasets(job, terms, talk)
     functional = build.functional(options, source, targets)
     digests = {"source": digest(source), **{f"target {name}".strip(): digest(data) for name, data in targets.items()}}
@@ -104,7 +106,7 @@ def _datasets(
     job: Job, terms: list[Term], talk: Talk
 ) -> tuple[ad.LabeledDataset, dict[str, ad.LabeledDataset], ad.FeatureSpace | None]:
     options = job.options
-    others = [str(term.options["target"]) for term in terms if term.name == "otdd" and "target" in term.options]
+    others = [str(term.options["target"]) for term in terms if term.to_target and "target" in term.options]
     first = job.target or (others[0] if others else None)
     if first is None:
         if options.space != SpaceOptions():

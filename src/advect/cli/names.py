@@ -22,10 +22,10 @@ REGISTRY: dict[str, dict[str, str]] = {
         "adagrad": "Adagrad",
         "euler-maruyama": "EulerMaruyama",
     },
-    "solver": {"sinkhorn": "Sinkhorn", "exact": "ExactOT"},
+    "solver": {"sinkhorn": "Sinkhorn", "exact": "ExactOT", "mini-batch": "MiniBatch", "nystrom": "NystromSinkhorn"},
     "label cost": {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"},
     "map": {"entropic": "maps.EntropicMap", "nearest": "maps.NearestMap", "neural": "maps.NeuralMap"},
-    "functional": {"otdd": "OTDD", "internal": "Internal"},
+    "functional": {"otdd": "OTDD", "sliced": "SlicedOTDD", "internal": "Internal"},
     "potential": {"norm": "norm", "affine_norm": "affine_norm", "ball": "ball", "hinge": "hinge", "collapse": "collapse"},
     "interaction": {"attraction": "attraction", "repulsion": "repulsion", "spreading": "spreading"},
 }
@@ -37,6 +37,6 @@ def known(kind: str) -> tuple[str, ...]:
 
     Example:
         >>> known("solver")
-        ('sinkhorn', 'exact')
+        ('sinkhorn', 'exact', 'mini-batch', 'nystrom')
     """
     return tuple(REGISTRY[kind])

@@ -69,6 +69,11 @@ class Term:
         return self
 
     @property
+    def to_target(self) -> bool:
+        """Whether it is a distance to a dataset: that of its option ``target``, or the main one."""
+        return self.name in ("otdd", "sliced")
+
+    @property
     def kind(self) -> str:
         """The kind under which the registry has its name, or ``code``."""
         return next((kind for kind in TERMS if self.name in REGISTRY[kind]), "code")
