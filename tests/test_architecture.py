@@ -62,7 +62,21 @@ RANKS = {
     "demo": 100,
 }
 DOORS = {("flow.py", "report")}  # upward imports that are documented where they are: FlowResult.report
-HEAVY = ("joblib", "imageio_ffmpeg", "matplotlib", "sklearn", "pandas", "plotly", "ot", "PIL", "rich", "jinja2", "cyclopts", "geomloss", "mlxtend")
+HEAVY = (
+    "joblib",
+    "imageio_ffmpeg",
+    "matplotlib",
+    "sklearn",
+    "pandas",
+    "plotly",
+    "ot",
+    "PIL",
+    "rich",
+    "jinja2",
+    "cyclopts",
+    "geomloss",
+    "mlxtend",
+)
 
 
 def room(path: Path) -> str:

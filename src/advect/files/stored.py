@@ -81,11 +81,12 @@ class Stored:
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
         """All rows in their order, at most ``size`` at a time, as stored; for arrays that do not seek."""
+        last = self.shape[0] - 1
         if self.fortran and len(self.shape) > 1:  # the first row ends at the end of the file
             whole = self.whole()
             yield from (whole[at : at + size] for at in range(0, len(whole), size))
             return
-        for _, block in self._blocks(self.shape, self.shape[0] - 1):
+        for _, block in self._blocks(self.shape, last):
             yield from (block[at : at + size] for at in range(0, len(block), size))
 
     def _mapped(self, rows: np.ndarray, out: np.ndarray, advance: Advance) -> None:
