@@ -146,7 +146,7 @@ def figure(rows: dict[str, dict]):
         top.set_title(setting.replace("_", "-"), fontsize=10)
         bottom.set(ylim=(0, 102), xlabel="flow time")
     axes[0, 0].set_ylabel("½ OTDD²")
-    axes[1, 0].set_ylabel("accuracy of the frozen model, %")
+    axes[1, 0].set_ylabel("accuracy, %")
     handles, labels = axes[1, 0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside lower center", ncols=len(EPSILONS), fontsize=8, frameon=False)
     return drawing

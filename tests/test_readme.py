@@ -1,12 +1,14 @@
 """The README's Python runs as it stands, block after block, as a reader would type it."""
 
 import re
+import shlex
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_readme_snippets_run(capsys):
+def test_readme_snippets_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     assert len(blocks) >= 5
     names: dict[str, object] = {}
@@ -14,6 +16,18 @@ def test_readme_snippets_run(capsys):
         exec(compile(block, "README.md", "exec"), names)
     assert names["distance"].converged
     assert capsys.readouterr().out
+
+
+def test_readme_command_lines_run(capsys, tmp_path, monkeypatch):
+    from advect.cli.app import main
+
+    monkeypatch.chdir(tmp_path)
+    lines = re.findall(r"^advect (.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    assert len(lines) >= 3
+    for line in lines:
+        assert main(shlex.split(line)) == 0
+        assert capsys.readouterr().out.strip()
+    assert (tmp_path / "out" / "run" / "report.html").exists()
 
 
 def test_readme_names_the_two_commands():
