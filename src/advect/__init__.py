@@ -196,6 +196,9 @@ class _Package(_Module):
             value = getattr(value, name)
         super().__setattr__(name, value)
 
+    def __reduce__(self):
+        return _import, (self.__name__,)  # functions that refer to it go to other processes by its name
+
 
 _sys.modules[__name__].__class__ = _Package
 
