@@ -36,7 +36,10 @@ def walk(source: str, target: str, n: int, out: Path) -> dict:
     matching = ad.ClassMatching.between(result.dataset, beta)
     shown = torch.cat([(rho.y == code).nonzero()[:2, 0] for code in range(len(rho.classes))])
     frames = [frame.dataset.subset(shown) for frame in result.trajectory if frame.index in COLUMNS]
-    picture = viz.save(viz.image_grid(frames, rows=len(shown)), out / f"trajectories-{source}-{target}.png")
+    picture = viz.save(
+        viz.image_grid(frames, rows=len(shown), titles=[f"step {step}" for step in COLUMNS]),
+        out / f"trajectories-{source}-{target}.png",
+    )
     return {
         "particles": n,
         "steps shown": list(COLUMNS),
