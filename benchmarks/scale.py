@@ -27,35 +27,33 @@ import torch
 from common import additional_peak, digits_and_mnist, growth, in_fresh_process
 
 import advect as ad
-from advect.cost import Sketch
-from advect.functionals import SlicedOTDD, sliced_otdd
 
 SOLVER = ad.Sinkhorn(epsilon=ad.Relative(0.01), tol=1e-3)
 COARSE = ad.Sinkhorn(epsilon=ad.Relative(0.3), tol=1e-3)
-SKETCH = ad.GroundCost(feature=Sketch(128))
+SKETCH = ad.GroundCost(feature=ad.Sketch(128))
 LIMIT = "2GiB"
 ROUTES = {
     "dense": (lambda a, b: ad.otdd(a, b, solver=SOLVER, memory_limit="1TiB").value, 10_000),
     "blocked": (lambda a, b: ad.otdd(a, b, solver=SOLVER, memory_limit=LIMIT).value, 20_000),
-    "mini-batch": (lambda a, b: ad.otdd(a, b, solver=ad.ot.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value, 10**9),
+    "mini-batch": (lambda a, b: ad.otdd(a, b, solver=ad.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value, 10**9),
     "sketch": (lambda a, b: ad.otdd(a, b, cost=SKETCH, solver=SOLVER, memory_limit=LIMIT).value, 10_000),
     "sketch + batch": (
-        lambda a, b: ad.otdd(a, b, cost=SKETCH, solver=ad.ot.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value,
+        lambda a, b: ad.otdd(a, b, cost=SKETCH, solver=ad.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value,
         10**9,
     ),
     "dense, 30 %": (lambda a, b: ad.otdd(a, b, solver=COARSE, memory_limit="1TiB").value, 5000),
     "nystrom": (
-        lambda a, b: ad.otdd(a, b, solver=ad.ot.NystromSinkhorn(500, ad.Relative(0.3), tol=1e-3, kernel_tol=0.1)).value,
+        lambda a, b: ad.otdd(a, b, solver=ad.NystromSinkhorn(500, ad.Relative(0.3), tol=1e-3, kernel_tol=0.1)).value,
         10**9,
     ),
-    "sliced": (lambda a, b: sliced_otdd(a, b, 500, generator=torch.Generator().manual_seed(0)).value, 10**9),
+    "sliced": (lambda a, b: ad.sliced_otdd(a, b, 500, generator=torch.Generator().manual_seed(0)).value, 10**9),
 }
 FLOWS = {
     "dense": (lambda b: ad.OTDD(b, memory_limit="1TiB"), 5000),
     "blocked": (lambda b: ad.OTDD(b, memory_limit="256MiB"), 5000),
     "sketch": (lambda b: ad.OTDD(b, cost=SKETCH, memory_limit="1TiB"), 5000),
-    "sketch + batch": (lambda b: ad.OTDD(b, cost=SKETCH, solver=ad.ot.MiniBatch(SOLVER, 1000)), 10**9),
-    "sliced": (lambda b: SlicedOTDD(b, 100), 10**9),
+    "sketch + batch": (lambda b: ad.OTDD(b, cost=SKETCH, solver=ad.MiniBatch(SOLVER, 1000)), 10**9),
+    "sliced": (lambda b: ad.SlicedOTDD(b, 100), 10**9),
 }
 
 

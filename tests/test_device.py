@@ -110,8 +110,8 @@ class TestDtype:
         for functional in (
             ad.OTDD(target),
             ad.OTDD(target, memory_limit="80kB"),
-            ad.OTDD(target, solver=ad.ot.MiniBatch(size=30)),
-            ad.OTDD(target, solver=ad.ot.NystromSinkhorn(rank=100)),
+            ad.OTDD(target, solver=ad.MiniBatch(size=30)),
+            ad.OTDD(target, solver=ad.NystromSinkhorn(rank=100)),
             SlicedOTDD(target, 10),
         ):
             assert ad.flow(source, functional, n_steps=2).dataset.x.dtype == dtype

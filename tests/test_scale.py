@@ -341,7 +341,7 @@ class TestFlow:
 class TestMiniBatch:
     def test_one_batch_of_everything_is_the_distance(self):
         a, b = labeled(120, 0), labeled(110, 1, shift=0.7)
-        whole, parts = ad.otdd(a, b), ad.otdd(a, b, solver=ad.ot.MiniBatch(size=200))
+        whole, parts = ad.otdd(a, b), ad.otdd(a, b, solver=ad.MiniBatch(size=200))
         assert parts.value == pytest.approx(whole.value, rel=1e-5)
         assert parts.epsilon == pytest.approx(whole.epsilon, rel=1e-5)
         torch.testing.assert_close(parts.plan(), whole.plan(), atol=1e-3 * float(whole.plan().max()), rtol=0)
@@ -349,7 +349,7 @@ class TestMiniBatch:
     def test_mean_of_the_divergences_of_parts(self):
         """Against parts cut by hand, with the label laws of the whole."""
         a, b = labeled(120, 0, dtype=torch.float64), labeled(90, 1, shift=0.7, dtype=torch.float64)
-        solver = ad.ot.MiniBatch(ad.Sinkhorn(epsilon=1.0), size=40)
+        solver = ad.MiniBatch(ad.Sinkhorn(epsilon=1.0), size=40)
         solved = ad.otdd(a, b, solver=solver).divergence
         pairs = ad.GroundCost().between_all(a, b)
         matrices = [pair.matrix() for pair in pairs]
@@ -364,7 +364,7 @@ class TestMiniBatch:
 
     def test_every_sample_is_used_once(self):
         a, b = (labeled(n, n).replace(weights=torch.full((n,), 1 / n, dtype=torch.float64)) for n in (120, 90))
-        solution = ad.otdd(a, b, solver=ad.ot.MiniBatch(size=30)).divergence.cross
+        solution = ad.otdd(a, b, solver=ad.MiniBatch(size=30)).divergence.cross
         plan = solution.plan().double()
         torch.testing.assert_close(plan.sum(1), a.weights, atol=1e-6, rtol=0)
         assert solution.marginal_error < 0.6  # the shorter side is used unevenly, and it says so
@@ -378,30 +378,30 @@ class TestMiniBatch:
         x, y = (torch.randn(1200, 5, generator=generator, dtype=torch.float64) for _ in range(2))
         a, b = (ad.LabeledDataset(z, torch.zeros(1200, dtype=torch.int64)) for z in (x, y))
         whole = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.3)).energy
-        gaps = [ad.otdd(a, b, solver=ad.ot.MiniBatch(ad.Sinkhorn(epsilon=0.3), size)).energy - whole for size in (60, 300)]
+        gaps = [ad.otdd(a, b, solver=ad.MiniBatch(ad.Sinkhorn(epsilon=0.3), size)).energy - whole for size in (60, 300)]
         assert gaps[0] > 2 * gaps[1] > 0
 
     def test_exact_transport_of_parts(self):
         a, b = labeled(60, 0), labeled(50, 1, shift=1.0)
-        distance = ad.otdd(a, b, solver=ad.ot.MiniBatch(ad.ExactOT(), size=100))
+        distance = ad.otdd(a, b, solver=ad.MiniBatch(ad.ExactOT(), size=100))
         assert distance.value == pytest.approx(ad.otdd(a, b, solver=ad.ExactOT()).value, rel=1e-6)
         moved = distance.divergence.cross.coupling @ torch.ones(50, 1, dtype=torch.float64)
         assert float(moved.sum()) == pytest.approx(1)
 
     def test_seeds(self):
         a, b = labeled(120, 0), labeled(90, 1)
-        values = [ad.otdd(a, b, solver=ad.ot.MiniBatch(size=30, seed=seed)).value for seed in (0, 0, 1)]
+        values = [ad.otdd(a, b, solver=ad.MiniBatch(size=30, seed=seed)).value for seed in (0, 0, 1)]
         assert values[0] == values[1] != values[2]
 
     def test_time_and_memory_do_not_see_the_matrix(self):
         a, b = labeled(900, 0), labeled(800, 1)
         with Largest() as seen:
-            ad.otdd(a, b, solver=ad.ot.MiniBatch(size=50))
+            ad.otdd(a, b, solver=ad.MiniBatch(size=50))
         assert seen.entries <= 100 * 100
 
     def test_gradient_of_a_batch_of_everything(self):
         gradients = []
-        for solver in (ad.Sinkhorn(epsilon=0.5, tol=1e-9), ad.ot.MiniBatch(ad.Sinkhorn(epsilon=0.5, tol=1e-9), size=500)):
+        for solver in (ad.Sinkhorn(epsilon=0.5, tol=1e-9), ad.MiniBatch(ad.Sinkhorn(epsilon=0.5, tol=1e-9), size=500)):
             a, b = labeled(100, 0, dtype=torch.float64), labeled(90, 1, shift=1.0, dtype=torch.float64)
             x = a.x.requires_grad_()
             energy = ad.OTDD(b, cost=ad.GroundCost(), solver=solver)
@@ -413,7 +413,7 @@ class TestMiniBatch:
     def test_gradient_by_finite_differences(self, own):
         feature = (lambda x, y: (x[:, None] - y).square().sum(dim=2)) if own else ad.SquaredEuclidean()
         a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=1.0, dtype=torch.float64)
-        solver = ad.ot.MiniBatch(ad.Sinkhorn(epsilon=1.0, tol=1e-11), size=20)
+        solver = ad.MiniBatch(ad.Sinkhorn(epsilon=1.0, tol=1e-11), size=20)
         energy = ad.OTDD(b, cost=ad.GroundCost(feature=feature), solver=solver)
 
         def value(x):
@@ -428,7 +428,7 @@ class TestMiniBatch:
 
     def test_flow_draws_anew_and_resumes(self, tmp_path):
         source, target = labeled(120, 0), labeled(100, 1, shift=2.0)
-        make = lambda: ad.OTDD(target, solver=ad.ot.MiniBatch(size=40))
+        make = lambda: ad.OTDD(target, solver=ad.MiniBatch(size=40))
         still = ad.flow(source, make(), integrator=ad.Euler(1e-9), n_steps=2).values
         assert abs(still[0] - still[1]) > 1e-4 * still[0]
         whole = ad.flow(source, make(), integrator=ad.Euler(0.3), n_steps=6)
@@ -441,14 +441,14 @@ class TestMiniBatch:
     def test_misuse(self):
         for options in ({"size": 0}, {"batches": 0}, {"seed": -1}):
             with pytest.raises(ad.InputError):
-                ad.ot.MiniBatch(**options)
+                ad.MiniBatch(**options)
 
 
 class TestNystrom:
     def test_full_rank_is_exact(self):
         a, b = labeled(150, 0, dtype=torch.float64), labeled(140, 1, shift=0.7, dtype=torch.float64)
         exact = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=4.0))
-        fast = ad.otdd(a, b, solver=ad.ot.NystromSinkhorn(rank=290, epsilon=4.0))
+        fast = ad.otdd(a, b, solver=ad.NystromSinkhorn(rank=290, epsilon=4.0))
         assert fast.converged and fast.marginal_error < 1e-3
         assert fast.value == pytest.approx(exact.value, rel=1e-4)
         torch.testing.assert_close(fast.plan(), exact.plan(), atol=1e-3 * float(exact.plan().max()), rtol=0)
@@ -464,7 +464,7 @@ class TestNystrom:
         for rank in (40, 250):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                fast = ad.otdd(a, b, solver=ad.ot.NystromSinkhorn(rank=rank, epsilon=6.0))
+                fast = ad.otdd(a, b, solver=ad.NystromSinkhorn(rank=rank, epsilon=6.0))
             gaps.append(abs(fast.energy / exact - 1))
             reported.append(fast.marginal_error)
         assert gaps[1] < 0.01 and reported[1] < reported[0]
@@ -475,13 +475,13 @@ class TestNystrom:
             ad.LabeledDataset(torch.randn(200, 60, generator=generator), torch.zeros(200, dtype=torch.int64)) for _ in range(2)
         )
         with pytest.warns(ad.ConvergenceWarning, match="rank 50 leaves a marginal error"):
-            assert not ad.otdd(a, b, solver=ad.ot.NystromSinkhorn(rank=50, epsilon=ad.Relative(0.01))).converged
+            assert not ad.otdd(a, b, solver=ad.NystromSinkhorn(rank=50, epsilon=ad.Relative(0.01))).converged
 
     def test_reported_error_is_that_of_the_exact_kernel(self):
         a, b = labeled(150, 0, dtype=torch.float64), labeled(140, 1, shift=0.7, dtype=torch.float64)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            solution = ad.otdd(a, b, solver=ad.ot.NystromSinkhorn(rank=120, epsilon=4.0)).divergence.cross
+            solution = ad.otdd(a, b, solver=ad.NystromSinkhorn(rank=120, epsilon=4.0)).divergence.cross
         f, g = solution.potentials
         cost = ad.GroundCost().between(a, b).matrix()
         plan = a.weights[:, None] * b.weights * torch.exp((f[:, None] + g - cost) / 4.0)
@@ -490,18 +490,18 @@ class TestNystrom:
 
     def test_flow(self):
         source, target = labeled(150, 0), labeled(140, 1, shift=2.0)
-        solvers = ad.ot.NystromSinkhorn(rank=290, epsilon=4.0), ad.Sinkhorn(epsilon=4.0, tol=1e-7)
+        solvers = ad.NystromSinkhorn(rank=290, epsilon=4.0), ad.Sinkhorn(epsilon=4.0, tol=1e-7)
         runs = [ad.flow(source, ad.OTDD(target, cost=ad.GroundCost(), solver=s), n_steps=3) for s in solvers]
         torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, atol=1e-3, rtol=0)
 
     def test_misuse(self):
         with pytest.raises(ad.InputError, match="rank"):
-            ad.ot.NystromSinkhorn(rank=0)
+            ad.NystromSinkhorn(rank=0)
         with pytest.raises(ad.InputError, match="squared distance"):
-            ad.ot.NystromSinkhorn(epsilon=1.0).solve(torch.rand(4, 4))
+            ad.NystromSinkhorn(epsilon=1.0).solve(torch.rand(4, 4))
         own = ad.GroundCost(feature=lambda x, y: (x[:, None] - y).abs().sum(dim=2))
         with pytest.raises(ad.InputError, match="of one's own"):
-            ad.otdd(labeled(9, 0), labeled(9, 1), cost=own, solver=ad.ot.NystromSinkhorn())
+            ad.otdd(labeled(9, 0), labeled(9, 1), cost=own, solver=ad.NystromSinkhorn())
 
 
 class TestSketch:
@@ -511,14 +511,14 @@ class TestSketch:
         solver = ad.ExactOT()
         exact = ad.otdd(a, b, cost=ad.GroundCost(label_weight=weight), solver=solver).energy
         for dim in (2, 5, 9):
-            sketch = ad.cost.Sketch(dim)
+            sketch = ad.Sketch(dim)
             part = ad.otdd(a, b, cost=ad.GroundCost(feature=sketch, label_weight=weight), solver=solver).energy
             bound = sketch.error(a, b).bound * (1 + weight * 40 / 39)
             assert part <= exact * (1 + 1e-9) <= part + bound + 1e-9
 
     def test_all_dimensions_are_exact(self):
         a, b = labeled(60, 0), labeled(50, 1, shift=0.7)
-        sketch = ad.cost.Sketch(5)
+        sketch = ad.Sketch(5)
         assert sketch.error(a, b).kept == pytest.approx(1) and sketch.error(a, b).bound == pytest.approx(0, abs=1e-6)
         value = ad.otdd(a, b, cost=ad.GroundCost(feature=sketch)).value
         assert value == pytest.approx(ad.otdd(a, b).value, rel=1e-4)
@@ -526,16 +526,16 @@ class TestSketch:
     def test_gaussian_distortion(self):
         generator = torch.Generator().manual_seed(0)
         a, b = (ad.LabeledDataset(torch.randn(40, 900, generator=generator, dtype=torch.float64)) for _ in range(2))
-        sketch = ad.cost.Sketch(400, "gaussian").fit(a, b)
+        sketch = ad.Sketch(400, "gaussian").fit(a, b)
         error = sketch.error(a, b)
         assert 0.2 < error.distortion < 0.6 and error.bound is None
         ratio = (torch.cdist(sketch.embed(a), sketch.embed(b)) / torch.cdist(a.x, b.x)).square()
         assert float((ratio - 1).abs().max()) < error.distortion
-        assert ad.cost.Sketch(20, "gaussian").error(a, b).distortion == float("inf")
+        assert ad.Sketch(20, "gaussian").error(a, b).distortion == float("inf")
 
     def test_gradient_stays_in_its_directions(self):
         a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=0.7, dtype=torch.float64)
-        sketch = ad.cost.Sketch(2).fit(a, b)
+        sketch = ad.Sketch(2).fit(a, b)
         x = a.x.clone().requires_grad_()
         ad.OTDD(b, cost=ad.GroundCost(feature=sketch))(a.replace(x=x)).backward()
         outside = x.grad - x.grad @ sketch.basis @ sketch.basis.T
@@ -543,7 +543,7 @@ class TestSketch:
 
     def test_flow_keeps_its_directions_and_resumes(self, tmp_path):
         source, target = labeled(60, 0), labeled(50, 1, shift=2.0)
-        make = lambda: ad.OTDD(target, cost=ad.GroundCost(feature=ad.cost.Sketch(2)))
+        make = lambda: ad.OTDD(target, cost=ad.GroundCost(feature=ad.Sketch(2)))
         whole = ad.flow(source, make(), n_steps=5)
         ad.flow(source, make(), n_steps=2, callbacks=[ad.Checkpoint(tmp_path / "run", every=1)])
         again = ad.flow(source, make(), n_steps=5, resume=tmp_path / "run")
@@ -557,6 +557,6 @@ class TestSketch:
             ({"dim": 9}, "more dimensions"),
         ):
             with pytest.raises(ad.InputError, match=match):
-                ad.cost.Sketch(**options).fit(data, data)
+                ad.Sketch(**options).fit(data, data)
         with pytest.raises(ad.InputError, match="fitted"):
-            ad.GroundCost(feature=ad.cost.Sketch(2)).between(data, data).matrix()
+            ad.GroundCost(feature=ad.Sketch(2)).between(data, data).matrix()

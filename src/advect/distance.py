@@ -24,6 +24,8 @@ from advect.memory import MemoryLimit, as_bytes
 from advect.ot import Divergence, ExactOT, Sinkhorn, Solver, divergence
 from advect.tables import ClassTable
 
+_LARGE = 2**26  # bytes below which memory is not asked about
+
 
 @dataclass(frozen=True, eq=False)
 class Distance:
@@ -232,9 +234,11 @@ def otdd(
             raise InputError(f"{name} must be a LabeledDataset", type(data).__name__, "Wrap arrays as ad.LabeledDataset(x, y).")
     cost = cost.fitted(source, target)
     dtype = solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
-    limit = as_bytes(memory_limit, source.x.device)
     in_blocks = getattr(solver, "in_blocks", False)  # near-linear solvers never look at whole matrices
-    if not in_blocks and _matrices(len(source), len(target), solver) * dtype.itemsize <= limit:
+    needed = _matrices(len(source), len(target), solver) * dtype.itemsize
+    small = memory_limit is None and needed < _LARGE
+    limit = as_bytes(memory_limit, source.x.device) if in_blocks or not small else needed
+    if not in_blocks and needed <= limit:
         pairs = (cost.between(source, target), cost.between(source, source), cost.between(target, target))
         cross, within_source, within_target = (pair.matrix(dtype) for pair in pairs)
     else:

@@ -18,6 +18,7 @@ from advect.errors import InputError
 MemoryLimit = int | float | str | None
 
 _SHARE = 0.5  # of what is free, unless told otherwise
+_LARGE = 2**26  # bytes below which it is not worth asking the system
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -82,6 +83,20 @@ def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> in
     if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < float("inf"):
         raise InputError("memory_limit must be a positive number of bytes", repr(limit), "Pass 2 * 2**30, '2GiB' or None.")
     return int(limit)
+
+
+def check_room(what: str, size: int, remedy: str, device: torch.device | str | None = None) -> None:
+    """An error before an array of so many bytes is made that memory cannot hold.
+
+    Example:
+        >>> try:
+        ...     check_room("the plan", 2**60, "Use products with it.")
+        ... except InputError as error:
+        ...     print(error.what, error.remedy)
+        the plan does not fit into memory: it has 1048576.0 TiB Use products with it.
+    """
+    if size > _LARGE and size > (free := free_memory(device)):
+        raise InputError(f"{what} does not fit into memory: it has {readable(size)}", f"{readable(free)} free", remedy)
 
 
 def readable(size: float) -> str:

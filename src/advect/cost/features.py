@@ -102,7 +102,7 @@ class Sketch:
     Example:
         >>> import advect as ad
         >>> source, target = ad.harmonize(ad.datasets.load("digits", n=200), ad.datasets.load("mnist", n=200))
-        >>> sketch = ad.cost.Sketch(50).fit(source, target)
+        >>> sketch = ad.Sketch(50).fit(source, target)
         >>> sketch.embed(source).shape, sketch.error(source, target).kept > 0.8
         (torch.Size([200, 50]), True)
         >>> exact, fast = ad.otdd(source, target), ad.otdd(source, target, cost=ad.GroundCost(feature=sketch))

@@ -42,7 +42,7 @@ class SlicedDistance:
         >>> import torch, advect as ad
         >>> data = ad.datasets.gaussians(100, generator=torch.Generator().manual_seed(0))
         >>> moved = data.replace(x=data.x + torch.tensor([3.0, 4.0]))
-        >>> distance = ad.functionals.sliced_otdd(data, moved, n_projections=2000, generator=torch.Generator().manual_seed(1))
+        >>> distance = ad.sliced_otdd(data, moved, n_projections=2000, generator=torch.Generator().manual_seed(1))
         >>> abs(distance.value - 50**0.5) < 3 * distance.standard_error     # features and labels move by 5
         True
     """
@@ -81,7 +81,7 @@ def sliced_otdd(
     Example:
         >>> import torch, advect as ad
         >>> a, b = ad.LabeledDataset([[0.0], [1.0]], ["u", "u"]), ad.LabeledDataset([[2.0], [3.0]], ["v", "v"])
-        >>> ad.functionals.sliced_otdd(a, b, label_weight=0).value     # one dimension: exact
+        >>> ad.sliced_otdd(a, b, label_weight=0).value     # one dimension: exact
         2.0
     """
     with torch.no_grad():
@@ -108,7 +108,7 @@ class SlicedOTDD(Functional):
         >>> generator = torch.Generator().manual_seed(0)
         >>> source = ad.datasets.gaussians(90, generator=generator)
         >>> target = ad.datasets.gaussians(90, shift=(5.0, 0.0), generator=generator)
-        >>> result = ad.flow(source, ad.functionals.SlicedOTDD(target), integrator=ad.Euler(0.3), n_steps=30)
+        >>> result = ad.flow(source, ad.SlicedOTDD(target), integrator=ad.Euler(0.3), n_steps=30)
         >>> ad.otdd(result.dataset, target).value < 0.2 * ad.otdd(source, target).value
         True
     """

@@ -14,8 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from advect.errors import InputError
-from advect.memory import readable
+from advect.memory import check_room
 from advect.ot.blocks import BlockedCost, Extremes
 
 _CACHED_ENTRIES = 1_000_000  # of a block whose exponentials are taken while it is in the cache
@@ -265,15 +264,9 @@ class ScaledKernel:
     def dense(self, out: Tensor | None = None) -> Tensor:
         """The plan as a matrix."""
         if out is None:
-            try:
-                out = torch.empty(self.shape, dtype=self.dtype, device=self.left.device)
-            except RuntimeError:  # torch's word for no memory
-                size = self.shape[0] * self.shape[1] * self.dtype.itemsize
-                raise InputError(
-                    "the plan does not fit into memory",
-                    readable(size),
-                    "Use products with it (solution.coupling @ v), or class_coupling.",
-                ) from None
+            size = self.shape[0] * self.shape[1] * self.dtype.itemsize
+            check_room("the plan", size, "Use products with it (solution.coupling @ v), or class_coupling.", self.left.device)
+            out = torch.empty(self.shape, dtype=self.dtype, device=self.left.device)
         for block, _, rows in self.pieces():
             out[block] = rows
         return out

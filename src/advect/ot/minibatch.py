@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from advect._checks import check_count
+from advect.memory import check_room
 from advect.ot.blocks import BlockedCost
 from advect.ot.divergence import Divergence, divergence
 from advect.ot.sinkhorn import Relative, Sinkhorn
@@ -59,7 +60,7 @@ class MiniBatch:
         >>> generator = torch.Generator().manual_seed(0)
         >>> source = ad.datasets.gaussians(400, generator=generator)
         >>> target = ad.datasets.gaussians(400, shift=(9.0, 0.0), generator=generator)
-        >>> whole, parts = (ad.otdd(source, target, solver=s).value for s in (ad.Sinkhorn(), ad.ot.MiniBatch(size=100)))
+        >>> whole, parts = (ad.otdd(source, target, solver=s).value for s in (ad.Sinkhorn(), ad.MiniBatch(size=100)))
         >>> abs(parts / whole - 1) < 0.05
         True
     """
@@ -235,6 +236,8 @@ class ScatteredPlan:
 
     def dense(self, out: Tensor | None = None) -> Tensor:
         """The plan as a matrix."""
+        size = 4 * self.shape[0] * self.shape[1]
+        check_room("the plan", size, "Use products with it (solution.coupling @ v), or class_coupling.")
         for rows, columns, part in self.pieces():
             out = part.new_zeros(self.shape) if out is None else out
             out.index_put_((rows[:, None], columns[None, :]), part.to(out.dtype), accumulate=True)

@@ -59,7 +59,7 @@ class NystromSinkhorn:
         >>> generator = torch.Generator().manual_seed(0)
         >>> source = ad.datasets.gaussians(300, generator=generator)
         >>> target = ad.datasets.gaussians(300, shift=(2.0, 0.0), generator=generator)
-        >>> fast, exact = (solver(epsilon=ad.Relative(0.3)) for solver in (ad.ot.NystromSinkhorn, ad.Sinkhorn))
+        >>> fast, exact = (solver(epsilon=ad.Relative(0.3)) for solver in (ad.NystromSinkhorn, ad.Sinkhorn))
         >>> fast, exact = (ad.otdd(source, target, solver=solver) for solver in (fast, exact))
         >>> fast.converged, abs(fast.value / exact.value - 1) < 1e-3
         (True, True)
