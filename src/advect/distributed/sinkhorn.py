@@ -1,7 +1,7 @@
 """Entropic transport with the rows of the cost on several ranks.
 
 A rank holds its rows of the cost and of the kernel K = exp((f ⊕ g − C)/ε), and all vectors. ``ShardedKernel`` has the products
-that the iterations of ``advect.ot.sinkhorn`` ask for: K v is gathered from the ranks' rows (n numbers), Kᵀ u is a sum over
+that the iterations of ``advect.ot.iteration`` ask for: K v is gathered from the ranks' rows (n numbers), Kᵀ u is a sum over
 ranks (m numbers), a sum in the log domain takes a maximum and a sum. The iterations themselves run on every rank, on the same
 vectors, and take the same decisions. Each rank's part may be a matrix or come in blocks (``advect.ot.kernel``).
 """
@@ -18,9 +18,8 @@ from torch import Tensor
 from advect.distributed.ranks import Group
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot import BlockedCost, Relative, Sinkhorn
+from advect.ot.iteration import Iteration, Symmetric
 from advect.ot.kernel import BlockedKernel, DenseKernel, ScaledKernel, fill_kernel
-from advect.ot.sinkhorn import _Iteration as Iteration
-from advect.ot.sinkhorn import _Symmetric as Symmetric
 from advect.ot.sinkhorn import mean_cost
 from advect.ot.solution import Cost, Potentials
 

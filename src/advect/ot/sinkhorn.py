@@ -19,8 +19,7 @@ from advect._checks import check_count, check_positive
 from advect.errors import ConvergenceWarning, InputError
 from advect.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.ot.blocks import BlockedCost
-from advect.ot.iteration import Iteration as _Iteration
-from advect.ot.iteration import Symmetric as _Symmetric
+from advect.ot.iteration import Iteration, Symmetric
 from advect.ot.kernel import BlockedKernel, DenseKernel, ScaledKernel, fill_kernel, softmin
 from advect.ot.solution import Cost, Potentials, Solution, check_problem
 
@@ -112,7 +111,7 @@ class Sinkhorn:
         if not whole:  # solve between the points that have mass, then extend the potentials to the others
             inner = _select(cost, rows, columns)
             f0, g0 = (None, None) if f0 is None or g0 is None else (f0[rows], g0[columns])
-        state = _Iteration(_kernel(inner), a[rows], b[columns], epsilon)
+        state = Iteration(_kernel(inner), a[rows], b[columns], epsilon)
         if f0 is None or g0 is None:
             _warn_if_long(state.kernel)
             state.anneal(self.max_iter)
@@ -142,7 +141,7 @@ class Sinkhorn:
         whole = bool(rows.all())
         inner = cost if whole else _select(cost, rows, rows)
         kernel = DenseKernel(inner) if isinstance(inner, Tensor) else BlockedKernel(inner)
-        solved = _Symmetric(kernel, a[rows], epsilon, None if init is None else init[rows])
+        solved = Symmetric(kernel, a[rows], epsilon, None if init is None else init[rows])
         # Halving is cheap, and a tight answer lets d(A, A) vanish: aim a hundred times below what rounding allows in general.
         aim = max(_rounding_tolerance(inner, epsilon) / 100, 8 * torch.finfo(cost.dtype).eps)
         f, n_iter, error = solved.run(aim, self.max_iter)
