@@ -50,6 +50,8 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/distance.py
 	$(BIN)/python benchmarks/flow.py
+	$(BIN)/python benchmarks/scale.py --quick
+	$(BIN)/python benchmarks/ranks.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist out

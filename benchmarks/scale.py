@@ -20,11 +20,10 @@ import argparse
 import json
 import math
 import sys
-import time
 import warnings
 
 import torch
-from common import additional_peak, digits_and_mnist, growth, in_fresh_process
+from common import additional_peak, clock, digits_and_mnist, growth, in_fresh_process
 
 import advect as ad
 
@@ -65,10 +64,10 @@ def distance_row(route: str, n: int, part: int) -> dict[str, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a small rank does not converge, which the error shows
         call(*small)  # libraries and buffers loaded
-        begun = time.perf_counter()
+        begun = clock()
         values = []
         peak = additional_peak(lambda: values.append(call(source, target)))
-    return {"seconds": time.perf_counter() - begun, "bytes": peak, "value": values[0]}
+    return {"seconds": clock() - begun, "bytes": peak, "value": values[0]}
 
 
 def flow_row(route: str, n: int, steps: int = 2) -> dict[str, float]:
@@ -80,9 +79,9 @@ def flow_row(route: str, n: int, steps: int = 2) -> dict[str, float]:
 
     def some() -> None:
         for _ in range(steps):
-            begun = time.perf_counter()
+            begun = clock()
             next(walk)
-            seconds.append(time.perf_counter() - begun)
+            seconds.append(clock() - begun)
 
     peak = additional_peak(some)
     return {"seconds": sum(seconds) / steps, "bytes": peak}
