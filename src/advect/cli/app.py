@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from advect.cli.code import TYPED
 from advect.cli.commands import COMMANDS, GROUPS
+from advect.cli.interrupt import NotedInterrupt
 from advect.cli.output import BAD_INPUT, DONE, FAILED, INTERRUPTED, Exit, say
 from advect.errors import AdvectError, InputError
 
@@ -119,8 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     TYPED.set(tuple(tokens))
     tokens = spelled_out(tokens)
+    noted = NotedInterrupt()
     try:
-        with _reading_no_sources():
+        with _reading_no_sources(), noted:
             code = build_app()(tokens, exit_on_error=False, print_error=False)
         return code if isinstance(code, int) else DONE
     except Exit as ended:
@@ -147,6 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"failed: {error.strerror or error}: {error.filename or 'on the way'}. Check the place and the room on it.")
         return FAILED
     except Exception as error:
+        if noted.came:  # a library that was being loaded may turn it into an error of its own
+            say("interrupted")
+            return INTERRUPTED
         return _unexpected(error, tokens)
 
 

@@ -46,3 +46,27 @@ class Interruptible:
     def __call__(self, step: Step) -> None:
         if self.requested:
             raise KeyboardInterrupt
+
+
+class NotedInterrupt:
+    """A context in which Ctrl-C raises KeyboardInterrupt as ever, and is remembered."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __enter__(self) -> NotedInterrupt:
+        self._active = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._active:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._active:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        raise KeyboardInterrupt
