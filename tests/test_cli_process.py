@@ -162,12 +162,34 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_ctrl_c_before_the_flow_writes_nothing(tmp_path):
+@pytest.mark.parametrize("moment", [0.3, 0.8, 1.3])  # some of the libraries are being loaded
+def test_ctrl_c_before_the_flow_writes_nothing(moment, tmp_path):
     process = start([*FLOW, "-o", "run"], tmp_path)
-    time.sleep(0.8)  # torch is being loaded
+    time.sleep(moment)
     process.send_signal(signal.SIGINT)
     code, out, _ = ended(process)
     assert code in (130, -signal.SIGINT) and (out == "" or out.startswith("interrupted"))
+
+
+LOST = """
+import signal, weakref
+import advect as ad
+class Thing: ...
+def callback(_):
+    signal.raise_signal(signal.SIGINT)  # KeyboardInterrupt in here is printed and ignored, as in an import
+thing = Thing()
+kept = weakref.ref(thing, callback)
+del thing
+class Norm(ad.functionals.Norm): ...
+"""
+
+
+def test_a_ctrl_c_that_a_library_lost_is_obeyed(tmp_path):
+    (tmp_path / "lost.py").write_text(LOST)
+    code, out, err = ended(start(["flow", A, "-f", "lost.py:Norm", "-o", "run"], tmp_path))
+    assert "ignored" in err
+    assert code == 130 and out == "" and err.endswith("interrupted\n")
+    assert not (tmp_path / "run").exists()
 
 
 def test_progress_is_on_stderr_and_a_closed_pipe_is_no_traceback(tmp_path):

@@ -119,10 +119,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     TYPED.set(tuple(tokens))
-    tokens = spelled_out(tokens)
-    noted = NotedInterrupt()
+    with NotedInterrupt() as noted:
+        code = _run(spelled_out(tokens))
+        if noted.came and code in (FAILED, BAD_INPUT):  # what a library that was being loaded made of Ctrl-C
+            say("interrupted")
+            code = INTERRUPTED
+        return code
+
+
+def _run(tokens: list[str]) -> int:
+    """Run a command; every way it can end is a code."""
     try:
-        with _reading_no_sources(), noted:
+        with _reading_no_sources():
             code = build_app()(tokens, exit_on_error=False, print_error=False)
         return code if isinstance(code, int) else DONE
     except Exit as ended:
@@ -149,9 +157,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"failed: {error.strerror or error}: {error.filename or 'on the way'}. Check the place and the room on it.")
         return FAILED
     except Exception as error:
-        if noted.came:  # a library that was being loaded may turn it into an error of its own
-            say("interrupted")
-            return INTERRUPTED
         return _unexpected(error, tokens)
 
 

@@ -27,8 +27,10 @@ class Interruptible:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruptible:
+        obey()
         if threading.current_thread() is threading.main_thread():  # others have no signals
-            self._before = {number: signal.signal(number, self._request) for number in _SIGNALS}
+            heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # in the background
+            self._before = {number: signal.signal(number, self._request) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,7 +39,7 @@ class Interruptible:
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
-        for name in _SIGNALS:
+        for name in self._before:
             signal.signal(name, signal.SIG_DFL)
         # Straight to the file: a handler may run in the middle of a print.
         cursor = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else b""
@@ -49,24 +51,41 @@ class Interruptible:
 
 
 class NotedInterrupt:
-    """A context in which Ctrl-C raises KeyboardInterrupt as ever, and is remembered."""
+    """A context in which Ctrl-C raises KeyboardInterrupt as ever, and is remembered until the context ends.
+
+    Python drops an exception that is raised in a callback (of a weak reference, say, while a module is imported), and a
+    library that is being loaded may turn it into an error of its own: ``obey`` then raises it again, at the next moment
+    when work could begin. Contexts may be nested; the outermost remembers.
+    """
+
+    _outermost: NotedInterrupt | None = None
 
     def __init__(self) -> None:
         self.came = False
 
     def __enter__(self) -> NotedInterrupt:
-        self._active = (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        )
-        if self._active:
+        main_thread = threading.current_thread() is threading.main_thread()
+        if main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._note)
-        return self
+            NotedInterrupt._outermost = self
+        return NotedInterrupt._outermost or self
 
     def __exit__(self, *_: object) -> None:
-        if self._active:
+        if NotedInterrupt._outermost is self:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            NotedInterrupt._outermost = None
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.came = True
+        raise KeyboardInterrupt
+
+
+def obey() -> None:
+    """Raise KeyboardInterrupt if one came, and was lost, since the command began.
+
+    Example:
+        >>> obey()
+    """
+    noted = NotedInterrupt._outermost
+    if noted is not None and noted.came:
         raise KeyboardInterrupt

@@ -19,6 +19,7 @@ from cyclopts import Parameter
 from pydantic import Field
 
 from advect.cli.config import Flag, Options
+from advect.cli.interrupt import obey
 from advect.errors import ConvergenceWarning
 
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -80,6 +81,7 @@ class Talk(Options):
     @contextmanager
     def listening(self) -> Iterator[list[str]]:
         """Warnings become notes on stderr, each once; gives the list of those about convergence."""
+        obey()
         unconverged: list[str] = []
         seen: set[str] = set()
 
