@@ -86,8 +86,33 @@ class FeatureDriven:
         return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), fixed_laws=False)
 
 
+class _Joint:
+    """What both joint dynamics do: features and laws move, each by its own gradient."""
+
+    bounds: Bounds
+
+    def _motion(self, dim: int) -> LawMotion:
+        raise NotImplementedError
+
+    def parameters(self, rho: LabeledDataset) -> Tensors:
+        return {"x": rho.x, **self._motion(rho.dim).parameters(_laws(rho))}
+
+    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
+        return rho.replace(x=parameters["x"], law=self._motion(rho.dim).attach(_laws(rho), parameters))
+
+    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        laws, motion = _laws(rho), self._motion(rho.dim)
+        mass = rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
+        per_law = {name: _per_mass(value, motion.mass(laws, mass, name)) for name, value in gradient.items() if name != "x"}
+        return {"x": _per_mass(gradient["x"], rho.weights), **motion.velocity(laws, per_law)}
+
+    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
+        law = self._motion(rho.dim).move(_laws(rho), displacement)
+        return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), law=law)
+
+
 @dataclass(frozen=True)
-class JointFixedLabels:
+class JointFixedLabels(_Joint):
     """jd-fl: features and one law for each class move, each by its own gradient; labels stay.
 
     Args:
@@ -114,21 +139,9 @@ class JointFixedLabels:
     def start(self, data: LabeledDataset) -> LabeledDataset:
         return data.replace(law=self._motion(data.dim).start(data.moments()), law_index=None)
 
-    def parameters(self, rho: LabeledDataset) -> Tensors:
-        return _joint_parameters(rho, self._motion(rho.dim))
-
-    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
-        return _joint_attach(rho, parameters, self._motion(rho.dim))
-
-    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
-        return _joint_velocity(rho, gradient, self._motion(rho.dim))
-
-    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
-        return _joint_move(rho, displacement, self._motion(rho.dim), self.bounds)
-
 
 @dataclass(frozen=True)
-class JointVariableLabels:
+class JointVariableLabels(_Joint):
     """jd-vl: features and one law for each particle move; labels are read off by clustering the laws.
 
     Args:
@@ -166,17 +179,8 @@ class JointVariableLabels:
         each = motion.attach(laws, {name: value[data.y].clone() for name, value in motion.parameters(laws).items()})
         return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
 
-    def parameters(self, rho: LabeledDataset) -> Tensors:
-        return _joint_parameters(rho, self._motion(rho.dim))
-
-    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
-        return _joint_attach(rho, parameters, self._motion(rho.dim))
-
-    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
-        return _joint_velocity(rho, gradient, self._motion(rho.dim))
-
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
-        moved = _joint_move(rho, displacement, self._motion(rho.dim), self.bounds)
+        moved = super().move(rho, displacement, step)
         if (step + 1) % self.every:
             return moved
         y = relabel(_laws(moved), moved.y, self.clustering)
@@ -190,25 +194,6 @@ class JointVariableLabels:
 def _laws(rho: LabeledDataset) -> Gaussians:
     assert rho.law is not None, "joint dynamics start with laws"
     return rho.law
-
-
-def _joint_parameters(rho: LabeledDataset, motion: LawMotion) -> Tensors:
-    return {"x": rho.x, **motion.parameters(_laws(rho))}
-
-
-def _joint_attach(rho: LabeledDataset, parameters: Tensors, motion: LawMotion) -> LabeledDataset:
-    return rho.replace(x=parameters["x"], law=motion.attach(_laws(rho), parameters))
-
-
-def _joint_velocity(rho: LabeledDataset, gradient: Tensors, motion: LawMotion) -> Tensors:
-    laws = _laws(rho)
-    mass = rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
-    per_law = {name: _per_mass(value, motion.mass(laws, mass, name)) for name, value in gradient.items() if name != "x"}
-    return {"x": _per_mass(gradient["x"], rho.weights), **motion.velocity(laws, per_law)}
-
-
-def _joint_move(rho: LabeledDataset, displacement: Tensors, motion: LawMotion, bounds: Bounds) -> LabeledDataset:
-    return rho.replace(x=_bounded(rho.x + displacement["x"], bounds), law=motion.move(_laws(rho), displacement))
 
 
 def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from advect._checks import check_finite, check_non_negative
 from advect.cost.features import EUCLIDEAN, Embedding, FeatureCost, Sketch, SquaredEuclidean
 from advect.cost.labels import Bures, LabelCost, NoLabels
-from advect.cost.lagged import LaggedBures
+from advect.cost.lagged import LaggedBures, PolarFactors
 from advect.cost.rows import FeatureRows, OwnRows
 from advect.data import LabeledDataset
 from advect.errors import InputError
@@ -122,6 +122,11 @@ class PairCost:
         return distances
 
     @cached_property
+    def _polar(self) -> PolarFactors | None:
+        """What the gradient of label distances that a lag gave needs; ``matrix`` sets both."""
+        return None
+
+    @cached_property
     def _embedded(self) -> tuple[LabeledDataset, LabeledDataset]:
         """The datasets in the space where features are compared: label laws live there too."""
         if self.points is None or isinstance(self.cost.feature, SquaredEuclidean):
@@ -161,6 +166,7 @@ class PairCost:
         del x, y
         if self.lag is not None:
             self.__dict__["label_distances"] = self.lag.distances(self.source, self.target, product)
+            self.__dict__["_polar"] = self.lag.take_factors()
         return self._with_labels(product, -1, *norms).clamp_min_(0)
 
     def blocked(self, dtype: torch.dtype | None = None, limit: int = 0, beside: int = 0) -> BlockedCost:
@@ -244,8 +250,8 @@ class PairCost:
             return self._contract_features(plan) / 2
         class_plan = self.class_plan(plan)
         laws = self.cost.label_weight / 2 * (class_plan * self.label_distances).sum()
-        if self.lag is not None and self.label_distances.requires_grad:
-            plan = self.lag.joined(plan, class_plan, self.source, self.target, self.cost.label_weight)
+        if self._polar is not None and self.label_distances.requires_grad:
+            plan = self._polar.joined(plan, class_plan, self.source, self.target, self.cost.label_weight)
         return self._contract_features(plan) / 2 + laws
 
     def class_plan(self, plan: Tensor | Plan) -> Tensor:

@@ -11,6 +11,7 @@ until the next, so that it stays within a tolerance. A few close pairs need most
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,10 +23,34 @@ from advect.linalg import polar_factor, squared_distances
 
 _GROWTH = 4.0  # of the way between two refreshes, at the most
 _CLOSE = 0.1  # of the distance without the norm: below, what is left of it is rounded too coarsely in float32
-_CLOCK = ("features", "labels", "moved", "limit", "curvature")
+_CLOCK = ("features", "labels", "moved", "limit", "curvature", "close")
 
 
 _Factors = dict[tuple[int, int], Tensor]
+
+
+@dataclass(frozen=True)
+class PolarFactors:
+    """The polar factors of pairs of classes, of i < j only when symmetric: the gradient of their nuclear norms."""
+
+    of_pairs: _Factors
+    symmetric: bool
+
+    def joined(self, plan: Tensor, class_plan: Tensor, source: LabeledDataset, target: LabeledDataset, weight: float) -> Tensor:
+        """The plan with the pull of the nuclear norms added: P + weight · class_plan[y_i, y_j] Q_ij, in place."""
+        rows_of, columns_of = _members(source), _members(target)
+        scale = (weight * class_plan).tolist()
+        for i, rows in enumerate(rows_of):
+            strip = plan[rows]
+            for j, columns in enumerate(columns_of):
+                if (factor := self._factor(i, j)) is not None:
+                    strip.index_add_(1, columns, factor.to(plan.dtype), alpha=scale[i][j])
+            plan[rows] = strip
+        return plan
+
+    def _factor(self, i: int, j: int) -> Tensor | None:
+        mirrored = self.symmetric and j < i and (j, i) in self.of_pairs
+        return self.of_pairs[j, i].T if mirrored else self.of_pairs.get((i, j))
 
 
 class LaggedBures:
@@ -42,14 +67,15 @@ class LaggedBures:
         moved: (k, k') how far each pair has moved since its refresh (root mean square, along its path).
         limit: how far it may go before the next, whatever else; 0 until its error has been measured.
         curvature: what the error of its norm was at the last refresh, over the square of the way.
+        close: whether it was found to be close at the last refresh.
         refreshed: how many pairs were decomposed in the last call.
     """
 
     def __init__(self, tolerance: float, *, symmetric: bool) -> None:
         self.tolerance, self.symmetric = tolerance, symmetric
         self.factors: _Factors = {}  # replaced, never changed: snapshots keep the old ones
-        self._latest: _Factors = {}  # of the last call, where a gradient may ask for them
-        self.features = self.labels = self.moved = self.limit = self.curvature = torch.empty(0)
+        self._latest: _Factors = {}  # of the last call, where a gradient may ask for them, until they are taken
+        self.features = self.labels = self.moved = self.limit = self.curvature = self.close = torch.empty(0)
         self.refreshed = 0
 
     def state(self) -> dict[str, Tensor]:
@@ -73,7 +99,9 @@ class LaggedBures:
         smooth = squared_distances(means, other_means) + traces[:, None] + other_traces
         norms = self._norms(source, target, product, smooth.detach())
         distances = smooth - 2 * norms
-        distances = distances - distances.detach().clamp_max(0)  # the gradient stays: ``joined`` adds its other half anyway
+        distances = distances - distances.detach().clamp_max(
+            0
+        )  # the gradient stays: ``PolarFactors`` add its other half anyway
         if self.symmetric:
             distances = distances * (1 - torch.eye(len(means), dtype=distances.dtype, device=distances.device))
         return distances.to(source.x.dtype)
@@ -83,20 +111,10 @@ class LaggedBures:
         data.require_labels("the estimate of label laws")
         return class_moments(data.law_features, data.y, data.weights, len(data.classes))
 
-    def joined(self, plan: Tensor, class_plan: Tensor, source: LabeledDataset, target: LabeledDataset, weight: float) -> Tensor:
-        """The plan with the pull of the nuclear norms added: P + weight · class_plan[y_i, y_j] Q_ij, in place."""
-        rows_of, columns_of = _members(source), _members(target)
-        scale = (weight * class_plan).tolist()
-        for i, rows in enumerate(rows_of):
-            strip = plan[rows]
-            for j, columns in enumerate(columns_of):
-                if (factor := self._factor(i, j)) is not None:
-                    strip.index_add_(1, columns, factor.to(plan.dtype), alpha=scale[i][j])
-            plan[rows] = strip
-        return plan
-
-    def _factor(self, i: int, j: int) -> Tensor | None:
-        return self._latest[j, i].T if self.symmetric and j < i and (j, i) in self._latest else self._latest.get((i, j))
+    def take_factors(self) -> PolarFactors:
+        """The polar factors of all pairs of classes at the last call, for its gradient; not kept here any longer."""
+        latest, self._latest = self._latest, {}
+        return PolarFactors(latest, self.symmetric)
 
     def _norms(self, source: LabeledDataset, target: LabeledDataset, product: Tensor, smooth: Tensor) -> Tensor:
         x, way, bound = source.x.detach(), None, torch.zeros_like(smooth)
@@ -107,6 +125,7 @@ class LaggedBures:
         else:  # another dataset starts anew
             self.factors = {}
             self.moved, self.limit, self.curvature = (torch.zeros_like(smooth) for _ in range(3))
+            self.close = torch.zeros_like(smooth, dtype=torch.bool)
         self.features, self.labels = x, source.y
         held = torch.zeros_like(smooth, dtype=torch.bool)
         for i, j in self.factors:
@@ -117,6 +136,7 @@ class LaggedBures:
         due = ~held | (self.moved > self.limit) | (gap > self._allowed(smooth - 2 * bound, smooth))
         norms, factors = self._decompose(source, target, product, due, smooth)
         exact = torch.where(due, norms, bound)
+        self.close = torch.where(due, smooth - 2 * exact < _CLOSE * smooth, self.close)
         if source.law_features.requires_grad:
             self._latest = self.factors | factors
         self._schedule(due, held, exact - bound, self._allowed(smooth - 2 * exact, smooth), way, factors)
@@ -169,7 +189,7 @@ class LaggedBures:
         """Nuclear norms of the pairs of classes that are due, and their polar factors.
 
         Where classes are close, W₂² is a small difference of large numbers, and the rounding of the product shows: those are
-        multiplied again in float64.
+        multiplied again in float64, at once where they were close at their last refresh.
         """
         shares_a, scales_a = _shares(source)
         shares_b, scales_b = (shares_a, scales_a) if self.symmetric else _shares(target)
@@ -178,13 +198,16 @@ class LaggedBures:
         rows_of, columns_of = _members(source), _members(target)
         due = due.triu(diagonal=1) if self.symmetric else due
         pairs = [(i, j) for i, j in due.nonzero().tolist() if len(rows_of[i]) and len(columns_of[j])]
+        close = self.close.tolist()
         for i, j in pairs:  # made here: memory that a thread of its own takes is not given back to the others
             factors[i, j] = product.new_empty(len(rows_of[i]), len(columns_of[j]))
 
         def decomposed(pair: tuple[int, int]) -> Tensor:
             rows, columns = rows_of[pair[0]], columns_of[pair[1]]
-            polar, norm = polarised(product[rows][:, columns].double(), rows, columns, 4 * torch.finfo(product.dtype).eps)
-            if smooth[pair] - 2 * norm < _CLOSE * smooth[pair]:
+            polar = norm = None
+            if not close[pair[0]][pair[1]]:
+                polar, norm = polarised(product[rows][:, columns].double(), rows, columns, 4 * torch.finfo(product.dtype).eps)
+            if polar is None or norm is None or smooth[pair] - 2 * norm < _CLOSE * smooth[pair]:
                 block = source.x.detach()[rows].double() @ target.x.detach()[columns].double().T
                 polar, norm = polarised(block, rows, columns, 0.0)
             factors[pair].copy_(scales_a[rows][:, None] * polar * scales_b[columns])
