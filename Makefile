@@ -50,6 +50,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/distance.py
 	$(BIN)/python benchmarks/flow.py
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/scale.py --quick
 	$(BIN)/python benchmarks/ranks.py
 
