@@ -1,5 +1,7 @@
 """Re-purposing a frozen model: what it must read right, black boxes of every kind, models that misbehave."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -138,6 +140,26 @@ class TestTransfer:
         few = self.target.sample(6, balanced=True)
         options = ad.apps.TransferOptions(n_steps=7, every=3)
         assert len(ad.apps.transfer(self.source, few, options=options).way) == 3 * 120  # states 3, 6, 7
+
+    def test_mixed_classes_are_told(self):
+        few = self.target.sample(9, balanced=True)
+        turned = clusters(MEANS, n=120, seed=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert ad.apps.transfer(turned, few).purity > 0.95
+        # labels that say nothing of the features: without a label cost every class goes everywhere
+        mixed = turned.replace(y=turned.y[torch.randperm(120, generator=torch.Generator().manual_seed(0))])
+        with pytest.warns(UserWarning, match="classes have mixed"):
+            sets = ad.apps.transfer(mixed, few, options=ad.apps.TransferOptions(label=ad.NoLabels(), n_steps=5, step_size=1.0))
+        assert sets.purity < 0.6
+
+    def test_exact_transport_lands_on_the_samples(self):
+        few = self.target.sample(12, balanced=True)  # ten of the source's samples for each, so that no mass is split
+        options = ad.apps.TransferOptions(n_steps=1, step_size=1.0, solver=ad.ExactOT())
+        final = ad.apps.transfer(self.source, few, options=options).final
+        for name in "abc":
+            from_here, samples = final.of_class(name).x.double(), few.of_class(name).x.double()
+            assert torch.cdist(from_here, samples).min(dim=1).values.max() < 1e-4
 
     def test_evaluation_against_hand_made_trainings(self):
         seen = []

@@ -603,11 +603,13 @@ def test_report_without_its_target(run, answer, cli):
 
 def test_transfer(answer):
     answer("transfer", "toy:gaussians?n=60", "toy:gaussians?n=9&shift=5,0&seed=3", "--steps", "4", "--every", "2",
-           "--extra", "toy:gaussians?n=15&seed=8", "--map.name", "nearest", "-o", "sets")  # fmt: skip
+           "--extra", "toy:gaussians?n=15&seed=8", "--map.name", "nearest", "--solver.relative-epsilon", "0.05",
+           "-o", "sets")  # fmt: skip
     assert files_of("sets") == {"final.npz", "way.npz", "mapped.npz", "result.json"}
     final = ad.datasets.load("sets/final.npz")
     few = ad.datasets.load("toy:gaussians?n=9&shift=5,0&seed=3")
-    options = ad.apps.TransferOptions(n_steps=4, every=2, map=ad.maps.NearestMap())
+    solver = ad.Sinkhorn(ad.Relative(0.05), tol=1e-3)
+    options = ad.apps.TransferOptions(n_steps=4, every=2, map=ad.maps.NearestMap(), solver=solver)
     library = ad.apps.transfer(ad.datasets.load("toy:gaussians?n=60"), few, options=options)
     assert torch.equal(final.x, library.final.x) and final.labels == library.final.labels
     assert len(ad.datasets.load("sets/way.npz")) == len(library.way)

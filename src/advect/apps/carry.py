@@ -15,6 +15,7 @@ from advect.functionals import OTDD
 from advect.integrators import Euler
 from advect.maps import EntropicMap
 from advect.maps.base import Map
+from advect.ot import Solver
 
 _LABEL = Bures(tolerance=1e-3)
 
@@ -27,6 +28,8 @@ class CarryOptions:
         n_steps, step_size: Euler steps of the flow.
         label_weight: how much classes hold together against nearness of features.
         label: the label cost; coarser ones (``Bures(diagonal=True)``, ``MeansOnly()``) are quicker with large classes.
+        solver: of the transport problems; by default entropic, with an epsilon of 1 % of the mean cost. A smaller one
+            (``Sinkhorn(Relative(0.001), tol=1e-3)``) lands on samples of the target rather than on averages of them.
         bounds: keep features in this range, so that images stay images.
         every: look at states whose index divides by this: where labels are known, their accuracy; on the way, what is kept.
         map: carries samples that are not in the flow; fitted on it. By default an entropic map, not debiased: on held-out
@@ -42,6 +45,7 @@ class CarryOptions:
     step_size: float = 0.2
     label_weight: float = 5.0
     label: LabelCost = _LABEL
+    solver: Solver | None = None
     bounds: tuple[float, float] | None = None
     every: int = 10
     map: Map | None = None
@@ -65,7 +69,7 @@ def carry(
     cost = GroundCost(label=options.label, label_weight=options.label_weight)
     return flow(
         data.balanced(),
-        OTDD(target.balanced(), cost=cost),
+        OTDD(target.balanced(), cost=cost, solver=options.solver),
         dynamics=FeatureDriven(bounds=options.bounds),
         integrator=Euler(options.step_size),
         n_steps=options.n_steps,

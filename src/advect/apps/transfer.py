@@ -6,6 +6,7 @@ carried by a map. Which of them help is for ``evaluate_transfer`` to say.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -16,8 +17,11 @@ from advect.callbacks import Recorder
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.flow import FlowResult
+from advect.linalg import squared_distances
 from advect.maps.base import Map
 from advect.matching import ClassMatching
+
+_PURE = 0.9  # below, labels are too often wrong to train on
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Transferred:
         final: the source where the flow ended.  way: the states kept on the way, one after the other, the last
             included and the first, which is the source, not.
         mapped: the extra samples carried by the map, if there were any.  few: the target samples themselves.
+        purity: the share of ``final`` that ended nearest to one of the few with its own label; well below 1, classes have mixed
+            on the way, and labels are wrong.
         matching: which class of the source became which of the target's.  result: the flow.  map: carries more samples.
     """
 
@@ -46,6 +52,7 @@ class Transferred:
     way: LabeledDataset
     mapped: LabeledDataset | None
     few: LabeledDataset
+    purity: float
     matching: ClassMatching
     result: FlowResult
     map: Map
@@ -76,8 +83,8 @@ def transfer(
         >>> source = ad.datasets.gaussians(90, generator=generator)
         >>> target = ad.datasets.gaussians(90, shift=(9.0, 0.0), generator=generator).replace(classes=("a", "b", "c"))
         >>> sets = ad.apps.transfer(source, target.sample(6, balanced=True, generator=generator))
-        >>> sets.final.classes, len(sets.way)
-        (('a', 'b', 'c'), 270)
+        >>> sets.final.classes, len(sets.way), sets.purity
+        (('a', 'b', 'c'), 270, 1.0)
     """
     options = options or TransferOptions()
     for name, data in (("source", source), ("few", few)):
@@ -92,10 +99,21 @@ def transfer(
         frames.append(result.dataset)
     follow = carrier(options).fit(result)
     mapped = None if extra is None else _relabeled(follow.transform(extra), matching, few)
-    final = _relabeled(result.dataset, matching, few)
-    return Transferred(
-        final, joined([_relabeled(frame, matching, few) for frame in frames]), mapped, few, matching, result, follow
-    )
+    final, way = _relabeled(result.dataset, matching, few), joined([_relabeled(frame, matching, few) for frame in frames])
+    purity = _purity(final, few)
+    if purity < _PURE:
+        warnings.warn(
+            f"{1 - purity:.0%} of the flowed samples ended nearest to a sample of another class than the one they are labeled "
+            f"with: classes have mixed. Raise label_weight (now {options.label_weight:g}), or give label its full form, "
+            "ad.Bures(tolerance=1e-3).",
+            stacklevel=2,
+        )
+    return Transferred(final, way, mapped, few, purity, matching, result, follow)
+
+
+def _purity(final: LabeledDataset, few: LabeledDataset) -> float:
+    nearest = squared_distances(final.x, few.x.to(final.x)).argmin(dim=1)
+    return float((few.y[nearest] == final.y).double().mean())
 
 
 def joined(parts: list[LabeledDataset]) -> LabeledDataset:

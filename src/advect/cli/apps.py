@@ -62,6 +62,7 @@ def transfer(
             "value": made.result.values[-1],
             "first_value": made.result.values[0],
             "matching": made.matching.hard,
+            "purity": made.purity,
             "sets": {name: {"file": f"{name}.{format}", "n": len(part)} for name, part in sets.items()},
         }
         with atomic_directory(place, overwrite=overwrite) as beside:
@@ -70,7 +71,7 @@ def transfer(
             write_json(beside / "result.json", facts)
     pairs = ", ".join(f"{a} → {b}" for a, b in made.matching.hard.items())
     lines = [f"{place / f'{name}.{format}'}: {len(part)} samples" for name, part in sets.items()]
-    lines.append(f"value {facts['first_value']:.6g} → {facts['value']:.6g}; classes {pairs}")
+    lines.append(f"value {facts['first_value']:.6g} → {facts['value']:.6g}; classes {pairs}; purity {made.purity:.1%}")
     talk.result(facts, "\n".join(lines))
     talk.end(unconverged, strict)
 
@@ -163,6 +164,7 @@ def _carry(options: CarryOptions, talk: Talk) -> dict[str, Any]:
         **given,
         "n_steps": options.steps,
         "step_size": options.step_size,
+        "solver": build.solver(options.solver, tol=1e-3),
         "bounds": options.bounds,
         "every": options.every,
         "map": build.carried_map(options.map, talk.progress),
