@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import advect as ad
+from advect.apps.query import query
 
 MEANS = torch.tensor([[0.0, 4.0], [4.0, 0.0], [-4.0, -1.0]])
 
@@ -59,6 +60,50 @@ def test_a_module_stays_as_it_was():
     network = Network().train()
     ad.apps.repurpose(network, REFERENCE, FAR, ad.apps.RepurposeOptions(n_steps=2))
     assert network.training and network.means.grad is None and torch.equal(network.means, MEANS)
+
+
+class Fixed(torch.nn.Module):
+    """A common way to keep a layer out of training for good."""
+
+    def train(self, mode=True):
+        return super().train(False)
+
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_frozen_layers_stay_frozen(fails):
+    inner = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm1d(2))
+    network = torch.nn.Sequential(torch.nn.BatchNorm1d(2), inner, torch.nn.Linear(2, 2), Fixed()).train()
+    network[0].eval()
+    inner[1].eval()
+    before = {name: layer.training for name, layer in network.named_modules()}
+    assert sorted(before.values()) == [False] * 3 + [True] * 4
+    modes = []
+    for layer in network.modules():
+        layer.register_forward_pre_hook(lambda layer, _: modes.append(layer.training))
+    if fails:
+        with pytest.raises(ad.InputError, match="samples like these"):
+            query(network, torch.zeros(3, 5))
+    else:
+        query(network, torch.zeros(3, 2))
+    assert modes and not any(modes)  # asked in evaluation mode
+    assert {name: layer.training for name, layer in network.named_modules()} == before
+
+
+def test_an_answer_that_the_reference_does_not_know_costs_one_prediction():
+    """A rare class of a frozen model: neither a wrong class in silence, nor a lost flow."""
+    reference = ad.LabeledDataset(REFERENCE.x, REFERENCE.y, classes=(0, 1, 2, "rare"))
+
+    def sometimes_rare(x):
+        return np.array([*labels(x)[:-1], "rare"], dtype=object)
+
+    with pytest.warns(UserWarning, match="for 1 of 90 samples.*no samples in the reference"):
+        found = ad.apps.repurpose(sometimes_rare, reference, FAR, QUICK)
+    assert found.predictions == [*FAR.labels[:-1], None] and found.accuracy == pytest.approx(89 / 90)
+    with pytest.warns(UserWarning, match="for 1 of 3 samples"):
+        assert found.predict(FAR.x[:3]) == [*FAR.labels[:2], None]
 
 
 def test_without_labels_clusters_are_predicted():
@@ -136,6 +181,7 @@ class TestTransfer:
         assert sets.matching.hard == {0: "c", 1: "b", 2: "a"}
         torch.testing.assert_close(sets.way.weights.sum(), torch.tensor(1.0, dtype=torch.float64))
 
+    @pytest.mark.filterwarnings("ignore:.*classes have mixed")  # seven steps do not part them
     def test_last_state_is_on_the_way_once(self):
         few = self.target.sample(6, balanced=True)
         options = ad.apps.TransferOptions(n_steps=7, every=3)
@@ -152,6 +198,22 @@ class TestTransfer:
         with pytest.warns(UserWarning, match="classes have mixed"):
             sets = ad.apps.transfer(mixed, few, options=ad.apps.TransferOptions(label=ad.NoLabels(), n_steps=5, step_size=1.0))
         assert sets.purity < 0.6
+
+    def test_half_a_flow_is_not_trained_on(self, monkeypatch):
+        few = self.target.sample(6, balanced=True)
+        with pytest.raises(ad.InputError, match="did not stay finite"):
+            ad.apps.transfer(self.source, few, options=ad.apps.TransferOptions(step_size=1e30))
+        calls, energy = [], ad.OTDD.__call__
+
+        def interrupted(functional, rho):
+            calls.append(rho)
+            if len(calls) == 4:
+                raise KeyboardInterrupt
+            return energy(functional, rho)
+
+        monkeypatch.setattr(ad.OTDD, "__call__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ad.apps.transfer(self.source, few)
 
     def test_exact_transport_lands_on_the_samples(self):
         few = self.target.sample(12, balanced=True)  # ten of the source's samples for each, so that no mass is split

@@ -278,6 +278,22 @@ def test_lagged_label_distances_stay_within_their_tolerance(through):
     assert 0 < sum(refreshed) < 0.5 * 60 * (16 + 6)
 
 
+def test_lagged_label_distances_with_other_weights():
+    # Once: polar factors of the old weights were used under the new ones.
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 3, generator=generator)
+    x[15:30] *= 8
+    weights = torch.ones(60, dtype=torch.float64)
+    weights[15:30] = 1e-3
+    y = [0] * 30 + [1] * 30
+    target = ad.LabeledDataset(torch.randn(40, 3, generator=generator), [0] * 20 + [1] * 20)
+    energy = ad.OTDD(target, cost=ad.GroundCost(label=ad.Bures(tolerance=1e-3)), solver=ad.Sinkhorn(0.1))
+    energy(ad.LabeledDataset(x, y))
+    later = energy(ad.LabeledDataset(x, y, weights=weights)).item()
+    energy.reset()
+    assert later == pytest.approx(energy(ad.LabeledDataset(x, y, weights=weights)).item(), rel=1e-3)
+
+
 def test_lagged_label_distances_with_more_classes_than_the_target():
     # Once: pairs (i, j) of the source's and the target's classes were looked up the other way round.
     generator = torch.Generator().manual_seed(0)

@@ -11,18 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advect import (
+    OTDD,
     Bures,
     ConvergenceWarning,
     ExactLabelOT,
     ExactOT,
     GroundCost,
     InputError,
+    Interaction,
+    Internal,
     LabeledDataset,
     MeansOnly,
     NoLabels,
     Relative,
     Sinkhorn,
+    Sketch,
+    flow,
     otdd,
+    repulsion,
+    sliced_otdd,
 )
 
 SOLVERS = st.sampled_from([Sinkhorn(), Sinkhorn(epsilon=Relative(0.2)), Sinkhorn(tol=1e-3), ExactOT()])
@@ -103,6 +110,48 @@ class TestLaws:
         expected = otdd(a, b, cost=cost, solver=solver).value
         assert otdd(split, b, cost=cost, solver=solver).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
         assert otdd(split, a, cost=cost, solver=solver).value <= 1e-6 * size(a)
+
+    @pytest.mark.parametrize("far", [1e2, 1e6, 1e9])
+    def test_a_sample_without_mass_does_not_matter_wherever_it_is(self, far):
+        # Once: it moved the centre that products are taken around, and set what rounding was allowed.
+        generator = torch.Generator().manual_seed(0)
+        x, other = torch.randn(30, 3, generator=generator), torch.randn(25, 3, generator=generator) + 1
+        a, b = LabeledDataset(x, [0] * 30), LabeledDataset(other, [0] * 25)
+        more = LabeledDataset(torch.cat([x, torch.full((1, 3), far)]), [0] * 31, weights=[1.0] * 30 + [0.0])
+        measures = (
+            lambda p, q: otdd(p, q).value,
+            lambda p, q: otdd(q, p, memory_limit="1MiB").value,
+            lambda p, q: otdd(p, q, solver=ExactOT()).value,
+            lambda p, q: otdd(p, q, cost=GroundCost(feature=Sketch(1))).value,
+            lambda p, q: sliced_otdd(p, q, 50, generator=torch.Generator().manual_seed(1)).value,
+            lambda p, q: float(Internal()(p)),
+            lambda p, q: float(Interaction(repulsion())(p)),
+            lambda p, q: flow(p, OTDD(q), n_steps=3).values[-1],
+        )
+        for measure in measures:
+            assert measure(more, b) == pytest.approx(measure(a, b), rel=1e-5)
+        assert otdd(more, a).value == 0
+
+    def test_an_exact_plan_leaves_samples_without_mass_alone(self):
+        generator = torch.Generator().manual_seed(0)
+        cost = torch.rand(6, 5, generator=generator, dtype=torch.float64)
+        a, b = torch.tensor([0.2, 0.0, 0.3, 0.1, 0.4, 0.0]), torch.tensor([0.5, 0.0, 0.1, 0.4, 0.0])
+        solved = ExactOT().solve(cost, a, b)
+        plan, (f, g) = solved.plan(), solved.potentials
+        torch.testing.assert_close(plan.sum(dim=1), a.double(), rtol=0, atol=1e-7)
+        torch.testing.assert_close(plan.sum(dim=0), b.double(), rtol=0, atol=1e-7)
+        assert float((plan * cost).sum()) == pytest.approx(solved.value, rel=1e-9)
+        assert float(a.double() @ f + b.double() @ g) == pytest.approx(solved.value, rel=1e-6)
+        assert float((f[:, None] + g - cost).max()) <= 1e-9  # potentials are feasible, also where there is no mass
+
+    @pytest.mark.parametrize("scale", [1e-24, 1e-20])
+    def test_squares_that_vanish_are_refused(self, scale):
+        x = scale * torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+        a, b = LabeledDataset(x, [0] * 20), LabeledDataset(x + 3 * scale, [0] * 20)
+        with pytest.raises(InputError, match="squares not to vanish in torch.float32"):
+            otdd(a, b)
+        wide = [data.to(dtype=torch.float64) for data in (a, b)]
+        assert otdd(*wide, cost=GroundCost(label=NoLabels())).value == pytest.approx(3 * scale * math.sqrt(2), rel=1e-3)
 
     @settings(max_examples=60, deadline=None)
     @given(triple=st.tuples(*[datasets(dim=4, dtype=torch.float64, scale=1.0, max_n=12)] * 3), label=LABELS)

@@ -96,6 +96,24 @@ class TestLawVelocities:
             assert velocity["x"][:2].abs().min() > 0
             assert all(bool(torch.isfinite(part).all()) for part in velocity.values())
 
+    @pytest.mark.parametrize("dynamics", [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()])
+    @pytest.mark.parametrize("logit", [-88.0, -95.0, -300.0])
+    def test_mass_too_small_for_the_features_counts_as_none(self, dynamics, logit):
+        # Once: 1 ÷ mass was infinite in float32, times a gradient of zero is NaN, and the flow diverged.
+        x, y = draw(6, 2).float(), [0, 0, 0, 0, 0, 1]
+        target = labeled([3, 3], 2, 1, shift=2.0)
+        logits = torch.tensor([0.0] * 5 + [logit], dtype=torch.float64)
+        runs = [
+            ad.flow(
+                ad.LabeledDataset(x, y, weights=weights), ad.OTDD(target.to(dtype=torch.float32)), dynamics=dynamics, n_steps=3
+            )
+            for weights in (torch.softmax(logits, 0), [1.0] * 5 + [0.0])
+        ]
+        assert [run.status for run in runs] == ["completed"] * 2
+        torch.testing.assert_close(runs[0].dataset.x[:5], runs[1].dataset.x[:5], rtol=1e-4, atol=1e-4)
+        assert torch.equal(runs[0].dataset.x[5], x[5])
+        assert (runs[0].dataset.x[:5] - x[:5]).abs().min() > 0
+
     def test_fixed_labels_keep_labels(self):
         source, target = labeled([6, 9], 2, 1), labeled([5, 5, 5], 2, 2, shift=3.0)
         last = ad.flow(source, ad.OTDD(target), dynamics=ad.JointFixedLabels(), n_steps=5).dataset
@@ -103,6 +121,76 @@ class TestLawVelocities:
         assert last.classes == source.classes
         assert len(last.law) == 2
         assert last.law_index is None
+
+
+class TestCarriedLaws:
+    """Laws that a dataset carries are where laws start to move."""
+
+    x, y = draw(12, 3).float(), [0] * 5 + [1] * 7
+    target = labeled([6, 6], 3, 1, shift=2.0).to(dtype=torch.float32)
+    laws = ad.Gaussians(draw(2, 3, seed=3), ad.Full(torch.tensor([100.0, 4.0]).double()[:, None, None] * torch.eye(3)))
+
+    @pytest.mark.parametrize("motion", [ad.EuclideanMotion(), ad.BuresMotion(), ad.FactoredMotion(), ad.DiagonalMotion()])
+    def test_fixed_labels_start_from_them(self, motion):
+        rho = ad.JointFixedLabels(motion).start(ad.LabeledDataset(self.x, self.y, law=self.laws))
+        assert rho.law_index is None and rho.law.means.dtype == torch.float32
+        torch.testing.assert_close(rho.law.means, self.laws.means.float())
+        torch.testing.assert_close(rho.law.covariances(), self.laws.covariances().float(), rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("motion", [ad.EuclideanMotion(), ad.BuresMotion(), ad.DiagonalMotion()])
+    def test_variable_labels_start_from_them(self, motion):
+        data = ad.LabeledDataset(self.x, self.y, law=self.laws)
+        index = torch.tensor([1, 0] * 6)
+        for source, rows in ((data, data.y), (ad.LabeledDataset(self.x, self.y, law=self.laws, law_index=index), index)):
+            rho = ad.JointVariableLabels(laws=motion).start(source)
+            assert rho.law_index.tolist() == list(range(12))
+            torch.testing.assert_close(rho.law.means, self.laws.means[rows].float())
+            torch.testing.assert_close(rho.law.covariances(), self.laws.covariances()[rows].float(), rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("dynamics", [ad.JointFixedLabels(), ad.JointVariableLabels()])
+    def test_a_flow_starts_at_the_distance_with_them(self, dynamics):
+        data = ad.LabeledDataset(self.x, self.y, law=self.laws)
+        energy = ad.OTDD(self.target, cost=EXACT_LAWS, solver=ad.ExactOT())
+        carried, estimated = energy(data).item(), energy(data.replace(law=None)).item()
+        run = ad.flow(data, energy, dynamics=dynamics, n_steps=2)
+        assert run.status == "completed"
+        assert run.values[0] == pytest.approx(carried, rel=1e-5)
+        assert carried > 2 * estimated
+
+    def test_laws_of_all_samples_for_a_few(self):
+        """What ``ClassStatistics`` is for: laws of much data, features of a part of it."""
+        much = labeled([200, 300], 3, 5)
+        laws = ad.ClassStatistics().update(much.x, much.y).to_gaussians()
+        few = ad.LabeledDataset(much.x[::50].float(), much.y[::50], law=laws)
+        rho = ad.JointFixedLabels().start(few)
+        torch.testing.assert_close(rho.law.covariances(), much.moments().covariances().float(), rtol=1e-5, atol=1e-5)
+
+    def test_variable_labels_go_on_where_they_ended(self):
+        """Two flows one after the other are one flow: the second starts with each particle's own law, to rounding."""
+        source = labeled([6, 8], 2, 1)
+        target = labeled([7, 7], 2, 2, shift=3.0)
+        options = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Euler(0.2)}
+
+        def run(data, n_steps):
+            return ad.flow(data, ad.OTDD(target, cost=EXACT_LAWS, solver=ad.ExactOT()), n_steps=n_steps, **options).dataset
+
+        whole, parts = run(source, 6), run(run(source, 3), 3)
+        torch.testing.assert_close(parts.x, whole.x, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(parts.law.covariances(), whole.law.covariances(), rtol=1e-9, atol=1e-9)
+        assert torch.equal(parts.y, whole.y)
+
+    def test_fixed_labels_refuse_a_law_for_each_sample(self):
+        ended = ad.JointVariableLabels().start(ad.LabeledDataset(self.x, self.y))
+        with pytest.raises(ad.InputError, match=r"one law for each class.*law_index into 12 laws.*replace\(law=None"):
+            ad.flow(ended, ad.OTDD(self.target), dynamics=ad.JointFixedLabels(), n_steps=1)
+        estimated = ad.JointFixedLabels().start(ended.replace(law=None, law_index=None)).law
+        torch.testing.assert_close(estimated.covariances(), ended.moments().covariances())
+
+    @pytest.mark.parametrize("dynamics", [ad.JointFixedLabels(), ad.JointVariableLabels()])
+    def test_labels_are_still_needed(self, dynamics):
+        data = ad.LabeledDataset(self.x, [*self.y[:-1], None], law=self.laws, law_index=self.y)
+        with pytest.raises(ad.InputError):
+            dynamics.start(data)
 
 
 class TestFeatureDriven:

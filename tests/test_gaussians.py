@@ -174,6 +174,38 @@ class TestEstimates:
         for other in (two, some):
             torch.testing.assert_close(one.moments().covariances(), other.moments().covariances(), rtol=1e-12, atol=0)
 
+    @pytest.mark.parametrize("offset", [0.0, 10.0, 1000.0])
+    @pytest.mark.parametrize(("shape", "uniform"), [((300, 1), True), ((1000, 1), True), ((2000, 1), False), ((500, 2), True)])
+    def test_far_from_the_origin_against_numpy(self, shape, uniform, offset):
+        """1e-3: float32 near 1000 has 16 thousand numbers in a unit, so that some samples are equal, and equal ones are one."""
+        # Once: samples within 64 roundings of x of the next one were one, and dense data a single point of no variance.
+        generator = torch.Generator().manual_seed(2)
+        x = offset + (torch.rand(shape, generator=generator) if uniform else torch.randn(shape, generator=generator))
+        got = LabeledDataset(x, [0] * len(x)).moments().covariances()[0]
+        expected = np.cov(x.double().numpy(), rowvar=False).reshape(got.shape)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-3 * expected.max())
+
+    def test_points_are_one_only_if_all_coordinates_agree(self):
+        grid = torch.cartesian_prod(torch.arange(5.0), torch.arange(4.0), torch.arange(3.0)) + 1000
+        got = LabeledDataset(grid, [0] * 60).moments().covariances()[0]
+        np.testing.assert_allclose(got, np.cov(grid.numpy(), rowvar=False), rtol=1e-6, atol=1e-6)
+
+    @pytest.mark.parametrize("times", [2, 5])
+    def test_copies_that_differ_by_a_rounding_are_one(self, times):
+        x = torch.randn(10, 4, generator=torch.Generator().manual_seed(0)) + 0.5
+        parted = x.repeat(times, 1)
+        for copy in range(1, times):
+            parted[10 * copy : 10 * (copy + 1)] = torch.nextafter(x, torch.full_like(x, torch.inf if copy % 2 else -torch.inf))
+        one, many = (LabeledDataset(rows, [0] * len(rows)).moments().covariances() for rows in (x, parted))
+        torch.testing.assert_close(one, many, rtol=1e-5, atol=1e-6)  # two atoms for each would be 5 % off
+
+    def test_neighbours_of_neighbours_are_not_one(self):
+        """Half of the samples lie so densely that each is a rounding from the next, and they reach far beyond a rounding."""
+        x = 1 + torch.cat([1e-15 * torch.arange(1000).double(), torch.linspace(-1, 1, 1000).double()])[:, None]
+        expected = float(np.var(x.numpy(), ddof=1))
+        for rows in (x, x.repeat(3, 1)):
+            assert float(LabeledDataset(rows, [0] * len(rows)).moments().covariances()) == pytest.approx(expected, rel=1e-6)
+
     def test_degenerate_classes_have_zero_covariance(self):
         data = LabeledDataset([[1.0, 2.0], [3.0, 4.0], [3.0, 4.0]], ["single", "coinciding", "coinciding"])
         assert float(data.moments().covariances().abs().max()) == 0

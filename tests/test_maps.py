@@ -556,6 +556,21 @@ class TestForms:
         with pytest.raises(ad.InputError, match="classes"):
             NearestMap().fit(start, start).transform(start.x, ["b"] * 8)
 
+    @pytest.mark.parametrize("make", [NearestMap, EntropicMap])
+    def test_labels_are_names_and_never_positions(self, make):
+        start = ad.LabeledDataset([[0.0], [1.0], [10.0], [11.0]], [3, 3, 5, 5])
+        fitted = make().fit(start, start.replace(x=start.x + torch.tensor([[1.0], [1.0], [-5.0], [-5.0]])))
+        for strange in ([0], [1], [3, 0], start.y[:1], np.array([4])):
+            with pytest.raises(ad.InputError, match="classes of the fit, 3, 5"):
+                fitted.transform([[10.0]] * len(strange), strange)
+        both = fitted.transform([[10.0], [10.0]], [3, 5])
+        assert both[0] > 10 > both[1]  # class 3 went up, class 5 down
+        assert np.array_equal(fitted.transform([[10.0], [10.0]], torch.tensor([3, 5])), both)
+        assert np.array_equal(fitted.transform([[10.0], [10.0]], [3.0, 5.0]), both)
+        assert np.array_equal(fitted.transform(start.x.numpy(), start.labels), fitted.transform(start).x.numpy())
+        other = ad.LabeledDataset([[10.0], [10.0]], [5, 3], classes=[5, 3, 9])  # names in another order, one never used
+        assert np.allclose(fitted.transform(other).x, both[::-1])
+
     def test_a_failed_fit_is_not_a_fit(self):
         fitted = EntropicMap().fit([[0.0], [1.0]], [[1.0], [2.0]])
         with pytest.raises(ad.InputError):

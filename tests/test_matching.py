@@ -88,6 +88,24 @@ def test_classes_without_samples():
     assert np.isfinite(matching.apply(np.full((1, 3), 1 / 3))).all()
 
 
+def test_answers_of_classes_that_the_reference_has_no_samples_of():
+    data = ad.LabeledDataset([[0.0], [5.0]], ["low", "high"])
+    matching = ad.ClassMatching.between(data, ad.LabeledDataset([[0.0], [5.0]], [0, 1], classes=[0, 1, 2]))
+    certain = [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    for answers in ([2, 0], certain, torch.tensor(certain)):
+        with pytest.raises(ad.InputError, match="got 2 for 1 of 2 samples.*reference.*unknown="):
+            matching.predict(answers)
+        assert matching.predict(answers, unknown=None) == [None, "low"]
+        assert matching.predict(answers, unknown="rare") == ["rare", "low"]
+        assert matching.apply(answers).tolist() == [[0.0, 0.0], [0.0, 1.0]]
+    assert matching.predict([0, 1]) == matching.predict([0, 1], unknown="rare") == ["low", "high"]
+    # The rest of an answer is still one.
+    assert matching.predict([[0.0, 1e-9, 1.0], [0.3, 0.2, 0.5]]) == ["high", "low"]
+    with torch.no_grad():
+        layer = matching.as_layer(dtype=torch.float64)(torch.tensor(certain, dtype=torch.float64))
+    assert np.array_equal(layer.numpy(), matching.apply(certain))
+
+
 def test_another_cost():
     data = classes_at(CENTRES, "abcd")
     means = ad.ClassMatching.between(data, data, cost=ad.GroundCost(label=ad.MeansOnly()))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import OrderedDict
 from itertools import combinations
 
 import joblib
@@ -165,7 +166,7 @@ def test_a_damaged_file_is_made_again(damage, tmp_path):
     with pytest.warns(UserWarning, match="damaged and made again"):
         again = pairwise(sets, cost=QUICK, store=tmp_path, progress=False)
     assert np.array_equal(again.values, first.values)
-    assert json.loads(victim.read_text())["result"]["value"] == record["result"]["value"] - 1
+    assert json.loads(victim.read_text())["result"]["value"] == json.loads(text)["result"]["value"]
     assert {path: path.stat().st_mtime_ns for path in others} == untouched
 
 
@@ -377,9 +378,129 @@ def test_digests_tell_contents_apart(monkeypatch):
         digest(torch.Generator())
 
 
+SIZES = (1, 2)
+
+
+def uses_sizes():
+    return SIZES
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((1, 2), (10, 20)),
+        ([1, [2]], [1, [3]]),
+        ({"a": [1]}, {"a": [2]}),
+        ({1, 2}, {1, 3}),
+        (frozenset("ab"), frozenset("ac")),
+        (np.zeros(2), np.ones(2)),
+        (torch.zeros(2), torch.ones(2)),
+        (ad.Sinkhorn(epsilon=1.0), ad.Sinkhorn(epsilon=2.0)),
+        (ad.LabeledDataset([[0.0]], ["a"]), ad.LabeledDataset([[1.0]], ["a"])),
+        (torch.nn.Dropout(0.1), torch.nn.Dropout(0.2)),
+    ],
+)
+def test_constants_of_a_function_count(one, other, monkeypatch):
+    monkeypatch.setitem(globals(), "SIZES", one)
+    before = digest(uses_sizes)
+    assert digest(uses_sizes) == before
+    monkeypatch.setitem(globals(), "SIZES", other)
+    assert digest(uses_sizes) != before
+
+
+class Scaled(torch.nn.Module):
+    """A network whose result hangs on an attribute that is neither a parameter nor a buffer."""
+
+    def __init__(self, by, inside=None):
+        super().__init__()
+        self.by = by
+        if inside is not None:
+            self.inside = inside
+
+    def forward(self, x):
+        return x * self.by if not hasattr(self, "inside") else self.inside(x) * self.by
+
+
+def with_buffer(value):
+    module = torch.nn.Module()
+    module.register_buffer("table", torch.full((2,), value), persistent=False)
+    return module
+
+
+def test_networks_differ_by_all_they_compute_with():
+    frozen = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.ReLU())
+    frozen[0].eval()
+    layers = [("a", torch.nn.ReLU()), ("b", torch.nn.Tanh())]
+    different = [
+        Scaled(1.0),
+        Scaled(2.0),
+        Scaled([1.0, {"k": torch.zeros(2)}]),
+        Scaled([1.0, {"k": torch.ones(2)}]),
+        Scaled(1.0, Scaled(1.0)),
+        Scaled(1.0, Scaled(2.0)),
+        Scaled(1.0, torch.nn.Softplus(beta=1.0)),
+        Scaled(1.0, torch.nn.Softplus(beta=2.0)),
+        torch.nn.Sequential(torch.nn.Dropout(), torch.nn.ReLU()),
+        frozen,
+        torch.nn.Sequential(OrderedDict(layers)),
+        torch.nn.Sequential(OrderedDict(layers[::-1])),
+        with_buffer(1.0),
+        with_buffer(2.0),
+        torch.jit.script(Scaled(1.0)),
+        torch.jit.script(Scaled(2.0)),
+        torch.fx.symbolic_trace(Scaled(1.0)),
+        torch.fx.symbolic_trace(Scaled(2.0)),
+    ]
+    assert len({digest(module) for module in different}) == len(different)
+    equal = [Scaled([1.0, {"k": torch.zeros(2)}], Scaled(len)) for _ in range(2)]
+    assert digest(equal[0]) == digest(equal[1])
+    hooked, plain = torch.nn.ReLU(), torch.nn.ReLU()
+    hooked.register_forward_hook(lambda *_: None)
+    assert digest(hooked) == digest(plain)
+    assert digest(torch.jit.script(Scaled(2.0))) == digest(torch.jit.script(Scaled(2.0)))
+    assert digest(torch.fx.symbolic_trace(Scaled(2.0))) == digest(torch.fx.symbolic_trace(Scaled(2.0)))
+    with pytest.raises(InputError, match="recognise"):
+        digest(Scaled(torch.Generator()))
+
+
+def test_a_store_does_not_give_the_result_of_another_network(tmp_path):
+    sets = several(2)
+    for by in (1.0, 3.0):
+        cost = ad.GroundCost(feature=ad.Embedding(Scaled(by)), label=ad.MeansOnly())
+        found = pairwise(sets, cost=cost, store=tmp_path, progress=False)
+        assert np.array_equal(found.values, pairwise(sets, cost=cost, progress=False).values)
+    assert len(files(tmp_path)) == 2
+
+
+class Node:
+    def __init__(self, value):
+        self.value = value
+        self.other: object = self
+
+
+def test_what_holds_itself_has_a_digest():
+    def pair(value):
+        first, second = Node(1), Node(value)
+        first.other, second.other = second, first
+        return first
+
+    loop: dict = {"a": 1}
+    loop["self"] = loop
+    assert digest(loop) == digest(loop) != digest({"a": 1, "self": None})
+    assert digest(Node(1)) == digest(Node(1)) != digest(Node(2))
+    assert digest(pair(2)) == digest(pair(2)) != digest(pair(3))
+
+
+def test_names_of_arguments_count():
+    """A sweep passes them by name."""
+    told = [eval(text, {"__name__": "m"}) for text in ("lambda a, b: a - b", "lambda b, a: b - a")]
+    assert digest(told[0]) != digest(told[1])
+
+
 def test_digests_are_the_same_in_every_process():
     parts = "{'a': ad.GroundCost(), 'b': {3, 'x', 2.5}}, ad.otdd, ad.datasets.load('toy:moons?n=9')"
-    code = f"import advect as ad; from advect._digest import digest; print(digest({parts}))"
+    parts += ", torch.nn.TransformerEncoderLayer(2, 1, 1).apply(lambda m: [p.data.zero_() for p in m.parameters()])"
+    code = f"import torch, advect as ad; from advect._digest import digest; print(digest({parts}))"
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == eval(f"digest({parts})")

@@ -347,6 +347,37 @@ def test_propagation_solves_its_equation():
     assert got.tolist() == np.where(codes >= 0, codes, expected.argmax(axis=1)).tolist()
 
 
+@pytest.mark.parametrize("options", [{}, {"alpha": 0.5}, {"alpha": 0.1, "neighbors": 2}], ids=str)
+@pytest.mark.parametrize("ends", ["ab", "ba"])
+def test_labels_reach_the_middle_of_a_long_line(ends, options):
+    # Once: scores in the middle were below the tolerance of their equation, zero, and the first class got all of it.
+    data = ad.LabeledDataset(np.arange(1600.0)[:, None], [ends[0], *[None] * 1598, ends[1]])
+    assert ad.fill_labels(data, **options).labels == [ends[0]] * 800 + [ends[1]] * 800
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.9])
+def test_propagation_far_from_labels_solves_its_equation(alpha):
+    """The scores as a sum over walks: no term is negative, so that the least of them is as exact as the greatest."""
+    generator = np.random.default_rng(1)
+    x = np.sort(generator.uniform(size=400))[:, None]
+    known = np.array([3, 150, 170, 390])
+    codes = np.full(400, -1)
+    codes[known] = [2, 0, 1, 1]
+    graph = neighbor_graph(x, 4).toarray()
+    roots = np.sqrt(graph.sum(axis=1))
+    walks, scores = np.zeros((400, 3)), np.zeros((400, 3))
+    walks[known, codes[known]] = 1.0
+    for _ in range(1500):
+        scores += walks
+        walks = alpha * (graph @ (walks / roots[:, None])) / roots[:, None]
+    scores /= scores.sum(axis=0)
+    assert scores.max(axis=1).min() < 1e-12
+    for names in itertools.permutations(range(3)):
+        renamed = np.where(codes >= 0, np.array(names)[codes], -1)
+        expected = np.where(codes >= 0, codes, scores.argmax(axis=1))
+        assert _propagated(x, renamed, 4, alpha).tolist() == np.array(names)[expected].tolist()
+
+
 @pytest.mark.parametrize("scale", [1e-150, 1e150])
 def test_filling_at_any_scale(scale):
     data = blobs(scale=scale)

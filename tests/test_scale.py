@@ -339,6 +339,35 @@ class TestFlow:
 
 
 class TestMiniBatch:
+    @pytest.mark.parametrize("batches", [None, 1, 2, 9])
+    @pytest.mark.parametrize("heavy", [1.0, 500.0])
+    def test_drawn_samples_move_by_their_transport_and_others_stay(self, batches, heavy):
+        # Once: a mean over parts with equal weights moved the samples of light parts many times too far.
+        generator = torch.Generator().manual_seed(0)
+        shift = torch.tensor([5.0, -2.0])
+        x, weights = torch.randn(101, 2, generator=generator), torch.ones(101)
+        weights[0] = heavy
+        source = ad.LabeledDataset(x, [0] * 101, weights=weights)
+        target = ad.LabeledDataset(shift[None], [0])  # one point: T(x) is known for every part
+        energy = ad.OTDD(target, cost=ad.GroundCost(label=ad.NoLabels()), solver=ad.MiniBatch(ad.ExactOT(), 10, batches))
+        moved = ad.flow(source, energy, integrator=ad.Euler(1.0), n_steps=1).dataset.x
+        stayed = (moved == x).all(dim=1)
+        if batches is None:
+            assert not stayed.any()
+            torch.testing.assert_close(moved, shift.expand(101, 2), rtol=0, atol=1e-4)
+        elif batches < 9:
+            drawn = moved[~stayed]
+            assert len(drawn) in range(9 * batches, 10 * batches + 1)
+            torch.testing.assert_close(drawn, shift.expand(len(drawn), 2), rtol=0, atol=1e-4)
+
+    def test_a_flow_by_one_part_at_a_time_comes_down(self):
+        generator = torch.Generator().manual_seed(0)
+        source = ad.datasets.gaussians(300, generator=generator)
+        target = ad.datasets.gaussians(300, shift=(5.0, 0.0), generator=generator)
+        energy = ad.OTDD(target, solver=ad.MiniBatch(size=60, batches=1))
+        result = ad.flow(source, energy, integrator=ad.Euler(0.5), n_steps=25)
+        assert result.values[-1] < 0.3 * result.values[0] and result.dataset.x.abs().max() < 15
+
     def test_one_batch_of_everything_is_the_distance(self):
         a, b = labeled(120, 0), labeled(110, 1, shift=0.7)
         whole, parts = ad.otdd(a, b), ad.otdd(a, b, solver=ad.MiniBatch(size=200))
@@ -353,14 +382,19 @@ class TestMiniBatch:
         solved = ad.otdd(a, b, solver=solver).divergence
         pairs = ad.GroundCost().between_all(a, b)
         matrices = [pair.matrix() for pair in pairs]
-        values = []
+        values, masses = [], []
         for i, j in solver._draws(a.weights, b.weights):
             part = [matrices[0][i][:, j], matrices[1][i][:, i], matrices[2][j][:, j]]
             own = [w / w.sum() for w in (a.weights[i], b.weights[j])]
             values.append(divergence(*part, *own, solver=ad.Sinkhorn(epsilon=1.0)).value)
-        assert len(values) == 3 and solved.value == pytest.approx(sum(values) / 3, rel=1e-8)
+            masses.append(float(a.weights[i].sum()))
+        assert len(values) == 3 and sum(masses) == pytest.approx(1.0)
+        assert solved.value == pytest.approx(sum(m * v for m, v in zip(masses, values, strict=True)), rel=1e-8)
         assert solved.values == pytest.approx(values, rel=1e-8)
-        assert solved.standard_error == pytest.approx(float(torch.tensor(values).std()) / 3**0.5, rel=1e-6)
+        gaps = [m * (v - solved.value) for m, v in zip(masses, values, strict=True)]
+        assert solved.standard_error == pytest.approx((1.5 * sum(gap**2 for gap in gaps)) ** 0.5, rel=1e-6)
+        even = ad.otdd(a.balanced().replace(weights=torch.full_like(a.weights, 1 / 120)), b, solver=solver).divergence
+        assert even.standard_error == pytest.approx(float(torch.tensor(even.values).std()) / 3**0.5, rel=1e-6)
 
     def test_every_sample_is_used_once(self):
         a, b = (labeled(n, n).replace(weights=torch.full((n,), 1 / n, dtype=torch.float64)) for n in (120, 90))

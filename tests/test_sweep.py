@@ -64,6 +64,44 @@ def test_results_are_plain_whether_fresh_or_stored(tmp_path):
     assert "JSON" in sweep(lambda n: {"object": object()}, {"n": [3]}, progress=False).errors[0]
 
 
+SIZES: tuple = (1, 2)
+
+
+def total(n):
+    return sum(SIZES) * n
+
+
+def factorial(n):
+    return 1 if n < 2 else n * factorial(n - 1)
+
+
+def even(n):
+    return 1 if n == 0 else odd(n - 1)
+
+
+def odd(n):
+    return STEP if n == 0 else even(n - 1)
+
+
+STEP = 0
+
+
+def test_a_store_sees_constants(tmp_path, monkeypatch):
+    for sizes in ((1, 2), (10, 20), (1, 2)):
+        monkeypatch.setitem(globals(), "SIZES", sizes)
+        assert sweep(total, {"n": [2]}, store=tmp_path, progress=False)[0].result == {"value": 2 * sum(sizes)}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_functions_that_call_themselves_can_be_stored(tmp_path, monkeypatch):
+    for _ in range(2):
+        assert sweep(factorial, {"n": [3]}, store=tmp_path, progress=False)[0].result == {"value": 6}
+    assert len(list(tmp_path.iterdir())) == 1
+    for step in (0, 7):  # a constant of the other of two that call each other
+        monkeypatch.setitem(globals(), "STEP", step)
+        assert sweep(even, {"n": [3]}, store=tmp_path, progress=False)[0].result == {"value": step}
+
+
 def test_a_store_keeps_what_is_done(tmp_path):
     def count(a):
         record(a)

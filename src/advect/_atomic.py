@@ -1,17 +1,32 @@
 """Files and folders that are there whole or not at all: written beside their place and renamed at the end.
 
-What is in them, and what may be written over, is for others to say.
+Every writer has a place of its own, so that several may write the same file at a time, and the last one stays. What killed
+processes leave is removed by those that come later. What is in the files, and what may be written over, is for others to say.
 """
 
 from __future__ import annotations
 
+import errno
+import functools
+import hashlib
 import os
+import platform
+import re
 import shutil
+import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from advect.errors import InputError
+
+_OWN = re.compile(r"(?P<stem>\..*\.(?P<where>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{12})\.(?P<kind>tmp|old)", re.DOTALL)
+_STALE = 24 * 3600  # seconds without a change, after which a writer is gone even where its process cannot be looked for
+_LONGEST = 48  # characters of a name: file systems have a limit, and some take four bytes
+
+_writing: set[str] = set()  # stems of the names that writers of this process are at
+_tidied: set[tuple[int, Path]] = set()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -32,15 +47,14 @@ def atomic_file(path: Path) -> Iterator[Path]:
         ...     print(Path(folder, "notes.txt").read_text())
         done
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = _beside(path)
-    try:
-        yield beside
-        with open(beside, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with _beside(path) as beside:
+        try:
+            yield beside
+            with open(beside, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -59,28 +73,131 @@ def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         ...     print([file.name for file in Path(folder, "images").iterdir()])
         ['notes.txt']
     """
-    full = path.is_dir() and any(path.iterdir())
-    if full and not overwrite:
-        raise InputError("the directory is not empty", path, "Choose another one, or empty it first.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside, before = _beside(path), path.with_name(f".{path.name}.old")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
-    try:
-        yield beside
-        if full:  # a folder that has anything in it cannot be renamed over
-            shutil.rmtree(before, ignore_errors=True)
-            os.rename(path, before)
+    _check_free(path, overwrite)
+    with _beside(path) as beside:
+        beside.mkdir()
         try:
-            os.rename(beside, path)
+            yield beside
+            _take_place(beside, path, overwrite)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    if not overwrite and path.is_dir() and any(path.iterdir()):
+        raise InputError("the directory is not empty", path, "Choose another one, or empty it first.")
+
+
+def _take_place(beside: Path, path: Path, overwrite: bool) -> None:
+    """Rename a folder to ``path``. One that has anything in it cannot be renamed over: it is first put aside."""
+    before = beside.with_suffix(".old")
+    while not _renamed(beside, path):
+        _check_free(path, overwrite)  # another writer may have been faster
+        try:
+            os.rename(path, before)
+        except FileNotFoundError:  # another writer has just put it aside
+            continue
+        try:
+            done = _renamed(beside, path)
         except OSError:
-            if full:
-                os.rename(before, path)
+            os.rename(before, path)
             raise
-        shutil.rmtree(before, ignore_errors=True)
+        _remove(before)
+        if done:
+            break
+    for place in _left_in(path.parent, "old", _stem(path)):  # of a writer killed between two renames: not needed any more
+        _remove(place)
+
+
+def _renamed(beside: Path, path: Path) -> bool:
+    """Whether ``path`` was free to be taken by a folder; any other hindrance is an error."""
+    try:
+        os.rename(beside, path)
+    except OSError as error:
+        full = error.errno in (errno.ENOTEMPTY, errno.EEXIST) or path.is_symlink()
+        if not full or (path.exists() and not path.is_dir()):
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A name that no other writer has, in this process or another."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stem = f"{_stem(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    _writing.add(stem)
+    try:
+        _tidy(path.parent.absolute())
+        yield path.with_name(f"{stem}.tmp")
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        _writing.discard(stem)
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.tmp")  # always the same: what a killed process leaves, the next one writes over
+def _stem(path: Path) -> str:
+    name = path.name
+    return f".{name if len(name) <= _LONGEST else name[: _LONGEST - 9] + '-' + _short(name)}"
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what killed writers left; once for each process and folder, since a folder of results may be large."""
+    key = (os.getpid(), folder)  # a forked process has more to look for than its parent
+    if key not in _tidied:
+        _tidied.add(key)
+        for place in _left_in(folder, "tmp"):
+            _remove(place)
+
+
+def _left_in(folder: Path, kind: str, stem: str = "") -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [match for entry in entries if (match := _OWN.fullmatch(entry.name)) and match["kind"] == kind]
+    except OSError:  # to write in a folder, one need not be allowed to read it
+        return []
+    found = [match for match in found if not stem or match["stem"].rsplit(".", 1)[0] == stem]
+    return [folder / match[0] for match in found if match["stem"] not in _writing and _is_left(folder / match[0], match)]
+
+
+def _is_left(place: Path, match: re.Match[str]) -> bool:
+    pid = int(match["pid"])
+    if match["where"] == _where() and (pid == os.getpid() or not _is_alive(pid)):  # numbers of processes come again
+        return True
+    try:
+        return time.time() - place.lstat().st_mtime > _STALE
+    except OSError:  # gone in the meantime
+        return False
+
+
+def _remove(place: Path) -> None:
+    """As far as it can be: what is left over is no reason to fail."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            place.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    if os.name != "posix":  # elsewhere signal 0 is not a question
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+@functools.cache
+def _where() -> str:
+    """What process numbers belong to: the machine, and the container if there is one."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return _short(f"{platform.node()} {space}")
+
+
+def _short(text: str) -> str:
+    return hashlib.blake2b(os.fsencode(text), digest_size=4).hexdigest()

@@ -29,8 +29,10 @@ Add = Callable[[bytes | memoryview], object]
 def digest(*parts: Any) -> str:
     """32 hexadecimal digits that tell the content of ``parts`` from any other.
 
-    A function is its name and its code, with the values it closes over, and the plain constants and functions of its own
-    module that it uses. What it calls elsewhere is not looked into.
+    A function is its name and its code, with the values it closes over, and the constants, data and functions of its own
+    module that it uses: plain values and lists, tuples, dictionaries and sets of them, arrays, datasets, dataclasses, networks.
+    What it calls elsewhere is not looked into. A network is its class, parameters, buffers and the other attributes of each
+    of its layers; hooks do not count.
 
     Raises:
         InputError: an object whose content cannot be read.
@@ -42,8 +44,12 @@ def digest(*parts: Any) -> str:
         >>> digest(ad.Sinkhorn(epsilon=0.1)) == digest(ad.Sinkhorn(epsilon=0.2))
         False
     """
+    return _hashed(parts, ())
+
+
+def _hashed(parts: tuple[Any, ...], above: tuple[int, ...]) -> str:
     hasher = hashlib.blake2b(digest_size=16)
-    _feed(hasher.update, parts, ())
+    _feed(hasher.update, parts, above)
     return hasher.hexdigest()
 
 
@@ -51,7 +57,8 @@ def _feed(add: Add, value: Any, above: tuple[int, ...]) -> None:
     """Every part is preceded by its kind and length, so that no two different values give the same bytes."""
     if id(value) in above:
         return _text(add, "seen", str(len(above) - above.index(id(value))))
-    inner = functools.partial(_feed, add, above=(*above, id(value)))
+    within = (*above, id(value))
+    inner = functools.partial(_feed, add, above=within)
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device, type(...))):
         return _text(add, type(value).__name__, repr(value))
     if isinstance(value, (os.PathLike, Enum, type, types.BuiltinFunctionType, types.ModuleType)):
@@ -63,9 +70,10 @@ def _feed(add: Add, value: Any, above: tuple[int, ...]) -> None:
     if isinstance(value, (list, tuple)):
         return _several(add, type(value).__name__, value, inner)
     if isinstance(value, (set, frozenset)):
-        return _several(add, "set", sorted(digest(item) for item in value), inner)
+        return _several(add, "set", sorted(_hashed((item,), within) for item in value), inner)
     if isinstance(value, Mapping):
-        return _several(add, "mapping", sorted((digest(key), digest(item)) for key, item in value.items()), inner)
+        items = sorted((_hashed((key,), within), _hashed((item,), within)) for key, item in value.items())
+        return _several(add, "mapping", items, inner)
     if isinstance(value, types.FunctionType):
         return _several(add, "function", _of_function(value), inner)
     if isinstance(value, types.MethodType):
@@ -104,17 +112,34 @@ def _name(value: Any) -> str:
 
 
 def _of_function(function: types.FunctionType) -> tuple[Any, ...]:
+    """The function and those of its module that it leads to, each once, in the order in which they are met."""
+    met, told = [function], []
+    for one in met:  # grows on the way
+        around = {name: one.__globals__[name] for name in _names_used(one)}
+        calls = {name: value for name, value in around.items() if isinstance(value, types.FunctionType)}
+        calls = {name: value for name, value in calls.items() if value.__module__ == one.__module__}
+        met += [value for value in dict.fromkeys(calls.values()) if value not in met]
+        constants = {name: value for name, value in around.items() if _is_constant(value)}
+        told.append((_of_code(one), {name: met.index(value) for name, value in calls.items()}, constants))
+    return tuple(told)
+
+
+def _names_used(function: types.FunctionType) -> list[str]:
+    return sorted({name for code in _codes(function.__code__) for name in code.co_names} & function.__globals__.keys())
+
+
+def _of_code(function: types.FunctionType) -> tuple[Any, ...]:
     closed = []
     for cell in function.__closure__ or ():
         try:
             closed.append(cell.cell_contents)
         except ValueError:  # a name that has no value yet
             closed.append("empty")
-    codes = list(_codes(function.__code__))
-    used = sorted({name for code in codes for name in code.co_names} & function.__globals__.keys())
-    around = {name: value for name in used if _is_constant(value := function.__globals__[name], function)}
-    told = tuple((code.co_code, code.co_names, tuple(c for c in code.co_consts if not _is_code(c))) for code in codes)
-    return _name(function), told, function.__defaults__, function.__kwdefaults__, closed, around
+    told = tuple(
+        (code.co_code, code.co_names, code.co_varnames, tuple(c for c in code.co_consts if not _is_code(c)))
+        for code in _codes(function.__code__)
+    )
+    return _name(function), told, function.__defaults__, function.__kwdefaults__, closed
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -129,17 +154,20 @@ def _is_code(value: Any) -> bool:
     return isinstance(value, types.CodeType)
 
 
-def _is_constant(value: Any, function: types.FunctionType) -> bool:
-    if isinstance(value, types.FunctionType):
-        return value.__module__ == function.__module__
-    return value is None or isinstance(value, (bool, int, float, str, bytes))
+def _is_constant(value: Any) -> bool:
+    """What a function may have been written with, and is not code."""
+    data = (Tensor, np.ndarray, np.generic, LabeledDataset, torch.nn.Module, os.PathLike, Enum)
+    plain = (bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict)
+    if isinstance(value, type):
+        return False
+    return value is None or isinstance(value, (*plain, *data)) or dataclasses.is_dataclass(value)
 
 
 def _of_object(value: Any) -> tuple[Any, ...]:
     if dataclasses.is_dataclass(value):  # fields alone: what is cached beside them follows from them
         return tuple((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, torch.nn.Module):
-        return repr(value), value.training, dict(value.state_dict())
+        return _of_module(value)
     if not hasattr(value, "__dict__"):
         raise InputError(
             "a store needs inputs that it can recognise later",
@@ -147,3 +175,18 @@ def _of_object(value: Any) -> tuple[Any, ...]:
             "Use numbers, text, arrays, dataclasses or functions, or leave store out.",
         )
     return (vars(value),)
+
+
+def _of_module(module: torch.nn.Module) -> tuple[Any, ...]:
+    """All that a layer computes with; the layers in it follow in the order in which they are called one after the other."""
+    from torch.fx import Graph, GraphModule
+
+    if isinstance(module, torch.jit.ScriptModule):  # its attributes and its code are not python's
+        return (bytes(module.save_to_buffer()),)
+    if isinstance(compiled := module._modules.get("_orig_mod"), torch.nn.Module):  # the same results, from faster code
+        return (compiled,)
+    known, code = vars(torch.nn.Module()), ""
+    if isinstance(module, GraphModule):
+        known, code = vars(GraphModule(torch.nn.Module(), Graph())), module.code
+    own = {name: value for name, value in vars(module).items() if name not in known}
+    return module.training, module._parameters, module._buffers, own, code, tuple(module._modules.items())

@@ -52,6 +52,8 @@ class Dynamics(Protocol):
 class FeatureDriven:
     """fd: features move, labels stay, label laws are estimated anew from the features at each step.
 
+    Laws that a dataset carries are not used: they would not move along. ``JointFixedLabels`` starts from them.
+
     Args:
         through_laws: let the gradient pass through the estimated laws too. Without (the default) a particle's velocity under
             ``OTDD`` is T(x) − x; with it, the exact gradient of the energy: dearer, and faster when classes must change shape.
@@ -115,6 +117,9 @@ class _Joint:
 class JointFixedLabels(_Joint):
     """jd-fl: features and one law for each class move, each by its own gradient; labels stay.
 
+    Laws start as those the dataset carries (``law``, one for each class), otherwise as the moments of its samples. A dataset
+    with one law for each sample (``law_index``), such as a jd-vl flow leaves, is refused: which law a class has is not said.
+
     Args:
         laws: how covariances move: ``EuclideanMotion()`` (the paper's step, projected), ``BuresMotion()``, ``FactoredMotion()``
             or ``DiagonalMotion()``. By default Euclidean up to 64 dimensions, factored beyond.
@@ -137,12 +142,21 @@ class JointFixedLabels(_Joint):
         return self.laws or (EuclideanMotion() if dim <= 64 else FactoredMotion())
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
-        return data.replace(law=self._motion(data.dim).start(data.moments()), law_index=None)
+        if data.law_index is not None:
+            raise InputError(
+                "jd-fl moves one law for each class",
+                f"a dataset with a law_index into {len(_laws(data))} laws",
+                "Drop them with .replace(law=None, law_index=None) to estimate laws of classes, or use JointVariableLabels.",
+            )
+        return data.replace(law=self._motion(data.dim).start(_first_laws(data)))
 
 
 @dataclass(frozen=True)
 class JointVariableLabels(_Joint):
     """jd-vl: features and one law for each particle move; labels are read off by clustering the laws.
+
+    Each particle starts with the law that the dataset carries for it (``law`` of its class, or at its ``law_index``), otherwise
+    with the moments of its class. So a flow from where another jd-vl flow ended goes on with the laws as they were.
 
     Args:
         clustering: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4 points), or ``AnyClusterer(estimator)`` of scikit-learn.
@@ -175,8 +189,8 @@ class JointVariableLabels(_Joint):
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
         motion = self._motion(data.dim)
-        laws = motion.start(data.moments())
-        each = motion.attach(laws, {name: value[data.y].clone() for name, value in motion.parameters(laws).items()})
+        laws = motion.start(_first_laws(data))
+        each = motion.attach(laws, {name: value[data.law_rows] for name, value in motion.parameters(laws).items()})
         return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
@@ -196,9 +210,16 @@ def _laws(rho: LabeledDataset) -> Gaussians:
     return rho.law
 
 
+def _first_laws(data: LabeledDataset) -> Gaussians:
+    """The laws that a dataset carries, in the precision of its features, otherwise those of its samples."""
+    data.require_labels("a flow of label laws")
+    return data.moments() if data.law is None else _laws(data.to(device=data.x.device, dtype=data.x.dtype))
+
+
 def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
-    """−gradient ÷ mass by rows; rows without mass stay where they are."""
-    inverse = torch.where(mass > 0, 1 / mass.clamp_min(torch.finfo(mass.dtype).tiny), 0).to(gradient.dtype)
+    """−gradient ÷ mass by rows; rows without mass, or with less than the gradient's dtype can tell, stay where they are."""
+    least = torch.finfo(gradient.dtype).tiny  # the inverse of a smaller mass is infinite in this dtype
+    inverse = torch.where(mass >= least, 1 / mass.clamp_min(least), 0).to(gradient.dtype)
     return -gradient * inverse.reshape(-1, *[1] * (gradient.ndim - 1))
 
 

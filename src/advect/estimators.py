@@ -121,11 +121,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not identity:
             objective, integrator = OTDD(last, cost=cost, solver=solver), Euler(self.step_size)
             result = flow(first, objective, dynamics=dynamics, integrator=integrator, n_steps=self.n_steps)
-            if result.status == "interrupted":
-                raise KeyboardInterrupt
-            if result.status == "diverged":
-                raise InputError("the flow did not stay finite", result.message, "Try a smaller step_size or a larger epsilon.")
-            flowed = result.dataset
+            flowed = result.checked().dataset
         self.flowed_ = flowed.x.numpy()
         self.map_ = fitted.fit(first, flowed)
         return self

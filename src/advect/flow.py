@@ -205,6 +205,21 @@ class FlowResult:
     dynamics: Dynamics | None = None
     integrator: Integrator | None = None
 
+    def checked(self) -> FlowResult:
+        """This result, for code that goes on with it: Ctrl-C during the flow is raised again, divergence is an error.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+            >>> ad.flow(data, ad.Potential(ad.norm()), n_steps=3).checked().n_steps
+            3
+        """
+        if self.status == "interrupted":
+            raise KeyboardInterrupt
+        if self.status == "diverged":
+            raise InputError("the flow did not stay finite", self.message, "Try a smaller step_size or a larger epsilon.")
+        return self
+
     @property
     def distance_term(self) -> OTDD | None:
         """The first ``OTDD`` in the functional, if there is one."""

@@ -225,9 +225,9 @@ def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) ->
         μ = Σ p_i x_i ,   S = Σ p_i (x_i − μ)(x_i − μ)ᵀ / (1 − Σ p²)        p = weights within the class
 
     For n distinct samples of equal weight this is the usual n − 1. The second sum runs over atoms (distinct points), so
-    listing a sample as two copies of half the weight changes nothing, even when a flow has parted them by roundings. One
-    atom gives a zero covariance. A class without mass is described by its samples with equal weights; one without
-    samples by a point at the origin.
+    listing a sample as two copies of half the weight changes nothing, even when a flow has parted them by roundings of
+    the class's spread. One atom gives a zero covariance. A class without mass is described by its samples with equal
+    weights; one without samples by a point at the origin.
     """
     order = torch.argsort(y, stable=True)
     counts = torch.bincount(y, minlength=n_classes)
@@ -286,23 +286,45 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 def _squared_atoms(points: Tensor, labels: Tensor, share: Tensor, n_classes: int) -> Tensor:
-    """Σ p² over the distinct points of each class; points that differ by a few roundings are one.
+    """Σ p² over the distinct points of each class; points that a few roundings of the class's spread tell apart are one.
 
-    Equal points have equal images under a random direction, so only neighbours in that order are compared in full.
+    Equal points have equal images under a random direction, so only neighbours in that order are compared in full. Each
+    must be near the first of its run: in a run that is longer than the tolerance, dense data, only equal points are one.
     """
     generator = torch.Generator().manual_seed(0)
     direction = torch.randn(points.shape[1], generator=generator, dtype=torch.float64).to(points.device)
-    keys = torch.cat([block.double() @ direction for block in points.split(_BLOCK)])
+    means = share.new_zeros(n_classes, points.shape[1])
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(points), _BLOCK)]
+    for rows in blocks:
+        means.index_add_(0, labels[rows], share[rows, None] * points[rows].double())
+    keys, reach = torch.empty_like(share), torch.empty_like(share)
+    for rows in blocks:
+        centred = points[rows].double() - means[labels[rows]]  # far from the origin, roundings of x are no measure of nearness
+        keys[rows], reach[rows] = centred @ direction, centred.abs().amax(dim=1)
+    spread = share.new_zeros(n_classes).index_add_(0, labels, share * reach)
     order = torch.argsort(keys)
     order = order[torch.argsort(labels[order], stable=True)]
-    keys, labels, share = keys[order], labels[order], share[order]
-    rounding = 64 * torch.finfo(points.dtype).eps * points.abs().amax(dim=1).double()[order]
-    near = (keys.diff().abs() <= rounding[1:] * direction.abs().sum()) & (labels.diff() == 0)
-    candidates = near.nonzero()[:, 0]
-    fresh = torch.ones(len(points), dtype=torch.int64, device=points.device)
-    gaps = (points[order[candidates]] - points[order[candidates + 1]]).abs().amax(dim=1)
-    fresh[1 + candidates] = (gaps > rounding[1 + candidates]).long()
-    atoms = fresh.cumsum(dim=0) - 1
-    atom_share = torch.zeros_like(share).index_add_(0, atoms, share)
-    atom_label = torch.zeros_like(labels).index_copy_(0, atoms, labels)
+    keys, labels, share, reach = keys[order], labels[order], share[order], reach[order]
+    tolerance = 64 * torch.finfo(points.dtype).eps * spread[labels]
+    slack = tolerance + 64 * torch.finfo(torch.float64).eps * reach  # equal points may have keys that differ by a rounding
+    near = (keys.diff() <= slack[1:] * direction.abs().sum()) & (labels.diff() == 0)
+    later = 1 + near.nonzero()[:, 0]
+    gaps = _gaps(points, order[later - 1], order[later])
+    fresh = torch.ones(len(points), dtype=torch.bool, device=points.device)
+    fresh[later] = gaps > tolerance[later]
+    runs = fresh.long().cumsum(dim=0) - 1
+    first = fresh.nonzero()[:, 0]
+    follows = 2 + (~fresh[1:-1] & ~fresh[2:]).nonzero()[:, 0]
+    wide = torch.zeros(len(first), dtype=torch.bool, device=points.device)
+    wide[runs[follows[_gaps(points, order[first[runs[follows]]], order[follows]) > tolerance[follows]]]] = True
+    fresh[later] = torch.where(wide[runs[later]], gaps > 0, fresh[later])
+    atoms = fresh.long().cumsum(dim=0) - 1
+    atom_label = labels[fresh]
+    atom_share = share.new_zeros(len(atom_label)).index_add_(0, atoms, share)
     return share.new_zeros(n_classes).index_add_(0, atom_label, atom_share.square())
+
+
+def _gaps(points: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """The largest difference in any coordinate between pairs of points, (pairs,)."""
+    pairs = zip(first.split(_BLOCK), second.split(_BLOCK), strict=True)
+    return torch.cat([(points[a] - points[b]).abs().amax(dim=1) for a, b in pairs])

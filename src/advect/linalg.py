@@ -19,16 +19,25 @@ from torch import Tensor
 from advect._threads import side_by_side
 
 
-def centred(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Both clouds around a common centre, which cancels a large common offset; gradients pass."""
-    centre = (x.detach().mean(dim=0) + y.detach().mean(dim=0)) / 2
+def centred(x: Tensor, y: Tensor, masses: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    """Both clouds around a common centre, which cancels a large common offset; gradients pass.
+
+    With masses the centre is that of the mass: a far point without any must not cost the others their precision.
+    """
+    middles = [part.detach().mean(dim=0) for part in (x, y)] if masses is None else map(mass_centre, (x, y), masses)
+    centre = sum(middles) / 2
     moved = x - centre
     return moved, moved if y is x else y - centre
 
 
-def squared_distances(x: Tensor, y: Tensor) -> Tensor:
-    """‖x_i − y_j‖² as an (n, m) matrix, by one matrix product around a common centre; never negative."""
-    x, y = centred(x, y)
+def mass_centre(x: Tensor, mass: Tensor) -> Tensor:
+    """The mean of the points by their mass, without a graph."""
+    return (mass / mass.sum()).to(x.dtype) @ x.detach()
+
+
+def squared_distances(x: Tensor, y: Tensor, masses: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """‖x_i − y_j‖² as an (n, m) matrix, by one matrix product around a common centre (``centred``); never negative."""
+    x, y = centred(x, y, masses)
     products = torch.addmm(x.square().sum(dim=1)[:, None], x, y.T, alpha=-2)  # (n, m)
     return (products + y.square().sum(dim=1)).clamp_min(0)
 

@@ -115,24 +115,46 @@ class ClassMatching:
     def apply(self, scores: Any) -> np.ndarray:
         """A black box's answers for reference classes, (n, k) probabilities or n labels, as (n, k') ones for the data's.
 
-        Labels are class names of the reference, each taken as a certain answer.
+        Labels are class names of the reference, each taken as a certain answer. What the model says of classes without samples
+        in the reference, which are matched to none, is left out: such rows sum to less than one, to zero if it says nothing
+        else.
         """
-        array = _as_array(scores)
-        if array.ndim == 1:
-            array = self._one_hot(array)
-        if array.ndim != 2 or array.shape[1] != len(self.reference_classes):
-            raise InputError(
-                f"answers must be probabilities of the {len(self.reference_classes)} reference classes, or labels",
-                f"shape {array.shape}",
-                "Check which classes the model answers for.",
-            )
-        if not np.isfinite(array).all():
-            raise InputError("answers must be finite", "NaN or infinite scores", "Check the model on these samples.")
-        return array @ self.weights.values.T
+        return self._answers(scores) @ self.weights.values.T
 
-    def predict(self, scores: Any) -> list[Hashable]:
-        """The most likely class of the data for each answer of the model; see ``apply``."""
-        return [self.data_classes[code] for code in self.apply(scores).argmax(axis=1)]
+    def predict(self, scores: Any, *, unknown: Hashable = ...) -> list[Hashable]:
+        """The most likely class of the data for each answer of the model; see ``apply``.
+
+        Args:
+            scores: (n, k) probabilities or n labels.
+            unknown: what stands for an answer that has nothing but classes without samples in the reference, which are
+                matched to no class of the data. By default such an answer is an error.
+
+        Raises:
+            InputError: such an answer, unless ``unknown`` is given.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[0.0], [5.0]], ["low", "high"])
+            >>> digits = ad.LabeledDataset([[0.0], [5.0]], [0, 1], classes=[0, 1, 2])  # a model may answer 2
+            >>> matching = ad.ClassMatching.between(data, digits)
+            >>> matching.predict([[0.1, 0.2, 0.7]])
+            ['high']
+            >>> matching.predict([0, 2], unknown="neither")
+            ['low', 'neither']
+        """
+        answers = self._answers(scores)
+        matched = self.coupling.values.sum(axis=0) > 0
+        empty: np.ndarray = np.abs(answers[:, matched]).sum(axis=1) == 0
+        if unknown is ... and empty.any():
+            codes = np.where(matched, -np.inf, answers)[empty].argmax(axis=1)
+            names = dict.fromkeys(self.reference_classes[code] for code in codes)
+            raise InputError(
+                "an answer of the model must be a class that has samples in the reference",
+                f"{', '.join(map(repr, names))} for {int(empty.sum())} of {len(answers)} samples",
+                "Add samples of it to the reference, let the model give probabilities, or say with unknown=… what to return.",
+            )
+        best = (answers @ self.weights.values.T).argmax(axis=1)
+        return [unknown if nothing else self.data_classes[code] for code, nothing in zip(best, empty, strict=True)]
 
     def as_layer(self, *, dtype: torch.dtype = torch.float32) -> nn.Linear:
         """The paper's final linear layer, k → k' without bias, to append to a classifier that gives probabilities.
@@ -153,6 +175,21 @@ class ClassMatching:
 
     def __str__(self) -> str:
         return "\n".join(f"{name} → {match}" for name, match in self.hard.items())
+
+    def _answers(self, scores: Any) -> np.ndarray:
+        """One row of numbers for each answer, one column for each reference class."""
+        array = _as_array(scores)
+        if array.ndim == 1:
+            array = self._one_hot(array)
+        if array.ndim != 2 or array.shape[1] != len(self.reference_classes):
+            raise InputError(
+                f"answers must be probabilities of the {len(self.reference_classes)} reference classes, or labels",
+                f"shape {array.shape}",
+                "Check which classes the model answers for.",
+            )
+        if not np.isfinite(array).all():
+            raise InputError("answers must be finite", "NaN or infinite scores", "Check the model on these samples.")
+        return array
 
     def _one_hot(self, labels: np.ndarray) -> np.ndarray:
         position = {name: code for code, name in enumerate(self.reference_classes)}

@@ -113,7 +113,7 @@ def sweep(
             which is also how to use a Dask or Ray cluster.
         store: a directory where each result is written as soon as it is there. A later call finds those of the same function
             and parameters, and makes the others: also those that failed. Functions are the same if their code is, with the
-            constants and functions of their own module that they use; what they call elsewhere is not compared.
+            constants, data and functions of their own module that they use; what they call elsewhere is not compared.
         progress: None or True shows it on stderr when it takes long, False is silent, a function is called with (done, total).
 
     Returns:
@@ -134,8 +134,9 @@ def sweep(
     if not callable(function):
         raise InputError("a sweep needs a function", type(function).__name__, "Pass one that takes the parameters by name.")
     combinations = _combinations(grid, seeds)
+    known = "" if store is None else digest(function)  # once: it may hold a large dataset
     jobs = [
-        Job(_shown(parameters), (function, parameters), "" if store is None else digest(_FORMAT, function, parameters))
+        Job(_shown(parameters), (function, parameters), "" if store is None else digest(_FORMAT, known, parameters))
         for parameters in combinations
     ]
     outcomes = run_jobs(_call, jobs, label="runs", n_jobs=n_jobs, store=store, progress=progress)

@@ -65,7 +65,7 @@ def carrier(options: CarryOptions) -> Map:
 def carry(
     data: LabeledDataset, target: LabeledDataset, options: CarryOptions, callbacks: Sequence[Callback] = ()
 ) -> FlowResult:
-    """Flow balanced data down ½ OTDD² to a balanced target."""
+    """Flow balanced data down ½ OTDD² to a balanced target, all the way: what came of half a flow is not for training."""
     cost = GroundCost(label=options.label, label_weight=options.label_weight)
     return flow(
         data.balanced(),
@@ -74,4 +74,4 @@ def carry(
         integrator=Euler(options.step_size),
         n_steps=options.n_steps,
         callbacks=callbacks,
-    )
+    ).checked()

@@ -21,8 +21,8 @@ def query(model: Any, samples: Tensor, *, batch: int = _BATCH) -> np.ndarray:
     """The model's answers: (n, k) probabilities, or n labels.
 
     Scores that are not probabilities (negative ones, or rows that do not sum to one) are taken as logits and pass through a
-    softmax. A torch module is asked in evaluation mode and left as it was; an estimator through ``predict_proba`` or
-    ``predict`` on flattened samples; anything else is called with a tensor of samples.
+    softmax. A torch module is asked in evaluation mode and each of its layers left in the mode it was in; an estimator through
+    ``predict_proba`` or ``predict`` on flattened samples; anything else is called with a tensor of samples.
 
     Raises:
         InputError: no answer, NaN, another number of answers than samples.
@@ -68,14 +68,15 @@ def _asker(model: Any) -> Any:
 
 
 def _ask_module(module: torch.nn.Module, part: Tensor) -> Tensor:
-    training = module.training
+    modes = [(layer, layer.training) for layer in module.modules()]  # layers may be frozen one by one
     parameter = next(module.parameters(), None)
     try:
         module.eval()
         with torch.no_grad():
             return module(part if parameter is None else part.to(device=parameter.device, dtype=parameter.dtype))
     finally:
-        module.train(training)
+        for layer, training in modes:
+            layer.training = training  # not train(), which reaches into the layers below
 
 
 def _as_answer(answer: Any, n: int) -> np.ndarray:

@@ -6,6 +6,7 @@ map carries the samples without labels, and new ones, along.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, overload
@@ -48,7 +49,8 @@ class Repurposed:
     """A model read on other data.
 
     Attributes:
-        predictions: a class of the data for each of its samples (of its clusters, where it came without labels).
+        predictions: a class of the data for each of its samples (of its clusters, where it came without labels); None, with a
+            warning, where the model answered with a class that has no samples in the reference, which counts as wrong.
         answers: what the model said about the flowed samples, (n, k) probabilities or n labels.
         flowed: the data where the model was asked.  matching: between its classes and the model's.
         accuracy: share of labeled samples that are predicted right; None without labels. The flow used these labels: it says
@@ -69,12 +71,15 @@ class Repurposed:
     model: Any
 
     def predict(self, samples: Any) -> list[Hashable]:
-        """Classes of new samples in the data's feature space, whose labels nobody knows: carried by the map, then asked."""
+        """Classes of new samples in the data's feature space, whose labels nobody knows: carried by the map, then asked.
+
+        None, with a warning, where the model answers with a class that has no samples in the reference.
+        """
         if isinstance(samples, LabeledDataset):
             samples = samples.samples
         moved = torch.as_tensor(self.map.transform(samples))
         answers = query(self.model, moved.reshape(len(moved), *self.flowed.sample_shape))
-        return self.matching.predict(answers)
+        return _predictions(self.matching, answers)
 
     def __repr__(self) -> str:
         scored = "" if self.accuracy is None else f", accuracy {self.accuracy:.3f}"
@@ -132,7 +137,7 @@ def repurpose(
     flowed = result.dataset if len(moving) == len(data) else _carry_rest(data, result, follow)
     matching = ClassMatching.between(result.dataset, reference)
     answers = query(model, flowed.samples)
-    predictions = matching.predict(answers)
+    predictions = _predictions(matching, answers)
     accuracy = None if pseudo is not None else _accuracy(predictions, data)
     history = result.metrics.get("accuracy", [])
     return Repurposed(predictions, answers, flowed, matching, accuracy, history, result, follow, pseudo, model)
@@ -141,10 +146,23 @@ def repurpose(
 def _carry(model: Any, reference: LabeledDataset, data: LabeledDataset, options: RepurposeOptions, scored: bool) -> FlowResult:
     def accuracy(rho: LabeledDataset) -> float:
         matching = ClassMatching.between(rho, reference)
-        return _accuracy(matching.predict(query(model, rho.samples)), rho)
+        return _accuracy(matching.predict(query(model, rho.samples), unknown=None), rho)
 
     callbacks = [Metric("accuracy", accuracy, every=options.every)] if scored else []
     return carry(data, reference, options, callbacks)
+
+
+def _predictions(matching: ClassMatching, answers: np.ndarray) -> list[Hashable]:
+    """One odd answer must not cost a long flow, nor a batch its other predictions."""
+    found = matching.predict(answers, unknown=None)
+    lost = found.count(None)
+    if lost:
+        warnings.warn(
+            f"for {lost} of {len(found)} samples the model answered with a class that has no samples in the reference: their "
+            "prediction is None. Add samples of these classes to the reference, or let the model answer with probabilities.",
+            stacklevel=3,
+        )
+    return found
 
 
 def _carry_rest(data: LabeledDataset, result: FlowResult, follow: Map) -> LabeledDataset:

@@ -17,6 +17,7 @@ from torch import Tensor
 from advect._checks import check_count, check_finite, check_known
 from advect.data import LabeledDataset
 from advect.errors import InputError
+from advect.linalg import mass_centre
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Sketch:
         """What the sketch leaves out between two datasets, around their common centre."""
         basis = self.fit(source, target).basis if self.basis is None else self.basis
         assert basis is not None
-        centre = (source.x.mean(dim=0) + target.x.mean(dim=0)) / 2
+        centre = _centre((source, target))
         whole = inside = residual = 0.0
         for data in (source, target):
             for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):
@@ -160,9 +161,14 @@ class Sketch:
         return SketchError(kept, None, _distortion(len(source) + len(target), self.dim))
 
 
+def _centre(datasets: tuple[LabeledDataset, ...]) -> Tensor:
+    """The mean of the means of their mass."""
+    return torch.stack([mass_centre(data.x, data.weights) for data in datasets]).mean(dim=0)
+
+
 def _second_moments(datasets: tuple[LabeledDataset, ...]) -> Tensor:
     """Σ w_i (x_i − c)(x_i − c)ᵀ over all datasets around their common centre, in float64."""
-    centre = torch.stack([data.x.detach().mean(dim=0) for data in datasets]).mean(dim=0)
+    centre = _centre(datasets)
     total = torch.zeros(len(centre), len(centre), dtype=torch.float64, device=centre.device)
     for data in datasets:
         for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):

@@ -7,6 +7,7 @@ so that the gradient of a transport value in x_i is mass_i · (x_i − T(x_i)), 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -53,6 +54,7 @@ class GroundCost:
 
     def fitted(self, source: LabeledDataset, target: LabeledDataset) -> GroundCost:
         """The cost with a feature sketch fitted to these datasets, where there is one that needs it."""
+        _check_scale(source, target)
         if isinstance(self.feature, Sketch) and self.feature.basis is None:
             return replace(self, feature=self.feature.fit(source, target))
         return self
@@ -93,6 +95,22 @@ class GroundCost:
                 draft.__dict__["points"] = pair.__dict__["points"] = (points[id(pair.source)], points[id(pair.target)])
             pair.__dict__["label_distances"] = draft.label_distances
         return pairs
+
+
+def _check_scale(*datasets: LabeledDataset) -> None:
+    """Squares of features must not vanish in their dtype: all distances would be 0."""
+    if len({data.dim for data in datasets}) > 1:
+        return  # ``between`` says so
+    limits = [torch.aminmax(data.x.detach(), dim=0) for data in datasets]
+    low, high = (torch.stack(parts) for parts in zip(*limits, strict=True))
+    spread = float((high.amax(dim=0) - low.amin(dim=0)).max())
+    tiny = min(torch.finfo(data.x.dtype).tiny for data in datasets)
+    if 0 < spread < math.sqrt(tiny) * 1e4:
+        raise InputError(
+            f"features must differ by enough for their squares not to vanish in {datasets[0].x.dtype}",
+            f"a range of {spread:.1e}",
+            "Multiply them by a number, or take data.to(dtype=torch.float64).",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +167,9 @@ class PairCost:
             )
         return x, y
 
+    def _centred(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return centred(x, y, (self.source.weights, self.target.weights))
+
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """The cost as an (n, m) matrix, without a graph.
 
@@ -160,7 +181,7 @@ class PairCost:
             _ = self.label_distances  # outside no_grad: it is kept with its graph
         if points is None:
             return self._with_labels(self._own_feature_cost().detach().to(dtype).mul_(-0.5), -1)
-        x, y = centred(*(part.detach().to(dtype) for part in points))
+        x, y = self._centred(*(part.detach().to(dtype) for part in points))
         product = x @ y.T
         norms = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)]
         del x, y
@@ -204,7 +225,7 @@ class PairCost:
     def _open_rows(self, dtype: torch.dtype) -> FeatureRows | OwnRows:
         if self.points is None:
             return OwnRows(self._own_rows, *self._thin(dtype), dtype)
-        x, y = centred(*(part.detach().to(dtype) for part in self.points))
+        x, y = self._centred(*(part.detach().to(dtype) for part in self.points))
         norms = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)]
         if not self._has_labels:
             codes = tuple(torch.zeros(len(part), dtype=torch.int64, device=part.device) for part in (x, y))
@@ -280,7 +301,7 @@ class PairCost:
         x, y = self.points
         plan = plan.to(torch.promote_types(x.dtype, y.dtype))
         with torch.no_grad():
-            u, v = centred(x, y)
+            u, v = self._centred(x, y)
             rows, columns = plan.sum(dim=1, keepdim=True), plan.sum(dim=0)[:, None]
             image = plan @ v
             lengths = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() for part in (u, v)]
@@ -305,7 +326,7 @@ class PairCost:
             return self._contract_own(plan) / 2 + laws
         x, y = self.points
         with torch.no_grad():
-            u, v = centred(x, y)
+            u, v = self._centred(x, y)
             lengths = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() for part in (u, v)]
             right = [v, lengths[1], torch.ones_like(lengths[1])]
             if self._has_labels:

@@ -23,7 +23,7 @@ from advect.linalg import polar_factor, squared_distances
 
 _GROWTH = 4.0  # of the way between two refreshes, at the most
 _CLOSE = 0.1  # of the distance without the norm: below, what is left of it is rounded too coarsely in float32
-_CLOCK = ("features", "labels", "moved", "limit", "curvature", "close")
+_CLOCK = ("features", "labels", "weights", "moved", "limit", "curvature", "close")
 
 
 _Factors = dict[tuple[int, int], Tensor]
@@ -63,7 +63,7 @@ class LaggedBures:
     Attributes:
         factors: the polar factors of pairs of classes (n_i, m_j), scaled by the weights; of i < j only when symmetric. A pair
             that moves too fast for its factor to be of use has none.
-        features, labels: those of the last call.
+        features, labels, weights: those of the last call; with other labels or weights it starts anew.
         moved: (k, k') how far each pair has moved since its refresh (root mean square, along its path).
         limit: how far it may go before the next, whatever else; 0 until its error has been measured.
         curvature: what the error of its norm was at the last refresh, over the square of the way.
@@ -75,7 +75,7 @@ class LaggedBures:
         self.tolerance, self.symmetric = tolerance, symmetric
         self.factors: _Factors = {}  # replaced, never changed: snapshots keep the old ones
         self._latest: _Factors = {}  # of the last call, where a gradient may ask for them, until they are taken
-        self.features = self.labels = self.moved = self.limit = self.curvature = self.close = torch.empty(0)
+        self.features = self.labels = self.weights = self.moved = self.limit = self.curvature = self.close = torch.empty(0)
         self.refreshed = 0
 
     def state(self) -> dict[str, Tensor]:
@@ -119,14 +119,15 @@ class LaggedBures:
     def _norms(self, source: LabeledDataset, target: LabeledDataset, product: Tensor, smooth: Tensor) -> Tensor:
         x, way, bound = source.x.detach(), None, torch.zeros_like(smooth)
         self._latest = {}
-        if self.features.shape == x.shape and self.moved.shape == smooth.shape and torch.equal(self.labels, source.y):
+        same = torch.equal(self.labels, source.y) and torch.equal(self.weights, source.weights)
+        if same and self.features.shape == x.shape and self.moved.shape == smooth.shape:
             way = self._way(x, source)
             self.moved, bound = self.moved + way, self._bound(source, target, product)
         else:  # another dataset starts anew
             self.factors = {}
             self.moved, self.limit, self.curvature = (torch.zeros_like(smooth) for _ in range(3))
             self.close = torch.zeros_like(smooth, dtype=torch.bool)
-        self.features, self.labels = x, source.y
+        self.features, self.labels, self.weights = x, source.y, source.weights
         held = torch.zeros_like(smooth, dtype=torch.bool)
         for i, j in self.factors:
             held[i, j] = True

@@ -15,6 +15,7 @@ from advect._checks import check_positive
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
+from advect.linalg import mass_centre
 
 PairFunction = Callable[[Tensor, Tensor], Tensor]
 _BLOCK_ENTRIES = 4_000_000  # numbers in the largest temporary of a block
@@ -58,7 +59,7 @@ class Interaction(Functional):
     def __call__(self, rho: LabeledDataset) -> Tensor:
         x, gradient = rho.x.detach(), torch.zeros_like(rho.x)
         rho.require_labels("an interaction, which asks whether two labels are the same,")
-        x = x - x.mean(dim=0)  # only differences count, and a large common offset would drown them
+        x = x - mass_centre(x, rho.weights)  # only differences count, and a large common offset would drown them
         total = torch.zeros((), dtype=torch.float64, device=x.device)
         width = len(rho) * (1 if isinstance(self.w, Radial) else rho.dim)
         for rows in torch.arange(len(rho), device=x.device).split(max(1, _BLOCK_ENTRIES // width)):

@@ -49,7 +49,8 @@ class Internal(Functional):
     def __call__(self, rho: LabeledDataset) -> Tensor:
         width = self.bandwidth or self._silverman(rho)
         mass = rho.weights.clamp_min(torch.finfo(rho.x.dtype).tiny)  # a logarithm of zero has no gradient
-        logs = mass.log().to(rho.x.dtype) - squared_distances(rho.x, rho.x) / (2 * width**2)  # log w_j φ up to a constant
+        squares = squared_distances(rho.x, rho.x, (rho.weights, rho.weights))
+        logs = mass.log().to(rho.x.dtype) - squares / (2 * width**2)  # log w_j φ up to a constant
         if self.by_class:
             rho.require_labels("Internal(by_class=True)")
             logs = logs.masked_fill(rho.y[:, None] != rho.y, -math.inf)
@@ -60,6 +61,9 @@ class Internal(Functional):
 
     @staticmethod
     def _silverman(rho: LabeledDataset) -> float:
-        x, d = rho.x.detach().double(), rho.dim
-        spread = float(x.std(dim=0).square().mean().sqrt()) if len(x) > 1 else 0.0
-        return (spread or 1.0) * (4 / ((d + 2) * len(x))) ** (1 / (d + 4))
+        present = rho.weights > 0
+        x, weights, d = rho.x.detach()[present].double(), rho.weights[present], rho.dim
+        squares = float(weights.square().sum())  # of equal weights, 1 / n
+        variance = weights @ (x - weights @ x).square() / (1 - squares) if len(x) > 1 else x.new_zeros(d)
+        spread = float(variance.mean().sqrt())
+        return (spread or 1.0) * (4 * squares / (d + 2)) ** (1 / (d + 4))

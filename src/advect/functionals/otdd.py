@@ -141,7 +141,8 @@ class OTDD(Functional):
         assert isinstance(self._prepared, MiniBatch)
         solved = self._prepared.at(self._calls).divergence(between, inside, beyond, rho.weights, self.target.weights)
         self._calls += 1
-        pulled = _pull(cross, solved.cross, between) - 0.5 * _pull(within, solved.source, inside)
+        # A mean over the mass that was drawn: in these units a sample that was drawn moves by T(x) − x, and the others stay.
+        pulled = solved.drawn * (_pull(cross, solved.cross, between) - 0.5 * _pull(within, solved.source, inside))
         value = solved.contributions[0].sum() + solved.contributions[1].sum()
         return value + pulled - pulled.detach()
 

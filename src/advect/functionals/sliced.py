@@ -25,6 +25,7 @@ from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
 from advect.gaussians import Diagonal, Factored, class_shares
+from advect.linalg import mass_centre
 
 _ENTRIES = 2_000_000  # numbers in an array of a group of projections
 
@@ -161,7 +162,9 @@ def _squares(a: LabeledDataset, b: LabeledDataset, directions: _Directions, labe
         if label_weight and data.law is None:
             data.require_labels("a sliced distance with labels")
     group = max(1, _ENTRIES // (len(a) + len(b)))
-    centre = (a.x.detach().mean(dim=0) + b.x.detach().mean(dim=0)) / 2  # in the wider dtype of the two, as all that follows
+    centre = (
+        mass_centre(a.x, a.weights) + mass_centre(b.x, b.weights)
+    ) / 2  # in the wider dtype of the two, as all that follows
     shares = [
         class_shares(data.x, data.y, data.weights, len(data.classes)) if label_weight and data.law is None else None
         for data in (a, b)
@@ -246,6 +249,9 @@ def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
         >>> wasserstein_1d(torch.tensor([[0.0, 1.0]]), torch.tensor([[4.0, 3.0]]), half, half).tolist()
         [9.0]
     """
+    # Points without mass go: rounding of sums of mass would give them some, and they may be anywhere.
+    x, a = (x, a) if bool((a > 0).all()) else (x[:, a > 0], a[a > 0])
+    y, b = (y, b) if bool((b > 0).all()) else (y[:, b > 0], b[b > 0])
     x, x_order = x.sort(dim=1)
     y, y_order = y.sort(dim=1)
     n, m = x.shape[1], y.shape[1]

@@ -96,8 +96,8 @@ class Map(ABC):
 
         Args:
             x: an array (n, …) or a dataset, in the sample shape of the fit or flattened.
-            y: their labels, None for one that is not known; by default those of ``x`` if it is a dataset. A map that was
-                fitted without labels does not look at them, and neither does a network.
+            y: their labels, names of classes as in ``data.labels``, None for one that is not known; by default those of ``x``
+                if it is a dataset. A map that was fitted without labels does not look at them, and neither does a network.
 
         Returns:
             A dataset for a dataset, a tensor for a tensor, otherwise a numpy array; shape, dtype and device as they came.
@@ -226,18 +226,16 @@ class Map(ABC):
         """Positions in ``classes_``; −1 for labels that are missing, and for all where labels do not count."""
         if not self.classes_ or (y is None and not isinstance(x, LabeledDataset)):
             return torch.full((n,), -1)
-        if y is not None:
-            return as_codes(y, self.classes_, n)[0]
+        codes, names = (x.y.cpu(), x.classes) if y is None else as_codes(y, None, n)  # names alone: never positions
         position = {name: code for code, name in enumerate(self.classes_)}
-        strange = [name for name, count in x.counts.items() if count and name not in position]
+        strange = [names[code] for code in codes.unique().tolist() if code >= 0 and names[code] not in position]
         if strange:
             raise InputError(
                 f"labels must be among the classes of the fit, {', '.join(map(str, self.classes_))}",
                 repr(strange[0]),
-                "Rename the classes, or leave labels out: map.transform(data.samples).",
+                "Rename them (labels are names, not positions as in data.y), or leave them out: map.transform(data.samples).",
             )
-        table = torch.tensor([*(position.get(name, -1) for name in x.classes), -1])
-        return table[x.y.cpu()]
+        return torch.tensor([*(position.get(name, -1) for name in names), -1])[codes]
 
 
 load = Map.load

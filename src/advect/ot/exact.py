@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -57,11 +58,14 @@ class ExactOT:
 
         cost, a, b = check_problem(cost, a, b)
         cost = _whole(cost)
-        unit = float(cost.abs().max()) or 1.0  # the simplex compares costs with absolute thresholds: give it costs of order 1
+        rows, columns = a > 0, b > 0
+        whole = bool(rows.all()) and bool(columns.all())
+        inner = (cost if whole else cost[rows][:, columns]).double()  # points without mass must not set the unit
+        unit = float(inner.abs().max()) or 1.0  # the simplex compares costs with absolute thresholds: give it costs of order 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # replaced by ours below, which says what to do
             plan, log = ot.emd(
-                a.cpu().numpy(), b.cpu().numpy(), cost.double().cpu().numpy() / unit, numItermax=self.max_iter, log=True
+                a[rows].cpu().numpy(), b[columns].cpu().numpy(), inner.cpu().numpy() / unit, numItermax=self.max_iter, log=True
             )
         converged = log["warning"] is None
         if not converged:
@@ -70,16 +74,20 @@ class ExactOT:
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        sparse = torch.from_numpy(plan).to_sparse()  # at most n + m − 1 entries: do not keep n × m zeros
+        kept = torch.from_numpy(plan).to_sparse()  # at most n + m − 1 entries: do not keep n × m zeros
+        places = torch.stack([part.nonzero()[:, 0].cpu()[at] for part, at in zip((rows, columns), kept.indices(), strict=True)])
+        sparse = torch.sparse_coo_tensor(places, kept.values(), tuple(cost.shape), check_invariants=True)
         row_sums, column_sums = (torch.from_numpy(plan.sum(axis=axis)).to(cost.device) for axis in (1, 0))
         f, g = (torch.as_tensor(log[name] * unit, dtype=torch.float64).to(cost.device) for name in ("u", "v"))
+        g = _extended(g, columns, lambda: (cost.double()[rows] - f[:, None]).amin(dim=0))
+        f = _extended(f, rows, lambda: (cost.double() - g).amin(dim=1))
         return Solution(
             value=float(log["cost"]) * unit,
             potentials=(f, g),
             epsilon=0.0,
             converged=converged,
             n_iter=0,
-            marginal_error=float((row_sums - a).abs().sum() + (column_sums - b).abs().sum()),
+            marginal_error=float((row_sums - a[rows]).abs().sum() + (column_sums - b[columns]).abs().sum()),
             make_plan=lambda out: sparse.to_dense().to(device=cost.device, dtype=cost.dtype),
         )
 
@@ -95,6 +103,13 @@ class ExactOT:
             return self.solve(cost, a, a)  # a cost of one's own for which staying is not free
         zero, dtype = torch.zeros_like(a), cost.dtype
         return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, lambda out: torch.diag(a.to(dtype)))
+
+
+def _extended(potential: Tensor, present: Tensor, others: Callable[[], Tensor]) -> Tensor:
+    """The potential of points with mass, and for those without what keeps f + g within the cost."""
+    if bool(present.all()):
+        return potential
+    return others().masked_scatter_(present, potential)
 
 
 def _whole(cost: Cost) -> Tensor:

@@ -1,9 +1,10 @@
 """Transport between random parts of two samples, averaged (Fatras et al. 2020): time and memory linear in n.
 
-    S_MB(a, b) = 1/K Σ_k S(a|I_k, b|J_k) ,     |I_k|, |J_k| ≤ size
+    S_MB(a, b) = Σ_k a(I_k) S(a|I_k, b|J_k) / Σ_k a(I_k) ,     |I_k|, |J_k| ≤ size
 
-where I_1, I_2, … cut a random order of the samples into parts of one size, so that each sample is used before any is used
-twice; likewise J. The plan is the average of the plans of parts.
+where I_1, I_2, … cut a random order of the samples into parts of nearly one size, so that each sample is used before any is
+used twice; likewise J. The plan is the same average of the plans of parts: with the mass of a part as its weight, a sample
+moves by T(x) − x of its own part, however the mass is spread.
 """
 
 from __future__ import annotations
@@ -28,16 +29,26 @@ class BatchDivergence(Divergence):
     """A divergence that is a mean over batches.
 
     Attributes:
-        values: the divergence of each batch.
+        values: the divergence of each batch.  masses: what each drew of the source's mass, its weight in the mean.
     """
 
     values: tuple[float, ...] = ()
+    masses: tuple[float, ...] = ()
 
     @property
     def standard_error(self) -> float:
         """Of the mean over batches: what more batches would lessen. The bias of small batches is not in it."""
-        values = torch.tensor(self.values, dtype=torch.float64)
-        return float(values.std() / math.sqrt(len(values))) if len(values) > 1 else math.nan
+        if len(self.values) < 2:
+            return math.nan
+        values, masses = (torch.tensor(part, dtype=torch.float64) for part in (self.values, self.masses))
+        shares = masses / masses.sum()
+        gaps = shares * (values - shares @ values)
+        return float(gaps.square().sum().sqrt() * math.sqrt(len(values) / (len(values) - 1)))
+
+    @property
+    def drawn(self) -> float:
+        """The share of the source's mass that the batches drew, 1 where they drew all or more."""
+        return min(1.0, math.fsum(self.masses))
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,9 @@ class MiniBatch:
     ``size`` grows; between a dataset and itself it does not vanish. ``distance.divergence.standard_error`` tells the
     noise, which more ``batches`` reduce, and not the bias, which they do not: compare two sizes to see it. Label laws are
     those of the whole datasets.
+
+    In a flow, samples are drawn anew at every step; those that are not drawn (fewer ``batches`` than use every sample) stay for
+    that step, so the flow takes as many more steps.
 
     Args:
         solver: for each part; a relative epsilon refers to the whole problem.
@@ -114,7 +128,7 @@ class MiniBatch:
         for rows, columns in self._draws(a, b):
             solved = prepared.solver.solve(_part(cost, rows, columns), a[rows], b[columns])
             solved.release()
-            parts.add(solved, rows, columns)
+            parts.add(solved, rows, columns, float(a[rows].sum()))
         return parts.solution()
 
     def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
@@ -125,13 +139,13 @@ class MiniBatch:
         for rows, _ in self._draws(a, a):
             solved = prepared.solver.solve_self(_part(cost, rows, rows), a[rows])
             solved.release()
-            parts.add(solved, rows, rows)
+            parts.add(solved, rows, rows, float(a[rows].sum()))
         return parts.solution()
 
     def divergence(self, cross: Cost, source: Cost, target: Cost, a: Tensor, b: Tensor) -> BatchDivergence:
         """The mean of the divergences of parts, each with its own self-problems."""
         totals = _Average(a, b), _Average(a, a), _Average(b, b)
-        values, shares = [], (torch.zeros_like(a), torch.zeros_like(b))
+        values, masses, shares = [], [], (torch.zeros_like(a), torch.zeros_like(b))
         for rows, columns in self._draws(a, b):
             solved = divergence(
                 _part(cross, rows, columns),
@@ -141,18 +155,19 @@ class MiniBatch:
                 b[columns] / b[columns].sum(),
                 solver=self.solver,
             )
+            masses.append(float(a[rows].sum()))
             solutions = (solved.cross, solved.source, solved.target)
             for total, part, sides in zip(totals, solutions, ((rows, columns), (rows, rows), (columns, columns)), strict=True):
-                total.add(part, *sides)
+                total.add(part, *sides, masses[-1])
             for share, part, side in zip(shares, solved.contributions, (rows, columns), strict=True):
-                share.index_add_(0, side, part)
+                share.index_add_(0, side, part, alpha=masses[-1])
             values.append(float(solved.contributions[0].sum() + solved.contributions[1].sum()))
         for cost in (cross, source, target):
             if isinstance(cost, BlockedCost):
                 cost.release()
-        mean = (shares[0] / len(values), shares[1] / len(values))
+        mean = (shares[0] / math.fsum(masses), shares[1] / math.fsum(masses))
         whole, within_source, within_target = (total.solution() for total in totals)
-        return BatchDivergence(whole, within_source, within_target, mean, tuple(values))
+        return BatchDivergence(whole, within_source, within_target, mean, tuple(values), tuple(masses))
 
     def _draws(self, a: Tensor, b: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Positions of each part among the samples that have mass."""
@@ -166,7 +181,7 @@ def _parts(positions: Tensor, size: int, count: int, generator: torch.Generator)
     parts: list[Tensor] = []
     while len(parts) < count:
         order = torch.randperm(len(positions), generator=generator).to(positions.device)
-        parts.extend(positions[order].chunk(-(-len(positions) // size)))
+        parts.extend(positions[order].tensor_split(-(-len(positions) // size)))  # sizes that differ by one at the most
     return parts[:count]
 
 
@@ -175,30 +190,32 @@ def _part(cost: Cost, rows: Tensor, columns: Tensor) -> Cost:
 
 
 class _Average:
-    """Solutions of parts gathered into one of the whole: value, plan and marginals are means over parts."""
+    """Solutions of parts gathered into one of the whole: value, plan and marginals are means over parts by their mass."""
 
     def __init__(self, a: Tensor, b: Tensor) -> None:
         self.a, self.b = a, b
         self.parts: list[tuple[Tensor, Tensor, Solution]] = []
+        self.masses: list[float] = []
 
-    def add(self, solution: Solution, rows: Tensor, columns: Tensor) -> None:
+    def add(self, solution: Solution, rows: Tensor, columns: Tensor, mass: float) -> None:
         self.parts.append((rows, columns, solution))
+        self.masses.append(mass)
 
     def solution(self) -> Solution:
-        count = len(self.parts)
+        shares = [mass / math.fsum(self.masses) for mass in self.masses]
         sides: list[tuple[Tensor, Tensor]] = []
         for weights, side in ((self.a, 0), (self.b, 1)):
             potential, mass = torch.zeros_like(weights), torch.zeros_like(weights)
-            for rows, columns, solved in self.parts:
+            for (rows, columns, solved), share in zip(self.parts, shares, strict=True):
                 index = columns if side else rows
-                own = weights[index] / weights[index].sum() / count
+                own = weights[index] / weights[index].sum() * share
                 potential.index_add_(0, index, own * solved.potentials[side])
                 mass.index_add_(0, index, own)
             sides.append((torch.where(weights > 0, potential / weights.clamp_min(1e-300), 0.0), mass))
         (f, row_mass), (g, column_mass) = sides
-        plan = ScatteredPlan(self.parts, (len(self.a), len(self.b)))
+        plan = ScatteredPlan(self.parts, shares, (len(self.a), len(self.b)))
         return Solution(
-            value=sum(part.value for *_, part in self.parts) / count,
+            value=math.fsum(share * part.value for share, (*_, part) in zip(shares, self.parts, strict=True)),
             potentials=(f, g),  # ⟨a, f⟩ + ⟨b, g⟩ is the value
             epsilon=self.parts[0][2].epsilon,
             converged=all(part.converged for *_, part in self.parts),
@@ -211,27 +228,33 @@ class _Average:
 
 
 class ScatteredPlan:
-    """The mean of plans between parts, as products."""
+    """The mean of plans between parts, each with its share, as products."""
 
-    def __init__(self, parts: list[tuple[Tensor, Tensor, Solution]], shape: tuple[int, int], transposed: bool = False) -> None:
-        self.parts, self.shape, self.transposed = parts, shape, transposed
+    def __init__(
+        self,
+        parts: list[tuple[Tensor, Tensor, Solution]],
+        shares: list[float],
+        shape: tuple[int, int],
+        transposed: bool = False,
+    ) -> None:
+        self.parts, self.shares, self.shape, self.transposed = parts, shares, shape, transposed
 
     def __matmul__(self, v: Tensor) -> Tensor:
         out = v.new_zeros(self.shape[0], *v.shape[1:])
-        for rows, columns, solution in self.parts:
+        for (rows, columns, solution), share in zip(self.parts, self.shares, strict=True):
             plan = solution.make_plan(None) if solution.operator is None else solution.operator
             rows, columns, factor = (columns, rows, plan.T) if self.transposed else (rows, columns, plan)
-            out.index_add_(0, rows, _times(factor, v[columns]).to(v.dtype), alpha=1 / len(self.parts))
+            out.index_add_(0, rows, _times(factor, v[columns]).to(v.dtype), alpha=share)
         return out
 
     @property
     def T(self) -> ScatteredPlan:  # as tensors have it
-        return ScatteredPlan(self.parts, (self.shape[1], self.shape[0]), not self.transposed)
+        return ScatteredPlan(self.parts, self.shares, (self.shape[1], self.shape[0]), not self.transposed)
 
     def pieces(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """(rows, columns, their share of the plan) for each part."""
-        for rows, columns, solution in self.parts:
-            plan = solution.make_plan(None) / len(self.parts)
+        for (rows, columns, solution), share in zip(self.parts, self.shares, strict=True):
+            plan = share * solution.make_plan(None)
             yield (columns, rows, plan.T) if self.transposed else (rows, columns, plan)
 
     def dense(self, out: Tensor | None = None) -> Tensor:

@@ -109,14 +109,14 @@ class NystromSinkhorn:
         v = torch.ones_like(b) if init is None else torch.exp(init[1].to(b) / epsilon)
         u, error, n_iter = torch.ones_like(a), math.inf, 0
         while n_iter < self.max_iter and error > self.tol:
-            u = _inverse(kernel.times(b * v))
+            u = _inverse(kernel.times(b * v), a)
             column = kernel.transposed(a * u)
             if n_iter % _CHECK_EVERY == 0:
                 error = float((b * (v * column - 1).abs()).sum())
             if not math.isfinite(error):
                 break
-            v, n_iter = _inverse(column), n_iter + 1
-        u = _inverse(kernel.times(b * v))
+            v, n_iter = _inverse(column, b), n_iter + 1
+        u = _inverse(kernel.times(b * v), a)
         return self._solution(kernel, a, b, u, v, epsilon, error, n_iter)
 
     def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
@@ -130,7 +130,7 @@ class NystromSinkhorn:
                 error = float((a * (u * product - 1).abs()).sum())
                 if error <= self.tol or not math.isfinite(error):
                     break
-            u, n_iter = (u * _inverse(product)).sqrt(), n_iter + 1
+            u, n_iter = (u * _inverse(product, a)).sqrt(), n_iter + 1
         return self._solution(kernel, a, a, u, u, epsilon, error, n_iter)
 
     def _open(self, cost: Cost, a: Tensor | None, b: Tensor | None) -> tuple[LowRankKernel, Tensor, Tensor, float]:
@@ -144,7 +144,8 @@ class NystromSinkhorn:
             )
         epsilon = cast(float, self.prepare(cost, a, b).epsilon)
         generator = torch.Generator().manual_seed(self.seed)
-        return LowRankKernel(cast(EuclideanRows, rows), epsilon, self.rank, generator), a, b, epsilon
+        kernel = LowRankKernel(cast(EuclideanRows, rows), epsilon, self.rank, generator, (a > 0, b > 0))
+        return kernel, a, b, epsilon
 
     def _solution(
         self, kernel: LowRankKernel, a: Tensor, b: Tensor, u: Tensor, v: Tensor, epsilon: float, error: float, n_iter: int
@@ -170,13 +171,15 @@ class NystromSinkhorn:
 class LowRankKernel:
     """T[y_i, y_j] ⟨L_i, R_j⟩ with products linear in the number of samples, in float64."""
 
-    def __init__(self, rows: EuclideanRows, epsilon: float, rank: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, rows: EuclideanRows, epsilon: float, rank: int, generator: torch.Generator, present: tuple[Tensor, Tensor]
+    ) -> None:
         self.rows, self.epsilon, self.dtype = rows, epsilon, torch.float64
         x, y = rows.x, rows.y
         self.shape, self.codes = (len(x), len(y)), rows.codes
         zero = torch.zeros(1, 1, dtype=torch.float64, device=x.device)
         self.mixing = torch.exp(-(zero if rows.table is None else rows.table.double()) / epsilon)  # (k, k')
-        pool = x if y is x else torch.cat([x, y])
+        pool = x[present[0]] if y is x else torch.cat([x[present[0]], y[present[1]]])  # landmarks are points with mass
         chosen = torch.randperm(len(pool), generator=generator)[:rank].to(x.device)
         marks = pool[chosen].double()
         values, vectors = torch.linalg.eigh(_gaussian(marks, marks, epsilon))
@@ -248,6 +251,9 @@ def _factor(points: Tensor, marks: Tensor, root: Tensor, epsilon: float) -> Tens
     return torch.cat([_gaussian(part.double(), marks, epsilon) @ root for part in points.split(4096)])
 
 
-def _inverse(values: Tensor) -> Tensor:
-    """1 / values; an approximate kernel may have rows that are not positive, which end the iteration as NaN."""
-    return torch.where(values > 0, 1 / values, math.nan)
+def _inverse(values: Tensor, mass: Tensor) -> Tensor:
+    """1 / values; an approximate kernel may have rows that are not positive, which end the iteration as NaN.
+
+    Points without mass do not count, however far from all others they are.
+    """
+    return torch.where(mass > 0, torch.where(values > 0, 1 / values, math.nan), 1.0)

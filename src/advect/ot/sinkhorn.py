@@ -159,19 +159,12 @@ class Sinkhorn:
         cost, a, b = check_problem(cost, a, b)
         epsilon = _number(self.prepare(cost, a, b).epsilon)
         cost = self._within_limit(cost)
-        f, g = potentials
-        if isinstance(cost, BlockedCost):
-            error = _blocked_marginal_error(cost, a, b, f, g, epsilon)
-            return None if error is None else _solution(cost, a, b, f, g, epsilon, True, 0, error)
-        kernel = fill_kernel(cost, f, g, epsilon, torch.empty_like(cost))
-        rows, columns = a.to(cost.dtype), b.to(cost.dtype)
-        row_error = float((rows * (kernel @ columns - 1).abs()).sum())
-        if not row_error <= _rounding_tolerance(cost, epsilon):
-            return None
-        error = row_error + float((columns * (kernel.T @ rows - 1).abs()).sum())
-        if not error <= 2 * _rounding_tolerance(cost, epsilon):
-            return None
-        return _solution(cost, a, b, f, g, epsilon, True, 0, error)
+        (f, g), rows, columns = potentials, a > 0, b > 0
+        if bool(rows.all()) and bool(columns.all()):
+            error = _certified_error(cost, a, b, f, g, epsilon)
+        else:  # costs of points without mass are not to say what rounding allows
+            error = _certified_error(_select(cost, rows, columns), a[rows], b[columns], f[rows], g[columns], epsilon)
+        return None if error is None else _solution(cost, a, b, f, g, epsilon, True, 0, error)
 
     def _within_limit(self, cost: Cost) -> Cost:
         """A matrix whose kernel would not fit is read in blocks; what comes in blocks knows its room already."""
@@ -219,6 +212,19 @@ def _extensions(cost: Cost, f: Tensor, g: Tensor, a: Tensor, b: Tensor, epsilon:
         return BlockedKernel(cost, room=0).softmins(g, a, b, epsilon)
     reach = softmin(cost, g, b, epsilon, 1)
     return reach, softmin(cost, torch.where(a > 0, f, reach), a, epsilon, 0)
+
+
+def _certified_error(cost: Cost, a: Tensor, b: Tensor, f: Tensor, g: Tensor, epsilon: float) -> float | None:
+    """The marginal error of these potentials if it is within rounding, else None."""
+    if isinstance(cost, BlockedCost):
+        return _blocked_marginal_error(cost, a, b, f, g, epsilon)
+    kernel = fill_kernel(cost, f, g, epsilon, torch.empty_like(cost))
+    rows, columns = a.to(cost.dtype), b.to(cost.dtype)
+    row_error = float((rows * (kernel @ columns - 1).abs()).sum())
+    if not row_error <= _rounding_tolerance(cost, epsilon):
+        return None
+    error = row_error + float((columns * (kernel.T @ rows - 1).abs()).sum())
+    return error if error <= 2 * _rounding_tolerance(cost, epsilon) else None
 
 
 def _blocked_marginal_error(cost: BlockedCost, a: Tensor, b: Tensor, f: Tensor, g: Tensor, epsilon: float) -> float | None:

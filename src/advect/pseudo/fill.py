@@ -19,6 +19,8 @@ from advect.pseudo.graph import neighbor_graph
 from advect.pseudo.points import Embedded, of_order_one, points_of
 from advect.pseudo.running import joined
 
+_REACHED = 1e-6  # of the highest score; far above what conjugate gradients leave as error
+
 
 def fill_labels(
     data: LabeledDataset,
@@ -66,15 +68,36 @@ def fill_labels(
 
 
 def _propagated(points: np.ndarray, codes: np.ndarray, neighbors: int, alpha: float) -> np.ndarray:
-    """The known codes, and for the others that of the highest score."""
+    """The known codes, and for the others that of the highest score.
+
+    Scores fall by a factor with each step away from the labels, soon below what the solution of an equation resolves. Where
+    the highest is that low, the equation is solved once more for these rows alone: the others, which are known by then, go
+    to its right side, and it is scaled.
+    """
     graph = neighbor_graph(points, neighbors)
     roots = np.sqrt(np.asarray(graph.sum(axis=1)).reshape(-1, 1))
     known = np.flatnonzero(codes >= 0)
-    start = np.zeros((len(codes), codes.max() + 1))
-    start[known, codes[known]] = 1.0
-    scores = _conjugate_gradients(lambda f: f - alpha * (graph @ (f / roots)) / roots, start)
+    right = np.zeros((len(codes), codes.max() + 1))
+    right[known, codes[known]] = 1.0
+    scores = _scores(graph, roots, alpha, right)
     sums = scores.sum(axis=0)
-    return np.where(codes >= 0, codes, np.divide(scores, sums, out=scores, where=sums > 0).argmax(axis=1))
+    sums[sums <= 0] = 1.0
+    scores, right = scores / sums, right / sums
+    filled, rest = codes.copy(), np.arange(len(codes))
+    while True:
+        best = scores.max(axis=1)
+        far = best < _REACHED * best.max()
+        filled[rest[~far]] = scores[~far].argmax(axis=1)
+        if not far.any():
+            return np.where(codes >= 0, codes, filled)
+        right = right[far] + alpha * (graph[far][:, ~far] @ (scores[~far] / roots[~far])) / roots[far]
+        graph, roots, rest, right = graph[far][:, far], roots[far], rest[far], right / right.max()
+        scores = _scores(graph, roots, alpha, right)
+
+
+def _scores(graph: Any, roots: np.ndarray, alpha: float, right: np.ndarray) -> np.ndarray:
+    """(I − α S)^−1 of the right side, which has no negative entries where that has none."""
+    return _conjugate_gradients(lambda f: f - alpha * (graph @ (f / roots)) / roots, right).clip(min=0)
 
 
 def _conjugate_gradients(matrix: Any, right: np.ndarray, tolerance: float = 1e-12, max_iter: int = 2000) -> np.ndarray:
