@@ -39,13 +39,13 @@ DTYPES = st.sampled_from([torch.float32, torch.float64])
 
 
 @st.composite
-def datasets(draw, dim=None, dtype=None, scale=None, max_n=18):
+def datasets(draw, dim=None, dtype=None, scale=None, max_n=18, coinciding=True):
     """Labeled samples with ordinary nastiness: single-sample classes, more dimensions than samples, coinciding points."""
     n, d = draw(st.integers(1, max_n)), dim or draw(st.integers(1, 25))
     k = draw(st.integers(1, min(n, 4)))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
     x = torch.randn(n, d, generator=generator, dtype=torch.float64)
-    if draw(st.booleans()):
+    if coinciding and draw(st.booleans()):
         x[torch.randint(n, (1,), generator=generator)] = x[0].clone()
     if draw(st.booleans()):
         x[:, 0] = 1.0
@@ -97,7 +97,8 @@ class TestLaws:
 
     @settings(max_examples=60, deadline=None)
     @given(
-        a=datasets(dim=3, dtype=torch.float64, scale=1.0),
+        # Of equal weights, points that coincide are several samples already.
+        a=datasets(dim=3, dtype=torch.float64, scale=1.0, coinciding=False),
         b=datasets(dim=3, dtype=torch.float64, scale=1.0),
         label=LABELS,
         share=st.floats(0.1, 0.9),

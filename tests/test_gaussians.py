@@ -169,10 +169,19 @@ class TestEstimates:
     def test_a_split_weight_changes_nothing(self):
         x = torch.randn(10, 4, dtype=torch.float64)
         one = LabeledDataset(x, [0] * 10)
-        two = LabeledDataset(torch.cat([x, x]), [0] * 20)
+        two = LabeledDataset(torch.cat([x, x]), [0] * 20, weights=[0.4] * 10 + [0.6] * 10)
         some = LabeledDataset(torch.cat([x, x[:1]]), [0] * 11, weights=[0.3] + [1.0] * 9 + [0.7])
         for other in (two, some):
             torch.testing.assert_close(one.moments().covariances(), other.moments().covariances(), rtol=1e-12, atol=0)
+
+    @pytest.mark.parametrize("share", [0.001, 0.1, 0.5])
+    def test_equal_samples_of_equal_weight_all_count(self, share):
+        # Once: n − 1 counted distinct points, and a column of few values had many times its variance.
+        x = torch.zeros(1000, 2, dtype=torch.float64)
+        x[: round(1000 * share), 0] = 1
+        x[:5, 1] = torch.arange(5.0, dtype=torch.float64)
+        got = LabeledDataset(x, [0] * 1000).moments().covariances()[0]
+        np.testing.assert_allclose(got, np.cov(x.numpy(), rowvar=False), rtol=1e-9, atol=1e-12)
 
     @pytest.mark.parametrize("offset", [0.0, 10.0, 1000.0])
     @pytest.mark.parametrize(("shape", "uniform"), [((300, 1), True), ((1000, 1), True), ((2000, 1), False), ((500, 2), True)])
@@ -181,14 +190,16 @@ class TestEstimates:
         # Once: samples within 64 roundings of x of the next one were one, and dense data a single point of no variance.
         generator = torch.Generator().manual_seed(2)
         x = offset + (torch.rand(shape, generator=generator) if uniform else torch.randn(shape, generator=generator))
-        got = LabeledDataset(x, [0] * len(x)).moments().covariances()[0]
-        expected = np.cov(x.double().numpy(), rowvar=False).reshape(got.shape)
+        weights = 1 + 0.01 * (torch.arange(len(x)) % 2).double()  # unequal, so that distinct points are looked for
+        got = LabeledDataset(x, [0] * len(x), weights=weights).moments().covariances()[0]
+        expected = np.cov(x.double().numpy(), rowvar=False, aweights=weights.numpy()).reshape(got.shape)
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-3 * expected.max())
 
     def test_points_are_one_only_if_all_coordinates_agree(self):
         grid = torch.cartesian_prod(torch.arange(5.0), torch.arange(4.0), torch.arange(3.0)) + 1000
-        got = LabeledDataset(grid, [0] * 60).moments().covariances()[0]
-        np.testing.assert_allclose(got, np.cov(grid.numpy(), rowvar=False), rtol=1e-6, atol=1e-6)
+        weights = 1 + torch.rand(60, generator=torch.Generator().manual_seed(0)).double()
+        got = LabeledDataset(grid, [0] * 60, weights=weights).moments().covariances()[0]
+        np.testing.assert_allclose(got, np.cov(grid.numpy(), rowvar=False, aweights=weights.numpy()), rtol=1e-5, atol=1e-6)
 
     @pytest.mark.parametrize("times", [2, 5])
     def test_copies_that_differ_by_a_rounding_are_one(self, times):
@@ -196,15 +207,20 @@ class TestEstimates:
         parted = x.repeat(times, 1)
         for copy in range(1, times):
             parted[10 * copy : 10 * (copy + 1)] = torch.nextafter(x, torch.full_like(x, torch.inf if copy % 2 else -torch.inf))
-        one, many = (LabeledDataset(rows, [0] * len(rows)).moments().covariances() for rows in (x, parted))
+        shares = torch.arange(1.0, times + 1).repeat_interleave(10)
+        one = LabeledDataset(x, [0] * 10).moments().covariances()
+        many = LabeledDataset(parted, [0] * len(parted), weights=shares).moments().covariances()
         torch.testing.assert_close(one, many, rtol=1e-5, atol=1e-6)  # two atoms for each would be 5 % off
 
     def test_neighbours_of_neighbours_are_not_one(self):
         """Half of the samples lie so densely that each is a rounding from the next, and they reach far beyond a rounding."""
         x = 1 + torch.cat([1e-15 * torch.arange(1000).double(), torch.linspace(-1, 1, 1000).double()])[:, None]
-        expected = float(np.var(x.numpy(), ddof=1))
-        for rows in (x, x.repeat(3, 1)):
-            assert float(LabeledDataset(rows, [0] * len(rows)).moments().covariances()) == pytest.approx(expected, rel=1e-6)
+        weights = 1 + 0.01 * (torch.arange(2000) % 2).double()
+        expected = float(np.cov(x[:, 0].numpy(), aweights=weights.numpy()))
+        for shares in ([1.0], [0.2, 0.3, 0.5]):
+            rows, mass = x.repeat(len(shares), 1), torch.cat([share * weights for share in shares])
+            got = LabeledDataset(rows, [0] * len(rows), weights=mass).moments().covariances()
+            assert float(got) == pytest.approx(expected, rel=1e-6)
 
     def test_degenerate_classes_have_zero_covariance(self):
         data = LabeledDataset([[1.0, 2.0], [3.0, 4.0], [3.0, 4.0]], ["single", "coinciding", "coinciding"])

@@ -224,10 +224,10 @@ def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) ->
 
         μ = Σ p_i x_i ,   S = Σ p_i (x_i − μ)(x_i − μ)ᵀ / (1 − Σ p²)        p = weights within the class
 
-    For n distinct samples of equal weight this is the usual n − 1. The second sum runs over atoms (distinct points), so
-    listing a sample as two copies of half the weight changes nothing, even when a flow has parted them by roundings of
-    the class's spread. One atom gives a zero covariance. A class without mass is described by its samples with equal
-    weights; one without samples by a point at the origin.
+    For n samples of equal weight this is the usual n − 1, whether some coincide or not. With unequal weights the second sum
+    runs over atoms (distinct points), so listing a sample as two copies that share its weight changes nothing, even when a
+    flow has parted them by roundings of the class's spread. One atom gives a zero covariance. A class without mass is
+    described by its samples with equal weights; one without samples by a point at the origin.
     """
     order = torch.argsort(y, stable=True)
     counts = torch.bincount(y, minlength=n_classes)
@@ -276,13 +276,26 @@ def class_shares(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> tuple
     mass = weights.double()
     class_mass = mass.new_zeros(n_classes).index_add_(0, y, mass)[y]
     share = torch.where(class_mass > 0, mass / class_mass.clamp_min(_TINY), 1 / torch.bincount(y, minlength=n_classes)[y])
-    spread = 1 - _squared_atoms(x.detach(), y, share, n_classes)
+    spread = 1 - _squared_shares(x.detach(), y, share, n_classes)
     inverse = torch.where(spread > 1e-12, 1 / spread.clamp_min(_TINY), 0)
     return share, (share * inverse[y]).sqrt()
 
 
 _BLOCK = 512
 _TINY = torch.finfo(torch.float64).tiny
+
+
+def _squared_shares(points: Tensor, labels: Tensor, share: Tensor, n_classes: int) -> Tensor:
+    """Σ p² of each class: over the samples where all have one weight, over distinct points where they have not."""
+    squares = share.new_zeros(n_classes).index_add_(0, labels, share.square())
+    present = share > 0
+    counts = torch.bincount(labels[present], minlength=n_classes)
+    uneven = squares * counts > 1 + 1e-9  # of equal shares, 1
+    rows = uneven[labels].nonzero()[:, 0]
+    if not len(rows):
+        return squares
+    chosen = points if len(rows) == len(points) else points[rows]
+    return torch.where(uneven, _squared_atoms(chosen, labels[rows], share[rows], n_classes), squares)
 
 
 def _squared_atoms(points: Tensor, labels: Tensor, share: Tensor, n_classes: int) -> Tensor:
