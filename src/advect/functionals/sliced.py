@@ -162,9 +162,9 @@ def _squares(a: LabeledDataset, b: LabeledDataset, directions: _Directions, labe
         if label_weight and data.law is None:
             data.require_labels("a sliced distance with labels")
     group = max(1, _ENTRIES // (len(a) + len(b)))
-    centre = (
-        mass_centre(a.x, a.weights) + mass_centre(b.x, b.weights)
-    ) / 2  # in the wider dtype of the two, as all that follows
+    # In the wider dtype of the two, as all that follows.
+    centre = (mass_centre(a.x, a.weights) + mass_centre(b.x, b.weights)) / 2
+    points = (a.x - centre, b.x - centre)  # once for all groups
     shares = [
         class_shares(data.x, data.y, data.weights, len(data.classes)) if label_weight and data.law is None else None
         for data in (a, b)
@@ -173,7 +173,10 @@ def _squares(a: LabeledDataset, b: LabeledDataset, directions: _Directions, labe
 
     def energies(start: int) -> Tensor:
         theta, psi = (part[:, start : start + group].to(centre) for part in (directions.theta, directions.psi))
-        x, y = (_image(data, theta, psi, label_weight, share, centre) for data, share in zip((a, b), shares, strict=True))
+        x, y = (
+            _image(data, part, theta, psi, label_weight, share, centre)
+            for data, part, share in zip((a, b), points, shares, strict=True)
+        )
         return wasserstein_1d(x, y, a.weights, b.weights)
 
     starts = range(0, directions.n, group)
@@ -198,19 +201,25 @@ def _moves(*datasets: LabeledDataset) -> bool:
 
 
 def _image(
-    data: LabeledDataset, theta: Tensor, psi: Tensor, label_weight: float, share: tuple[Tensor, Tensor] | None, centre: Tensor
+    data: LabeledDataset,
+    points: Tensor,
+    theta: Tensor,
+    psi: Tensor,
+    label_weight: float,
+    share: tuple[Tensor, Tensor] | None,
+    centre: Tensor,
 ) -> Tensor:
-    """ψ·p(x, y; θ) for each projection and sample, (p, n)."""
-    features = ((data.x - centre) @ theta).T  # (p, n)
+    """ψ·p(x, y; θ) for each projection and sample, (p, n); ``points`` are the features around the centre."""
+    features = (points @ theta).T  # (p, n)
     if not label_weight:
         return features * psi[0][:, None]
-    means, deviations = _projected_laws(data, theta, share, centre)  # (p, k)
+    means, deviations = _projected_laws(data, features, theta, share, centre)  # (p, k)
     labels = math.sqrt(label_weight) * (psi[1][:, None] * means + psi[2][:, None] * deviations)
     return psi[0][:, None] * features + labels[:, data.law_rows]
 
 
 def _projected_laws(
-    data: LabeledDataset, theta: Tensor, share: tuple[Tensor, Tensor] | None, centre: Tensor
+    data: LabeledDataset, features: Tensor, theta: Tensor, share: tuple[Tensor, Tensor] | None, centre: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Means and deviations of the label laws along directions, (p, k)."""
     if data.law is not None:
@@ -225,7 +234,7 @@ def _projected_laws(
         return theta.T @ (data.law.means - centre).T, _root(variances)
     assert share is not None
     weights, scales = (part.to(theta) for part in share)
-    images = ((data.law_features - centre) @ theta).T
+    images = features.detach() if data.fixed_laws else features
     zeros = images.new_zeros(len(images), len(data.classes))
     means = zeros.index_add(1, data.y, weights * images)
     spread = (images - means[:, data.y]) * scales
