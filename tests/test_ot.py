@@ -178,6 +178,21 @@ class TestWarmStart:
         first = Sinkhorn(epsilon=0.02).solve(cost, a, b)
         assert Sinkhorn(epsilon=0.02).solve(cost, a, b, init=first.potentials).n_iter <= 2
 
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_tiny_epsilon_is_reached_by_slower_annealing(self, seed):
+        # Once: annealing by fifths left potentials from which 10,000 iterations led nowhere.
+        generator = torch.Generator().manual_seed(seed)
+        y, start = torch.randn(500, 2, generator=generator), torch.randn(500, 2, generator=generator)
+        x = (start + y[torch.randperm(500, generator=generator)]) / 2
+        cost = torch.as_tensor(oracles.half_squared(x.double(), y.double())).float()
+        solver = Sinkhorn(epsilon=2e-4, tol=1e-3)
+        solved = solver.solve(cost)
+        assert solved.converged and solved.n_iter < 3000
+        plan = solved.plan().double()
+        assert float((plan.sum(dim=0) - 1 / 500).abs().sum() + (plan.sum(dim=1) - 1 / 500).abs().sum()) < 2e-3
+        junk = (torch.zeros(500, dtype=torch.float64), torch.zeros(500, dtype=torch.float64))
+        assert solver.solve(cost, init=junk).value == pytest.approx(solved.value, rel=1e-3)
+
     @pytest.mark.parametrize("size", [1e3, 1e8])
     def test_a_useless_start_still_ends_right(self, size):
         cost, a, b, *_ = problem()

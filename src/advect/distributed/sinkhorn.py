@@ -132,11 +132,7 @@ def solve(solver: Sinkhorn, problem: Problem, init: Potentials | None = None) ->
     rounding = problem.rounding(epsilon)
     tol = rounding if solver.tol is None else solver.tol
     state = Iteration(problem.kernel(wide=True), problem.a, problem.b, epsilon)  # pyright: ignore[reportArgumentType]
-    if init is None:
-        state.anneal(solver.max_iter)
-    else:
-        state.start(*init)
-    if not state.run(tol, solver.max_iter):
+    if not state.solve(init, tol, solver.max_iter):
         _warn(problem.group, state.error, tol, state.n_iter)
     f, g = state.potentials()
     scalings = state.a * state.u, state.b * state.v

@@ -3,7 +3,8 @@
 Potentials are kept in float64. Between two absorptions the kernel K = exp((f ⊕ g − C)/ε) is fixed and everything is done
 by matrix-vector products on scalings u, v (Schmitzer 2019), some forty times cheaper than log-sum-exps over C. When a
 scaling leaves the safe range it is absorbed into the potentials; when K has underflowed, a step in the log domain
-recovers. A cold start anneals ε from the size of the cost. Far from the solution the steps are Sinkhorn's; near it they
+recovers. A cold start anneals ε from the size of the cost; where it was too fast, or potentials to start from were of no
+use, it does so again in smaller steps. Far from the solution the steps are Sinkhorn's; near it they
 are Newton's on the concave dual in g (f being exact for given g), so that a small ε costs a few more products and not
 a thousand more iterations. Self-problems use one potential and the averaged update f ← (f + T f)/2 (Feydy et al. 2019),
 whose error at least halves each time.
@@ -21,6 +22,7 @@ from advect.ot.solution import Potentials
 
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
+_RETRIES = ((300, 0.7), (2000, 0.85))  # iterations after which a solve that is still far off anneals anew, at this ratio
 _NEAR = 0.2  # marginal error from which Newton steps take over
 _HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
 _CG_ITERATIONS, _DIRECT_SIZE = 100, 1024  # a harder Newton system is solved directly if it is not larger than this
@@ -43,7 +45,20 @@ class Iteration:
         self.u, self.v, self.column = torch.ones_like(self.a), torch.ones_like(self.b), None
         self.kernel.fill(f, g, self.epsilon, last=last)
 
-    def anneal(self, max_iter: int) -> None:
+    def solve(self, start: Potentials | None, tol: float, max_iter: int) -> bool:
+        """Go from given potentials, or from none, to a marginal error below ``tol``."""
+        if start is None:
+            self.anneal(max_iter)
+        else:
+            self.start(*start)
+        for patience, ratio in _RETRIES:
+            if self.run(tol, min(patience, max_iter)) or self.n_iter >= max_iter:
+                return self.error <= tol
+            if self.error > _ANNEALING_TOL:
+                self.anneal(max_iter, ratio)
+        return self.run(tol, max_iter)
+
+    def anneal(self, max_iter: int, ratio: float = _ANNEALING_RATIO) -> None:
         """Solve loosely for a decreasing sequence of epsilons, so that the first potentials are near the last."""
         final = self.epsilon
         g = torch.zeros_like(self.b64)
@@ -57,7 +72,7 @@ class Iteration:
             if self.n_iter < max_iter:
                 self.run(_ANNEALING_TOL, min(self.n_iter + _ANNEALING_ITERATIONS, max_iter))
             g = self.potentials()[1]
-            self.epsilon = max(self.epsilon * _ANNEALING_RATIO, final)
+            self.epsilon = max(self.epsilon * ratio, final)
 
     def run(self, tol: float, max_iter: int) -> bool:
         """Iterate until the marginal error is below ``tol``; rows are matched exactly throughout."""

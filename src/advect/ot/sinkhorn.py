@@ -112,13 +112,11 @@ class Sinkhorn:
             inner = _select(cost, rows, columns)
             f0, g0 = (None, None) if f0 is None or g0 is None else (f0[rows], g0[columns])
         state = Iteration(_kernel(inner), a[rows], b[columns], epsilon)
-        if f0 is None or g0 is None:
+        start = None if f0 is None or g0 is None else (f0, g0)
+        if start is None:
             _warn_if_long(state.kernel)
-            state.anneal(self.max_iter)
-        else:
-            state.start(f0, g0)
         tol = self._tolerance(inner, epsilon)
-        converged = state.run(tol, self.max_iter)
+        converged = state.solve(start, tol, self.max_iter)
         if not converged:
             _warn(state.error, tol, state.n_iter, cost.dtype)
         f, g = state.potentials()
