@@ -26,10 +26,7 @@ PUBLISHED = {
     "usps": {1: 39.5, 5: 73.3, 10: 77.2, 100: 89.7},
 }
 
-# Few samples say little about their class: labels must weigh enough for classes to stay apart (``Transferred.purity``).
-OPTIONS = ad.apps.TransferOptions(
-    n_steps=8, step_size=0.4, every=1, bounds=(0.0, 1.0), label_weight=50.0, solver=ad.Sinkhorn(ad.Relative(0.001), tol=1e-3)
-)
+OPTIONS = ad.apps.TransferOptions(n_steps=8, step_size=0.4, every=1, bounds=(0.0, 1.0))
 WAYS = ("target only", "+ final", "+ way", "fine-tuned")
 ALL = ("target only", "+ source", "+ final", "+ way", "+ mapped", "fine-tuned")
 

@@ -15,7 +15,7 @@ from advect.functionals import OTDD
 from advect.integrators import Euler
 from advect.maps import EntropicMap
 from advect.maps.base import Map
-from advect.ot import Solver
+from advect.ot import Sinkhorn, Solver
 
 _LABEL = Bures(tolerance=1e-3)
 
@@ -32,12 +32,12 @@ class CarryOptions:
             (``Sinkhorn(Relative(0.001), tol=1e-3)``) lands on samples of the target rather than on averages of them.
         bounds: keep features in this range, so that images stay images.
         every: look at states whose index divides by this: where labels are known, their accuracy; on the way, what is kept.
-        map: carries samples that are not in the flow; fitted on it. By default an entropic map, not debiased: on held-out
-            USPS images carried to MNIST it was the best of all (docs/paper.md, appendix C).
+        map: carries samples that are not in the flow; fitted on it. By default an entropic map with the solver's epsilon, not
+            debiased: on held-out USPS images carried to MNIST it was the best of all (docs/paper.md, appendix C).
 
     Example:
         >>> import advect as ad
-        >>> ad.apps.TransferOptions(n_steps=20, every=5).label_weight
+        >>> ad.apps.RepurposeOptions(n_steps=20, every=5).label_weight
         5.0
     """
 
@@ -59,7 +59,10 @@ class CarryOptions:
 
 def carrier(options: CarryOptions) -> Map:
     """The map for samples that are not in the flow, to be fitted on it."""
-    return options.map or EntropicMap(label_weight=options.label_weight, debias=False)
+    if options.map is not None:
+        return options.map
+    same = {"epsilon": options.solver.epsilon} if isinstance(options.solver, Sinkhorn) else {}
+    return EntropicMap(label_weight=options.label_weight, debias=False, **same)
 
 
 def carry(

@@ -156,15 +156,19 @@ def _answers(found: ad.apps.Repurposed, data: ad.LabeledDataset) -> str:
 def _carry(options: CarryOptions, talk: Talk) -> dict[str, Any]:
     from advect.cli import build
 
-    cost = build.cost(options.cost, tolerance=1e-3)
-    given: dict[str, Any] = {} if cost is None else {"label": cost.label, "label_weight": cost.label_weight}
     if options.cost.embedding is not None:
         raise InputError("an application compares features as they are", "cost.embedding", "Use advect flow for that.")
+    given: dict[str, Any] = {}  # the library chooses what is not asked for
+    if options.cost.label_weight is not None:
+        given["label_weight"] = options.cost.label_weight
+    if {"label", "diagonal", "tolerance"} & options.cost.given.keys() and (cost := build.cost(options.cost, tolerance=1e-3)):
+        given["label"] = cost.label
+    if (solver := build.solver(options.solver, tol=1e-3)) is not None:
+        given["solver"] = solver
     return {
         **given,
         "n_steps": options.steps,
         "step_size": options.step_size,
-        "solver": build.solver(options.solver, tol=1e-3),
         "bounds": options.bounds,
         "every": options.every,
         "map": build.carried_map(options.map, talk.progress),

@@ -196,7 +196,7 @@ class CarryOptions(DataOptions):
 
     steps: int = Field(default=30, ge=1, description="How many steps.")
     step_size: float = Field(default=0.2, description="Flow time of a step.")
-    cost: Annotated[CostOptions, Parameter(group="Ground cost")] = CostOptions(label_weight=5.0)
+    cost: Annotated[CostOptions, Parameter(group="Ground cost")] = CostOptions()
     solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions()
     bounds: tuple[float, float] | None = Field(default=None, description="Keep features in this range, as in 0 1 for images.")
     every: int = Field(default=10, ge=1, description="Look at states whose index divides by this.")
