@@ -122,6 +122,7 @@ def main() -> None:
             row = results.once("camelyon, honest", honest, models[target], whole, 4 * n, epochs)
             print("\n".join(f"camelyon: {name} {value:.3f}" for name, value in row.items()))
     rows = {name: row for name, row in results.values.items() if "spearman" in row}
+    rows = dict(sorted(rows.items(), key=lambda item: (item[1]["epsilon"], item[1]["step"])))  # settings in their order below
     picture = viz.save(figure(rows), options.out / "oracle.png")
     print(f"wrote {results.path} and {picture}")
 
