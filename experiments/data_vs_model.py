@@ -43,8 +43,8 @@ def figure(rows: dict[str, dict]):
         point = gain(row["table"], "fine-tuned"), gain(row["table"], "+ final")
         axis.plot(*point, "o", color=colours[target], markersize=6)
         axis.plot(point[0], gain(row["table"], "+ way"), "o", color=colours[target], markersize=6, fillstyle="none")
-        aside = dict(zip(SETS, ((6, -12), (-28, -12), (6, 5), (-28, 5)), strict=True))[source]  # of one target, often close
-        axis.annotate(f"{SETS[source]}→{SETS[target]}", point, xytext=aside, textcoords="offset points", fontsize=9)
+        name, above = f"{SETS[source]}→{SETS[target]}", dict(zip(SETS, (-15, -24, 6, 15), strict=True))[source]  # often close
+        axis.annotate(name, point, xytext=(0, above), textcoords="offset points", ha="center", fontsize=9)
     axis.margins(0.12)
     axis.set(
         xlabel="model adaptation (fine-tuning): errors removed, %",
