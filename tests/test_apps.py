@@ -278,6 +278,14 @@ class TestTransfer:
         assert ad.apps.TransferScores({"way": values}).interval("way") == pytest.approx((high - low) / 2)
         assert ad.apps.TransferScores({"way": [0.5]}).interval("way") == float("inf")
 
+    def test_gains_are_paired(self):
+        from scipy.stats import ttest_rel
+
+        alone, other = [0.5, 0.62, 0.71, 0.4], [0.53, 0.63, 0.75, 0.41]
+        mean, half = ad.apps.TransferScores({"target only": alone, "+ way": other}).gain("+ way")
+        interval = ttest_rel(other, alone).confidence_interval(0.95)
+        assert (mean - half, mean + half) == pytest.approx((interval.low, interval.high))
+
     def test_bad_input(self):
         with pytest.raises(ad.InputError, match="label for each sample"):
             ad.apps.transfer(ad.LabeledDataset(self.source.x), self.target)
