@@ -205,12 +205,13 @@ class LaggedBures:
 
         def decomposed(pair: tuple[int, int]) -> Tensor:
             rows, columns = rows_of[pair[0]], columns_of[pair[1]]
-            polar = norm = None
+            found = None
             if not close[pair[0]][pair[1]]:
-                polar, norm = polarised(product[rows][:, columns].double(), rows, columns, 4 * torch.finfo(product.dtype).eps)
-            if polar is None or norm is None or smooth[pair] - 2 * norm < _CLOSE * smooth[pair]:
+                found = polarised(product[rows][:, columns].double(), rows, columns, 4 * torch.finfo(product.dtype).eps)
+            if found is None or smooth[pair] - 2 * found[1] < _CLOSE * smooth[pair]:
                 block = source.x.detach()[rows].double() @ target.x.detach()[columns].double().T
-                polar, norm = polarised(block, rows, columns, 0.0)
+                found = polarised(block, rows, columns, 0.0)
+            polar, norm = found
             factors[pair].copy_(scales_a[rows][:, None] * polar * scales_b[columns])
             return norm
 
