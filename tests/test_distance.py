@@ -257,11 +257,12 @@ class TestResult:
         with pytest.raises(InputError, match="need a label cost"):
             _ = otdd(*pair, cost=GroundCost(label=NoLabels())).class_distances
 
-    def test_per_sample_laws_have_no_class_distances(self, pair):
+    def test_laws_of_samples_join_into_laws_of_classes(self, pair):
+        """A law for each sample, all those of a class equal: the class has that law, in every place that asks for it."""
         a, b = pair
-        moving = a.replace(law=a.moments(), law_index=a.y)
-        with pytest.raises(InputError, match="one law for each class"):
-            _ = otdd(moving, b).class_distances
+        once, each = otdd(a, b), otdd(a.replace(law=a.moments(), law_index=a.y), b)
+        np.testing.assert_allclose(each.class_distances.values, once.class_distances.values, rtol=1e-6)
+        np.testing.assert_allclose(each.class_matching.values, once.class_matching.values, atol=1e-12)
 
     def test_not_converged_is_said_once_and_carried(self, pair):
         with warnings.catch_warnings(record=True) as caught:

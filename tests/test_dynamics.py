@@ -179,12 +179,23 @@ class TestCarriedLaws:
         torch.testing.assert_close(parts.law.covariances(), whole.law.covariances(), rtol=1e-9, atol=1e-9)
         assert torch.equal(parts.y, whole.y)
 
-    def test_fixed_labels_refuse_a_law_for_each_sample(self):
-        ended = ad.JointVariableLabels().start(ad.LabeledDataset(self.x, self.y))
-        with pytest.raises(ad.InputError, match=r"one law for each class.*law_index into 12 laws.*replace\(law=None"):
-            ad.flow(ended, ad.OTDD(self.target), dynamics=ad.JointFixedLabels(), n_steps=1)
-        estimated = ad.JointFixedLabels().start(ended.replace(law=None, law_index=None)).law
-        torch.testing.assert_close(estimated.covariances(), ended.moments().covariances())
+    @pytest.mark.parametrize("motion", [None, ad.DiagonalMotion(), ad.BuresMotion(), ad.FactoredMotion()])
+    def test_fixed_labels_start_from_laws_of_particles_joined(self, motion):
+        """A flow from where a jd-vl flow ended: each class starts with the moments of the mixture of its particles' laws."""
+        options = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Euler(0.2), "n_steps": 3}
+        ended = ad.flow(ad.LabeledDataset(self.x, self.y), ad.OTDD(self.target), **options).dataset
+        rho = ad.JointFixedLabels(motion).start(ended)
+        assert rho.law_index is None and len(rho.law) == len(ended.classes)
+        for code in range(len(ended.classes)):
+            own = ended.law.take((ended.y == code).nonzero()[:, 0])
+            middle = own.means.mean(dim=0)
+            spread = (own.means - middle).T @ (own.means - middle) / len(own)
+            wanted = own.covariances().mean(dim=0) + spread
+            wanted = torch.diag(wanted.diagonal()) if isinstance(motion, ad.DiagonalMotion) else wanted
+            torch.testing.assert_close(rho.law.means[code], middle)
+            torch.testing.assert_close(rho.law.covariances()[code], wanted)
+        again = ad.flow(ended, ad.OTDD(self.target), dynamics=ad.JointFixedLabels(motion), n_steps=2)
+        assert again.values[0] > 0
 
     @pytest.mark.parametrize("dynamics", [ad.JointFixedLabels(), ad.JointVariableLabels()])
     def test_labels_are_still_needed(self, dynamics):

@@ -23,7 +23,7 @@ from advect._html import facts_table
 from advect._progress import Progress
 from advect.errors import InputError
 from advect.files import Content, open_source, write
-from advect.gaussians import Gaussians, estimate_gaussians
+from advect.gaussians import Gaussians, estimate_gaussians, group_shares
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -217,6 +217,49 @@ class LabeledDataset:
         """The label laws: those the dataset carries, otherwise those estimated from (x, y)."""
         return self.moments() if self.law is None else self.law
 
+    def class_laws(self) -> Gaussians:
+        """One law for each class: laws of single samples (``law_index``) are joined by mass, as mixtures; else ``laws()``.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> law = ad.Gaussians(torch.tensor([[0.0], [2.0], [7.0]]), ad.Full(torch.ones(3, 1, 1)))
+            >>> data = ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"], law=law, law_index=[0, 1, 2])
+            >>> data.class_laws().means.tolist(), data.class_laws().covariances().flatten().tolist()
+            ([[1.0], [7.0]], [2.0, 1.0])
+        """
+        if self.law is None or self.law_index is None:
+            return self.laws()
+        self.require_labels("laws of classes")
+        pairs, inverse = torch.unique(torch.stack([self.y, self.law_index]), dim=1, return_inverse=True)
+        shares = group_shares(self.y, self.weights, len(self.classes))
+        mass = shares.new_zeros(pairs.shape[1]).index_add_(0, inverse, shares)
+        return self.law.take(pairs[1]).joined(pairs[0], mass, len(self.classes))
+
+    def with_class_laws(self) -> LabeledDataset:
+        """The same samples with one law for each class in place of one for each sample (``law_index``), if that is so.
+
+        For what looks at classes, and for more samples than a table of their laws fits: what a jd-vl flow leaves carries as
+        many laws as samples.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.JointVariableLabels().start(ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]))
+            >>> len(data.law), len(data.with_class_laws().law)
+            (3, 2)
+        """
+        return self if self.law_index is None else self.replace(law=self.class_laws(), law_index=None)
+
+    def with_shared_laws(self) -> LabeledDataset:
+        """The same dataset without laws that no sample has; laws of samples that are equal become one, unless they move."""
+        if self.law is None or self.law_index is None:
+            return self
+        used, index = self.law_index.unique(return_inverse=True)
+        law = self.law if len(used) == len(self.law) else self.law.take(used)
+        if not law.requires_grad:  # each law that moves has a gradient of its own
+            law, place = law.distinct()
+            index = place[index]
+        return self if len(law) == len(self.law) else self.replace(law=law, law_index=index)
+
     @property
     def law_features(self) -> Tensor:
         """The features from which label laws are estimated: x, without its graph when the laws are fixed."""
@@ -269,15 +312,6 @@ class LabeledDataset:
             raise InputError(
                 "dtype must be torch.float32 or torch.float64", dtype, "Half precision is too coarse for transport."
             )
-        law = self.law
-        if law is not None:
-            move = {
-                name: value.to(device=device, dtype=dtype)
-                for name, value in vars(law.covariance).items()
-                if isinstance(value, Tensor)
-            }
-            rest = {name: value for name, value in vars(law.covariance).items() if name == "sizes"}
-            law = Gaussians(law.means.to(device=device, dtype=dtype), type(law.covariance)(**move, **rest))
         x = self.x.to(device=device, dtype=dtype)
         if x.dtype != self.x.dtype:
             check_finite("features", x, "They do not fit float32: keep float64, or rescale them first.")
@@ -285,7 +319,7 @@ class LabeledDataset:
             x=x,
             y=self.y.to(device=device),
             weights=self.weights.to(device=device),
-            law=law,
+            law=None if self.law is None else self.law.to(device, dtype),
             law_index=None if self.law_index is None else self.law_index.to(device=device),
         )
 

@@ -143,14 +143,11 @@ class Distance:
     def class_distances(self) -> ClassTable:
         """W₂ between the laws of each pair of classes (not squared), under the label cost in use.
 
-        Classes without samples have NaN. With ``NoLabels`` there is nothing to compare, and asking is an error.
+        Laws of single samples are joined by class (``LabeledDataset.class_laws``). Classes without samples have NaN. With
+        ``NoLabels`` there is nothing to compare, and asking is an error.
         """
         if isinstance(self.pairs[0].cost.label, NoLabels):
             raise InputError("class distances need a label cost", "NoLabels", "Use GroundCost(label=ad.Bures()).")
-        if self.source.law_index is not None or self.target.law_index is not None:
-            raise InputError(
-                "class distances need one law for each class", "a law for each sample", "Cluster the laws into classes first."
-            )
         return class_distances(self.pairs[0])
 
     @cached_property
@@ -175,7 +172,7 @@ class Distance:
 
 def class_distances(pair: PairCost) -> ClassTable:
     """W₂ between the laws of classes under a cost, NaN for classes without samples; see ``Distance.class_distances``."""
-    values = pair.label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy().copy()
+    values = pair.by_classes().label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy().copy()
     values[[count == 0 for count in pair.source.counts.values()], :] = np.nan
     values[:, [count == 0 for count in pair.target.counts.values()]] = np.nan
     return ClassTable(values, pair.source.classes, pair.target.classes)
@@ -190,8 +187,7 @@ def match_classes(distances: np.ndarray, source: LabeledDataset, target: Labeled
 
 def otdd_classes(source: LabeledDataset, target: LabeledDataset, cost: GroundCost) -> ClassTable:
     """The coupling of class masses alone, without a transport problem between samples; see ``Distance.class_matching``."""
-    distances = cost.between(source, target).label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy()
-    return match_classes(distances, source, target)
+    return match_classes(class_distances(cost.fitted(source, target).between(source, target)).values, source, target)
 
 
 def otdd(

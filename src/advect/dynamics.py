@@ -117,8 +117,8 @@ class _Joint:
 class JointFixedLabels(_Joint):
     """jd-fl: features and one law for each class move, each by its own gradient; labels stay.
 
-    Laws start as those the dataset carries (``law``, one for each class), otherwise as the moments of its samples. A dataset
-    with one law for each sample (``law_index``), such as a jd-vl flow leaves, is refused: which law a class has is not said.
+    Laws start as those the dataset carries, otherwise as the moments of its samples. Laws of single samples (``law_index``),
+    such as a jd-vl flow leaves, are joined by class first (``class_laws``).
 
     Args:
         laws: how covariances move: ``EuclideanMotion()`` (the paper's step, projected), ``BuresMotion()``, ``FactoredMotion()``
@@ -142,12 +142,8 @@ class JointFixedLabels(_Joint):
         return self.laws or (EuclideanMotion() if dim <= 64 else FactoredMotion())
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
-        if data.law_index is not None:
-            raise InputError(
-                "jd-fl moves one law for each class",
-                f"a dataset with a law_index into {len(_laws(data))} laws",
-                "Drop them with .replace(law=None, law_index=None) to estimate laws of classes, or use JointVariableLabels.",
-            )
+        data.require_labels("a flow of label laws")
+        data = data.with_class_laws()
         return data.replace(law=self._motion(data.dim).start(_first_laws(data)))
 
 

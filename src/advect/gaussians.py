@@ -8,6 +8,7 @@ and how, is left to the dynamics.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,6 +53,23 @@ class Full:
 
     def scales(self) -> Tensor:
         return self.matrices.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
+
+    def parts(self) -> Sequence[Tensor]:
+        return self.matrices.unbind()
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Full:
+        return Full(self.matrices.to(device=device, dtype=dtype))
+
+    def take(self, rows: Tensor) -> Full:
+        return Full(self.matrices[rows])
+
+    def carried(self, basis: Tensor) -> Full:
+        return Full(basis.mT @ self.matrices @ basis)
+
+    def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Full:
+        spread = gaps[:, :, None] * gaps[:, None, :]
+        matrices = shares[:, None, None] * (self.matrices.double() + spread)
+        return Full(matrices.new_zeros(n_groups, self.dim, self.dim).index_add(0, groups, matrices))
 
     @cached_property
     def compressed(self) -> Factored:
@@ -100,6 +118,25 @@ class Factored:
     def scales(self) -> Tensor:
         return torch.stack([torch.linalg.vector_norm(block, dim=0) for block in self.rows.split(self.sizes)])
 
+    def parts(self) -> Sequence[Tensor]:
+        return self.rows.split(self.sizes)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Factored:
+        return Factored(self.rows.to(device=device, dtype=dtype), self.sizes)
+
+    def take(self, rows: Tensor) -> Factored:
+        blocks = self.parts()
+        chosen = [blocks[k] for k in rows.tolist()]
+        return Factored(torch.cat([self.rows[:0], *chosen]), tuple(len(block) for block in chosen))
+
+    def carried(self, basis: Tensor) -> Factored:
+        return Factored(self.rows @ basis, self.sizes)
+
+    def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Factored:
+        owner = torch.arange(len(self), device=groups.device).repeat_interleave(torch.tensor(self.sizes, device=groups.device))
+        rows = torch.cat([shares[owner, None].sqrt() * self.rows.double(), shares[:, None].sqrt() * gaps])
+        return _stacked(rows, torch.cat([groups[owner], groups]), n_groups)
+
     @cached_property
     def compressed(self) -> Factored:
         """The same covariances with as few rows as their ranks allow, in float64."""
@@ -139,6 +176,25 @@ class Diagonal:
     def scales(self) -> Tensor:
         return self.deviations
 
+    def parts(self) -> Sequence[Tensor]:
+        return self.deviations.unbind()
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Diagonal:
+        return Diagonal(self.deviations.to(device=device, dtype=dtype))
+
+    def take(self, rows: Tensor) -> Diagonal:
+        return Diagonal(self.deviations[rows])
+
+    def carried(self, basis: Tensor) -> Full:
+        return Full(torch.einsum("kd,de,df->kef", self.deviations.square(), basis, basis))
+
+    def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Factored:
+        variances = shares[:, None] * self.deviations.double().square()
+        variances = variances.new_zeros(n_groups, self.dim).index_add(0, groups, variances)
+        own = torch.diag_embed(variances.sqrt()).reshape(-1, self.dim)  # the spread of means is not diagonal: factors are
+        every = torch.arange(n_groups, device=groups.device).repeat_interleave(self.dim)
+        return _stacked(torch.cat([own, shares[:, None].sqrt() * gaps]), torch.cat([every, groups]), n_groups)
+
     @cached_property
     def compressed(self) -> Factored:
         """One diagonal factor for each law, in float64."""
@@ -146,6 +202,12 @@ class Diagonal:
 
 
 Covariance = Full | Factored | Diagonal
+
+
+def _stacked(rows: Tensor, groups: Tensor, n_groups: int) -> Factored:
+    """Factor rows, in any order, gathered by the covariance that each belongs to."""
+    order = torch.argsort(groups, stable=True)
+    return Factored(rows[order], tuple(torch.bincount(groups, minlength=n_groups).tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +247,70 @@ class Gaussians:
     def diagonal(self) -> Gaussians:
         """The same laws with everything off the diagonal dropped."""
         return Gaussians(self.means, Diagonal(self.covariance.scales()))
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient is wanted in any of their numbers."""
+        return self.means.requires_grad or any(part.requires_grad for part in self.covariance.parts())
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Gaussians:
+        """The laws on another device or in another floating dtype."""
+        return Gaussians(self.means.to(device=device, dtype=dtype), self.covariance.to(device, dtype))
+
+    def take(self, rows: Tensor) -> Gaussians:
+        """The laws at these positions."""
+        return Gaussians(self.means[rows], self.covariance.take(rows))
+
+    def carried(self, basis: Tensor) -> Gaussians:
+        """Their images under the linear map x ↦ x B, B (d, e): N(Bᵀμ, BᵀSB), differentiable.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> laws = ad.Gaussians(torch.tensor([[1.0, 2.0]]), ad.Full(torch.eye(2)[None]))
+            >>> image = laws.carried(torch.tensor([[1.0], [1.0]]))
+            >>> image.means.tolist(), image.covariances().tolist()
+            ([[3.0]], [[[2.0]]])
+        """
+        return Gaussians(self.means @ basis, self.covariance.carried(basis))
+
+    def distinct(self) -> tuple[Gaussians, Tensor]:
+        """Each different law once, in the order of first appearance, and for every law the position of its equal there."""
+        seen: dict[bytes, int] = {}
+        first, places = [], []
+        for k, values in enumerate(zip(self.means.detach(), self.covariance.parts(), strict=True)):
+            key = b"|".join(value.detach().cpu().numpy().tobytes() for value in values)
+            if key not in seen:
+                seen[key] = len(first)
+                first.append(k)
+            places.append(seen[key])
+        device = self.means.device
+        return self.take(torch.tensor(first, device=device)), torch.tensor(places, device=device)
+
+    def joined(self, groups: Tensor, mass: Tensor, n_groups: int) -> Gaussians:
+        """Mean and covariance of the mixture that the laws of each group make, by mass:
+
+            μ = Σ p_i μ_i ,   S = Σ p_i (S_i + (μ_i − μ)(μ_i − μ)ᵀ)        p = mass within the group
+
+        Covariances keep their kind, but for diagonal ones, which the spread of means makes factored. A group without mass
+        counts its laws alike; one without laws is a point at the origin.
+
+        Args:
+            groups: the group of each law, (k,), whole numbers below ``n_groups``.
+            mass: of each law, (k,).
+            n_groups: how many.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> laws = ad.Gaussians(torch.tensor([[0.0], [2.0]]), ad.Full(torch.ones(2, 1, 1)))
+            >>> both = laws.joined(torch.tensor([0, 0]), torch.tensor([0.5, 0.5]), 1)
+            >>> both.means.item(), both.covariances().item()     # 1 within, 1 between
+            (1.0, 2.0)
+        """
+        shares = group_shares(groups, mass.double(), n_groups)
+        means = self.means.double()
+        middles = means.new_zeros(n_groups, self.dim).index_add(0, groups, shares[:, None] * means)
+        covariance = self.covariance.joined(groups, shares, means - middles[groups], n_groups)
+        return Gaussians(middles, covariance).to(dtype=self.means.dtype)
 
 
 def bures(a: Gaussians, b: Gaussians) -> Tensor:
@@ -271,11 +397,15 @@ def class_moments(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> tupl
     return _ClassMoments.apply(x, y, *class_shares(x, y, weights, n_classes), n_classes)  # pyright: ignore
 
 
+def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
+    """The mass of each row within its group, where that has any; else rows count alike."""
+    whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)[groups]
+    return torch.where(whole > 0, mass / whole.clamp_min(_TINY), 1 / torch.bincount(groups, minlength=n_groups)[groups])
+
+
 def class_shares(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
     """Weights within each class, p, and the scales √(p / (1 − Σ p²)) that turn centred samples into factor rows; float64."""
-    mass = weights.double()
-    class_mass = mass.new_zeros(n_classes).index_add_(0, y, mass)[y]
-    share = torch.where(class_mass > 0, mass / class_mass.clamp_min(_TINY), 1 / torch.bincount(y, minlength=n_classes)[y])
+    share = group_shares(y, weights.double(), n_classes)
     spread = 1 - _squared_shares(x.detach(), y, share, n_classes)
     inverse = torch.where(spread > 1e-12, 1 / spread.clamp_min(_TINY), 0)
     return share, (share * inverse[y]).sqrt()

@@ -132,6 +132,13 @@ class PairCost:
     target: LabeledDataset
     lag: LaggedBures | None = None
 
+    def by_classes(self) -> PairCost:
+        """The cost with one law for each class on both sides: laws of single samples are joined by class."""
+        source = self.source.with_class_laws()
+        target = source if self.target is self.source else self.target.with_class_laws()
+        same = source is self.source and target is self.target
+        return self if same else replace(self, source=source, target=target)
+
     @cached_property
     def label_distances(self) -> Tensor:
         """W₂² between label laws, a row for each law of the source; differentiable."""

@@ -122,7 +122,7 @@ class ExactLabelOT:
             raise InputError(
                 "ExactLabelOT compares samples, not Gaussian laws",
                 "a dataset that carries laws",
-                "Use Bures with moving laws, or drop them.",
+                "Use Bures or MeansOnly with them, or drop them: .replace(law=None, law_index=None), FeatureDriven in a flow.",
             )
         for data in (source, target):
             data.require_labels("ExactLabelOT")

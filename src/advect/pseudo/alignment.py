@@ -46,27 +46,25 @@ def align(
         if not isinstance(each, LabeledDataset):
             raise InputError(f"{what} must be a dataset", type(each).__name__, "Pass pseudo_labels(…) and a LabeledDataset.")
         each.require_labels("align")
-        if each.law_index is not None:
-            raise InputError("align needs one law for each class", "one for each sample", "Cluster the laws first.")
     cost = cost or GroundCost()
     if isinstance(cost.label, NoLabels):
         raise InputError("align needs a label cost", "NoLabels", "Use GroundCost(label=ad.Bures()).")
     names = torch.tensor(_WAYS[by](data, reference, cost), device=data.y.device)
-    return data.replace(y=names[data.y], classes=reference.classes, law=None)
+    return data.replace(y=names[data.y], classes=reference.classes, law=None, law_index=None)
 
 
 def _by_transport(data: LabeledDataset, reference: LabeledDataset, cost: GroundCost) -> list[int]:
     filled, known = (np.flatnonzero(list(each.counts.values())) for each in (data, reference))
     if len(filled) > len(known):
         return otdd_classes(data, reference, cost).values.argmax(axis=1).tolist()
-    squared = cost.between(data, reference).label_distances.detach().double().cpu().numpy()
+    squared = cost.between(data, reference).by_classes().label_distances.detach().double().cpu().numpy()
     names = np.zeros(len(data.classes), dtype=np.int64)
     names[filled] = known[assign(-squared[np.ix_(filled, known)])]  # classes in excess must not take part of a cluster's mass
     return names.tolist()
 
 
 def _by_nearest(data: LabeledDataset, reference: LabeledDataset, cost: GroundCost) -> list[int]:
-    distances = cost.between(data, reference).label_distances.detach().clone()
+    distances = cost.between(data, reference).by_classes().label_distances.detach().clone()
     distances[:, [count == 0 for count in reference.counts.values()]] = torch.inf
     return distances.argmin(dim=1).tolist()
 

@@ -58,10 +58,7 @@ def partners(rho: LabeledDataset, target: LabeledDataset, cost: GroundCost, solv
 def compare(before: LabeledDataset, after: LabeledDataset, target: LabeledDataset, cost: GroundCost) -> dict[str, Any]:
     """Class distances before and after, and the matching after; with what they were measured."""
     cost = replace(cost, label=Bures()) if isinstance(cost.label, NoLabels) else cost
-    tables = []
-    for data in (before, after):  # laws of single samples are not laws of classes: estimate those
-        data = data if data.law_index is None else data.replace(law=None, law_index=None)
-        tables.append(class_distances(cost.between(data, target)))
+    tables = [class_distances(cost.between(data, target)) for data in (before, after)]
     matching = match_classes(tables[1].values, after, target)
     return {"before": tables[0], "after": tables[1], "matching": matching, "measure": shown(cost.label)}
 

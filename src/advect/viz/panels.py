@@ -46,17 +46,11 @@ def limits_of(datasets: Sequence[LabeledDataset], ellipses: bool) -> Limits:
 
 
 def class_laws(data: LabeledDataset) -> tuple[list[Hashable], np.ndarray, np.ndarray]:
-    """Name, mean and covariance of each class that has samples.
-
-    As carried, or estimated from the samples that have labels if there is a law for each of them.
-    """
+    """Name, mean and covariance of each class that has samples, as carried or estimated."""
     present = [position for position, count in enumerate(data.counts.values()) if count]
     if not present:
         return [], np.zeros((0, data.dim)), np.zeros((0, data.dim, data.dim))
-    if data.law_index is not None or data.law is None:
-        laws = (data if data.complete else data.subset(data.labeled)).moments()
-    else:
-        laws = data.law
+    laws = (data if data.complete else data.subset(data.labeled)).class_laws()
     return [data.classes[i] for i in present], as_array(laws.means)[present], as_array(laws.covariances())[present]
 
 

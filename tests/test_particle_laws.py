@@ -1,0 +1,174 @@
+"""One law for each particle, as a jd-vl flow leaves them: joined where a class is asked for, shared where they are equal."""
+
+import numpy as np
+import pytest
+import torch
+from flows import draw, labeled
+
+import advect as ad
+
+
+def points_of(laws):
+    """2d points of equal weight for each law that have its mean and covariance: μ ± √d times the columns of a root."""
+    roots = np.stack([_root(matrix) for matrix in laws.covariances().double().numpy()]) * laws.dim**0.5
+    means = laws.means.double().numpy()[:, None]
+    return np.concatenate([means + roots, means - roots], axis=1)  # (k, 2d, d)
+
+
+def _root(matrix):
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.sqrt(np.maximum(values, 0))).T
+
+
+def full(k, d, seed):
+    factors = draw(k, d, d, seed=seed)
+    return ad.Full(factors.mT @ factors)
+
+
+def factored(k, d, seed):
+    sizes = tuple((3 * j) % 5 for j in range(k))  # some are points
+    return ad.Factored(draw(sum(sizes), d, seed=seed), sizes)
+
+
+def diagonal(k, d, seed):
+    return ad.Diagonal(draw(k, d, seed=seed).abs())
+
+
+KINDS = pytest.mark.parametrize("kind", [full, factored, diagonal])
+
+
+class TestJoined:
+    @KINDS
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+    @pytest.mark.parametrize("offset", [0.0, 1e5])
+    def test_moments_of_the_mixture(self, kind, dtype, offset):
+        """Mean and covariance of points that have the moments of the laws, by numpy; far from the origin too."""
+        laws = ad.Gaussians(draw(7, 3, seed=1) + offset, kind(7, 3, seed=2)).to(dtype=dtype)
+        groups, mass = torch.tensor([0, 2, 2, 0, 2, 0, 0]), torch.tensor([0.1, 0.2, 0.0, 0.3, 0.3, 0.05, 0.05])
+        joined = laws.joined(groups, mass, 3)
+        assert joined.means.dtype == dtype and len(joined) == 3
+        for group in (0, 2):
+            chosen = (groups == group).numpy()
+            cloud, weights = points_of(laws)[chosen], mass.double().numpy()[chosen]
+            weights = np.repeat(weights / weights.sum() / cloud.shape[1], cloud.shape[1])
+            mean = weights @ cloud.reshape(-1, 3)
+            gaps = cloud.reshape(-1, 3) - mean
+            rounding = 1e-6 if dtype == torch.float32 else 1e-9
+            np.testing.assert_allclose(joined.means[group], mean, rtol=rounding)
+            np.testing.assert_allclose(
+                joined.covariances()[group], (weights[:, None] * gaps).T @ gaps, rtol=rounding, atol=1e-5
+            )
+        assert float(joined.means[1].abs().sum() + joined.covariances()[1].abs().sum()) == 0  # no laws: a point
+
+    @KINDS
+    def test_without_mass_laws_count_alike(self, kind):
+        laws = ad.Gaussians(draw(4, 2, seed=1), kind(4, 2, seed=2))
+        none, even = (laws.joined(torch.zeros(4, dtype=torch.int64), torch.full((4,), value), 1) for value in (0.0, 0.25))
+        torch.testing.assert_close(none.covariances(), even.covariances())
+
+    @KINDS
+    def test_one_law_is_its_own_mixture(self, kind):
+        laws = ad.Gaussians(draw(3, 4, seed=1), kind(3, 4, seed=2))
+        alone = laws.joined(torch.arange(3), torch.rand(3) + 0.1, 3)
+        torch.testing.assert_close(alone.means, laws.means)
+        torch.testing.assert_close(alone.covariances(), laws.covariances())
+        assert float(ad.bures(alone, laws).diagonal().max()) < 1e-12
+
+    def test_full_and_factored_keep_their_kind(self):
+        for kind in (full, factored):
+            laws = ad.Gaussians(draw(4, 3), kind(4, 3, seed=2))
+            joined = laws.joined(torch.tensor([0, 0, 1, 1]), torch.ones(4), 2)
+            assert type(joined.covariance) is type(laws.covariance)
+
+
+@KINDS
+def test_images_under_a_linear_map(kind):
+    """The image of points that have a law's moments has the moments of the image of the law."""
+    laws, basis = ad.Gaussians(draw(5, 4, seed=1), kind(5, 4, seed=2)), draw(4, 2, seed=3)
+    image = laws.carried(basis)
+    clouds = points_of(laws) @ basis.numpy()
+    np.testing.assert_allclose(image.means, clouds.mean(axis=1), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(image.covariances(), [np.cov(cloud.T, bias=True) for cloud in clouds], rtol=1e-9, atol=1e-12)
+
+
+@KINDS
+def test_equal_laws_share_a_row(kind):
+    few = ad.Gaussians(draw(3, 2, seed=1), kind(3, 2, seed=2))
+    many = few.take(torch.tensor([1, 0, 1, 2, 2, 1]))
+    once, places = many.distinct()
+    assert places.tolist() == [0, 1, 0, 2, 2, 0]
+    torch.testing.assert_close(once.take(places).covariances(), many.covariances(), rtol=0, atol=0)
+    data = ad.LabeledDataset(draw(8, 2), [0, 1] * 4, law=many, law_index=[0, 1, 2, 3, 4, 0, 1, 2])
+    shared = data.with_shared_laws()
+    assert len(shared.law) == 3
+    torch.testing.assert_close(shared.law.take(shared.law_rows).means, many.means[data.law_rows], rtol=0, atol=0)
+
+
+def ended(dynamics, dim=3, n_steps=3, dtype=torch.float64, sizes=(8, 10, 6)):
+    """What a short flow leaves, and its target."""
+    source = labeled(sizes, dim, seed=1, weighted=True).to(dtype=dtype)
+    target = labeled((9, 8, 7), dim, seed=2, shift=2.0).to(dtype=dtype)
+    cost = ad.GroundCost(label=ad.Bures(diagonal=isinstance(dynamics.laws, ad.DiagonalMotion)))
+    energy = ad.OTDD(target, cost=cost)
+    return ad.flow(source, energy, dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=n_steps).dataset, target
+
+
+PARTICLES = pytest.mark.parametrize(
+    "dynamics", [ad.JointVariableLabels(), ad.JointVariableLabels(laws=ad.DiagonalMotion())], ids=["full", "diagonal"]
+)
+
+
+class TestClasses:
+    """``ClassMatching``, class distances and matching of what a jd-vl flow leaves. Once: all three refused it."""
+
+    @PARTICLES
+    def test_every_door_gives_the_distances_of_mixtures(self, dynamics):
+        data, target = ended(dynamics)
+        pooled = data.law.joined(data.y, data.weights, len(data.classes))
+        wanted = ad.bures(pooled, target.moments()).sqrt()
+        distance = ad.otdd(data, target)
+        np.testing.assert_allclose(distance.class_distances.values, wanted, rtol=1e-9)
+        joined = ad.otdd(data.with_class_laws(), target)
+        np.testing.assert_allclose(distance.class_matching.values, joined.class_matching.values, atol=1e-12)
+        even = ad.ClassMatching.between(data, target)
+        np.testing.assert_allclose(even.coupling.values.sum(axis=1), 1 / 3, rtol=1e-9)
+        as_is = ad.ClassMatching.between(data, target, balanced=False)
+        np.testing.assert_allclose(as_is.coupling.values, distance.class_matching.values, atol=1e-12)
+
+    @PARTICLES
+    def test_of_many_laws_against_themselves(self, dynamics):
+        data, _ = ended(dynamics)
+        assert ad.ClassMatching.between(data, data).hard == {name: name for name in data.classes}
+
+    @PARTICLES
+    def test_names_from_another_dataset(self, dynamics):
+        data, target = ended(dynamics, n_steps=12)
+        for by in ("transport", "nearest"):
+            assert ad.pseudo.align(data, target, by).labels == data.labels
+
+    def test_laws_of_single_samples_that_are_laws_of_classes(self):
+        """Where all particles of a class have one law, nothing changes: the mixture is that law."""
+        source, target = labeled((8, 10), 3, seed=1), labeled((9, 8), 3, seed=2, shift=2.0)
+        started = ad.JointVariableLabels().start(source)
+        for a, b in zip(_class_answers(started, target), _class_answers(source, target), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9)
+
+    def test_exact_label_transport_says_how_to_go_on(self):
+        data, target = ended(ad.JointVariableLabels())
+        cost = ad.GroundCost(label=ad.ExactLabelOT())
+        with pytest.raises(ad.InputError, match=r"replace\(law=None, law_index=None\)"):
+            ad.ClassMatching.between(data, target, cost=cost)
+        dropped = data.replace(law=None, law_index=None)
+        assert len(ad.ClassMatching.between(dropped, target, cost=cost).hard) == 3
+
+    def test_an_unfitted_sketch_is_fitted(self):
+        data, target = ended(ad.JointVariableLabels())
+        cost = ad.GroundCost(feature=ad.Sketch(3))  # as many directions as there are: a rotation
+        sketched = ad.ClassMatching.between(data.replace(law=None, law_index=None), target, cost=cost)
+        assert len(sketched.hard) == 3
+
+
+def _class_answers(data, target):
+    distance = ad.otdd(data, target)
+    matching = ad.ClassMatching.between(data, target)
+    return distance.value, distance.class_distances.values, distance.class_matching.values, matching.coupling.values
