@@ -4,10 +4,7 @@
 
 products    x yᵀ, x xᵀ, P y, P_xx x in float32
 steady      each dynamics is timed from a state 13 Euler steps of size 0.5 down the flow, after --steps steps of size 0.1 of
-            its own, as the mean over as many more (refreshes of label distances included)
-lagged      label distances within 1e-3 of exact (Bures(tolerance=1e-3)); the worst relative error of any pair of classes at any
-            step is printed, from the same steps walked again with an exact distance beside each (every n/1000-th of them)
-exact       every label distance decomposed at every step: all steps cost the same, and a few are timed
+            its own, as the mean over as many more
 """
 
 from __future__ import annotations
@@ -20,63 +17,30 @@ from common import additional_peak, clock, digits_and_mnist, growth, in_fresh_pr
 
 import advect as ad
 from advect._threads import side_by_side
-from advect.cost.lagged import LaggedBures
 
-LAGGED, EXACT = ad.GroundCost(label=ad.Bures(tolerance=1e-3)), ad.GroundCost(label=ad.Bures())
+FULL = ad.GroundCost()
 CASES = {
-    "fd, laws detached, lagged": (ad.FeatureDriven(), LAGGED),
-    "fd, laws detached, exact": (ad.FeatureDriven(), EXACT),
-    "fd, through laws, lagged": (ad.FeatureDriven(through_laws=True), LAGGED),
-    "fd, through laws, exact": (ad.FeatureDriven(through_laws=True), EXACT),
-    "jd-fl, factored laws": (ad.JointFixedLabels(), EXACT),
+    "fd, laws detached": (ad.FeatureDriven(), FULL),
+    "fd, through laws": (ad.FeatureDriven(through_laws=True), FULL),
+    "jd-fl, factored laws": (ad.JointFixedLabels(), FULL),
     "jd-vl, diagonal laws": (ad.JointVariableLabels(every=10), ad.GroundCost(label=ad.Bures(diagonal=True))),
 }
 
 
 def steady_state(n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
     source, target = digits_and_mnist(n)
-    return ad.flow(source, ad.OTDD(target, cost=LAGGED), integrator=ad.Euler(0.5), n_steps=13).dataset, target
+    return ad.flow(source, ad.OTDD(target, cost=FULL), integrator=ad.Euler(0.5), n_steps=13).dataset, target
 
 
 def step_time(source: ad.LabeledDataset, target: ad.LabeledDataset, case: str, steps: int) -> float:
     dynamics, cost = CASES[case]
     walk = ad.iterate(source, ad.OTDD(target, cost=cost), dynamics=dynamics, integrator=ad.Euler(0.1))
-    steps = steps if cost is not EXACT else max(1, steps // 5)
     for _ in range(steps + 1):
         next(walk)
     start = clock()
     for _ in range(steps):
         next(walk)
     return (clock() - start) / steps
-
-
-def worst_error(source: ad.LabeledDataset, target: ad.LabeledDataset, case: str, steps: int) -> float:
-    """Of the label distances used in the same steps again, each against an exact one (not timed)."""
-    dynamics, cost = CASES[case]
-    if cost is not LAGGED:
-        return 0.0
-    errors, calls = [], 0
-
-    class Checked(LaggedBures):
-        def distances(self, source: ad.LabeledDataset, target: ad.LabeledDataset, product: torch.Tensor) -> torch.Tensor:
-            nonlocal calls
-            calls += 1
-            used = super().distances(source, target, product)
-            if calls // 2 % max(1, len(source) // 1000):  # two calls a step
-                return used
-            a = source.replace(x=source.x.detach().double(), fixed_laws=True)
-            exact = ad.Bures()(a, a if self.symmetric else target.to(dtype=torch.float64))
-            gaps = (used.detach() - exact).abs() / exact.clamp_min(1e-30)
-            errors.append(float(gaps.fill_diagonal_(0).max() if self.symmetric else gaps.max()))
-            return used
-
-    functional = ad.OTDD(target, cost=cost)
-    functional._lags = {side: Checked(1e-3, symmetric=side == "self") for side in ("cross", "self")}
-    functional.reset = lambda: None
-    walk = ad.iterate(source, functional, dynamics=dynamics, integrator=ad.Euler(0.1))
-    for _ in range(2 * steps + 1):
-        next(walk)
-    return max(errors)
 
 
 def memory(n: int, case: str) -> None:
@@ -92,13 +56,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000, 5000])
     parser.add_argument("--steps", type=int, default=16)
-    parser.add_argument("--cases", default="", help="only dynamics whose name has this in it, such as lagged")
+    parser.add_argument("--cases", default="", help="only dynamics whose name has this in it, such as jd-fl")
     parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory:
         return memory(int(options.memory[0]), options.memory[1])
     print(f"{torch.get_num_threads()} threads, float32, debiased, epsilon = 1 % of the mean cost, marginal error 1e-3\n")
-    print("     n  dynamics                     step / products  worst label error  peak / n² floats")
+    print("     n  dynamics                     step / products  peak / n² floats")
     cases = [case for case in CASES if options.cases in case]
     times: dict[str, list[float]] = {case: [] for case in cases}
     peaks: dict[str, list[float]] = {case: [] for case in cases}
@@ -108,11 +72,11 @@ def main() -> None:
         products = product_time([(source.x, target.x.T), (source.x, source.x.T), (plan, target.x), (plan, source.x)])
         del plan
         for case in cases:
-            seconds, worst = step_time(source, target, case, options.steps), worst_error(source, target, case, options.steps)
+            seconds = step_time(source, target, case, options.steps)
             peak = float(in_fresh_process(sys.argv[0], "--memory", str(n), case))
             times[case].append(seconds)
             peaks[case].append(peak)
-            print(f"{n:6d}  {case:27s}  {seconds / products:15.2f}  {worst:17.1e}  {peak / (4 * n * n):16.1f}", flush=True)
+            print(f"{n:6d}  {case:27s}  {seconds / products:15.2f}  {peak / (4 * n * n):16.1f}", flush=True)
         print(f"        products: {1e3 * products:.0f} ms\n", flush=True)
     if len(options.sizes) > 1:
         for case in cases:

@@ -19,7 +19,7 @@ from flow import steady_state, step_time
 
 import advect as ad
 
-CASE = "fd, laws detached, lagged"
+CASE = "fd, laws detached"
 
 
 def main() -> None:

@@ -481,6 +481,16 @@ def test_resume_with_more_steps_is_the_longer_flow(answer):
     assert lines[0] == lines[1] and len(lines[0]) == 10
 
 
+def test_a_tolerance_of_label_distances_is_gone(answer, cli):
+    """They are exact now, which is within any: runs of old go on, the option is refused."""
+    flow(answer)
+    config = Path("run", "config.toml")
+    config.write_text(config.read_text() + "\n[cost]\ntolerance = 0.001\n")
+    assert answer("resume", "run", "--steps", "8", "--no-report")["steps"] == 8
+    code, _, err = cli("flow", A, B, "--cost.tolerance", "1e-3", "-o", "other")
+    assert code == 2 and "--cost.tolerance" in err and not Path("other").exists()
+
+
 def test_flow_with_resume_starts_or_goes_on(answer, cli):
     flow(answer, "--resume")
     words = ["--steps", "8", "--resume", "--no-report", "-o", "run"]

@@ -3,8 +3,7 @@
 Each ``float(tensor)``, ``bool(tensor)`` or ``.tolist()`` is a wait (``aten::_local_scalar_dense`` for each number), counted
 here on the CPU by a dispatch mode. What remains: the checks of inputs and of finite results, some for each step; one for
 an iteration of a self-problem or of conjugate gradients; three for a Newton step and two for a Sinkhorn step of the solver
-(errors, line search, range of scalings). Label distances that are carried over (``Bures(tolerance=…)``) decide on the host
-which pairs of classes are due, some waits for each pair: on a GPU prefer exact ones or ``MeansOnly``.
+(errors, line search, range of scalings).
 """
 
 from typing import ClassVar

@@ -257,7 +257,7 @@ class TestFeatureDriven:
 class TestBounds:
     @pytest.mark.parametrize("dynamics", [ad.FeatureDriven, ad.JointFixedLabels, ad.JointVariableLabels])
     def test_features_stay_inside(self, dynamics):
-        # Once: with fd all particles meet in a corner, label distances vanish, and LaggedBures divides 0 by 0.
+        # Once: with fd all particles meet in a corner, label distances vanish, and 0 was divided by 0.
         x = torch.rand(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         source, target = ad.LabeledDataset(x, torch.arange(12) % 2), labeled([5, 6], 3, 2, shift=4.0)
         energy, options = ad.OTDD(target), {"integrator": ad.Euler(0.5), "n_steps": 4}

@@ -162,7 +162,6 @@ def test_resumed_is_uninterrupted(dynamics, integrator, dtype, tmp_path, unsynce
 @pytest.mark.parametrize("energy", [total, two_targets, exact])
 @pytest.mark.parametrize("dynamics", ["fd", "fl-bures", "vl-kmeans"])
 def test_sums_and_solvers_resume(dynamics, energy, tmp_path, unsynced):
-    # Once: with ExactOT, lagged factors made of a float64 product are rebuilt from a float32 one.
     crash_and_resume(setting(dynamics, "adam", energy=energy), tmp_path)
 
 

@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"training a small model on {len(rest)} MNIST images that the flow will not see …")
     model = small_classifier(rest)
 
-    cost = ad.GroundCost(label=ad.Bures(tolerance=1e-3), label_weight=5.0)
+    cost = ad.GroundCost(label_weight=5.0)
     distance = ad.otdd(source, target, cost=cost)
     print(f"flowing {len(source)} digits to {len(target)} MNIST images; OTDD before: {distance.value:.2f}")
     result = ad.flow(

@@ -111,7 +111,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         first = LabeledDataset(samples, _labels(y) if labeled else None)
         last = first if identity else LabeledDataset(target, _labels(yt) if labeled else None)
         solver = Sinkhorn(Relative(0.01) if self.epsilon is None else self.epsilon, tol=1e-3)
-        cost = GroundCost(label=Bures(tolerance=1e-3) if labeled else NoLabels(), label_weight=self.label_weight)
+        cost = GroundCost(label=Bures() if labeled else NoLabels(), label_weight=self.label_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         fitted = _choose("map", self.map, _MAPS, Map, solver, self.label_weight if labeled else 0.0, seed)
         dynamics = _choose("dynamics", self.dynamics, _DYNAMICS, object)

@@ -364,39 +364,6 @@ def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) ->
     return Gaussians(means.to(x.dtype), Factored(rows.to(x.dtype), tuple(counts.tolist())))
 
 
-class _ClassMoments(torch.autograd.Function):
-    """Means (k, d) and traces of the covariances (k,) of classes; its derivative needs no more than the samples and means."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor, y: Tensor, share: Tensor, scale: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
-        means = share.new_zeros(n_classes, x.shape[1])
-        traces = share.new_zeros(n_classes)
-        blocks = [slice(start, start + _BLOCK) for start in range(0, len(x), _BLOCK)]  # float64 copies of a few rows at a time
-        for rows in blocks:
-            means.index_add_(0, y[rows], share[rows, None] * x[rows].double())
-        for rows in blocks:
-            squares = (x[rows].double() - means[y[rows]]).square().sum(dim=1)
-            traces.index_add_(0, y[rows], scale[rows].square() * squares)
-        ctx.save_for_backward(x, y, share, scale, means)
-        return means, traces
-
-    @staticmethod
-    def backward(ctx, grad_means: Tensor, grad_traces: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, y, share, scale, means = ctx.saved_tensors
-        grad = torch.empty_like(x)
-        for start in range(0, len(x), _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            code = y[rows]
-            spread = (2 * scale[rows].square() * grad_traces[code])[:, None] * (x[rows].double() - means[code])
-            grad[rows] = (share[rows, None] * grad_means[code] + spread).to(x.dtype)
-        return grad, None, None, None, None
-
-
-def class_moments(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
-    """Means (k, d) and traces of the covariances (k,) that ``estimate_gaussians`` gives, in float64 and without factors."""
-    return _ClassMoments.apply(x, y, *class_shares(x, y, weights, n_classes), n_classes)  # pyright: ignore
-
-
 def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
     """The mass of each row within its group, where that has any; else rows count alike."""
     whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)[groups]

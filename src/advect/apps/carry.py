@@ -17,7 +17,7 @@ from advect.maps import EntropicMap
 from advect.maps.base import Map
 from advect.ot import Sinkhorn, Solver
 
-_LABEL = Bures(tolerance=1e-3)
+_LABEL = Bures()
 
 
 @dataclass(frozen=True)

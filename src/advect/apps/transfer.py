@@ -114,7 +114,7 @@ def transfer(
         warnings.warn(
             f"{1 - purity:.0%} of the flowed samples ended nearest to a sample of another class than the one they are labeled "
             f"with: classes have mixed. Raise label_weight (now {options.label_weight:g}), or give label its full form, "
-            "ad.Bures(tolerance=1e-3).",
+            "ad.Bures().",
             stacklevel=2,
         )
     return Transferred(final, way, mapped, few, purity, matching, result, follow)

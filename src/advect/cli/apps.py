@@ -161,7 +161,7 @@ def _carry(options: CarryOptions, talk: Talk) -> dict[str, Any]:
     given: dict[str, Any] = {}  # the library chooses what is not asked for
     if options.cost.label_weight is not None:
         given["label_weight"] = options.cost.label_weight
-    if {"label", "diagonal", "tolerance"} & options.cost.given.keys() and (cost := build.cost(options.cost, tolerance=1e-3)):
+    if {"label", "diagonal"} & options.cost.given.keys() and (cost := build.cost(options.cost)):
         given["label"] = cost.label
     if (solver := build.solver(options.solver, tol=1e-3)) is not None:
         given["solver"] = solver

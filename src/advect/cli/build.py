@@ -113,7 +113,7 @@ def solver(options: SolverOptions, **defaults: Any) -> ad.ot.Solver | None:
     return make("solver", options.name, {**defaults, **given} if options.name == "sinkhorn" else given)
 
 
-def cost(options: CostOptions, tolerance: float | None = None) -> ad.GroundCost | None:
+def cost(options: CostOptions) -> ad.GroundCost | None:
     """The ground cost; None, the library's choice, when nothing is asked for."""
     import advect as ad
 
@@ -121,9 +121,7 @@ def cost(options: CostOptions, tolerance: float | None = None) -> ad.GroundCost 
     if not given:
         return None
     label = options.label or "bures"
-    own = {name: given[name] for name in ("diagonal", "tolerance") if name in given}
-    if label == "bures" and tolerance is not None and not options.diagonal:
-        own.setdefault("tolerance", tolerance)
+    own = {"diagonal": given["diagonal"]} if "diagonal" in given else {}
     parts: dict[str, Any] = {"label": make("label cost", label, own)}
     if options.label_weight is not None:
         parts["label_weight"] = options.label_weight
@@ -188,7 +186,7 @@ def _term(
             raise InputError("otdd has no such option", _listed(given), "Set --cost and --solver for all of them.")
         made = ad.OTDD(
             targets[to],
-            cost=cost(options.cost, tolerance=1e-3),
+            cost=cost(options.cost),
             solver=solver(options.solver, tol=1e-3),
             memory_limit=options.memory_limit,
         )

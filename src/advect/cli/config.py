@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from advect.cli.names import known
 
@@ -81,8 +81,13 @@ class CostOptions(Options):
     label: Annotated[str | None, among("label cost")] = Field(default=None, description="What it costs to change the label.")
     label_weight: float | None = Field(default=None, description="Of labels against features.")
     diagonal: Annotated[bool | None, Flag] = Field(default=None, description="bures: variances only.")
-    tolerance: float | None = Field(default=None, description="bures: relative error along a flow.")
     embedding: str | None = Field(default=None, description="Compare features through a function, path.py:name.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_tolerance(cls, given: Any) -> Any:
+        """Runs of old may hold a ``tolerance`` of label distances; they are exact now, which is within any."""
+        return {name: value for name, value in given.items() if name != "tolerance"} if isinstance(given, dict) else given
 
 
 class SolverOptions(Options):

@@ -17,7 +17,6 @@ from torch import Tensor
 from advect._checks import check_finite, check_non_negative
 from advect.cost.features import EUCLIDEAN, Embedding, FeatureCost, Sketch, SquaredEuclidean
 from advect.cost.labels import Bures, LabelCost, NoLabels
-from advect.cost.lagged import LaggedBures, PolarFactors
 from advect.cost.rows import FeatureRows, OwnRows
 from advect.data import LabeledDataset
 from advect.errors import InputError
@@ -59,8 +58,8 @@ class GroundCost:
             return replace(self, feature=self.feature.fit(source, target))
         return self
 
-    def between(self, source: LabeledDataset, target: LabeledDataset, *, lag: LaggedBures | None = None) -> PairCost:
-        """The cost between the samples of two datasets (or of one with itself); ``lag`` remembers label laws along a flow."""
+    def between(self, source: LabeledDataset, target: LabeledDataset) -> PairCost:
+        """The cost between the samples of two datasets (or of one with itself)."""
         if source.dim != target.dim and not isinstance(self.feature, Embedding):
             raise InputError(
                 "both datasets must live in one feature space",
@@ -77,7 +76,7 @@ class GroundCost:
             raise InputError(
                 "both datasets must be on one device", f"{source.x.device} and {target.x.device}", "Move one with .to(device)."
             )
-        return PairCost(self, source, target, lag)
+        return PairCost(self, source, target)
 
     def between_all(self, source: LabeledDataset, target: LabeledDataset) -> tuple[PairCost, PairCost, PairCost]:
         """The costs of a debiased distance: between source and target, within the source, within the target.
@@ -130,7 +129,6 @@ class PairCost:
     cost: GroundCost
     source: LabeledDataset
     target: LabeledDataset
-    lag: LaggedBures | None = None
 
     def by_classes(self) -> PairCost:
         """The cost with one law for each class on both sides: laws of single samples are joined by class."""
@@ -145,11 +143,6 @@ class PairCost:
         distances = self.cost.label(*self._embedded)
         check_finite("the label distances", distances, "Check the label laws.")
         return distances
-
-    @cached_property
-    def _polar(self) -> PolarFactors | None:
-        """What the gradient of label distances that a lag gave needs; ``matrix`` sets both."""
-        return None
 
     @cached_property
     def _embedded(self) -> tuple[LabeledDataset, LabeledDataset]:
@@ -184,17 +177,13 @@ class PairCost:
         """
         dtype = dtype or torch.promote_types(self.source.x.dtype, self.target.x.dtype)
         points = self.points
-        if points is None or self.lag is None:
-            _ = self.label_distances  # outside no_grad: it is kept with its graph
+        _ = self.label_distances  # first, so that what it needs has gone when the matrix is made
         if points is None:
             return self._with_labels(self._own_feature_cost().detach().to(dtype).mul_(-0.5), -1)
         x, y = self._centred(*(part.detach().to(dtype) for part in points))
         product = x @ y.T
         norms = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)]
         del x, y
-        if self.lag is not None:
-            self.__dict__["label_distances"] = self.lag.distances(self.source, self.target, product)
-            self.__dict__["_polar"] = self.lag.take_factors()
         return self._with_labels(product, -1, *norms).clamp_min_(0)
 
     def blocked(self, dtype: torch.dtype | None = None, limit: int = 0, beside: int = 0) -> BlockedCost:
@@ -276,10 +265,7 @@ class PairCost:
         plan = plan.detach()
         if not self._has_labels:
             return self._contract_features(plan) / 2
-        class_plan = self.class_plan(plan)
-        laws = self.cost.label_weight / 2 * (class_plan * self.label_distances).sum()
-        if self._polar is not None and self.label_distances.requires_grad:
-            plan = self._polar.joined(plan, class_plan, self.source, self.target, self.cost.label_weight)
+        laws = self.cost.label_weight / 2 * (self.class_plan(plan) * self.label_distances).sum()
         return self._contract_features(plan) / 2 + laws
 
     def class_plan(self, plan: Tensor | Plan) -> Tensor:

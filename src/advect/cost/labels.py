@@ -12,7 +12,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from advect._checks import check_positive
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.gaussians import Diagonal, bures
@@ -37,8 +36,6 @@ class Bures:
 
     Args:
         diagonal: keep only the variances; coarser, and cheaper in high dimension with large classes.
-        tolerance: relative error allowed in a label distance along a flow, where decompositions are then carried over from
-            step to step (see ``advect.cost.lagged``); None for exact ones at every step. A single distance is always exact.
 
     Example:
         >>> import advect as ad
@@ -48,11 +45,6 @@ class Bures:
     """
 
     diagonal: bool = False
-    tolerance: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.tolerance is not None:
-            check_positive("tolerance", self.tolerance)
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         laws_a = source.laws()

@@ -35,7 +35,7 @@ def own_distances(label: LabelCost, source: LabeledDataset, target: LabeledDatas
     """W₂² between classes for this rank's pairs, zero for the others; (k, k'), differentiable.
 
     ``Bures`` with full laws and ``ExactLabelOT`` compute no other pairs. Other label costs are cheap, or know no pairs: every
-    rank computes them whole and keeps its part. A tolerance of ``Bures`` is not used: these distances are exact.
+    rank computes them whole and keeps its part.
     """
     if isinstance(label, ExactLabelOT):
         shape, symmetric = (len(source.classes), len(target.classes)), source is target

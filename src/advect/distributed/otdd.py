@@ -50,8 +50,7 @@ class ShardedOTDD(Functional):
     Args:
         target: the dataset to move toward, the same on every rank.
         group: the ranks; one by default.
-        cost: the ground cost; full Gaussian label laws by default. Label distances are exact at every step: a ``tolerance`` of
-            ``Bures`` is not used.
+        cost: the ground cost; full Gaussian label laws by default.
         solver: a ``Sinkhorn``; by default that of ``OTDD``.
         memory_limit: bytes, or a text like "2GiB", that a step may take on a rank beside the datasets; by default this rank's
             part of half of what is free. Where its rows of the matrices do not fit, they are computed in blocks at each use.

@@ -13,15 +13,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from advect.cost import Bures, GroundCost, PairCost, Sketch, SquaredEuclidean
-from advect.cost.lagged import LaggedBures
+from advect.cost import GroundCost, PairCost, Sketch
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
 from advect.memory import MemoryLimit, as_bytes
 from advect.ot import BlockedCost, MiniBatch, Sinkhorn, Solution, Solver
 
-_MATRICES = 6  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one), polar factors of both problems
+_MATRICES = 4  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one)
 
 
 class OTDD(Functional):
@@ -33,13 +32,12 @@ class OTDD(Functional):
 
     Args:
         target: the dataset to move toward.
-        cost: the ground cost; by default full Gaussian label laws, label_weight 1, label distances within 1e-3 of exact
-            (``Bures(tolerance=1e-3)``). ``GroundCost(label=NoLabels())`` is the feature-only comparison of the paper.
+        cost: the ground cost; by default full Gaussian label laws, label_weight 1. Label distances are taken anew at each
+            step. ``GroundCost(label=NoLabels())`` is the feature-only comparison of the paper.
         solver: ``Sinkhorn(...)`` (default: epsilon 1 % of the mean cost, marginal error 1e-3), ``ExactOT()``, or for many
             samples ``MiniBatch(...)``, with other draws at each step, or ``NystromSinkhorn(...)``.
         memory_limit: bytes, or a text like "2GiB", that a step may take beside the datasets; by default half of what is free
-            when a flow starts. Where the matrices of a step do not fit, it works in blocks of rows, and label distances are
-            exact at each step, since polar factors that are carried over would be as large.
+            when a flow starts. Where the matrices of a step do not fit, it works in blocks of rows.
 
     Example:
         >>> import torch, advect as ad
@@ -62,7 +60,7 @@ class OTDD(Functional):
                 "target must be a LabeledDataset", type(target).__name__, "Wrap arrays as ad.LabeledDataset(x, y)."
             )
         self.target = target
-        self.cost = cost or GroundCost(label=Bures(tolerance=1e-3))
+        self.cost = cost or GroundCost()
         self.solver: Solver = solver or Sinkhorn(tol=1e-3)
         self.memory_limit = memory_limit
         if memory_limit is not None:
@@ -77,8 +75,6 @@ class OTDD(Functional):
         self._calls = 0
         self._target_value = 0.0
         self._potentials: dict[str, Tensor] = {}
-        self._lags: dict[str, LaggedBures] = {}
-        self._lag_states: dict[str, Tensor] = {}
 
     def state(self) -> dict[str, Tensor]:
         if self._prepared is None:
@@ -89,8 +85,7 @@ class OTDD(Functional):
         feature = self._fitted.feature if self._fitted else None
         if isinstance(feature, Sketch) and feature.basis is not None:
             numbers["sketch"] = feature.basis
-        lags = {f"lag.{side}.{name}": value for side, lag in self._lags.items() for name, value in lag.state().items()}
-        return {**self._potentials, **numbers, **self._lag_states, **lags}  # restored ones, until they are taken up
+        return {**self._potentials, **numbers}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.reset()
@@ -100,7 +95,6 @@ class OTDD(Functional):
         self._calls = int(state.get("calls", 0))
         if "sketch" in state and isinstance(self.cost.feature, Sketch):
             self._fitted = replace(self.cost, feature=replace(self.cost.feature, basis=state["sketch"]))
-        self._lag_states = {name: value for name, value in state.items() if name.startswith("lag.")}
         self._target_value = float(state["target_value"])
         epsilon = float(state["epsilon"])
         with_epsilon = getattr(self.solver, "with_epsilon", None)
@@ -113,7 +107,7 @@ class OTDD(Functional):
         cost = self._fitted = self._fitted or self.cost.fitted(rho, self.target)
         if isinstance(self.solver, MiniBatch):
             return self._together(cost, rho, dtype)
-        cross = cost.between(rho, self.target, lag=None if blocked else self._lag("cross", rho, self.target))
+        cross = cost.between(rho, self.target)
         matrix = self._costs(cross, dtype, blocked)
         solver = self._prepare(cost, matrix, rho, dtype, blocked)
         f, g = self._potentials.get("f"), self._potentials.get("g")
@@ -121,7 +115,7 @@ class OTDD(Functional):
         solved = solver.solve(matrix, rho.weights, self.target.weights, init=warm)
         pulled, value, (f, g) = _pull(cross, solved, matrix), solved.value, solved.potentials
         del matrix, solved, cross  # a solution keeps its cost: let go of it before the next is made
-        within = cost.between(rho, rho, lag=None if blocked else self._lag("self", rho, rho))
+        within = cost.between(rho, rho)
         start = self._potentials.get("self")
         start = None if start is None or len(start) != len(rho) else start
         matrix = self._costs(within, dtype, blocked)
@@ -162,20 +156,6 @@ class OTDD(Functional):
         beside = 3 * (len(pair.source) + len(pair.target)) * pair.source.dim * dtype.itemsize
         return pair.blocked(dtype, self._limit or 0, beside)
 
-    def _lag(self, side: str, rho: LabeledDataset, other: LabeledDataset) -> LaggedBures | None:
-        """The memory of label distances on this side, where the cost allows one."""
-        label = self.cost.label
-        if not isinstance(label, Bures) or label.tolerance is None or label.diagonal or self.cost.label_weight == 0:
-            return None
-        if rho.law is not None or self.target.law is not None or not isinstance(self.cost.feature, SquaredEuclidean):
-            return None
-        if side not in self._lags:
-            prefix = f"lag.{side}."
-            saved = {name.removeprefix(prefix): value for name, value in self._lag_states.items() if name.startswith(prefix)}
-            self._lags[side] = LaggedBures(label.tolerance, symmetric=rho is other)
-            self._lags[side].load_state(saved)
-        return self._lags[side]
-
     def _prepare(
         self, cost: GroundCost, matrix: Tensor | BlockedCost, rho: LabeledDataset, dtype: torch.dtype, blocked: bool
     ) -> Solver:
@@ -193,4 +173,4 @@ def _pull(pair: PairCost, solution: Solution, matrix: Tensor | BlockedCost) -> T
         return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
     if isinstance(matrix, BlockedCost):
         return pair.contract(solution.coupling).double()
-    return pair.contract(solution.make_plan(matrix)).double()  # a plan of our own: contract may add to it
+    return pair.contract(solution.make_plan(matrix)).double()
