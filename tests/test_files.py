@@ -625,7 +625,7 @@ def test_files_know_nothing_of_datasets() -> None:
     for path in Path(advect.files.__file__).parent.glob("*.py"):
         imported = [node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
         rooms = {str(module).split(".")[1] for module in imported if str(module).startswith("advect.")}
-        assert rooms <= {"errors", "_checks", "_atomic", "files"}, path.name
+        assert rooms <= {"errors", "_checks", "_atomic", "files", "memory"}, path.name
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

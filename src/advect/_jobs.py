@@ -100,15 +100,15 @@ def _run(
     if not todo:
         return
     joblib = _joblib()
-    workers = joblib.effective_n_jobs(n_jobs)
+    workers = min(joblib.effective_n_jobs(n_jobs), len(todo))  # to start one takes longer than many a job
     threads = max(1, joblib.cpu_count() // workers) if workers > 1 else None
     calls = [joblib.delayed(_attempt)(function, index, jobs[index].arguments, threads) for index in todo]
     with _limited(threads):  # for workers that are threads of this process
         try:
-            parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+            parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
         except ValueError:  # a backend, such as Ray's, that gives no result before all are there: ask for a few at a time
             size = 1 if workers == 1 else _ROUND * workers
-            with joblib.Parallel(n_jobs=n_jobs, batch_size=1) as parallel:
+            with joblib.Parallel(n_jobs=workers, batch_size=1) as parallel:
                 for start in range(0, len(calls), size):
                     yield from parallel(calls[start : start + size])
             return

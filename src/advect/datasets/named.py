@@ -86,6 +86,7 @@ def open_named(name: str, split: str | None) -> Source | LabeledDataset:
     """The dataset, open for reading; downloaded and kept if it is nowhere else."""
     if split is not None:
         check_known("split", split, ("train", "test", "all"))
+    _check_places(name)
     known, file = _SETS[name], _file(name)
     if file is None and _is_embedded(name):
         assert known.embedded is not None
@@ -105,11 +106,11 @@ def open_named(name: str, split: str | None) -> Source | LabeledDataset:
 def cache_directory() -> Path | None:
     """Where downloads are kept: $ADVECT_CACHE, or the platform's place for such things; None if there is no home."""
     given = os.environ.get("ADVECT_CACHE")
-    if given:
-        return Path(given).expanduser()
     places = {"win32": ("LOCALAPPDATA", "~/AppData/Local"), "darwin": ("", "~/Library/Caches")}
     variable, default = places.get(sys.platform, ("XDG_CACHE_HOME", "~/.cache"))
     try:
+        if given:
+            return Path(given).expanduser()
         return Path(os.environ.get(variable) or default).expanduser() / "advect"
     except RuntimeError:
         return None
@@ -139,9 +140,24 @@ class _Plain(Source):
 
 
 def _file(name: str) -> Path | None:
+    """Where the user or the cache has it; a place that cannot be looked into has nothing."""
     places = [os.environ.get("ADVECT_DATA"), None if name == "digits" else cache_directory()]
-    files = [Path(place).expanduser() / f"{name}.npz" for place in places if place]
-    return next((file for file in files if file.is_file()), None)
+    files = [os.path.join(os.path.expanduser(place), f"{name}.npz") for place in places if place]
+    return next((Path(file) for file in files if os.path.isfile(file)), None)
+
+
+def _check_places(name: str) -> None:
+    """What lies where nobody may look is not replaced by something else in silence."""
+    given, cache = os.environ.get("ADVECT_DATA"), None if name == "digits" else cache_directory()
+    if given and _closed(given):
+        raise InputError("the directory ADVECT_DATA cannot be looked into", given, "Ask its owner, or unset ADVECT_DATA.")
+    if cache is not None and _closed(cache):
+        warnings.warn(f"the cache {cache} cannot be looked into: {name} is taken from elsewhere", stacklevel=4)
+
+
+def _closed(place: str | os.PathLike[str]) -> bool:
+    place = os.path.expanduser(place)
+    return os.path.isdir(place) and not os.access(place, os.X_OK)
 
 
 def _is_embedded(name: str) -> bool:

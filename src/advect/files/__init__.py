@@ -16,7 +16,7 @@ from advect._checks import check_known
 from advect.errors import InputError
 from advect.files.content import Content, Source
 from advect.files.folder import FolderSource, write_folder
-from advect.files.guard import missing, reading
+from advect.files.guard import check_regular
 from advect.files.idx import IdxSource, is_idx
 from advect.files.npz import NpySource, NpzSource, write_npz
 from advect.files.parquet import ParquetSource, write_parquet
@@ -136,9 +136,7 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
 
 def _find(path: str | os.PathLike[str], kind: str | None) -> tuple[Path, str]:
     place = as_path(path)
-    with reading(place, "a file"):
-        if not place.exists():
-            raise missing(place)
+    check_regular(place)
     return place, _kind_of(place) if kind is None else kind
 
 

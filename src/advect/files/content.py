@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from advect.errors import InputError
+from advect.memory import check_room
 
 Advance = Callable[[int], object]
 
@@ -188,6 +189,7 @@ def are_images(dtype: np.dtype, sample_shape: tuple[int, ...], raw: bool) -> boo
 def check_rows(rows: np.ndarray | None, n: int) -> np.ndarray:
     """Increasing positions among n rows; None stands for all."""
     if rows is None:
+        check_room(f"what is asked, {n} rows,", 8 * n, "Read fewer: n=…, or max_samples=….")
         return np.arange(n)
     rows = np.asarray(rows)
     fine = rows.ndim == 1 and rows.dtype.kind in "iu" and bool((np.diff(rows.astype(np.int64)) > 0).all())

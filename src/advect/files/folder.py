@@ -22,10 +22,12 @@ from advect._atomic import atomic_directory
 from advect._checks import check_count, check_known
 from advect.errors import InputError
 from advect.files.content import Advance, Content, Source, check_rows, dump_name, load_name, quiet
-from advect.files.guard import reading
+from advect.files.guard import check_regular, empty, reading
 from advect.files.table import text_labels
 
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # Pillow knows others that start programs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+_MOST_PIXELS = 1 << 26
 _KIND = "a folder of images"
 _IMAGE = "an image"
 _GRAY, _COLOUR = ("1", "L"), ("RGB", "P", "CMYK", "YCbCr", "LAB", "HSV")
@@ -81,8 +83,7 @@ class FolderSource(Source):
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         rows = check_rows(rows, len(self._files))
-        with reading(self._files[0].parent, _KIND):
-            out = np.empty((len(rows), *self._shape), np.float32)
+        out = empty(self._files[0].parent, _KIND, (len(rows), *self._shape), np.dtype(np.float32))
         for at, row in enumerate(rows.tolist()):
             image = self._decode(self._files[row])
             if image.shape != self._shape:
@@ -107,19 +108,23 @@ class FolderSource(Source):
     def _decode(self, path: Path) -> np.ndarray:
         from PIL import Image
 
-        bomb = (Image.DecompressionBombError, Image.DecompressionBombWarning)
         with reading(path, _IMAGE, *_BAD_IMAGE), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
             try:
-                with Image.open(path) as image:
+                with Image.open(path, formats=FORMATS) as image:
+                    _check_pixels(path, image.size)
                     image.load()
                     image = convert(image, self._channels, path)
-            except bomb as error:
+            except Image.DecompressionBombError as error:
                 raise InputError("an image is too large to be safe", f"{path} ({error})", "Shrink it first.") from None
             if self._size:
                 image = image.resize(self._size[::-1], Image.Resampling.BILINEAR)  # which is smooth when it shrinks
             return np.asarray(image)
+
+
+def _check_pixels(path: Path, size: tuple[int, int]) -> None:
+    if size[0] * size[1] > _MOST_PIXELS:
+        raise InputError("an image is too large to be safe", f"{path} ({size[1]} × {size[0]} pixels)", "Shrink it first.")
 
 
 def convert(image: Any, channels: str | None, where: object) -> Any:
@@ -202,7 +207,7 @@ def _decode_one(name: str) -> Any:
     try:
         text = unquote(text, errors="surrogatepass")
         return load_name(text) if name.startswith("%=") else text
-    except ValueError:  # not ours: a name is a name
+    except (ValueError, RecursionError):  # not ours: a name is a name
         return name
 
 
@@ -265,6 +270,7 @@ def _images(directory: Path) -> list[Path]:
     for file in files:
         if file.is_dir():
             raise InputError("classes must not have directories in them", file, "Move its images up.")
+        check_regular(file)
         if file.suffix.lower() not in SUFFIXES:
             raise InputError("not an image", file, f"Remove it; images end in {', '.join(SUFFIXES)}.")
     return files

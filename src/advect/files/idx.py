@@ -20,7 +20,7 @@ import numpy as np
 from advect._checks import check_known
 from advect.errors import InputError
 from advect.files.content import Advance, Source, as_names, class_names, quiet
-from advect.files.guard import damaged, missing, reading
+from advect.files.guard import check_regular, damaged, reading
 from advect.files.stored import Stored, check_parts, read_blocks, read_parts
 
 _KIND = "an IDX file"
@@ -149,12 +149,10 @@ def _read_labels(path: Path, images: Stored) -> list[Any]:
 
 
 def _open_idx(path: Path) -> Stored:
-    with reading(path, _KIND):
-        if not path.exists():
-            raise missing(path)
-        with open(path, "rb") as plain:
-            size = os.fstat(plain.fileno()).st_size
-            packed = plain.read(2) == b"\x1f\x8b"
+    check_regular(path)
+    with reading(path, _KIND), open(path, "rb") as plain:
+        size = os.fstat(plain.fileno()).st_size
+        packed = plain.read(2) == b"\x1f\x8b"
     opened = partial(_unpacked, path) if packed else partial(open, path, "rb")
     with reading(path, _KIND), opened() as file:
         head = file.read(4)

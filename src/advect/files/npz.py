@@ -65,7 +65,7 @@ class NpzSource(Source):
         raw: bool = False,
     ) -> None:
         self._raw = raw
-        with reading(path, _KIND), zipfile.ZipFile(path) as archive:
+        with reading(path, _KIND, ValueError), zipfile.ZipFile(path) as archive:
             entries = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         pairs = _pairs(path, list(entries), split, x_key, y_key)
         read = partial(_member, path, entries)

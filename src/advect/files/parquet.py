@@ -30,7 +30,7 @@ from advect.files.content import (
     quiet,
     unpack_name,
 )
-from advect.files.guard import damaged, reading
+from advect.files.guard import check_growth, damaged, empty, reading
 from advect.files.stored import CHUNK
 from advect.files.table import (
     LABEL,
@@ -57,6 +57,10 @@ class _Feature:
     dtype: np.dtype
     lengths: tuple[int, ...] = ()
     values: tuple[str, ...] | None = None
+
+    @property
+    def width(self) -> int:
+        return math.prod(self.lengths) if self.values is None else len(self.values)
 
     @property
     def names(self) -> list[str]:
@@ -105,14 +109,16 @@ class ParquetSource(Source):
         dtype: str | None = None,
         raw: bool = False,
     ) -> None:
-        self._path, self._raw, self._arrow = path, raw, _pyarrow()
+        self._path, self._raw, self._arrow, self._texts = path, raw, _pyarrow(), []
         onehot, self._wanted = check_categorical(categorical), check_dtype(dtype)
         with self._open() as file, self._reading():
             schema, self._n = file.schema_arrow, file.metadata.num_rows
+            self._check_growth(file.metadata)
             index = (schema.pandas_metadata or {}).get("index_columns", [])
             own = _own_facts(path, (schema.metadata or {}).get(_META))
         names = [str(name) for name in schema.names]
         check_names(path, names)
+        self._texts = [field.name for field in schema if _is_text(self._arrow.types, field.type)]
         if self._n == 0:
             raise InputError("a table needs at least one row", f"none in {path}", "Add rows.")
         place = layout(path, names, label, weights, columns, ignored=[name for name in names if name in index])
@@ -127,8 +133,7 @@ class ParquetSource(Source):
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         rows = check_rows(rows, self._n)
-        with reading(self._path, _KIND):
-            out = np.empty((len(rows), *self._sample_shape), self._dtype)
+        out = empty(self._path, _KIND, (len(rows), *self._sample_shape), self._dtype)
         done = 0
         for first, batch in self._batches([feature.name for feature in self._features], rows, self._row_bytes):
             upto = int(np.searchsorted(rows, first + len(batch)))
@@ -155,7 +160,7 @@ class ParquetSource(Source):
 
     @property
     def _row_bytes(self) -> int:
-        return 8 * sum(len(feature.names) for feature in self._features)
+        return 8 * sum(feature.width for feature in self._features)
 
     def _check_whole(self, done: int, wanted: int) -> None:
         if done < wanted:
@@ -182,7 +187,15 @@ class ParquetSource(Source):
         with self._reading():
             if self._path.is_dir():  # pyarrow would say that it is damaged
                 raise IsADirectoryError
-            return parquet.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 16)
+            # texts stay references to the different ones: a long one that is repeated takes no more than once
+            return parquet.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 16, read_dictionary=self._texts)
+
+    def _check_growth(self, facts: Any) -> None:
+        """What the groups of rows say that they hold, against the size of the file."""
+        groups = [facts.row_group(at) for at in range(facts.num_row_groups)]
+        chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+        size = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for chunk in chunks)
+        check_growth(self._path, "a table", size, self._path.stat().st_size)
 
     def _batches(self, columns: list[str], rows: np.ndarray, row_bytes: int) -> Iterator[tuple[int, Any]]:
         """(first row, batch) of the groups that have any of ``rows``."""
@@ -391,10 +404,12 @@ def _own_facts(path: Path, text: bytes | None) -> dict[str, Any]:
     try:
         facts = json.loads(text)
         own: dict[str, Any] = {"shape": [int(size) for size in facts["shape"]]}
+        if any(size < 1 for size in own["shape"]):
+            raise ValueError(f"shape {own['shape']}")
         if "classes" in facts:
             own |= {"classes": [unpack_name(name) for name in facts["classes"]], "json": bool(facts["json"])}
         return own
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise damaged(path, _KIND, f"metadata of advect: {type(error).__name__}: {error}") from None
 
 

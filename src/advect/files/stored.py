@@ -15,7 +15,7 @@ import numpy as np
 
 from advect.errors import InputError
 from advect.files.content import Advance, are_images, check_rows, number_dtype, quiet
-from advect.files.guard import damaged, reading
+from advect.files.guard import check_growth, damaged, empty, reading
 
 CHUNK = 1 << 22  # bytes held at once besides the rows that were asked for
 _DEFLATE = 1032  # the most that deflate can shrink
@@ -46,16 +46,16 @@ class Stored:
             raise damaged(self.path, self.kind, why)
 
     def check_ratio(self, packed: int) -> None:
-        """No ``packed`` bytes can hold more than deflate's best ratio."""
+        """No ``packed`` bytes can hold more than deflate's best ratio, and few should."""
         if self.nbytes > _DEFLATE * packed:
             raise damaged(self.path, self.kind, f"{self.name} says {self.shape} {self.dtype} in {packed} compressed bytes")
+        check_growth(self.path, self.name, self.nbytes, packed)
 
     def whole(self) -> np.ndarray:
         """All numbers, as stored."""
         if not self.shape:
             return replace(self, shape=(1,)).whole()[0]
-        with reading(self.path, self.kind):
-            out = np.empty(self.shape, self.dtype.newbyteorder("="))
+        out = empty(self.path, self.kind, self.shape, self.dtype.newbyteorder("="))
         if out.size:
             self.gather(np.arange(len(out)), out, quiet)
         return out
@@ -160,8 +160,7 @@ def read_parts(parts: list[Stored], rows: np.ndarray | None, raw: bool, advance:
     """Features of the rows of arrays that follow one another, as floats; bytes of images from 0 to 1."""
     rows = check_rows(rows, sum(part.shape[0] for part in parts))
     dtype, sample = parts[0].dtype, parts[0].shape[1:]
-    with reading(parts[0].path, parts[0].kind):
-        out = np.empty((len(rows), *sample), number_dtype(dtype, parts[0].path))
+    out = empty(parts[0].path, parts[0].kind, (len(rows), *sample), number_dtype(dtype, parts[0].path))
     first = done = 0
     for part in parts:
         upto = int(np.searchsorted(rows, first + part.shape[0]))

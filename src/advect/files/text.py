@@ -19,7 +19,7 @@ import numpy as np
 from advect._atomic import atomic_file
 from advect.errors import InputError
 from advect.files.content import Advance, Content, Source, check_rows, class_names, dump_name, load_name, quiet
-from advect.files.guard import damaged, reading
+from advect.files.guard import check_growth, damaged, empty, reading
 from advect.files.table import (
     LABEL,
     MOST_VALUES,
@@ -39,6 +39,7 @@ from advect.files.table import (
 _KIND = "a table of text"
 _JSON_LABEL = f"{LABEL}:json"  # for names that are neither plain text nor whole numbers
 _BLOCK = 1024
+_LONGEST = 1 << 24  # characters of a row: four million numbers, or what an unpacked file without line ends would fill
 _WORDS = {"true": 1.0, "false": 0.0}
 
 
@@ -125,8 +126,7 @@ class CsvSource(Source):
 
     def _take(self, records: Iterator[tuple[int, tuple[int, list[str]]]], rows: np.ndarray, advance: Advance) -> np.ndarray:
         """The numbers of ``rows``; of ``records`` no more is used than up to the last of these."""
-        with reading(self._path, _KIND):
-            out = np.empty((len(rows), self._width), self._dtype)
+        out = empty(self._path, _KIND, (len(rows), self._width), self._dtype)
         done, lines, wanted = 0, [], iter(rows.tolist())
         row = next(wanted)
         for at, (line, cells) in records:
@@ -153,7 +153,7 @@ class CsvSource(Source):
             try:
                 splits[mark] = next((cells for _, cells in self._lines(mark)), [])
             except InputError as error:  # quotes may end elsewhere than this mark would have them
-                trouble = error
+                trouble = trouble or error
         if not splits and trouble is not None:
             raise trouble
         mark = max(splits, key=lambda mark: len(splits[mark]))
@@ -176,10 +176,12 @@ class CsvSource(Source):
         with reading(self._path, _KIND):
             file = _open_text(self._path, "r", self._encoding)
         with file:
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            lines = _Lines(file, self._path)
+            reader = csv.reader(lines, delimiter=delimiter, strict=True)
             try:
                 with reading(self._path, _KIND, csv.Error):
                     for cells in reader:
+                        lines.held = 0
                         if cells:
                             yield reader.line_num, cells
             except UnicodeError as error:
@@ -276,6 +278,34 @@ class CsvSource(Source):
 
     def _name_of(self, column: int) -> str:
         return [name for at in self._layout.features for name in self._encoded(at)][column]
+
+
+class _Lines:
+    """The lines of a file while they are of a bounded length: each one, and all that quotes join to one row (``held``)."""
+
+    def __init__(self, file: IO[str], path: Path) -> None:
+        self.held = self._done = 0
+        self._file, self._path = file, path
+        self._packed = path.stat().st_size if path.suffix == ".gz" else None
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(_LONGEST)
+        self.held += len(line)
+        self._done += len(line)
+        if self.held >= _LONGEST:
+            raise InputError(
+                f"a row of a table must have less than {_LONGEST:,} characters",
+                f"more in {self._path}",
+                "Check its line ends and quotes; very wide samples are better kept as .npz.",
+            )
+        if self._packed is not None:
+            check_growth(self._path, "text", self._done, self._packed)
+        if not line:
+            raise StopIteration
+        return line
 
 
 def write_csv(path: Path, content: Content) -> None:

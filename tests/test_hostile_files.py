@@ -1,0 +1,273 @@
+"""Files from strangers: nothing they hold starts a program, hangs, or takes memory out of all proportion."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import signal
+import socket
+import struct
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from PIL import EpsImagePlugin, Image
+
+import advect as ad
+from advect._jobs import Job, run_jobs
+from advect.cli.app import main
+from advect.errors import InputError
+from advect.files import kind_of, open_source
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+@contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """An error instead of a hang."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"still waiting after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def picture(path: Path, size: tuple[int, int] = (4, 4)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", size).save(path, "png")
+
+
+def test_an_eps_in_a_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *args, **_: started.append(args) or Image.new("RGB", (9, 9)).im)
+    picture(tmp_path / "f" / "a" / "x.png")
+    text = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(whatever) run\n%%EOF\n"
+    (tmp_path / "f" / "a" / "y.png").write_bytes(text)
+    with pytest.raises(InputError, match="an image, or damaged.*y.png"):
+        open_source(tmp_path / "f", size=4, channels="gray").read()
+    assert started == []
+
+
+@pytest.mark.parametrize("kind", ["ICO", "PCX", "TGA", "SGI", "XBM", "MSP", "SPIDER"])
+def test_only_the_formats_that_are_named_are_decoded(kind: str, tmp_path: Path) -> None:
+    out = io.BytesIO()
+    mode = {"XBM": "1", "MSP": "1", "SPIDER": "F"}.get(kind, "L")
+    Image.new(mode, (32, 32)).save(out, kind)
+    place = tmp_path / "f" / "a" / "x.png"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(out.getvalue())
+    with pytest.raises(InputError, match="an image, or damaged"):
+        open_source(tmp_path / "f").read()
+
+
+def test_the_bound_of_pixels_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)  # as programs that read large scans set it
+    place = tmp_path / "f" / "a" / "x.png"
+    picture(place, (9000, 9000))
+    with pytest.raises(InputError, match="too large to be safe; got .*x.png"):
+        open_source(tmp_path / "f").read()
+
+
+def strange(path: Path, kind: str) -> Path:
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        os.symlink("/dev/zero", path)
+    else:
+        here = os.getcwd()
+        os.chdir(path.parent)  # names of sockets are short
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(path.name)
+        os.chdir(here)
+    return path
+
+
+KINDS = ["pipe", "device", "socket"]
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.csv", "a.csv.gz", "a.tsv", "a.parquet", "a-images-idx3-ubyte"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pipes_and_devices_are_refused(kind: str, name: str, tmp_path: Path) -> None:
+    place = strange(tmp_path / name, kind)
+    for read in (open_source, kind_of, ad.datasets.load):
+        with within(5), pytest.raises(InputError, match=f"not a file or directory; got .*{name}, a {kind}"):
+            read(place)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pipes_and_devices_in_folders_are_refused(kind: str, tmp_path: Path) -> None:
+    picture(tmp_path / "f" / "a" / "x.png")
+    strange(tmp_path / "f" / "a" / "y.png", kind)
+    (tmp_path / "m").mkdir()
+    head = bytes([0, 0, 8, 3]) + struct.pack(">3I", 1, 1, 1) + b"\0"
+    (tmp_path / "m" / "train-images-idx3-ubyte").write_bytes(head)
+    strange(tmp_path / "m" / "train-labels-idx1-ubyte", kind)
+    for folder in ("f", "m"):
+        with within(5), pytest.raises(InputError, match=f"not a file or directory; got .*a {kind}"):
+            open_source(tmp_path / folder).read()
+
+
+def test_a_pipe_ends_the_command_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    with within(60):
+        assert main(["data", "info", str(tmp_path / "a.csv")]) == 2
+    assert "a pipe" in capsys.readouterr().err
+
+
+def packed(path: Path, start: bytes, line: bytes, times: int) -> Path:
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write(start)
+        for _ in range(times):
+            file.write(line)
+    return path
+
+
+def test_a_compressed_table_does_not_grow_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advect.files.guard._SMALL", 1 << 20, raising=False)  # what takes seconds will do
+    place = packed(tmp_path / "a.csv.gz", b"u,v\n", b"0,0\n" * (1 << 16), 20)
+    assert place.stat().st_size < 10_000
+    with pytest.raises(InputError, match=r"grows too much to be safe; got text of .* MiB in .* of .*a.csv.gz"):
+        open_source(place)
+
+
+def test_a_table_of_parquet_does_not_grow_without_bound(tmp_path: Path) -> None:
+    place, columns = tmp_path / "a.parquet", {name: pa.array(np.zeros(2_000_000)) for name in "abcdefgh"}
+    pq.write_table(pa.table(columns), place)
+    assert place.stat().st_size < 100_000
+    with pytest.raises(InputError, match=r"grows too much to be safe; got a table of 122.* MiB in .*a.parquet"):
+        open_source(place)
+
+
+def test_an_archive_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((1 << 22, 3)))
+    with pytest.raises(InputError, match=r"grows too much to be safe; got x of 96.* MiB in .*a.npz"):
+        open_source(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", x=np.zeros((1 << 20, 3)))  # without compression there is nothing to fear
+    assert len(open_source(tmp_path / "b.npz")) == 1 << 20
+
+
+def test_an_idx_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
+    place = tmp_path / "train-images-idx3-ubyte.gz"
+    packed(place, bytes([0, 0, 8, 3]) + struct.pack(">3I", 80, 1024, 1024), bytes(1 << 20), 80)
+    with pytest.raises(InputError, match="grows too much to be safe"):
+        open_source(place)
+
+
+@pytest.mark.parametrize("line", [b"0," * 512, b'"\n",' * 200], ids=["one line", "lines that quotes join"])
+def test_a_row_without_an_end_is_not_held_in_memory(line: bytes, tmp_path: Path) -> None:
+    place = packed(tmp_path / "a.csv.gz", b"", line, 22_000)
+    with pytest.raises(InputError, match=r"a row of a table must have less than 16,777,216 characters"):
+        open_source(place)
+
+
+def test_a_long_text_that_is_repeated_is_held_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    word, n = "w" * 1_000_000, 3000  # 3 GB, were each row to have its own
+    codes = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([word]))
+    pq.write_table(pa.table({"u": np.arange(n, dtype=float), "label": codes}), tmp_path / "a.parquet", store_schema=False)
+    before = pa.total_allocated_bytes()
+    source = open_source(tmp_path / "a.parquet")
+    assert source.classes == (word,)
+    assert pa.default_memory_pool().max_memory() - before < 200_000_000
+
+
+def test_what_does_not_fit_into_memory_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(tmp_path / "a.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1 << 37, 2)})
+        file.truncate(file.tell() + (1 << 41))  # 2 TiB that take no place on the disk
+    with pytest.raises(InputError, match=r"does not fit into memory: it has 1.0 TiB.*max_samples"):
+        open_source(tmp_path / "a.npy").read()
+    assert open_source(tmp_path / "a.npy").read(np.array([7])).tolist() == [[0.0, 0.0]]
+
+
+DEEP = "[" * 100_000
+
+
+def test_deep_nesting(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.eye(2), y=[0, 1], names=np.array(DEEP))
+    (tmp_path / "a.csv").write_text(f"u,label:json\n1,{DEEP}\n")
+    for shape in (DEEP, "[1e999]", "[-1, -2]"):
+        schema = pa.schema([("u", pa.float64()), ("v", pa.float64())]).with_metadata({"advect": f'{{"shape": {shape}}}'})
+        pq.write_table(pa.table({"u": [1.0], "v": [2.0]}, schema=schema), tmp_path / "a.parquet")
+        with pytest.raises(InputError, match="damaged"):
+            open_source(tmp_path / "a.parquet").read()
+    for name in ("a.npz", "a.csv"):
+        with pytest.raises(InputError, match="damaged"):
+            open_source(tmp_path / name).read()
+
+
+def test_names_in_an_archive_need_not_be_text(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("é.npy", b"")
+    content = (tmp_path / "a.npz").read_bytes().replace("é".encode(), b"\xff\xff")
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        open_source(tmp_path / "a.npz")
+
+
+def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may look into a directory; modes mean nothing to root."""
+    stat, access = os.stat, os.access
+
+    def look(path: Any, *args: Any, **kwargs: Any) -> Any:
+        if str(path).startswith(f"{place}/"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", look)
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(place) and access(path, mode))
+
+
+@pytest.mark.parametrize("cache", ["closed", "n" * 5000, "~nobody-of-that-name/cache", "file"])
+def test_a_cache_that_cannot_be_read_is_in_nobodys_way(
+    cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "file").write_bytes(b"")
+    place = cache if cache.startswith("~") else str(tmp_path / cache)
+    monkeypatch.setenv("ADVECT_CACHE", place)
+    monkeypatch.delenv("ADVECT_DATA", raising=False)
+    if cache == "closed":
+        closed(tmp_path / "closed", monkeypatch)
+    for words in (["data", "info", "toy:moons?n=10"], ["data", "info", "digits?n=10"], ["data", "list"]):
+        assert main(words) == 0
+    assert "10 samples" in capsys.readouterr().out
+    assert ad.datasets.load("toy:moons", n=10).dim == 2
+    if cache == "closed":
+        with pytest.warns(UserWarning, match="cannot be looked into: mnist is taken from elsewhere"):
+            ad.datasets.load("mnist", n=10)
+
+
+def test_data_that_cannot_be_read_is_not_replaced_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir()
+    monkeypatch.setenv("ADVECT_DATA", str(tmp_path / "closed"))
+    closed(tmp_path / "closed", monkeypatch)
+    with pytest.raises(InputError, match="ADVECT_DATA cannot be looked into"):
+        ad.datasets.load("mnist", n=10)
+
+
+def test_no_more_workers_than_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, parallel = [], joblib.Parallel
+
+    def watched(n_jobs: int, **options: Any) -> Any:
+        asked.append(n_jobs)
+        return parallel(n_jobs=n_jobs, **options)
+
+    monkeypatch.setattr(joblib, "Parallel", watched)
+    with joblib.parallel_config("threading"):
+        for n_jobs, k in ((64, 3), (64, 1), (2, 5)):
+            done = run_jobs(lambda x: {"x": x}, [Job(str(at), (at,)) for at in range(k)], label="jobs", n_jobs=n_jobs)
+            assert [outcome.result for outcome in done] == [{"x": at} for at in range(k)]
+    assert asked == [3, 1, 2]
