@@ -19,10 +19,10 @@ from cyclopts.argument import update_argument_collection
 from cyclopts.config import Env
 from pydantic import ValidationError
 
-from advect.cli.code import TYPED
 from advect.cli.commands import COMMANDS, GROUPS
 from advect.cli.interrupt import NotedInterrupt
 from advect.cli.output import BAD_INPUT, DONE, FAILED, INTERRUPTED, Exit, say
+from advect.cli.typed import TYPED
 from advect.errors import AdvectError, InputError
 
 _SHORT = {f"--{name}": f"--{name}.name" for name in ("dynamics", "integrator", "solver", "map")} | {"--cost": "--cost.label"}
@@ -44,7 +44,7 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError("cannot read the configuration", f"{path} ({error.strerror})", "Check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError("the configuration must be a TOML file", f"{path} ({error})", "Mend that line.") from None
     values.pop("config", None)
     for word, option in _SHORT.items():  # integrator = "adam", as on the command line
@@ -52,6 +52,9 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
         if isinstance(values.get(word.removeprefix("--")), str):
             values[name] = {field: values[name]}
     update_argument_collection(values, str(path), arguments, (app,), root_keys=(), allow_unknown=False)
+    for argument in arguments:
+        if "--run-code" in argument.names and any(token.source == str(path) for token in argument.tokens):
+            raise InputError("a file cannot permit itself to run code", f"run_code in {path}", "Pass --run-code yourself.")
 
 
 def build_app() -> App:

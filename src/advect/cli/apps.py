@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from advect.cli.code import Permission, is_code
 from advect.cli.config import CarryOptions, Out, Overwrite, RunCode, Strict
 from advect.cli.output import Talk, TalkOptions
 from advect.cli.rundir import check_free, write_json
@@ -43,15 +44,15 @@ def transfer(
     import advect as ad
     from advect._atomic import atomic_directory
     from advect.cli import inputs
-    from advect.cli.code import require_given
+    from advect.cli.typed import permission
 
     place = out.expanduser()
     check_free(place, overwrite, marks=_MARKS)
-    require_given([options.cost.embedding or ""], run_code)
+    code = permission(run_code, [options.cost.embedding])
     with talk.listening() as unconverged:
         data, few, space = inputs.together((source, target), options, options.space, talk)
         more = None if extra is None else space.apply(inputs.load(extra, options, talk))
-        made = ad.apps.transfer(data, few, extra=more, options=ad.apps.TransferOptions(**_carry(options, talk)))
+        made = ad.apps.transfer(data, few, extra=more, options=ad.apps.TransferOptions(**_carry(options, talk, code)))
         sets = {"final": made.final, "way": made.way} | ({} if made.mapped is None else {"mapped": made.mapped})
         facts: dict[str, Any] = {
             "source": source,
@@ -98,21 +99,21 @@ def repurpose(
     import advect as ad
     from advect._atomic import atomic_directory, write_atomically
     from advect.cli import inputs
-    from advect.cli.code import require_given
     from advect.cli.models import load_model
+    from advect.cli.typed import permission
 
     if not datasets:
         raise InputError("there is nothing to classify", "no datasets", "Give one or more after the reference.")
     place = out.expanduser()
     check_free(place, overwrite, marks=_MARKS)
-    require_given([options.cost.embedding or "", model], run_code)
+    code = permission(run_code, [options.cost.embedding, model if is_code(model) else None])
     with talk.listening() as unconverged:
-        asked = load_model(model)
+        asked = load_model(model, code)
         base = inputs.load(reference, options, talk)
         names = inputs.short_names(datasets)
         loaded = {name: inputs.load(ref, options, talk) for name, ref in zip(names, datasets, strict=True)}
         fitted = {name: _as_reference(data, base, options) for name, data in loaded.items()}
-        chosen = ad.apps.RepurposeOptions(**_carry(options, talk))
+        chosen = ad.apps.RepurposeOptions(**_carry(options, talk, code))
         found = {}
         for name, data in fitted.items():
             talk.note(f"{name}: {len(data)} samples flow to {reference}")
@@ -153,7 +154,7 @@ def _answers(found: ad.apps.Repurposed, data: ad.LabeledDataset) -> str:
     return text.getvalue()
 
 
-def _carry(options: CarryOptions, talk: Talk) -> dict[str, Any]:
+def _carry(options: CarryOptions, talk: Talk, code: Permission) -> dict[str, Any]:
     from advect.cli import build
 
     if options.cost.embedding is not None:
@@ -161,7 +162,7 @@ def _carry(options: CarryOptions, talk: Talk) -> dict[str, Any]:
     given: dict[str, Any] = {}  # the library chooses what is not asked for
     if options.cost.label_weight is not None:
         given["label_weight"] = options.cost.label_weight
-    if {"label", "diagonal"} & options.cost.given.keys() and (cost := build.cost(options.cost)):
+    if {"label", "diagonal"} & options.cost.given.keys() and (cost := build.cost(options.cost, code)):
         given["label"] = cost.label
     if (solver := build.solver(options.solver, tol=1e-3)) is not None:
         given["solver"] = solver

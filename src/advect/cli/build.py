@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from advect._checks import check_known
-from advect.cli.code import load_object
+from advect.cli.code import Permission, load_object
 from advect.cli.config import (
     CostOptions,
     DynamicsOptions,
@@ -113,7 +113,7 @@ def solver(options: SolverOptions, **defaults: Any) -> ad.ot.Solver | None:
     return make("solver", options.name, {**defaults, **given} if options.name == "sinkhorn" else given)
 
 
-def cost(options: CostOptions) -> ad.GroundCost | None:
+def cost(options: CostOptions, code: Permission) -> ad.GroundCost | None:
     """The ground cost; None, the library's choice, when nothing is asked for."""
     import advect as ad
 
@@ -126,7 +126,7 @@ def cost(options: CostOptions) -> ad.GroundCost | None:
     if options.label_weight is not None:
         parts["label_weight"] = options.label_weight
     if options.embedding is not None:
-        parts["feature"] = ad.Embedding(load_object(options.embedding, "an embedding"))
+        parts["feature"] = ad.Embedding(load_object(options.embedding, "an embedding", code))
     return ad.GroundCost(**parts)
 
 
@@ -164,29 +164,31 @@ def space(source: ad.LabeledDataset, target: ad.LabeledDataset, options: SpaceOp
     return ad.FeatureSpace.fit(source, target, **given)
 
 
-def functional(options: FlowOptions, source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset]) -> ad.Functional:
+def functional(
+    options: FlowOptions, source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset], code: Permission
+) -> ad.Functional:
     """The sum of all terms; ``targets`` has the datasets that terms go to, the main one under an empty name."""
     import advect as ad
 
-    parts = [_term(Term.parse(text), options, source, targets) for text in options.functional]
+    parts = [_term(Term.parse(text), options, source, targets, code) for text in options.functional]
     return parts[0] if len(parts) == 1 else ad.Sum(*parts)
 
 
 def _term(
-    term: Term, options: FlowOptions, source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset]
+    term: Term, options: FlowOptions, source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset], code: Permission
 ) -> ad.Functional:
     import advect as ad
 
     given = dict(term.options)
     if term.kind == "code":
-        made = _own(term, given, source, targets)
+        made = _own(term, given, source, targets, code)
     elif term.name == "otdd":
         to = str(given.pop("target", ""))
         if given:
             raise InputError("otdd has no such option", _listed(given), "Set --cost and --solver for all of them.")
         made = ad.OTDD(
             targets[to],
-            cost=cost(options.cost),
+            cost=cost(options.cost, code),
             solver=solver(options.solver, tol=1e-3),
             memory_limit=options.memory_limit,
         )
@@ -211,12 +213,16 @@ def _try(made: ad.Functional, name: str, source: ad.LabeledDataset) -> None:
 
 
 def _own(
-    term: Term, given: dict[str, Any], source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset]
+    term: Term,
+    given: dict[str, Any],
+    source: ad.LabeledDataset,
+    targets: Mapping[str, ad.LabeledDataset],
+    code: Permission,
 ) -> ad.Functional:
     """A functional of the user's, or what makes one; source and target are passed to it if it takes them."""
     import advect as ad
 
-    made = load_object(term.name, "a functional")
+    made = load_object(term.name, "a functional", code)
     if not isinstance(made, ad.Functional):
         if not callable(made):
             raise InputError("not a functional, nor what makes one", type(made).__name__, "Subclass ad.Functional.")

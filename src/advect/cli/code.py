@@ -1,22 +1,41 @@
 """Python files that the user names, as in ``mine.py:StayNear``: run because they were given, and for no other reason.
 
-What a configuration file or a run directory names is not given by the user: it needs ``--run-code``.
+What a configuration file or a run directory names is not given by the user: it needs ``--run-code``. ``load_object`` is
+the only place where such a file is run, and it asks for a ``Permission``.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
-from collections.abc import Iterable
-from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from advect.errors import InputError
 
-TYPED: ContextVar[tuple[str, ...]] = ContextVar("TYPED", default=())  # the command line as it was typed
-_CODE = re.compile(r"(?:^|[=*\"])([^=*?\"]*\.py:\w+)")
+
+@dataclass(frozen=True)
+class Permission:
+    """Which objects of Python files may be loaded: those that the user named, or any.
+
+    Example:
+        >>> Permission(named=frozenset({settled_code("mine.py:StayNear")})).check("./mine.py:StayNear")
+        >>> Permission().check("/else/mine.py:StayNear")
+        Traceback (most recent call last):
+        advect.errors.InputError: Python code is run only if you name it yourself; got /else/mine.py:StayNear from settings. ...
+    """
+
+    named: frozenset[str] = frozenset()
+    everything: bool = False
+
+    def check(self, text: str) -> None:
+        """An error for an object that may not be loaded; ``text`` is what ``load_object`` would be given."""
+        whole = settled_code(text)
+        if not self.everything and whole not in self.named:
+            raise InputError(
+                "Python code is run only if you name it yourself", f"{whole} from settings", "Look at it, then pass --run-code."
+            )
 
 
 def is_code(text: str) -> bool:
@@ -46,12 +65,13 @@ def settled_code(text: str) -> str:
     return f"{path}:{name}"
 
 
-def load_object(text: str, what: str) -> Any:
+def load_object(text: str, what: str, permission: Permission) -> Any:
     """Run a Python file and take an object out of it.
 
     Raises:
-        InputError: no such file, an error in it, or no such name.
+        InputError: not permitted, no such file, an error in it, or no such name.
     """
+    permission.check(text)
     path, name = split_code(text)
     if not name.isidentifier():
         raise InputError(f"{what} must be path.py:name", repr(text), "Name one object of the file.")
@@ -71,25 +91,3 @@ def load_object(text: str, what: str) -> Any:
         names = [known for known in vars(module) if not known.startswith("_")]
         raise InputError(f"no {name!r} in {path}", f"{', '.join(names) or 'no names'}", "Name one of these.")
     return getattr(module, name)
-
-
-def named_code(text: str) -> str | None:
-    """The ``path.py:name`` in an option or a term.
-
-    Example:
-        >>> named_code("--functional=0.1*mine.py:StayNear?strength=3"), named_code("otdd")
-        ('mine.py:StayNear', None)
-    """
-    match = _CODE.search(text)
-    return match[1] if match else None
-
-
-def require_given(texts: Iterable[str], allowed: bool) -> None:
-    """An error for code among ``texts`` that is not on the command line itself, unless it is allowed."""
-    given = {named_code(token) for token in TYPED.get()}
-    for text in texts:
-        name = named_code(text)
-        if name is not None and name not in given and not allowed:
-            raise InputError(
-                "Python code is run only if you name it yourself", f"{name} from settings", "Look at it, then pass --run-code."
-            )

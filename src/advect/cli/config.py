@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from advect.cli.names import known
+from advect.cli.terms import Term
 
 Flag = Parameter(negative=(), show_default=False)  # a switch without a --no-… beside it
 _TERMS = Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True)
@@ -191,9 +192,10 @@ class FlowOptions(MeasureOptions):
         return [json.dumps(term) if isinstance(term, dict) else term for term in terms]
 
     @property
-    def code(self) -> list[str]:
-        """Everything that may name a Python file."""
-        return [*self.functional, *self.metric, self.cost.embedding or ""]
+    def code(self) -> list[str | None]:
+        """The objects of Python files that it takes."""
+        terms = [Term.parse(text) for text in self.functional]
+        return [*(term.name for term in terms if term.kind == "code"), *self.metric, self.cost.embedding]
 
 
 class CarryOptions(DataOptions):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from advect.cli.code import require_given
 from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict, switch
 from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, say
 from advect.cli.rundir import check_free, is_run, read_config, replacing, require_run, write_json
+from advect.cli.typed import permission
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def flow(
     """
     from advect.cli.job import Job, prepare
 
-    require_given(options.code, run_code)
-    job = Job.settle(source, target, options, out.expanduser())
+    job = Job.settle(source, target, options, out.expanduser(), permission(run_code, options.code))
     if resume and is_run(job.directory):
         _check_unchanged(job)
         return _go_on(job, talk, report=report, strict=strict)
@@ -72,10 +71,10 @@ def resume(
 
     directory = require_run(run.expanduser())
     source, target, options = read_config(directory)
-    require_given(options.code, run_code)
+    code = permission(run_code, options.code)
     if steps is not None:
         options = options.model_copy(update={"steps": steps})
-    _go_on(Job(source, target, options, directory), talk, report=report, strict=strict)
+    _go_on(Job(source, target, options, directory, code), talk, report=report, strict=strict)
 
 
 def _go_on(job: Job, talk: Talk, *, report: bool, strict: bool) -> None:

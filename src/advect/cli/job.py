@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advect.cli import build, inputs
-from advect.cli.code import load_object, settled_code
+from advect.cli.code import Permission, load_object, settled_code
 from advect.cli.config import FlowOptions, SpaceOptions
 from advect.cli.output import Talk
 from advect.cli.rundir import Curves, RunFiles, environment, read_json, write_config, write_json
@@ -26,9 +26,10 @@ class Job:
     target: str | None
     options: FlowOptions
     directory: Path
+    code: Permission
 
     @classmethod
-    def settle(cls, source: str, target: str | None, options: FlowOptions, directory: Path) -> Job:
+    def settle(cls, source: str, target: str | None, options: FlowOptions, directory: Path, code: Permission) -> Job:
         """A job that does not depend on where it is read: whole paths, all numbers said."""
         cost = options.cost
         if cost.embedding is not None:
@@ -40,7 +41,7 @@ class Job:
             "record_every": options.record_every or max(1, options.steps // 20),
         }
         target = None if target is None else inputs.settled(target)
-        return cls(inputs.settled(source), target, options.model_copy(update=whole), directory)
+        return cls(inputs.settled(source), target, options.model_copy(update=whole), directory, code)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,7 @@ class Ready:
             Curves(directory),
         ]
         for text in options.metric:
-            measure = load_object(text, "a metric")
+            measure = load_object(text, "a metric", self.job.code)
             if not callable(measure):
                 raise InputError("a metric must be a function of a dataset", type(measure).__name__, "As in def f(rho): ….")
             watch.append(ad.Metric(text.rpartition(":")[2], measure, options.metric_every, directory=directory))
@@ -97,7 +98,7 @@ def prepare(job: Job, talk: Talk) -> Ready:
             "a flow down a distance needs a target", "no second dataset", "Give one, or another functional: -f norm."
         )
     source, targets, space = _datasets(job, terms, talk)
-    functional = build.functional(options, source, targets)
+    functional = build.functional(options, source, targets, job.code)
     digests = {"source": digest(source), **{f"target {name}".strip(): digest(data) for name, data in targets.items()}}
     return Ready(job, source, targets.get(""), space, functional, digests)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from advect.cli.code import Permission
 from advect.cli.config import FlowOptions, Out, Overwrite
 from advect.cli.output import Talk, TalkOptions
 from advect.cli.rundir import check_free_file, read_config, read_json, require_run
@@ -102,7 +103,7 @@ def _compared(job: Job) -> dict[str, Any]:
 
     if job.options.cost.embedding is not None:
         return {}
-    made = {"cost": build.cost(job.options.cost), "solver": build.solver(job.options.solver)}
+    made = {"cost": build.cost(job.options.cost, job.code), "solver": build.solver(job.options.solver)}
     return {name: value for name, value in made.items() if value is not None}
 
 
@@ -160,7 +161,7 @@ def _job(directory: Path) -> Job:
     from advect.cli.job import Job
 
     source, target, options = read_config(directory)
-    return Job(source, target, options, directory)
+    return Job(source, target, options, directory, Permission())  # to look at a run, no code of others is run
 
 
 def _target(job: Job, talk: Talk) -> ad.LabeledDataset | None:

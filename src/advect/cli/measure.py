@@ -35,13 +35,13 @@ def distance(
     """
     import advect as ad
     from advect.cli import build, inputs
-    from advect.cli.code import require_given
+    from advect.cli.typed import permission
 
-    require_given([options.cost.embedding or ""], run_code)
+    code = permission(run_code, [options.cost.embedding])
     with talk.listening() as unconverged:
         a, b, _ = inputs.together((source, target), options, options.space, talk)
         begun = time.perf_counter()
-        cost, solver = build.cost(options.cost), build.solver(options.solver)
+        cost, solver = build.cost(options.cost, code), build.solver(options.solver)
         found = ad.otdd(a, b, cost=cost, solver=solver, memory_limit=options.memory_limit)
         facts: dict[str, Any] = {
             "source": source,
@@ -82,13 +82,13 @@ def matrix(
         references: Two or more datasets.
     """
     from advect.cli import build, inputs
-    from advect.cli.code import require_given
     from advect.cli.rundir import check_free, check_free_file
+    from advect.cli.typed import permission
     from advect.pairwise import pairwise
 
     if len(references) < 2:
         raise InputError("pairs need two or more datasets", f"{len(references)}", "Give more references.")
-    require_given([options.cost.embedding or ""], run_code)
+    code = permission(run_code, [options.cost.embedding])
     directory = None if out is None else out.expanduser()
     if directory is not None and not (directory / "pairs").is_dir():
         check_free(directory, False, marks=())
@@ -99,7 +99,7 @@ def matrix(
         sets = dict(zip(names, _in_one_space(references, options, talk), strict=True))
         found = pairwise(
             sets,
-            cost=build.cost(options.cost),
+            cost=build.cost(options.cost, code),
             solver=build.solver(options.solver),
             n_jobs=jobs,
             memory_limit=options.memory_limit,

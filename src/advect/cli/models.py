@@ -6,16 +6,17 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from advect.cli.code import is_code, load_object
+from advect.cli.code import Permission, is_code, load_object
 from advect.errors import InputError
 
 
-def load_model(text: str) -> Any:
+def load_model(text: str, code: Permission) -> Any:
     """A model that ``advect.apps.query`` can ask.
 
     Args:
         text: ``path.py:name``, a torch module, its class if it needs no arguments, an estimator or a function of samples; or
             ``path.onnx``.
+        code: which Python files may be run.
 
     Raises:
         InputError: no such file, another kind of file, or one that would have to be unpickled.
@@ -23,7 +24,7 @@ def load_model(text: str) -> Any:
     if is_code(text):
         import torch
 
-        found = load_object(text, "a model")
+        found = load_object(text, "a model", code)
         return found() if isinstance(found, type) and issubclass(found, torch.nn.Module) else found
     path = Path(text).expanduser()
     if path.suffix.lower() == ".onnx":

@@ -56,7 +56,7 @@ class Term:
         try:
             table = json.loads(text)
             name = table.pop("name")
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, RecursionError):
             raise InputError(
                 "a term must be text, or a table with a name", text, 'As in {name = "norm", weight = 0.1}.'
             ) from None
@@ -89,13 +89,16 @@ def settled(text: str) -> str:
     term = Term.parse(text)
     if not is_code(term.name):
         return text
-    return text.replace(term.name, settled_code(term.name), 1)
+    name = settled_code(term.name)
+    if text.lstrip().startswith("{") or "?" in name:  # where text would be read in another way
+        return json.dumps({"name": name, "weight": term.weight, **term.options})
+    return text.replace(term.name, name, 1)
 
 
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     if ";" in text:
         return [_listed(row) for row in text.split(";")]

@@ -1,0 +1,190 @@
+"""Python files are run only if the user names them, or passes --run-code: hostile settings and runs, at every door."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import advect
+from advect.cli.app import main
+from advect.cli.code import Permission, load_object
+from advect.errors import InputError
+
+A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=12&classes=2&seed=2"
+EVIL = """
+from pathlib import Path
+Path(__file__).with_name("ran").touch()
+import torch
+import advect as ad
+made = ad.Potential(ad.norm())
+def f(rho):
+    return 1.0
+def embed(x):
+    return x
+"""
+NAMES = (
+    "evil.py",
+    "ev?il.py",
+    "ev*il.py",
+    'ev"il.py',
+    "ev=il.py",
+    "ev il.py",
+    "{evil.py",
+    "evil.py:x.py",
+    "0.5*evil.py",
+    ".py",
+)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """A directory with hostile files under every name, and whether one of them ran."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    for name in NAMES:
+        (place / name).write_text(EVIL)
+    (tmp_path / ".py").write_text(EVIL)
+    yield place
+    assert not list(tmp_path.rglob("ran"))
+
+
+def refused(capsys, *words):
+    capsys.readouterr()
+    code = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    assert code == 2 and out == "" and err.startswith("error: ") and "Traceback" not in err, err
+    return err
+
+
+def toml(text):
+    return json.dumps(text)  # a basic string of TOML is one of JSON
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "metric = [{}]",
+        "functional = [{}]",
+        "functional = [{{name = {}}}]",
+        "functional = ['otdd', {{name = {}, weight = 2}}]",
+        "[cost]\nembedding = {}",
+    ],
+)
+def test_settings_do_not_run_code(line, name, capsys):
+    attribute = {"m": "f", "[": "embed"}.get(line[0], "made")
+    Path("flow.toml").write_text(line.format(toml(f"elsewhere/{name}:{attribute}")))
+    refused(capsys, "flow", A, B, "-c", "flow.toml", "-o", "run", "--steps", "1", "--no-report")
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("command", ["distance", "matrix", "transfer"])
+def test_an_embedding_of_settings_is_not_run(command, capsys):
+    Path("ask.toml").write_text(f"[cost]\nembedding = {toml('elsewhere/ev?il.py:embed')}")
+    more = ["-o", "out"] if command == "transfer" else []
+    refused(capsys, command, A, B, "-c", "ask.toml", *more)
+
+
+@pytest.mark.parametrize("name", ["elsewhere/ev?il.py:f", "elsewhere/evil.py:f", "f", "elsewhere/evil.py:f.onnx"])
+def test_a_model_of_settings_is_not_run(name, capsys):
+    Path("ask.toml").write_text(f"model = {toml(name)}\n")
+    refused(capsys, "repurpose", "-c", "ask.toml", "--reference", A, "-o", "answers", "--datasets", B)
+
+
+def escaped(text):
+    """The same text for JSON, each character by its number."""
+    return '"' + "".join(f"\\u{ord(character):04x}" for character in text) + '"'
+
+
+@pytest.mark.parametrize("metric", [False, True])
+@pytest.mark.parametrize("command", ["resume", "report", "show", "animate", "map fit", "flow"])
+def test_a_run_does_not_run_code(command, metric, elsewhere, capsys):
+    assert main(["flow", A, B, "-o", "run", "--steps", "2", "--no-report", "-q"]) == 0
+    config = Path("run/config.toml")
+    name = f"{elsewhere}/evil.py:made"
+    if metric:
+        line = f"metric = [{toml(name.replace('evil.py:made', 'ev?il.py:f'))}]"
+        text = config.read_text().replace("metric = []", line)
+    else:
+        term = '{"name": ' + escaped(name) + "}"
+        text = config.read_text().replace('functional = ["otdd"]', f"functional = [{toml(term)}]")
+    assert text != config.read_text()
+    config.write_text(text)
+    if command == "resume":
+        refused(capsys, "resume", "run", "--steps", "3", "--no-report")
+    elif command == "flow":
+        refused(capsys, "flow", "-c", config, "-o", "other", "--no-report")
+    else:
+        more = {"animate": ["-o", "run.gif"], "map fit": ["-o", "map", "--name", "nearest"]}.get(command, [])
+        assert main([*command.split(), "run", *more, "-q"]) == 0  # to look at it, its code is not needed
+
+
+@pytest.mark.parametrize("line", ["run_code = true", "run-code = true", '"run-code" = "true"'])
+def test_a_file_does_not_permit_itself(line, capsys):
+    Path("flow.toml").write_text(f"{line}\nmetric = ['elsewhere/evil.py:f']\n")
+    assert "cannot permit itself" in refused(capsys, "flow", A, B, "-c", "flow.toml", "-o", "run", "--no-report")
+
+
+def test_the_environment_names_no_code(monkeypatch, capsys):
+    monkeypatch.setenv("ADVECT_METRIC", "elsewhere/evil.py:f")
+    monkeypatch.setenv("ADVECT_COST_EMBEDDING", "elsewhere/evil.py:embed")
+    refused(capsys, "flow", A, B, "-o", "run", "--no-report")
+
+
+def test_a_name_that_was_typed_permits_only_itself(elsewhere, capsys):
+    (elsewhere / "mine.py").write_text("import advect as ad\nmade = ad.Potential(ad.norm())\n")
+    Path("flow.toml").write_text("metric = ['elsewhere/evil.py:f']\n")
+    refused(capsys, "flow", A, "-c", "flow.toml", "-f", "elsewhere/mine.py:made", "-o", "run", "--no-report")
+    refused(capsys, "flow", A, "-c", "flow.toml", "-f", "elsewhere/mine.py:made", "-o", "evil.py:f", "--no-report")
+    code = main(["flow", A, "-f", "2*elsewhere/mine.py:made", "-o", "run", "--steps", "1", "--no-report", "-q"])
+    assert code == 0
+    table = json.dumps({"name": "elsewhere/mine.py:made"})
+    assert main(["flow", A, f"--functional={table}", "-o", "other", "--steps", "1", "--no-report", "-q"]) == 0
+    assert main(["resume", "other", "--run-code", "--steps", "2", "--no-report", "-q"]) == 0  # found by its whole path
+
+
+def test_the_loader_itself_asks(elsewhere):
+    for name in NAMES:
+        with pytest.raises(InputError, match="only if you name it"):
+            load_object(f"{elsewhere}/{name}:f", "a metric", Permission())
+    with pytest.raises(InputError, match="only if you name it"):
+        load_object("f", "a metric", Permission())
+
+
+DOORS = ("import_module", "spec_from_file", "runpy", "exec(", "eval(", "__import__", "SourceFileLoader", "os.system")
+DOORS += ("popen", "subprocess", "pickle.load", "torch.load(", "joblib.load(", "allow_pickle=True", "trust_remote_code")
+KNOWN = {  # names that advect itself has written; and the loader
+    ("__init__.py", "import_module"),
+    ("cli/app.py", "import_module"),
+    ("cli/code.py", "spec_from_file"),
+    ("cli/models.py", "import_module"),
+    ("cli/reproduce.py", "subprocess"),
+}
+
+
+def test_code_is_loaded_in_one_place():
+    """Whatever else could run a file by name would be a second door."""
+    root = Path(advect.__file__).parent
+    found = set()
+    for path in root.rglob("*.py"):
+        lines = [line.replace(".eval()", "") for line in path.read_text(encoding="utf-8").splitlines()]
+        code = "\n".join(line for line in lines if not line.lstrip().startswith((">>>", "#")))
+        found |= {(path.relative_to(root).as_posix(), door) for door in DOORS if door in code}
+    assert found == KNOWN
+
+
+def test_a_hostile_run_in_a_process(elsewhere):
+    """The same through the real door."""
+    Path("flow.toml").write_text(f"metric = [{toml('elsewhere/ev?il.py:f')}]\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "advect", "flow", A, B, "-c", "flow.toml", "-o", "run"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and "--run-code" in done.stderr and not (elsewhere / "ran").exists()
