@@ -13,7 +13,6 @@ from cyclopts import Parameter
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from advect.cli.names import known
-from advect.cli.terms import Term
 
 Flag = Parameter(negative=(), show_default=False)  # a switch without a --no-… beside it
 _TERMS = Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True)
@@ -194,6 +193,8 @@ class FlowOptions(MeasureOptions):
     @property
     def code(self) -> list[str | None]:
         """The objects of Python files that it takes."""
+        from advect.cli.terms import Term  # for which torch is loaded
+
         terms = [Term.parse(text) for text in self.functional]
         return [*(term.name for term in terms if term.kind == "code"), *self.metric, self.cost.embedding]
 

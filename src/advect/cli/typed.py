@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 
 from advect.cli.code import Permission, is_code, settled_code
-from advect.cli.terms import Term
 from advect.errors import InputError
 
 TYPED: ContextVar[tuple[str, ...]] = ContextVar("TYPED", default=())  # the command line
@@ -38,6 +37,8 @@ def named_code(word: str) -> set[str]:
         >>> named_code("--functional=0.1*mine.py:StayNear?strength=3"), named_code("otdd")
         ({'mine.py:StayNear'}, set())
     """
+    from advect.cli.terms import Term  # for which torch is loaded
+
     option = _OPTION.match(word)
     value = word[option.end() :] if option else word
     try:
