@@ -172,3 +172,93 @@ def _class_answers(data, target):
     distance = ad.otdd(data, target)
     matching = ad.ClassMatching.between(data, target)
     return distance.value, distance.class_distances.values, distance.class_matching.values, matching.coupling.values
+
+
+@pytest.fixture(scope="module", params=[ad.JointVariableLabels(), ad.JointVariableLabels(laws=ad.DiagonalMotion())])
+def problem(request):
+    """More laws than are treated by a thin product."""
+    return ended(request.param, dim=2, n_steps=2, sizes=(30, 25, 25))
+
+
+class TestSolvers:
+    """Blocked, mini-batch and low-rank solves of what a jd-vl flow leaves, against dense ones."""
+
+    epsilon = ad.Relative(0.3)
+
+    def solved(self, problem, solver=None, **options):
+        x = problem[0].x.detach().clone().requires_grad_()
+        means = problem[0].law.means.detach().clone().requires_grad_()
+        data = problem[0].replace(x=x, law=ad.Gaussians(means, problem[0].law.covariance))
+        distance = ad.otdd(data, problem[1], solver=solver or ad.Sinkhorn(self.epsilon, tol=1e-10), **options)
+        distance.loss.backward()
+        return distance.energy, x.grad, means.grad
+
+    @pytest.mark.parametrize("way", ["blocked", "mini-batch", "low rank"])
+    def test_as_dense(self, problem, way):
+        dense = self.solved(problem)
+        if way == "blocked":
+            other = self.solved(problem, memory_limit=2**19)
+        elif way == "mini-batch":
+            other = self.solved(problem, ad.MiniBatch(ad.Sinkhorn(self.epsilon, tol=1e-10), size=100))
+        else:
+            other = self.solved(problem, ad.NystromSinkhorn(200, self.epsilon, tol=1e-11))
+        assert other[0] == pytest.approx(dense[0], rel=1e-7)
+        for gradient, wanted in zip(other[1:], dense[1:], strict=True):
+            torch.testing.assert_close(gradient, wanted, rtol=1e-5, atol=1e-7 * float(wanted.abs().max()))
+
+    def test_equal_laws_make_one_row(self):
+        source, target = labeled((40, 50), 2, seed=1), labeled((30, 60), 2, seed=2, shift=2.0)
+        started = ad.JointVariableLabels().start(source)
+        pair = ad.GroundCost().between(started, target)
+        assert len(started.law) == 90 and pair.label_distances.shape == (2, 2)
+        torch.testing.assert_close(pair.matrix(), ad.GroundCost().between(source, target).matrix())
+
+    def test_a_table_that_does_not_fit_is_refused_before_it_is_made(self, problem):
+        data, target = problem
+        with pytest.raises(ad.InputError, match=r"80 and 80 label laws need 100.0 KiB.*with_class_laws\(\)"):
+            ad.otdd(data, target, memory_limit=60_000)
+        assert ad.otdd(data.with_class_laws(), target, memory_limit=60_000).value > 0
+        assert ad.otdd(data, target, memory_limit=2**19).value > 0
+
+
+class TestSketch:
+    """A sketch is linear: it carries laws exactly."""
+
+    @PARTICLES
+    @pytest.mark.parametrize("label", [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly()])
+    def test_distances_are_those_of_sketched_laws(self, dynamics, label):
+        data, target = ended(dynamics, dim=5)
+        sketch = ad.Sketch(2).fit(data, target)
+        law = data.law
+        covariances = np.einsum("de,kdf,fg->keg", sketch.basis, law.covariances(), sketch.basis)
+        image = ad.Gaussians(law.means @ sketch.basis, ad.Full(torch.as_tensor(covariances)))
+        by_hand = [
+            ad.LabeledDataset(data.x @ sketch.basis, data.y, data.weights, law=image, law_index=data.law_index),
+            ad.LabeledDataset(target.x @ sketch.basis, target.y),
+        ]
+        wanted = ad.otdd(*by_hand, cost=ad.GroundCost(label=label)).energy
+        assert ad.otdd(data, target, cost=ad.GroundCost(feature=sketch, label=label)).energy == pytest.approx(wanted, rel=1e-6)
+
+    def test_in_all_directions_it_is_the_distance_itself(self):
+        data, target = ended(ad.JointVariableLabels(), dim=3)
+        sketched = ad.otdd(data, target, cost=ad.GroundCost(feature=ad.Sketch(3)))
+        assert sketched.energy == pytest.approx(ad.otdd(data, target).energy, rel=1e-6)
+
+
+@pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly()])
+def test_an_embedding_has_no_gaussian_image_of_a_law(label):
+    """Once: told to harmonize, which cannot help, or a RuntimeError. Both remedies work."""
+    data, target = ended(ad.JointVariableLabels())
+    curved = ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x, x.sin()], dim=1)), label=label)
+    with pytest.raises(ad.InputError, match=r"not linear.*carries 24 laws.*FeatureDriven.*replace\(law=None.*Sketch"):
+        ad.otdd(data, target, cost=curved)
+    dropped = data.replace(law=None, law_index=None)
+    first = ad.LabeledDataset(curved.feature.embed(data), data.y, data.weights)
+    last = ad.LabeledDataset(curved.feature.embed(target), target.y)
+    assert ad.otdd(dropped, target, cost=curved).energy == pytest.approx(
+        ad.otdd(first, last, cost=ad.GroundCost(label=label)).energy, rel=1e-6
+    )
+    for dynamics in (ad.JointFixedLabels(), ad.JointVariableLabels()):
+        with pytest.raises(ad.InputError, match="Embedding carries samples.*FeatureDriven"):
+            ad.flow(data, ad.OTDD(target, cost=curved), dynamics=dynamics, n_steps=1)
+    assert ad.flow(data, ad.OTDD(target, cost=curved), dynamics=ad.FeatureDriven(), n_steps=1).values[0] > 0

@@ -238,7 +238,7 @@ def otdd(
         pairs = (cost.between(source, target), cost.between(source, source), cost.between(target, target))
         cross, within_source, within_target = (pair.matrix(dtype) for pair in pairs)
     else:
-        pairs = cost.between_all(source, target)
+        pairs = cost.between_all(source, target, limit)
         cross, within_source, within_target = (pair.blocked(dtype, limit) for pair in pairs)
     solved = divergence(cross, within_source, within_target, source.weights, target.weights, solver=solver)
     return Distance(source, target, solved, pairs)

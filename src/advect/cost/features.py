@@ -35,6 +35,10 @@ class SquaredEuclidean:
         """The features themselves, (n, d)."""
         return data.x
 
+    def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
+        """The dataset in the space of its embedded samples ``points``, where label laws are compared: as it is."""
+        return data
+
 
 @dataclass(frozen=True)
 class Embedding:
@@ -69,6 +73,21 @@ class Embedding:
         points = points.reshape(len(data), -1).to(data.x)
         check_finite("the embedded features", points, "Check the embedding on these samples.")
         return points
+
+    def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
+        """The embedded dataset, whose label laws are estimated from the embedded samples.
+
+        Raises:
+            InputError: laws that the dataset carries: the image of a Gaussian under a map that is not linear is none.
+        """
+        if data.law is not None:
+            raise InputError(
+                "an Embedding carries samples, not Gaussian laws, whose images under a map that is not linear are no Gaussians",
+                f"a dataset that carries {len(data.law)} laws",
+                "Let laws be estimated from embedded samples: FeatureDriven in a flow, .replace(law=None, law_index=None) for "
+                "a distance. Or embed the samples first, or use Sketch, which is linear.",
+            )
+        return data.replace(x=points, sample_shape=tuple(points.shape[1:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +160,11 @@ class Sketch:
         if self.basis.shape[0] != data.dim:
             raise InputError(f"a sketch of {self.basis.shape[0]} features", f"{data.dim} features", "Fit it to these datasets.")
         return data.x @ self.basis.to(data.x)
+
+    def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
+        """The sketched dataset with its laws: a sketch is linear, N(μ, S) becomes N(Bᵀμ, BᵀSB)."""
+        law = None if data.law is None or self.basis is None else data.law.carried(self.basis.to(data.law.means))
+        return data.replace(x=points, sample_shape=tuple(points.shape[1:]), law=law)
 
     def error(self, source: LabeledDataset, target: LabeledDataset) -> SketchError:
         """What the sketch leaves out between two datasets, around their common centre."""

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from advect._checks import check_finite, check_non_negative
 from advect.cost.features import EUCLIDEAN, Embedding, FeatureCost, Sketch, SquaredEuclidean
-from advect.cost.labels import Bures, LabelCost, NoLabels
-from advect.cost.rows import FeatureRows, OwnRows
+from advect.cost.labels import Bures, LabelCost, NoLabels, n_laws
+from advect.cost.rows import FEW_LAWS, FeatureRows, LabelTable, OwnRows
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.linalg import centred
@@ -78,10 +78,13 @@ class GroundCost:
             )
         return PairCost(self, source, target)
 
-    def between_all(self, source: LabeledDataset, target: LabeledDataset) -> tuple[PairCost, PairCost, PairCost]:
+    def between_all(
+        self, source: LabeledDataset, target: LabeledDataset, limit: float = math.inf
+    ) -> tuple[PairCost, PairCost, PairCost]:
         """The costs of a debiased distance: between source and target, within the source, within the target.
 
-        Label distances are taken at once on copies, so that what the estimate of laws keeps goes before a solve starts.
+        Label distances are taken at once on copies, so that what the estimate of laws keeps goes before a solve starts. A table
+        of them that would pass ``limit`` bytes is an error.
         """
         a = source.replace()
         b = a if target is source else target.replace()
@@ -92,7 +95,9 @@ class GroundCost:
                 x, y = drafts[0].points
                 points = {id(source): x, id(target): y}
                 draft.__dict__["points"] = pair.__dict__["points"] = (points[id(pair.source)], points[id(pair.target)])
-            pair.__dict__["label_distances"] = draft.label_distances
+            if pair.has_labels:
+                draft.check_table(limit)
+                pair.__dict__["label_distances"], pair.__dict__["law_rows"] = draft.label_distances, draft.law_rows
         return pairs
 
 
@@ -140,18 +145,23 @@ class PairCost:
     @cached_property
     def label_distances(self) -> Tensor:
         """W₂² between label laws, a row for each law of the source; differentiable."""
-        distances = self.cost.label(*self._embedded)
+        distances = self.cost.label(*self._sides)
         check_finite("the label distances", distances, "Check the label laws.")
         return distances
 
     @cached_property
-    def _embedded(self) -> tuple[LabeledDataset, LabeledDataset]:
-        """The datasets in the space where features are compared: label laws live there too."""
-        if self.points is None or isinstance(self.cost.feature, SquaredEuclidean):
-            return self.source, self.target
-        x, y = self.points
-        source = self.source.replace(x=x, sample_shape=tuple(x.shape[1:]))
-        return source, source if self.source is self.target else self.target.replace(x=y, sample_shape=tuple(y.shape[1:]))
+    def law_rows(self) -> tuple[Tensor, Tensor]:
+        """For each sample of the source its row of ``label_distances``, for each of the target its column."""
+        return self._sides[0].law_rows, self._sides[1].law_rows
+
+    @cached_property
+    def _sides(self) -> tuple[LabeledDataset, LabeledDataset]:
+        """The datasets in the space where features are compared: label laws live there too. Equal laws are one."""
+        source, target, feature = self.source, self.target, self.cost.feature
+        if self.points is not None and isinstance(feature, EUCLIDEAN):
+            source, target = (feature.carry(*side) for side in zip((source, target), self.points, strict=True))
+        source = source.with_shared_laws()
+        return source, source if self.source is self.target else target.with_shared_laws()
 
     @cached_property
     def points(self) -> tuple[Tensor, Tensor] | None:
@@ -177,14 +187,19 @@ class PairCost:
         """
         dtype = dtype or torch.promote_types(self.source.x.dtype, self.target.x.dtype)
         points = self.points
-        _ = self.label_distances  # first, so that what it needs has gone when the matrix is made
+        if self.has_labels:
+            _ = self.label_distances  # first, so that what it needs has gone when the matrix is made
+        labels = self._labels(dtype)
         if points is None:
-            return self._with_labels(self._own_feature_cost().detach().to(dtype).mul_(-0.5), -1)
+            matrix = self._own_feature_cost().detach().to(dtype, copy=True).mul_(0.5)
+            return matrix if labels is None else labels.add(matrix)
         x, y = self._centred(*(part.detach().to(dtype) for part in points))
         product = x @ y.T
         norms = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)]
         del x, y
-        return self._with_labels(product, -1, *norms).clamp_min_(0)
+        left, right = _thin(norms, labels)
+        matrix = torch.addmm(product, left, right.T, beta=-1, out=product)
+        return (matrix if labels is None or labels.thin else labels.add(matrix)).clamp_min_(0)
 
     def blocked(self, dtype: torch.dtype | None = None, limit: int = 0, beside: int = 0) -> BlockedCost:
         """The cost as blocks of rows, for solves that may take ``limit`` bytes: no (n, m) matrix unless it fits.
@@ -199,13 +214,6 @@ class PairCost:
             True
         """
         dtype = dtype or torch.promote_types(self.source.x.dtype, self.target.x.dtype)
-        if self._has_labels and self.label_distances.numel() > len(self.source) * len(self.target) / 4:
-            raise InputError(
-                f"a law for each sample needs a table of label distances of {readable(self.label_distances.nbytes)}",
-                f"{readable(limit)} of memory",
-                "Use one law for each class (JointFixedLabels), fewer samples, or a larger memory_limit.",
-            )
-        _ = self.label_distances  # outside no_grad: it is kept with its graph
         shape = (len(self.source), len(self.target))
         copies = beside + sum(part.shape[1] * len(part) for part in self.points or ()) * dtype.itemsize
         least = copies + BlockedCost.least(shape[1], dtype)
@@ -215,44 +223,43 @@ class PairCost:
                 readable(limit),
                 "Raise it, take fewer samples, or fewer dimensions with Sketch.",
             )
+        if self.has_labels:
+            copies += self.check_table(limit - least)
+            _ = self.label_distances  # outside no_grad: it is kept with its graph
         return BlockedCost(lambda: self._open_rows(dtype), shape, dtype, self.source.x.device, max(0, limit - copies))
+
+    def check_table(self, room: float) -> int:
+        """Bytes of the table of label distances and a copy of it; an error if there is no room for them."""
+        sizes = [n_laws(side) for side in self._sides]
+        table = 2 * sizes[0] * sizes[1] * 8  # distances of laws are computed in float64
+        if table > room:
+            raise InputError(
+                f"the distances between {sizes[0]} and {sizes[1]} label laws need {readable(table)}",
+                f"{readable(int(max(0, room)))} of memory_limit beside the features",
+                "Join the laws of single samples by class (data.with_class_laws(); JointFixedLabels in a flow), raise "
+                "memory_limit, or take fewer samples.",
+            )
+        return table
 
     @torch.no_grad()
     def _open_rows(self, dtype: torch.dtype) -> FeatureRows | OwnRows:
+        labels = self._labels(dtype)
         if self.points is None:
-            return OwnRows(self._own_rows, *self._thin(dtype), dtype)
+            return OwnRows(self._own_rows, labels, (len(self.source), len(self.target)), dtype)
         x, y = self._centred(*(part.detach().to(dtype) for part in self.points))
         norms = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)]
-        if not self._has_labels:
-            codes = tuple(torch.zeros(len(part), dtype=torch.int64, device=part.device) for part in (x, y))
-            return FeatureRows(x, y, *self._thin(dtype, *norms), None, codes)  # pyright: ignore[reportArgumentType]
-        table = self.cost.label_weight / 2 * self.label_distances.detach()
-        return FeatureRows(x, y, *self._thin(dtype, *norms), table, (self.source.law_rows, self.target.law_rows))
+        return FeatureRows(x, y, *_thin(norms, labels), labels)
+
+    def _labels(self, dtype: torch.dtype) -> LabelTable | None:
+        """½ label_weight W₂² between laws, and the law of each sample; None where labels cost nothing."""
+        if not self.has_labels:
+            return None
+        return LabelTable((self.cost.label_weight / 2 * self.label_distances.detach()).to(dtype), self.law_rows)
 
     def _own_rows(self, rows: slice | Tensor, columns: Tensor | None) -> Tensor:
         feature, y = self.cost.feature, self.target.x.detach()
         assert not isinstance(feature, EUCLIDEAN)
         return torch.as_tensor(feature(self.source.x.detach()[rows], y if columns is None else y[columns]))
-
-    def _with_labels(self, matrix: Tensor, sign: float, *norms: Tensor) -> Tensor:
-        """sign · matrix + norms of rows and columns + the label part, by one thin product and in place."""
-        left, right = self._thin(matrix.dtype, *norms)
-        if not left.shape[1]:
-            return matrix.mul_(sign)
-        return torch.addmm(matrix, left, right.T, beta=sign, out=matrix)
-
-    def _thin(self, dtype: torch.dtype, *norms: Tensor) -> tuple[Tensor, Tensor]:
-        """Factors (n, r) and (m, r) of the norms of rows and columns and the label part."""
-        left, right = [self.source.x.new_empty(len(self.source), 0, dtype=dtype)], []
-        right.append(left[0].new_empty(len(self.target), 0))
-        if norms:
-            left += [norms[0], torch.ones_like(norms[0])]
-            right += [torch.ones_like(norms[1]), norms[1]]
-        if self._has_labels:
-            labels = (self.cost.label_weight / 2 * self.label_distances.detach()).to(dtype)
-            left.append(labels[self.source.law_rows])
-            right.append(torch.nn.functional.one_hot(self.target.law_rows, labels.shape[1]).to(dtype))
-        return torch.cat(left, dim=1), torch.cat(right, dim=1)
 
     def contract(self, plan: Tensor | Plan) -> Tensor:
         """⟨P, C⟩ as a differentiable number: the gradient of a transport value, by the envelope theorem.
@@ -263,29 +270,34 @@ class PairCost:
         if not isinstance(plan, Tensor):
             return self._contract_products(plan)
         plan = plan.detach()
-        if not self._has_labels:
+        if not self.has_labels:
             return self._contract_features(plan) / 2
-        laws = self.cost.label_weight / 2 * (self.class_plan(plan) * self.label_distances).sum()
-        return self._contract_features(plan) / 2 + laws
+        return self._contract_features(plan) / 2 + self._contract_laws(self.class_plan(plan))
 
     def class_plan(self, plan: Tensor | Plan) -> Tensor:
         """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
-        if not isinstance(plan, Tensor):
-            onto = torch.nn.functional.one_hot(self.target.law_rows, self.label_distances.shape[1]).to(self.source.x)
-            by_law = plan @ onto
-            return by_law.new_zeros(self.label_distances.shape).index_add_(0, self.source.law_rows, by_law)
-        by_row = plan.new_zeros(self.label_distances.shape[0], plan.shape[1]).index_add_(0, self.source.law_rows, plan)
-        result = plan.new_zeros(self.label_distances.shape)
-        return result.index_add_(1, self.target.law_rows, by_row)
+        (rows, columns), shape = self.law_rows, self.label_distances.shape
+        if not isinstance(plan, Tensor) and shape[1] <= FEW_LAWS:
+            by_law = plan @ torch.nn.functional.one_hot(columns, shape[1]).to(self.source.x)
+            return by_law.new_zeros(shape).index_add_(0, rows, by_law)
+        pieces = [(slice(None), slice(None), plan)] if isinstance(plan, Tensor) else plan.pieces()
+        result = None
+        for at, onto, part in pieces:
+            by_law = part.new_zeros(len(part), shape[1]).index_add_(1, columns[onto], part)
+            result = part.new_zeros(shape) if result is None else result
+            result.index_add_(0, rows[at], by_law)
+        assert result is not None
+        return result
 
     @property
     def moves(self) -> bool:
         """Whether a gradient is wanted in anything that the cost depends on."""
-        with_labels = self._has_labels and self.label_distances.requires_grad
+        with_labels = self.has_labels and self.label_distances.requires_grad
         return with_labels or self.source.x.requires_grad or self.target.x.requires_grad
 
     @property
-    def _has_labels(self) -> bool:
+    def has_labels(self) -> bool:
+        """Whether labels cost anything."""
         return self.cost.label_weight > 0 and not isinstance(self.cost.label, NoLabels)
 
     def _contract_features(self, plan: Tensor) -> Tensor:
@@ -312,19 +324,16 @@ class PairCost:
 
     def _contract_products(self, plan: Plan) -> Tensor:
         """``contract`` by P [v, ‖v‖², 1, e_y] in one pass over the plan, and Pᵀ [u, 1] where the target moves."""
-        laws = torch.zeros((), dtype=torch.float64, device=self.source.x.device)
         if self.points is None:
-            if self._has_labels:
-                laws = self.cost.label_weight / 2 * (self.class_plan(plan) * self.label_distances).sum().double()
+            laws = self._contract_laws(self.class_plan(plan)) if self.has_labels else 0
             return self._contract_own(plan) / 2 + laws
         x, y = self.points
+        labels = self._labels(y.dtype)
         with torch.no_grad():
             u, v = self._centred(x, y)
             lengths = [torch.linalg.vector_norm(part, dim=1, keepdim=True).square() for part in (u, v)]
-            right = [v, lengths[1], torch.ones_like(lengths[1])]
-            if self._has_labels:
-                right.append(torch.nn.functional.one_hot(self.target.law_rows, self.label_distances.shape[1]).to(v))
-            product = plan @ torch.cat(right, dim=1)
+            onto = [labels.factors(v.dtype)[1]] if labels is not None and labels.thin else []
+            product = plan @ torch.cat([v, lengths[1], torch.ones_like(lengths[1]), *onto], dim=1)
             image, squares, rows, by_law = product.tensor_split([v.shape[1], v.shape[1] + 1, v.shape[1] + 2], dim=1)
             value = (
                 (rows * lengths[0]).double().sum() + squares.double().sum() - 2 * torch.linalg.vecdot(u, image).double().sum()
@@ -335,13 +344,16 @@ class PairCost:
             elif y.requires_grad:
                 back = plan.T @ torch.cat([u, torch.ones_like(lengths[0])], dim=1)
                 pulls.append((y, 2 * (back[:, -1:] * v - back[:, :-1])))
-        if self._has_labels:
-            class_plan = by_law.new_zeros(self.label_distances.shape).index_add_(0, self.source.law_rows, by_law)
-            laws = self.cost.label_weight / 2 * (class_plan * self.label_distances).sum().double()
         for point, pull in pulls:
             moving = (point * pull.to(point.dtype)).sum()
             value = value + moving - moving.detach()
-        return value / 2 + laws
+        if labels is None:
+            return value / 2
+        sums = by_law.new_zeros(labels.values.shape).index_add_(0, labels.codes[0], by_law) if onto else self.class_plan(plan)
+        return value / 2 + self._contract_laws(sums)
+
+    def _contract_laws(self, class_plan: Tensor) -> Tensor:
+        return self.cost.label_weight / 2 * (class_plan * self.label_distances).sum().double()
 
     def _contract_own(self, plan: Plan) -> Tensor:
         """⟨P, d²⟩ for a feature cost of one's own, each block with its gradient."""
@@ -375,3 +387,12 @@ class PairCost:
             )
         check_finite("the feature cost", matrix, "Check it on these samples.")
         return matrix
+
+
+def _thin(norms: list[Tensor], labels: LabelTable | None) -> tuple[Tensor, Tensor]:
+    """Factors (n, r) and (m, r) of the norms of rows and columns, and of the label part if that is thin."""
+    left, right = [norms[0], torch.ones_like(norms[0])], [torch.ones_like(norms[1]), norms[1]]
+    if labels is not None and labels.thin:
+        for side, factor in zip((left, right), labels.factors(norms[0].dtype), strict=True):
+            side.append(factor)
+    return torch.cat(left, dim=1), torch.cat(right, dim=1)

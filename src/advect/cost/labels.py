@@ -89,7 +89,7 @@ class NoLabels:
     """
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        return source.x.new_zeros(_n_laws(source), _n_laws(target))
+        return source.x.new_zeros(n_laws(source), n_laws(target))
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,8 @@ class ExactLabelOT:
         return value
 
 
-def _n_laws(data: LabeledDataset) -> int:
+def n_laws(data: LabeledDataset) -> int:
+    """How many rows a table of label distances has for a dataset."""
     return len(data.law) if data.law is not None else max(len(data.classes), 1)  # unlabeled data has one law, unknown
 
 

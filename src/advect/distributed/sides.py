@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from advect.cost import Embedding, GroundCost, NoLabels, PairCost, Sketch
+from advect.cost import GroundCost, NoLabels, PairCost
+from advect.cost.features import EUCLIDEAN
 from advect.data import LabeledDataset
 from advect.distributed.labels import KnownDistances, own_distances, whole_distances
 from advect.distributed.ranks import Group
@@ -56,7 +57,5 @@ def side_between(cost: GroundCost, mine: LabeledDataset, source: LabeledDataset,
 
 def _embedded(cost: GroundCost, data: LabeledDataset) -> LabeledDataset:
     """The dataset in the space where features are compared: label laws live there too."""
-    if not isinstance(cost.feature, (Embedding, Sketch)):
-        return data
-    points = cost.feature.embed(data)
-    return data.replace(x=points, sample_shape=tuple(points.shape[1:]))
+    feature = cost.feature
+    return feature.carry(data, feature.embed(data)) if isinstance(feature, EUCLIDEAN) else data

@@ -28,13 +28,19 @@ _CHECK_EVERY = 10  # iterations between two looks at the error
 _SAMPLE = 256  # rows on which the kernel is compared with the exact one
 
 
+class Labels(Protocol):
+    """``values[codes_i, codes_j]`` for a pair of samples."""
+
+    values: Tensor
+    codes: tuple[Tensor, Tensor]
+
+
 class EuclideanRows(Protocol):
-    """Rows of a cost ½‖x_i − y_j‖² + table[codes_i, codes_j], as the ground cost makes them."""
+    """Rows of a cost ½‖x_i − y_j‖² and what labels cost, as the ground cost makes them."""
 
     x: Tensor
     y: Tensor
-    table: Tensor | None
-    codes: tuple[Tensor, Tensor]
+    labels: Labels | None
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,7 @@ class NystromSinkhorn:
     def _open(self, cost: Cost, a: Tensor | None, b: Tensor | None) -> tuple[LowRankKernel, Tensor, Tensor, float]:
         cost, a, b = check_problem(cost, a, b)
         rows = cost.maker if isinstance(cost, BlockedCost) else None
-        if not hasattr(rows, "codes"):
+        if not hasattr(rows, "x"):
             raise InputError(
                 "NystromSinkhorn needs features whose cost is a squared distance",
                 "a matrix" if rows is None else "a feature cost of one's own",
@@ -175,10 +181,13 @@ class LowRankKernel:
         self, rows: EuclideanRows, epsilon: float, rank: int, generator: torch.Generator, present: tuple[Tensor, Tensor]
     ) -> None:
         self.rows, self.epsilon, self.dtype = rows, epsilon, torch.float64
-        x, y = rows.x, rows.y
-        self.shape, self.codes = (len(x), len(y)), rows.codes
-        zero = torch.zeros(1, 1, dtype=torch.float64, device=x.device)
-        self.mixing = torch.exp(-(zero if rows.table is None else rows.table.double()) / epsilon)  # (k, k')
+        x, y, labels = rows.x, rows.y, rows.labels
+        self.shape = (len(x), len(y))
+        if labels is None:
+            self.codes = x.new_zeros(len(x), dtype=torch.int64), x.new_zeros(len(y), dtype=torch.int64)
+            self.mixing = x.new_ones(1, 1, dtype=torch.float64)
+        else:
+            self.codes, self.mixing = labels.codes, torch.exp(-labels.values.double() / epsilon)  # (k, k')
         pool = x[present[0]] if y is x else torch.cat([x[present[0]], y[present[1]]])  # landmarks are points with mass
         chosen = torch.randperm(len(pool), generator=generator)[:rank].to(x.device)
         marks = pool[chosen].double()
@@ -193,10 +202,19 @@ class LowRankKernel:
         return self.rows.x.dtype
 
     def times(self, v: Tensor) -> Tensor:
+        if v.ndim > 1 and self._by_pieces(v.shape[1]):
+            return torch.cat([block @ v for _, block in self.pieces()])
         return self._product(self.left, self.right, self.codes, self.mixing, v)
 
     def transposed(self, u: Tensor) -> Tensor:
+        if u.ndim > 1 and self._by_pieces(u.shape[1]):
+            return sum((block.T @ u[rows] for rows, block in self.pieces()), start=u.new_zeros(self.shape[1], u.shape[1]))
         return self._product(self.right, self.left, (self.codes[1], self.codes[0]), self.mixing.T, u)
+
+    def _by_pieces(self, width: int) -> bool:
+        """Whether mixing sums over laws would be more work than the matrix, some rows at a time: a law for each sample."""
+        rank = self.left.shape[1]
+        return self.mixing.numel() * rank * width > self.shape[0] * self.shape[1] * (rank + width)
 
     @staticmethod
     def _product(left: Tensor, right: Tensor, codes: tuple[Tensor, Tensor], mixing: Tensor, v: Tensor) -> Tensor:
@@ -221,14 +239,17 @@ class LowRankKernel:
         """‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the plan that these potentials have under the exact kernel, from some of its rows."""
         generator = torch.Generator().manual_seed(seed + 1)
         total = 0.0
-        rows, table = self.rows, self.rows.table
-        sides = ((rows.x, rows.y, self.codes, table, a, b, f, g), (rows.y, rows.x, self.codes[::-1], None, b, a, g, f))
-        for k, (x, y, codes, labels, own, other, mine, his) in enumerate(sides):
-            labels = labels if k == 0 or table is None else table.T
+        rows, labels = self.rows, self.rows.labels
+        table = None if labels is None else labels.values.double()
+        sides = (
+            (rows.x, rows.y, self.codes, table, a, b, f, g),
+            (rows.y, rows.x, self.codes[::-1], None if table is None else table.T, b, a, g, f),
+        )
+        for x, y, codes, costs, own, other, mine, his in sides:
             picked = torch.randperm(len(x), generator=generator)[:_SAMPLE].to(x.device)
             cost = _half_squared(x[picked], y).double()
-            if labels is not None:
-                cost = cost + labels.double()[codes[0][picked]][:, codes[1]]
+            if costs is not None:
+                cost = cost + costs[codes[0][picked]][:, codes[1]]
             sums = torch.exp((mine[picked, None] + his - cost) / self.epsilon + other.log()).sum(dim=1)
             weights = own[picked] / own[picked].sum().clamp_min(1e-300)
             total += float((weights * (sums - 1).abs()).sum())
