@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING as _CHECKING
 if _CHECKING:
     from advect import apps, datasets, distributed, maps, ot, pseudo, viz
     from advect.callbacks import Checkpoint, Metric, Progress, Recorder, StopWhen
+    from advect.control import Backtracking, FixedSteps
     from advect.cost import Bures, Embedding, ExactLabelOT, GroundCost, MeansOnly, NoLabels, PairCost, Sketch, SquaredEuclidean
     from advect.data import LabeledDataset
     from advect.distance import Distance, otdd
@@ -47,6 +48,7 @@ if _CHECKING:
     from advect.matching import ClassMatching
     from advect.memory import ScaleWarning
     from advect.motion import BuresMotion, DiagonalMotion, EuclideanMotion, FactoredMotion
+    from advect.notes import Note
     from advect.ot import ExactOT, MiniBatch, NystromSinkhorn, Relative, Sinkhorn, Solution
     from advect.pairwise import Pairwise, pairwise
     from advect.pseudo import HDBSCAN, GaussianMixture, PseudoLabels, Spectral, Ward, fill_labels, pseudo_labels
@@ -66,6 +68,7 @@ __all__ = [
     "Adam",
     "AdvectError",
     "AnyClusterer",
+    "Backtracking",
     "Bures",
     "BuresMotion",
     "Checkpoint",
@@ -88,6 +91,7 @@ __all__ = [
     "FactoredMotion",
     "FeatureDriven",
     "FeatureSpace",
+    "FixedSteps",
     "FlowResult",
     "Full",
     "Functional",
@@ -106,6 +110,7 @@ __all__ = [
     "MiniBatch",
     "Momentum",
     "NoLabels",
+    "Note",
     "NystromSinkhorn",
     "PairCost",
     "Pairwise",
@@ -159,6 +164,7 @@ __all__ = [
 
 _NAMES = {
     "callbacks": "Checkpoint Metric Progress Recorder StopWhen",
+    "control": "Backtracking FixedSteps",
     "cost": "Bures Embedding ExactLabelOT GroundCost MeansOnly NoLabels PairCost Sketch SquaredEuclidean",
     "data": "LabeledDataset",
     "distance": "Distance otdd",
@@ -176,6 +182,7 @@ _NAMES = {
     "matching": "ClassMatching",
     "memory": "ScaleWarning",
     "motion": "BuresMotion DiagonalMotion EuclideanMotion FactoredMotion",
+    "notes": "Note",
     "ot": "ExactOT MiniBatch NystromSinkhorn Relative Sinkhorn Solution",
     "pairwise": "Pairwise pairwise",
     "pseudo": "HDBSCAN GaussianMixture PseudoLabels Spectral Ward fill_labels pseudo_labels",

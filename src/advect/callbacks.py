@@ -61,7 +61,7 @@ class Recorder:
             self.trajectory.add(step.index, step.value, step.dataset)
 
     def end(self, step: Step, status: str) -> None:
-        if status in ("completed", "stopped"):
+        if status not in ("interrupted", "diverged"):
             self.trajectory.forget_after(step.index)  # of an earlier run that went further
             self.trajectory.add(step.index, step.value, step.dataset)
 

@@ -55,8 +55,9 @@ class FeatureDriven:
     Laws that a dataset carries are not used: they would not move along. ``JointFixedLabels`` starts from them.
 
     Args:
-        through_laws: let the gradient pass through the estimated laws too. Without (the default) a particle's velocity under
-            ``OTDD`` is T(x) − x; with it, the exact gradient of the energy: dearer, and faster when classes must change shape.
+        through_laws: let the gradient pass through the estimated laws too, as it must to be the gradient of the energy. With
+            False a particle's velocity under ``OTDD`` is T(x) − x as if laws stood still: not the gradient of the value that is
+            shown, which may then rise; a flow does not control its steps.
         bounds: keep features in this range, so that images stay images.
 
     Example:
@@ -66,11 +67,16 @@ class FeatureDriven:
         ['x']
     """
 
-    through_laws: bool = False
+    through_laws: bool = True
     bounds: Bounds = None
 
     def __post_init__(self) -> None:
         _check_bounds(self.bounds)
+
+    @property
+    def descends(self) -> bool:
+        """Whether velocities are those of the value that is shown, so that small steps make it fall."""
+        return self.through_laws
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
         return data.replace(law=None, law_index=None)

@@ -3,6 +3,10 @@
 An integrator turns velocities into displacements, for dictionaries of tensors: ``{"x": …}`` or ``{"x": …, "mean": …}``.
 What a displacement does to a covariance is left to the dynamics. ``step_size`` is flow time, whatever the number
 of particles. State is a flat dictionary of tensors, so that a checkpoint can hold it.
+
+A flow takes a step through ``step(field, here, state, scale)``. Schemes that need no more than the velocity where they are
+write ``displace`` and have that from ``Explicit``; one that looks elsewhere too (Heun, an implicit step) writes ``step`` and
+asks the field: ``field.at(dataset, index)`` evaluates there, ``field.move(here, displacement)`` is the dataset after a move.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -34,6 +38,35 @@ class Integrator(Protocol):
     ) -> tuple[Tensors, Tensors]:
         """Displacements for one step, and the state after it."""
         ...
+
+
+class Explicit:
+    """What schemes share that need the velocity where they are and no other.
+
+    Attributes:
+        descends: whether a small enough step goes down: then a flow controls the steps unless told otherwise.
+        stochastic: whether a step is random.
+
+    Example:
+        >>> import advect as ad
+        >>> ad.Euler(0.1).descends, ad.Adam(0.1).descends, ad.EulerMaruyama(0.1).stochastic
+        (True, False, True)
+    """
+
+    descends: ClassVar[bool] = False
+    stochastic: ClassVar[bool] = False
+
+    def displace(
+        self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
+    ) -> tuple[Tensors, Tensors]:
+        raise NotImplementedError("an explicit integrator needs displace(self, velocity, state, step, generator)")
+
+    def step(self, field: Any, here: Any, state: Tensors, scale: float = 1.0) -> tuple[Any, Tensors]:
+        """The dataset after one step, made smaller by ``scale`` where a control asks for that, and the state after it."""
+        displacement, state = self.displace(here.velocity, state, here.index, field.generator)
+        if scale != 1.0:
+            displacement = {name: scale * change for name, change in displacement.items()}
+        return field.move(here, displacement), state
 
 
 def _check_step_size(step_size: StepSize) -> None:
@@ -73,7 +106,7 @@ class Decay:
 
 
 @dataclass(frozen=True)
-class Euler:
+class Euler(Explicit):
     """z ← z + step_size · v(z): plain gradient descent, called sgd in the paper.
 
     Example:
@@ -83,6 +116,7 @@ class Euler:
         0.2
     """
 
+    descends = True
     step_size: StepSize = 0.1
 
     def __post_init__(self) -> None:
@@ -99,11 +133,12 @@ class Euler:
 
 
 @dataclass(frozen=True)
-class EulerMaruyama:
+class EulerMaruyama(Explicit):
     """z ← z + step_size · v(z) + √(2 step_size temperature) ξ on the features, ξ standard normal.
 
     The noise is the flow of temperature · ∫ρ log ρ, the entropy (paper, section 4, internal energy). With a potential V this
-    is Langevin dynamics, whose stationary law is proportional to exp(−V / temperature).
+    is Langevin dynamics, whose stationary law is proportional to exp(−V / temperature). A flow without a ``generator``
+    makes one, seeded from torch's own, and checkpoints hold its state.
 
     Example:
         >>> import torch, advect as ad
@@ -114,6 +149,7 @@ class EulerMaruyama:
         1.0
     """
 
+    stochastic = True
     step_size: StepSize = 0.1
     temperature: float = 1.0
 
@@ -136,7 +172,7 @@ class EulerMaruyama:
 
 
 @dataclass(frozen=True)
-class Momentum:
+class Momentum(Explicit):
     """Heavy-ball momentum: m ← momentum · m + v, z ← z + step_size · m; ``nesterov`` looks ahead along m.
 
     Example:
@@ -170,7 +206,7 @@ class Momentum:
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(Explicit):
     """Adam (Kingma and Ba 2015): each coordinate moves by about ``step_size`` whatever the size of its velocity.
 
     ``step_size`` is then a length, in the units of the features, and no longer flow time.
@@ -212,7 +248,7 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class Adagrad:
+class Adagrad(Explicit):
     """Adagrad (Duchi, Hazan and Singer 2011): steps shrink as a coordinate's squared velocities add up.
 
     Example:

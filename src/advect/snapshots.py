@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,10 @@ CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """All that decides how a flow goes on: dataset, integrator state, warm starts, randomness; and the curves so far."""
+    """All that decides how a flow goes on: dataset, integrator state, warm starts, randomness, step control.
+
+    With it what was before: the curves, and the state of the lowest value (index, value, dataset) where it is not this one.
+    """
 
     index: int
     dataset: LabeledDataset
@@ -27,6 +30,8 @@ class Snapshot:
     generator: Tensor | None
     history: dict[str, Any] = field(default_factory=dict)
     length: int = 0
+    control: dict[str, float] = field(default_factory=dict)
+    best: tuple[int, float, LabeledDataset] | None = None
 
 
 def save_snapshot(snapshot: Snapshot, path: Path) -> None:
@@ -39,10 +44,18 @@ def save_snapshot(snapshot: Snapshot, path: Path) -> None:
     }
     if snapshot.generator is not None:
         parts["generator"] = snapshot.generator
+    known: dict[str, Any] = {"control": snapshot.control}
+    if snapshot.best is not None:
+        index, value, dataset = snapshot.best
+        best, its = pack_dataset(dataset)
+        parts |= {f"best.{name}": tensor for name, tensor in best.items()}
+        known["best"] = {"index": index, "value": value, "dataset": its}
     cut = snapshot.length
     history = {name: values[:cut] for name, values in snapshot.history.items() if name != "terms"}
     history["terms"] = {name: values[:cut] for name, values in snapshot.history.get("terms", {}).items()}
-    write_tensors(path, parts, {"kind": "advect snapshot", "index": snapshot.index, "dataset": facts, "history": history})
+    write_tensors(
+        path, parts, {"kind": "advect snapshot", "index": snapshot.index, "dataset": facts, "history": history, **known}
+    )
 
 
 def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
@@ -62,7 +75,10 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
     generator = tensors["generator"].cpu() if "generator" in tensors else None
     dataset = unpack_dataset(part("dataset."), facts["dataset"])
     length = len(facts["history"].get("values", []))
-    return Snapshot(facts["index"], dataset, part("integrator."), part("functional."), generator, facts["history"], length)
+    found = Snapshot(facts["index"], dataset, part("integrator."), part("functional."), generator, facts["history"], length)
+    lower = facts.get("best")  # checkpoints of earlier versions have neither this nor a control
+    best = None if lower is None else (lower["index"], lower["value"], unpack_dataset(part("best."), lower["dataset"]))
+    return replace(found, control=dict(facts.get("control", {})), best=best)
 
 
 def checkpoint_indices(directory: Path) -> list[int | None]:

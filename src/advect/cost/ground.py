@@ -51,6 +51,21 @@ class GroundCost:
     def __post_init__(self) -> None:
         check_non_negative("label_weight", self.label_weight)
 
+    @property
+    def by_columns(self) -> bool:
+        """Whether columns of the features count by the squares of their differences."""
+        return isinstance(self.feature, SquaredEuclidean)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether labels cost anything."""
+        return self.label_weight > 0 and not isinstance(self.label, NoLabels)
+
+    @property
+    def estimates_covariances(self) -> bool:
+        """Whether full covariances of classes are estimated, in as many dimensions as there are columns."""
+        return self.by_columns and self.label_weight > 0 and isinstance(self.label, Bures) and not self.label.diagonal
+
     def fitted(self, source: LabeledDataset, target: LabeledDataset) -> GroundCost:
         """The cost with a feature sketch fitted to these datasets, where there is one that needs it."""
         _check_scale(source, target)

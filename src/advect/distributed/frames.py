@@ -31,7 +31,7 @@ class SharedFrames:
             self._add(step)
 
     def end(self, step: Step, status: str) -> None:
-        if status in ("completed", "stopped"):
+        if status not in ("interrupted", "diverged"):
             self.group.first(lambda: self.recorder.trajectory.forget_after(step.index))
             self._add(step)
 

@@ -99,7 +99,12 @@ class ShardedOTDD(Functional):
     def name(self) -> str:
         return "OTDD"  # the same energy, however it is computed: results of one and of many processes are alike
 
+    @property
+    def converged(self) -> bool:
+        return self._converged
+
     def reset(self) -> None:
+        self._converged = True
         self._prepared: Sinkhorn | None = None
         self._limit: int | None = None
         self._target_value = 0.0
@@ -131,6 +136,7 @@ class ShardedOTDD(Functional):
             solver = self._prepare(problem)
             solved = solve(solver, problem, self._warm("f", "g", rho, self.target))
             energy, value, n_iter = cross.contract(solved.plan, through), solved.value, solved.n_iter
+            met = solved.converged
             potentials = self._all(solved.potentials[0], rho), self._all(solved.potentials[1], self.target)
             del cross, problem, solved  # one matrix of this rank's rows at a time
             within = self._side(mine, whole.dataset, whole.dataset)
@@ -138,6 +144,7 @@ class ShardedOTDD(Functional):
             start = self._warm("self", "self", rho, rho)
             alone = solve_self(solver, problem, None if start is None else start[0])
             energy = energy - 0.5 * within.contract(alone.plan, through)
+        self._converged = met and alone.converged
         self._potentials = {"f": potentials[0], "g": potentials[1], "self": self._all(alone.potentials[0], rho)}
         total = rho.weights.new_tensor(value - 0.5 * alone.value - 0.5 * self._target_value)
         for tensor, gradient in self._gradients(energy, mine, whole, through):

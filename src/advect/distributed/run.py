@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from advect.callbacks import Recorder
+from advect.control import StepControl
 from advect.data import LabeledDataset
 from advect.distributed.frames import SharedFrames
 from advect.distributed.ranks import Group
@@ -32,6 +33,7 @@ def flow(
     group: Group,
     dynamics: Dynamics | None = None,
     integrator: Integrator | None = None,
+    control: StepControl | None = None,
     n_steps: int = 100,
     callbacks: Sequence[Callback] = (),
     generator: torch.Generator | None = None,
@@ -45,6 +47,7 @@ def flow(
             every rank.
         callbacks: run on rank 0, but for a ``Recorder`` with a directory, to which every rank writes its rows. The directory is
             one that all ranks see.
+        control: whether a step is made: values are the same on every rank, and so is every decision.
         generator: with a stochastic integrator, of the same seed on every rank.
 
     Returns:
@@ -66,6 +69,7 @@ def flow(
         functional,
         dynamics=dynamics,
         integrator=integrator,
+        control=control,
         n_steps=n_steps,
         callbacks=[_Together(callbacks, group)],
         generator=generator,

@@ -114,6 +114,7 @@ class RowSolution:
     potentials: Potentials
     n_iter: int
     plan: Tensor | ScaledKernel
+    converged: bool
 
 
 def prepared(solver: Sinkhorn, problem: Problem) -> Sinkhorn:
@@ -132,11 +133,12 @@ def solve(solver: Sinkhorn, problem: Problem, init: Potentials | None = None) ->
     rounding = problem.rounding(epsilon)
     tol = rounding if solver.tol is None else solver.tol
     state = Iteration(problem.kernel(wide=True), problem.a, problem.b, epsilon)  # pyright: ignore[reportArgumentType]
-    if not state.solve(init, tol, solver.max_iter):
+    met = state.solve(init, tol, solver.max_iter)
+    if not met:
         _warn(problem.group, state.error, tol, state.n_iter)
     f, g = state.potentials()
     scalings = state.a * state.u, state.b * state.v
-    return _solution(problem, f, g, epsilon, state.n_iter, state.kernel, scalings)  # pyright: ignore[reportArgumentType]
+    return _solution(problem, f, g, epsilon, state.n_iter, state.kernel, scalings, met)  # pyright: ignore[reportArgumentType]
 
 
 def solve_self(solver: Sinkhorn, problem: Problem, init: Tensor | None = None) -> RowSolution:
@@ -147,10 +149,11 @@ def solve_self(solver: Sinkhorn, problem: Problem, init: Tensor | None = None) -
     state = Symmetric(problem.kernel(wide=False), problem.a, epsilon, init)  # pyright: ignore[reportArgumentType]
     f, n_iter, error = state.run(aim, solver.max_iter)
     tol = max(rounding if solver.tol is None else solver.tol, aim)
-    if not error <= tol:
+    met = error <= tol
+    if not met:
         _warn(problem.group, error, tol, n_iter)
     scaling = state.a * state.u
-    return _solution(problem, f, f, epsilon, n_iter, state.kernel, (scaling, scaling))  # pyright: ignore[reportArgumentType]
+    return _solution(problem, f, f, epsilon, n_iter, state.kernel, (scaling, scaling), met)  # pyright: ignore[reportArgumentType]
 
 
 def _solution(
@@ -161,6 +164,7 @@ def _solution(
     n_iter: int,
     kernel: ShardedKernel,
     scalings: tuple[Tensor, Tensor],
+    converged: bool,
 ) -> RowSolution:
     a, b, cost, rows = problem.a, problem.b, problem.cost, kernel.rows
     if isinstance(cost, BlockedCost):
@@ -168,7 +172,7 @@ def _solution(
         plan = ScaledKernel(kernel.own, scalings[0][rows], scalings[1])
     else:
         plan = fill_kernel(cost, (f + epsilon * a.log())[rows], g + epsilon * b.log(), epsilon, cost)
-    return RowSolution(float(a @ f + b @ g), (f, g), n_iter, plan)
+    return RowSolution(float(a @ f + b @ g), (f, g), n_iter, plan, converged)
 
 
 def _number(solver: Sinkhorn) -> float:

@@ -15,6 +15,10 @@ class Functional:
     A functional with a memory (warm starts) also gives and takes it as a flat dictionary of tensors through ``state`` and
     ``load_state``, and forgets it on ``reset``, which every flow does first.
 
+    Attributes:
+        stochastic: whether two calls at the same dataset may differ; a flow does not control its steps then.
+        converged: whether all that was solved in the last call met its tolerance.
+
     Example:
         >>> import torch, advect as ad
         >>> class StayNear(ad.Functional):
@@ -27,6 +31,14 @@ class Functional:
         >>> total(data.replace(x=data.x + 1)).item()         # ½ · 1 + (1 + 3)/2
         2.5
     """
+
+    @property
+    def stochastic(self) -> bool:
+        return False
+
+    @property
+    def converged(self) -> bool:
+        return True
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         raise NotImplementedError("a functional needs __call__(self, rho)")
@@ -93,6 +105,14 @@ class Scaled(Functional):
     def name(self) -> str:
         return f"{self.factor:g} {self.functional.name}"
 
+    @property
+    def stochastic(self) -> bool:
+        return self.functional.stochastic
+
+    @property
+    def converged(self) -> bool:
+        return self.functional.converged
+
     def __call__(self, rho: LabeledDataset) -> Tensor:
         return self.factor * self.functional(rho)
 
@@ -131,6 +151,14 @@ class Sum(Functional):
     @property
     def name(self) -> str:
         return " + ".join(functional.name for functional in self.functionals)
+
+    @property
+    def stochastic(self) -> bool:
+        return any(functional.stochastic for functional in self.functionals)
+
+    @property
+    def converged(self) -> bool:
+        return all(functional.converged for functional in self.functionals)
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         values = list(self.terms(rho).values())

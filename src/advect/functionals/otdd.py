@@ -67,7 +67,16 @@ class OTDD(Functional):
             as_bytes(memory_limit)
         self.reset()
 
+    @property
+    def stochastic(self) -> bool:
+        return isinstance(self.solver, MiniBatch)
+
+    @property
+    def converged(self) -> bool:
+        return self._converged
+
     def reset(self) -> None:
+        self._converged = True
         self._prepared: Solver | None = None
         self._limit: int | None = None
         self._fitted: GroundCost | None = None
@@ -114,6 +123,7 @@ class OTDD(Functional):
         warm = None if f is None or g is None or len(f) != len(rho) else (f, g)
         solved = solver.solve(matrix, rho.weights, self.target.weights, init=warm)
         pulled, value, (f, g) = _pull(cross, solved, matrix), solved.value, solved.potentials
+        met = solved.converged
         del matrix, solved, cross  # a solution keeps its cost: let go of it before the next is made
         within = cost.between(rho, rho)
         start = self._potentials.get("self")
@@ -121,6 +131,7 @@ class OTDD(Functional):
         matrix = self._costs(within, dtype, blocked)
         alone = solver.solve_self(matrix, rho.weights, init=start)
         pulled = pulled - 0.5 * _pull(within, alone, matrix)
+        self._converged = met and alone.converged
         self._potentials = {"f": f, "g": g, "self": alone.potentials[0]}
         value = value - 0.5 * alone.value - 0.5 * self._target_value
         return value + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
@@ -134,7 +145,7 @@ class OTDD(Functional):
             self._prepared = self.solver.prepare(between, rho.weights, self.target.weights)
         assert isinstance(self._prepared, MiniBatch)
         solved = self._prepared.at(self._calls).divergence(between, inside, beyond, rho.weights, self.target.weights)
-        self._calls += 1
+        self._calls, self._converged = self._calls + 1, solved.converged
         # A mean over the mass that was drawn: in these units a sample that was drawn moves by T(x) − x, and the others stay.
         pulled = solved.drawn * (_pull(cross, solved.cross, between) - 0.5 * _pull(within, solved.source, inside))
         value = solved.contributions[0].sum() + solved.contributions[1].sum()

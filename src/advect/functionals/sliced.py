@@ -123,6 +123,10 @@ class SlicedOTDD(Functional):
         self.label_weight, self.seed = check_non_negative("label_weight", label_weight), check_count("seed", seed, least=0)
         self.reset()
 
+    @property
+    def stochastic(self) -> bool:
+        return True
+
     def reset(self) -> None:
         self._calls = 0
 

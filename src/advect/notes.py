@@ -1,0 +1,211 @@
+"""What a careful user would want to know of a distance or a flow, in plain sentences, each with a remedy.
+
+Nothing here is computed unless it is asked for, and nothing takes longer than a look at some thousand samples: a note is said
+where it can be seen cheaply that something needs care; none does not mean that all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from advect.data import LabeledDataset
+
+_UNITS = 16  # in the last place of the features' dtype: what a value may be off by, next to the largest one seen
+_BACK = 0.01  # of the whole fall: a value that ends higher above its lowest than this has risen
+_DOMINANT = 0.99  # of squared distances
+_CHANGE = 0.02  # of mass: class shares that differ by less do not matter
+_MIXED = 0.2  # of samples, whose nearest neighbour was of their class at first and is not any more
+_SOME = 2000  # rows to look at
+_NEIGHBOURS = 600  # rows to look for neighbours of
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing worth knowing.
+
+    Attributes:
+        what: a sentence.  remedy: another, on what to do about it.
+
+    Example:
+        >>> print(Note("The solver did not converge in 3 of 10 steps.", "Raise max_iter."))
+        The solver did not converge in 3 of 10 steps. Raise max_iter.
+    """
+
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.remedy}"
+
+
+class _Compared(Protocol):
+    """What a ground cost tells about itself."""
+
+    @property
+    def by_columns(self) -> bool: ...
+
+    @property
+    def estimates_covariances(self) -> bool: ...
+
+    @property
+    def has_labels(self) -> bool: ...
+
+
+def rounding(dtype: torch.dtype, largest: float) -> float:
+    """What a value computed in a precision may be off by, next to values of this size.
+
+    Example:
+        >>> rounding(torch.float64, 1.0) < 1e-14
+        True
+    """
+    return _UNITS * torch.finfo(dtype).eps * largest
+
+
+def ended_above(values: Sequence[float], dtype: torch.dtype) -> str:
+    """How a value ended above its lowest, by more than rounding and a hundredth of its fall; empty if it did not.
+
+    Example:
+        >>> ended_above([8.0, 2.0, 3.0], torch.float64), ended_above([8.0, 2.0, 2.01], torch.float64)
+        ('the value ended at 3, above its lowest of 2', '')
+    """
+    lowest = min(values)
+    allowed = max(rounding(dtype, max(map(abs, values))), _BACK * (values[0] - lowest))
+    return f"the value ended at {values[-1]:.6g}, above its lowest of {lowest:.6g}" if values[-1] - lowest > allowed else ""
+
+
+def of_values(values: Sequence[float], first: int, dtype: torch.dtype) -> list[Note]:
+    """Where a value without noise rose by more than rounding; ``first`` is the index of the first one.
+
+    Example:
+        >>> of_values([8.0, 2.0, 3.0], 0, torch.float64)[0].what
+        'The value rose in 1 of 2 steps, first at step 2, and ended at 3, above its lowest of 2 at step 1.'
+    """
+    allowed = rounding(dtype, max(map(abs, values)))
+    rose = [step for step, (a, b) in enumerate(pairwise(values), start=first + 1) if b - a > allowed]
+    if not rose:
+        return []
+    lowest = min(values)
+    at = first + list(values).index(lowest)
+    end = f"ended at {values[-1]:.6g}"
+    end += f", above its lowest of {lowest:.6g} at step {at}" if at != first + len(values) - 1 else ", its lowest"
+    what = f"The value rose in {len(rose)} of {len(values) - 1} steps, first at step {rose[0]}, and {end}."
+    return [Note(what, "Take result.best, a smaller step_size, or control=ad.Backtracking() with the exact gradient.")]
+
+
+def of_noise(names: Sequence[str]) -> list[Note]:
+    """Steps and values that are random.
+
+    Example:
+        >>> of_noise(["SlicedOTDD"])[0].what
+        'SlicedOTDD is random: single values are noisy, and steps are not controlled.'
+    """
+    if not names:
+        return []
+    are = "is" if len(names) == 1 else "are"
+    what = f"{' and '.join(names)} {are} random: single values are noisy, and steps are not controlled."
+    return [Note(what, "Judge the end by a distance without noise: ad.otdd(result.dataset, target).")]
+
+
+def of_solver(unconverged: int, n: int) -> list[Note]:
+    """Steps in which a solver did not meet its tolerance.
+
+    Example:
+        >>> of_solver(3, 10)[0].what
+        'The transport solver did not converge in 3 of 10 evaluations: values and velocities there are approximate.'
+    """
+    if not unconverged:
+        return []
+    where = f"in {unconverged} of {n} evaluations: values and velocities there are" if n > 1 else ": the value is"
+    what = f"The transport solver did not converge {where} approximate.".replace(" :", ":")
+    return [Note(what, "Raise epsilon or max_iter, loosen tol, or use float64.")]
+
+
+def of_pair(source: LabeledDataset, target: LabeledDataset, cost: _Compared) -> list[Note]:
+    """What two datasets that are compared are like: columns, samples for each class, class shares."""
+    notes = _columns(source, target) if cost.by_columns else []
+    if cost.estimates_covariances:
+        notes += _few_samples(source, target)
+    return notes + (_shares(source, target) if cost.has_labels else [])
+
+
+def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
+    """One column that carries nearly all of the squared distances between samples."""
+    if source.dim < 2 or source.dim != target.dim:
+        return []
+    (mean, spread), (other, width) = _moments(source), _moments(target)
+    parts = spread + width + (mean - other).square()  # E (x_j − x'_j)² of independent samples
+    share, column = (parts / parts.sum()).max(dim=0)
+    if not float(share) >= _DOMINANT:
+        return []
+    name = source.columns[int(column)] if source.columns else f"feature {int(column) + 1}"
+    what = (
+        f"Column {name!r} carries {_percent(float(share))} of the squared distances between samples: the others hardly count."
+    )
+    return [Note(what, 'Bring columns to one scale, as with ad.harmonize(…, scale="standardize"), or leave it out.')]
+
+
+def _moments(data: LabeledDataset) -> tuple[Tensor, Tensor]:
+    x = data.x.detach()[:: max(1, len(data) // _SOME)].double()
+    return x.mean(dim=0), x.var(dim=0, correction=0)
+
+
+def _few_samples(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
+    """Classes whose covariance is estimated from fewer samples than dimensions."""
+    found, least = [], 0
+    for name, data in (("source", source), ("target", target)):
+        counts = [count for count in data.counts.values() if count] if data.law is None else []
+        few = [count for count in counts if count <= data.dim]
+        if few:
+            found.append(f"{len(few)} of {len(counts)} classes of the {name}")
+            least = min(few) if len(found) == 1 else min(least, *few)
+    if not found:
+        return []
+    what = (
+        f"The laws of {' and '.join(found)} are estimated from no more samples ({least} at the least) than there are "
+        f"dimensions ({source.dim}): their covariances are rough."
+    )
+    return [Note(what, "Use more samples, ad.Bures(diagonal=True), or fewer dimensions.")]
+
+
+def _shares(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
+    """Mass that must change its class whichever class becomes which, since class shares differ."""
+    if not source.classes or not target.classes:
+        return []
+    a, b = (data.class_mass.double().cpu().sort(descending=True)[0] for data in (source, target))
+    width = max(len(a), len(b))
+    a, b = (torch.nn.functional.pad(part / part.sum(), (0, width - len(part))) for part in (a, b))
+    change = float((a - b).abs().sum()) / 2  # the least over all ways to match classes
+    if change <= _CHANGE:
+        return []
+    what = f"Class shares differ: at least {_percent(change)} of the mass must change its class, whichever class becomes which."
+    return [Note(what, "Draw equally many of each class, or weight samples, if shares are not part of the question.")]
+
+
+def of_mixing(before: LabeledDataset, after: LabeledDataset) -> list[Note]:
+    """Classes that were apart and are so no longer, by the nearest neighbours of some samples."""
+    if len(before) != len(after) or len(before.classes) < 2 or len(before) < 4:
+        return []
+    rows = torch.arange(0, len(before), max(1, len(before) // _NEIGHBOURS), device=before.x.device)
+    pure, still = (_purity(data, rows) for data in (before, after))
+    if pure - still <= _MIXED:
+        return []
+    what = f"Classes have mixed: the nearest neighbour is of the same class for {_percent(still)} of the samples, and was for "
+    return [
+        Note(f"{what}{_percent(pure)} at the start.", "Raise label_weight, stop earlier, or compare classes by more samples.")
+    ]
+
+
+def _purity(data: LabeledDataset, rows: Tensor) -> float:
+    x, y = data.x.detach()[rows].double(), data.y[rows]
+    distances = torch.cdist(x, x).fill_diagonal_(torch.inf)
+    return float((y[distances.argmin(dim=1)] == y).double().mean())
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share < 0.995 else f"{share:.1%}"
