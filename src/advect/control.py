@@ -109,34 +109,32 @@ class Backtracking:
     def begin(self, field: Field, integrator: Integrator) -> Memory:
         noisy = next((part for part in (integrator, field.functional) if getattr(part, "stochastic", False)), None)
         if noisy is not None:
-            raise InputError(
-                "a random value or step cannot be controlled",
-                type(noisy).__name__,
-                "Leave control out, or use ad.FixedSteps().",
-            )
+            raise InputError("noise cannot be controlled", type(noisy).__name__, "Leave control out, or pass ad.FixedSteps().")
         return {"scale": 1.0, "largest": 0.0}
 
     def advance(
         self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
     ) -> tuple[Here, Tensors, Memory]:
-        step, scale, why = _stepper(integrator), memory["scale"], ""
+        step, scale = _stepper(integrator), memory["scale"]
+        failure: ArithmeticError = StalledError(f"a step below {self.smallest:g} of its size was asked for")
         largest = max(memory["largest"], abs(here.value))
         while scale >= self.smallest:
             try:
                 moved, after = step(field, here, state, scale)
                 there = field.after(moved, here.index + 1)
             except NonFiniteError as error:
-                why = str(error)
+                failure = error
             else:
                 if self._falls(here, there, largest):
                     grown = min(1.0, scale * self.grow) if scale == memory["scale"] else scale
                     return there, after, {"scale": grown, "largest": largest}
-                why = f"the value goes from {here.value:.6g} to {there.value:.6g}"
+                change = f"the value goes from {here.value:.9g} to {there.value:.9g}"
+                failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
                 del there
             field.back_to(here)
             scale *= self.shrink
             state = integrator.init(field.dynamics.parameters(here.dataset))
-        raise StalledError(f"even with a step {scale / self.shrink:.0e} of its size, {why}")
+        raise failure
 
     def _falls(self, here: Here, there: Here, largest: float) -> bool:
         allowed = rounding(here.dataset.x.dtype, largest)

@@ -269,8 +269,8 @@ def _walk(steps: Iterator[Step], history: _History, callbacks: Sequence[Callback
         return "interrupted", f"interrupted after step {last.index}", last
     except StalledError as error:
         assert last is not None
-        advice = "If this is not its minimum, a smaller tol, float64 or a larger epsilon may take it on."
-        return "stalled", f"at rest since step {last.index}: {error}. {advice}", last
+        advice = "If this is not its minimum, try a smaller step_size, a smaller tol of the solver, or float64."
+        return "stalled", f"stopped at step {last.index}: {error}. {advice}", last
     except NonFiniteError as error:
         if last is None:
             message = f"stopped at step 0: {error}"

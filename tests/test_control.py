@@ -1,0 +1,302 @@
+"""Step control: descent with a guarantee, rejections without a trace, what is left alone."""
+
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import ClassVar
+
+import oracles
+import pytest
+import torch
+from flows import bowl, draw, first_velocity, labeled, states
+from setups import SETUPS
+
+import advect as ad
+from advect.notes import rounding
+from advect.snapshots import load_snapshot, save_snapshot
+
+QUICK = [name for name, setup in SETUPS.items() if not setup.data]
+SOURCE = ad.LabeledDataset(draw(6, 3, seed=1), [0, 1] * 3, weights=[1, 2, 3, 4, 5, 6])
+STEEP = ad.Euler(1.5)  # the bowl's curvature is up to about 5: far too large a step
+
+
+def rises(values, dtype):
+    """How often a value rises by more than rounding."""
+    allowed = rounding(dtype, max(map(abs, values)))
+    return sum(after - before > allowed for before, after in pairwise(values))
+
+
+class Counted(ad.Functional):
+    """A functional with a memory, which is how often it was called before."""
+
+    def __init__(self, functional):
+        self.functional, self.calls, self.evaluations = functional, 0, 0
+
+    def __call__(self, rho):
+        self.calls, self.evaluations = self.calls + 1, self.evaluations + 1
+        return self.functional(rho)
+
+    def reset(self):
+        self.calls = 0
+
+    def state(self):
+        return {"calls": torch.tensor(self.calls)}
+
+    def load_state(self, state):
+        self.calls = int(state["calls"])
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.filterwarnings("ignore")
+def test_ordinary_flows_descend(name):
+    result = SETUPS[name].run(n=60, n_steps=12)
+    assert result.status == "completed"
+    assert rises(result.values, result.dataset.x.dtype) == 0
+    assert result.values[-1] < 0.9 * result.values[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETUPS)
+@pytest.mark.filterwarnings("ignore")
+def test_ordinary_flows_descend_all_the_way(name):
+    result = SETUPS[name].run(n=150, n_steps=100)
+    assert rises(result.values, result.dataset.x.dtype) == 0 and result.status in ("completed", "stalled")
+    assert result.best is not None and result.best.index == result.n_steps
+
+
+class TestGradients:
+    """Velocity · mass is −gradient of the value that is shown, with the default cost and solver, by differences in float64."""
+
+    source, target = labeled([9, 3], 2, 1, weighted=True), labeled([4, 8], 2, 2, shift=1.0)
+    costs: ClassVar = {
+        "default": None,
+        "label_weight 5": ad.GroundCost(label_weight=5.0),
+        "embedding": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x.sin(), x.square() / 4], dim=1))),
+    }
+
+    @pytest.mark.parametrize("cost", costs)
+    @pytest.mark.parametrize(
+        "dynamics", [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()], ids=["fd", "fl", "vl"]
+    )
+    def test_features(self, dynamics, cost):
+        if cost == "embedding" and not isinstance(dynamics, ad.FeatureDriven):
+            pytest.skip("laws live in the space of the features")
+        energy = ad.OTDD(self.target, cost=self.costs[cost])
+        rho = dynamics.start(self.source)
+        energy(rho)  # a relative epsilon is made a number
+        velocity = first_velocity(self.source, energy, dynamics)["x"]
+        # Differences of a value that is solved all the way, at the same epsilon; the default stops at marginals to 1e-3.
+        tight = ad.OTDD(
+            self.target, cost=self.costs[cost], solver=ad.Sinkhorn(epsilon=float(energy.state()["epsilon"]), tol=1e-11)
+        )
+        gradient = oracles.central_differences(lambda x: tight(rho.replace(x=x)).item(), rho.x, step=1e-5)
+        exact = -gradient / rho.weights[:, None]
+        assert (velocity - exact).norm() < 5e-3 * exact.norm()
+
+    @pytest.mark.parametrize("through", [True, False])
+    def test_detached_is_not_the_gradient(self, through):
+        energy = ad.OTDD(self.target, solver=ad.Sinkhorn(0.1, tol=1e-11))
+        velocity = first_velocity(self.source, energy, ad.FeatureDriven(through_laws=through))["x"]
+        gradient = oracles.central_differences(lambda x: energy(self.source.replace(x=x)).item(), self.source.x, step=1e-5)
+        exact = -gradient / self.source.weights[:, None]
+        assert bool((velocity - exact).norm() < 1e-5 * exact.norm()) == through
+
+
+class TestBacktracking:
+    def test_descends_where_fixed_steps_rise(self):
+        fixed = ad.flow(SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=4, control=ad.FixedSteps())
+        assert fixed.status in ("rose", "diverged") and rises(fixed.values, torch.float64)
+        held = ad.flow(SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=60)
+        assert held.status == "completed" and rises(held.values, torch.float64) == 0
+        assert held.speeds[-1] < 1e-3 * held.speeds[0]  # at rest: a guarantee, not only a value that falls a little
+
+    def test_armijo_ends_oscillation(self):
+        """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is made smaller."""
+        data = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
+        square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+        slow = ad.flow(data, square, integrator=ad.Euler(1.9999), n_steps=20, control=ad.Backtracking(least_share=0.0))
+        assert slow.values[-1] > 0.49
+        assert ad.flow(data, square, integrator=ad.Euler(1.9999), n_steps=20).values[-1] < 1e-6
+
+    def test_nothing_changes_where_nothing_is_rejected(self):
+        """Bit for bit, and at the same number of evaluations."""
+        source, target = labeled([20, 10], 2, 1), labeled([10, 20], 2, 2, shift=3.0)
+        runs, counts = [], []
+        for control in (None, ad.FixedSteps()):
+            energy = Counted(ad.OTDD(target))
+            runs.append(ad.flow(source, energy, n_steps=15, control=control))
+            counts.append(energy.evaluations)
+        assert counts == [16, 16] and runs[0].values == runs[1].values
+        assert torch.equal(runs[0].dataset.x, runs[1].dataset.x)
+
+    def test_a_rejected_trial_leaves_no_trace(self):
+        """The functional's memory counts accepted evaluations only; the walk is that of the steps that were made."""
+        energy = Counted(ad.Potential(bowl))
+        result = ad.flow(SOURCE, energy, integrator=STEEP, n_steps=8)
+        assert energy.evaluations > 9 and energy.calls == 9 == len(result.values)
+
+    def test_steps_grow_back_to_their_size_and_not_beyond(self):
+        source = ad.LabeledDataset(torch.full((1, 1), 3.0, dtype=torch.float64), ["a"])
+        quartic = ad.Potential(lambda x, y: x.pow(4).sum(1) / 4)  # steep where it begins, flat where it ends
+        walk = list(islice(ad.iterate(source, quartic, integrator=ad.Euler(0.5)), 40))
+        scales = [step.snapshot.control["scale"] for step in walk]
+        assert min(scales) < 0.5 and scales[-1] == 1.0 == max(scales)
+        before, after = (float(step.dataset.x) for step in walk[-2:])
+        assert after == pytest.approx(before - 0.5 * before**3, rel=1e-12)
+
+    def test_trials_that_are_not_finite_are_rejected(self):
+        source = ad.LabeledDataset(torch.full((1, 1), 2.0, dtype=torch.float64), ["a"])
+        barrier = ad.Potential(lambda x, y: (x - x.log()).sum(1))  # NaN below 0
+        result = ad.flow(source, barrier, integrator=ad.Euler(8.0), n_steps=30)
+        assert result.status == "completed" and abs(result.dataset.x.item() - 1) < 1e-3
+
+    @pytest.mark.parametrize("integrator", [ad.Momentum(0.8), ad.Adam(1.0), ad.Adagrad(6.0)])
+    def test_memories_restart_at_a_rejection(self, integrator):
+        assert rises(ad.flow(SOURCE, ad.Potential(bowl), integrator=integrator, n_steps=30).values, torch.float64)
+        result = ad.flow(SOURCE, ad.Potential(bowl), integrator=integrator, n_steps=30, control=ad.Backtracking())
+        assert result.status == "completed" and rises(result.values, torch.float64) == 0
+
+    def test_stalled(self):
+        """A velocity that points uphill: no step descends."""
+
+        @dataclass(frozen=True)
+        class Uphill(ad.FeatureDriven):
+            def velocity(self, rho, gradient):
+                return {"x": gradient["x"]}
+
+        result = ad.flow(SOURCE, ad.Potential(bowl), dynamics=Uphill(), n_steps=5)
+        assert result.status == "stalled" and result.n_steps == 0 and "smaller" in result.message
+        assert torch.equal(result.dataset.x, SOURCE.x)
+
+    @pytest.mark.parametrize("bounds", [None, (-0.5, 0.5)])
+    def test_bounds(self, bounds):
+        """Coordinates that bounds hold back are not counted as a way that was made."""
+        options = {"dynamics": ad.FeatureDriven(bounds=bounds), "integrator": ad.Euler(0.3), "n_steps": 40}
+        result = ad.flow(SOURCE, ad.Potential(lambda x, y: bowl(x - 2)), **options)
+        assert result.status == "completed" and rises(result.values, torch.float64) == 0
+
+    @pytest.mark.parametrize(
+        "options", [{"shrink": 1.0}, {"shrink": 0.0}, {"grow": 0.9}, {"least_share": 1.0}, {"smallest": 2.0}]
+    )
+    def test_bad_options(self, options):
+        with pytest.raises(ad.InputError, match=next(iter(options))):
+            ad.Backtracking(**options)
+
+
+class TestDefaults:
+    target = labeled([6, 6], 3, 2)
+
+    @pytest.mark.parametrize(
+        ("options", "controlled"),
+        [
+            ({}, True),
+            ({"dynamics": ad.JointFixedLabels()}, True),
+            ({"dynamics": ad.FeatureDriven(through_laws=False)}, False),
+            ({"integrator": ad.Momentum(0.1)}, False),
+            ({"integrator": ad.EulerMaruyama(0.1)}, False),
+        ],
+    )
+    def test_which(self, options, controlled):
+        result = ad.flow(SOURCE, ad.OTDD(self.target), n_steps=1, **options)
+        assert isinstance(result.control, ad.Backtracking if controlled else ad.FixedSteps)
+
+    @pytest.mark.parametrize("weight", [1.0, 0.5])
+    def test_noise_is_not_controlled(self, weight):
+        for noisy in (ad.SlicedOTDD(self.target), ad.OTDD(self.target, solver=ad.MiniBatch(size=6, batches=2))):
+            total = weight * noisy + ad.Potential(bowl)
+            result = ad.flow(SOURCE, total, n_steps=2)
+            assert isinstance(result.control, ad.FixedSteps) and "random" in str(result.diagnosis[0])
+            with pytest.raises(ad.InputError, match="noise"):
+                ad.flow(SOURCE, total, n_steps=2, control=ad.Backtracking())
+        with pytest.raises(ad.InputError, match="noise"):
+            ad.flow(SOURCE, ad.Potential(bowl), integrator=ad.EulerMaruyama(0.1), n_steps=2, control=ad.Backtracking())
+
+
+class TestSeam:
+    """An integrator of one's own: with ``displace`` alone, or with ``step`` and a field."""
+
+    def test_displace_alone_will_do(self):
+        class Plain:
+            def init(self, parameters):
+                return {}
+
+            def displace(self, velocity, state, step, generator):
+                return {name: 0.05 * v for name, v in velocity.items()}, state
+
+        ours = states(SOURCE, ad.Potential(bowl), 5, integrator=Plain())[-1].dataset.x
+        assert torch.equal(ours, states(SOURCE, ad.Potential(bowl), 5, integrator=ad.Euler(0.05))[-1].dataset.x)
+
+    def test_heun_is_of_second_order(self):
+        @dataclass(frozen=True)
+        class Heun:
+            step_size: float
+
+            def init(self, parameters):
+                return {}
+
+            def step(self, field, here, state, scale=1.0):
+                size = scale * self.step_size
+                there = field.at(field.move(here, {k: size * v for k, v in here.velocity.items()}), here.index + 1)
+                mean = {k: size / 2 * (v + there.velocity[k]) for k, v in here.velocity.items()}
+                return field.move(here, mean), state
+
+        def after(step_size, control):
+            n = round(0.4 / step_size)
+            return states(SOURCE, ad.Potential(bowl), n, integrator=Heun(step_size), control=control)[-1].dataset.x
+
+        exact = after(0.4 / 1024, ad.FixedSteps())
+        for control in (ad.FixedSteps(), ad.Backtracking()):
+            errors = [float((after(size, control) - exact).norm()) for size in (0.05, 0.025, 0.0125)]
+            assert 3.4 < errors[0] / errors[1] < 5.0 and 3.4 < errors[1] / errors[2] < 5.0
+
+
+class TestResume:
+    def test_the_size_of_steps_is_kept(self, tmp_path):
+        """Interrupted where steps have been made smaller: the rest is bit for bit, in the same number of evaluations."""
+
+        def run(n_steps, resume=None):
+            energy = Counted(ad.Potential(bowl))
+            callbacks = [ad.Checkpoint(tmp_path, every=1)]
+            return ad.flow(SOURCE, energy, integrator=STEEP, n_steps=n_steps, callbacks=callbacks, resume=resume), energy
+
+        whole, all_of_it = run(12)
+        _, first = run(5)
+        assert load_snapshot(tmp_path).control["scale"] < 1
+        resumed, rest = run(12, resume=tmp_path)
+        assert resumed.values == whole.values and torch.equal(resumed.dataset.x, whole.dataset.x)
+        assert first.evaluations + rest.evaluations == all_of_it.evaluations + 1  # the state of the checkpoint, once more
+
+    def test_checkpoints_of_before_open(self, tmp_path):
+        """Without a control and without a best state, as they were once written."""
+        step = states(SOURCE, ad.Potential(bowl), 2)[-1]
+        object.__setattr__(step.snapshot, "control", {})
+        save_snapshot(step.snapshot, tmp_path / "old.safetensors")
+        result = ad.flow(SOURCE, ad.Potential(bowl), n_steps=4, resume=tmp_path / "old.safetensors")
+        assert result.n_steps == 4 and result.status == "completed"
+
+    def test_the_best_state_is_kept(self, tmp_path):
+        def run(n_steps, resume=None):
+            options = {"integrator": ad.Momentum(0.15), "callbacks": [ad.Checkpoint(tmp_path, every=1)]}
+            return ad.flow(SOURCE, ad.Potential(bowl), n_steps=n_steps, resume=resume, **options)
+
+        whole = run(12)
+        assert whole.status == "rose" and whole.best.index == 8
+        assert whole.best.value == min(whole.values) == ad.Potential(bowl)(whole.best.dataset).item()
+        run(10)
+        assert load_snapshot(tmp_path).index == 10
+        resumed = run(12, resume=tmp_path)
+        assert resumed.best.index == 8 and torch.equal(resumed.best.dataset.x, whole.best.dataset.x)
+
+    def test_noise_without_a_generator_resumes(self, tmp_path):
+        """Once: drawn from torch's own generator, whose state no checkpoint held."""
+
+        def run(n_steps, resume=None):
+            options = {"integrator": ad.EulerMaruyama(0.05), "callbacks": [ad.Checkpoint(tmp_path, every=1)]}
+            return ad.flow(SOURCE, ad.Potential(bowl), n_steps=n_steps, resume=resume, **options).dataset.x
+
+        torch.manual_seed(3)
+        whole = run(6)
+        torch.manual_seed(3)
+        run(3)
+        torch.manual_seed(99)
+        assert torch.equal(run(6, resume=tmp_path), whole)
+        assert not torch.equal(run(6), whole)
