@@ -195,7 +195,7 @@ def test_every_and_where_it_stopped(every, stop, tmp_path, unsynced):
 
 
 def test_resume_again_and_again(tmp_path, unsynced):
-    case, callbacks = setting("fd-through-laws", "maruyama"), [ad.Checkpoint(tmp_path, every=2)]
+    case, callbacks = setting("fd-detached", "maruyama"), [ad.Checkpoint(tmp_path, every=2)]
     case.run(callbacks, n_steps=0)
     for n_steps in range(1, N_STEPS + 1):
         result = case.run(callbacks, n_steps=n_steps, resume=tmp_path)
