@@ -35,7 +35,6 @@ DYNAMICS = {
 }
 INTEGRATORS = {
     "euler": ad.Euler(0.3),
-    "rejected": ad.Euler(2.5),
     "decay": ad.Euler(ad.Decay(0.4, half_life=3)),
     "momentum": ad.Momentum(0.1),
     "adam": ad.Adam(0.1),
@@ -158,6 +157,15 @@ def crash_and_resume(case, tmp_path):
 @pytest.mark.parametrize("dynamics", DYNAMICS)
 def test_resumed_is_uninterrupted(dynamics, integrator, dtype, tmp_path, unsynced):
     crash_and_resume(setting(dynamics, integrator, dtype), tmp_path)
+
+
+@DTYPES
+@pytest.mark.parametrize("dynamics", ["fd", "fl-bures", "fl-factored", "fl-diagonal"])
+def test_flows_with_rejected_steps_resume(dynamics, dtype, tmp_path, unsynced):
+    case = setting(dynamics, "euler", dtype)
+    case.integrator = ad.Euler(2.5)
+    whole = crash_and_resume(case, tmp_path)
+    assert load_snapshot(tmp_path / "run").control["scale"] < 1 and whole.status == "completed"
 
 
 @pytest.mark.parametrize("energy", [total, two_targets, exact])
