@@ -104,7 +104,7 @@ def test_the_policy_allows_the_player_and_nothing_else(result, tmp_path):
 
 def test_it_says_what_was_run(result, target, tmp_path):
     _, _, tags = page_of(result, tmp_path, names=("here", "there"), command="make it", config="steps = 4\n[a]")
-    for words in ("here → there", "30 → 40", "completed", "4 steps made", "Euler(step_size=0.2)", "FeatureDriven()", "spread"):
+    for words in ("here → there", "30 → 40", "completed", "4 steps made", "Euler(step_size=0.2)", "FeatureDriven(", "spread"):
         assert words in tags.text
     assert "OTDD + 0.1 Potential" in tags.text and f"torch {torch.__version__.split('+')[0]}" in tags.text
     assert "make it" in tags.text and "steps = 4 [a]" in tags.text
@@ -351,7 +351,10 @@ def test_frames_of_different_flows_are_refused(tmp_path):
         write_report(Story(frames), tmp_path / "report.html")
 
 
-@pytest.mark.parametrize(("status", "word"), [("diverged", "smaller step_size"), ("interrupted", "interrupted after")])
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [("diverged", "smaller step_size"), ("stalled", "smaller step_size"), ("interrupted", "interrupted after")],
+)
 def test_the_page_says_how_the_flow_ended(status, word, target, tmp_path):
     def stop(step):
         if step.index == 2:
@@ -359,7 +362,9 @@ def test_the_page_says_how_the_flow_ended(status, word, target, tmp_path):
 
     def breaks(x, y):
         return (
-            torch.where(x.sum() > x.detach().sum() - 1, 1.0, 1.0) * x.square().sum(1) * (1e30 if status == "diverged" else 1.0)
+            torch.where(x.sum() > x.detach().sum() - 1, 1.0, 1.0)
+            * x.square().sum(1)
+            * (1.0 if status == "interrupted" else 1e30)
         )
 
     result = short_flow(
@@ -367,6 +372,7 @@ def test_the_page_says_how_the_flow_ended(status, word, target, tmp_path):
         ad.Potential(breaks),
         12,
         callbacks=[ad.Recorder(), stop] if status == "interrupted" else [ad.Recorder()],
+        control=ad.FixedSteps() if status == "diverged" else None,
     )
     assert result.status == status
     _, _, tags = page_of(result, tmp_path)
