@@ -15,6 +15,7 @@ ROOT = Path(advect.__file__).parent
 RANKS = {
     "errors": 0,
     "_atomic": 1,
+    "_lock": 2,
     "_checks": 1,
     "_html": 1,
     "_progress": 1,
@@ -40,7 +41,9 @@ RANKS = {
     "dynamics": 9,
     "pseudo": 9,
     "matching": 9,
-    "storage": 9,
+    "storage": 8,
+    "logs": 2,
+    "recovery": 9,
     "_jobs": 2,
     "_digest": 10,
     "field": 10,

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import advect as ad
+from advect._atomic import write_atomically
+from advect.logs import append_line, read_lines
 from advect.snapshots import CHECKPOINTS, load_snapshot
-from advect.storage import append_line, pack_dataset, read_lines, read_tensors, unpack_dataset, write_atomically, write_tensors
+from advect.storage import pack_dataset, read_tensors, unpack_dataset, write_tensors
 
 UNIT = ad.Euler(1.0)
 

@@ -15,8 +15,9 @@ import torch
 import advect as ad
 from advect.distributed.labels import _pairs
 from advect.distributed.shards import rows_of
+from advect.logs import read_lines
 from advect.snapshots import load_snapshot
-from advect.storage import read_lines, read_tensors
+from advect.storage import read_tensors
 
 SCRIPT = str(Path(worker.__file__))
 ALONE = ad.distributed.Group()

@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import save_file
 
 import advect as ad
+from advect.logs import read_lines
 from advect.snapshots import CHECKPOINTS, load_snapshot
-from advect.storage import read_lines
 
 N_STEPS = 7
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])

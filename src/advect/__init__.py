@@ -18,7 +18,7 @@ if _CHECKING:
     from advect.data import LabeledDataset
     from advect.distance import Distance, otdd
     from advect.dynamics import FeatureDriven, JointFixedLabels, JointVariableLabels
-    from advect.errors import AdvectError, ConvergenceWarning, InputError
+    from advect.errors import AdvectError, ConvergenceWarning, DamageWarning, InputError
     from advect.estimators import DatasetTransport
     from advect.flow import FlowResult, Step, flow, iterate
     from advect.functionals import (
@@ -76,6 +76,7 @@ __all__ = [
     "ClassStatistics",
     "ClassTable",
     "ConvergenceWarning",
+    "DamageWarning",
     "DatasetTransport",
     "Decay",
     "Diagonal",
@@ -169,7 +170,7 @@ _NAMES = {
     "data": "LabeledDataset",
     "distance": "Distance otdd",
     "dynamics": "FeatureDriven JointFixedLabels JointVariableLabels",
-    "errors": "AdvectError ConvergenceWarning InputError",
+    "errors": "AdvectError ConvergenceWarning DamageWarning InputError",
     "estimators": "DatasetTransport",
     "flow": "FlowResult Step flow iterate",
     "functionals": (

@@ -1,11 +1,15 @@
 """Files and folders that are there whole or not at all: written beside their place and renamed at the end.
 
+A folder changes places with the one before it in a single step where the system can do that, and in two renames elsewhere: what
+a process leaves that is killed in between is put back by ``recover``. Renames are flushed to the disk with their directory.
+
 Every writer has a place of its own, so that several may write the same file at a time, and the last one stays. What killed
 processes leave is removed by those that come later. What is in the files, and what may be written over, is for others to say.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import functools
 import hashlib
@@ -13,6 +17,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -53,6 +58,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
             with open(beside, "rb+") as file:
                 os.fsync(file.fileno())
             os.replace(beside, path)
+            sync_directory(path.parent)
         finally:
             beside.unlink(missing_ok=True)
 
@@ -73,12 +79,15 @@ def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         ...     print([file.name for file in Path(folder, "images").iterdir()])
         ['notes.txt']
     """
+    path = path.resolve() if path.is_symlink() else path  # the link stays, and what it points to is replaced
+    recover(path)
     _check_free(path, overwrite)
     with _beside(path) as beside:
         beside.mkdir()
         try:
             yield beside
-            _take_place(beside, path, overwrite)
+            _sync_files(beside)
+            take_place(beside, path, overwrite=overwrite)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
 
@@ -88,11 +97,16 @@ def _check_free(path: Path, overwrite: bool) -> None:
         raise InputError("the directory is not empty", path, "Choose another one, or empty it first.")
 
 
-def _take_place(beside: Path, path: Path, overwrite: bool) -> None:
-    """Rename a folder to ``path``. One that has anything in it cannot be renamed over: it is first put aside."""
-    before = beside.with_suffix(".old")
+def take_place(beside: Path, path: Path, *, overwrite: bool) -> None:
+    """Rename a folder to ``path``. One that has anything in it cannot be renamed over: they change places, or it is put aside.
+
+    What was there before may be left at ``beside``, for the caller to remove.
+    """
+    before = path.with_name(f"{hidden_name(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}.old")
     while not _renamed(beside, path):
         _check_free(path, overwrite)  # another writer may have been faster
+        if _exchanged(beside, path):
+            break
         try:
             os.rename(path, before)
         except FileNotFoundError:  # another writer has just put it aside
@@ -105,8 +119,61 @@ def _take_place(beside: Path, path: Path, overwrite: bool) -> None:
         _remove(before)
         if done:
             break
-    for place in _left_in(path.parent, "old", _stem(path)):  # of a writer killed between two renames: not needed any more
+    sync_directory(path.parent)
+    for place in _left_in(path.parent, "old", hidden_name(path)):  # of a writer killed between two renames: not needed any more
         _remove(place)
+
+
+def recover(path: Path) -> bool:
+    """Put a folder back that a writer had put aside when it was killed; whether there was one and nothing in its place.
+
+    Example:
+        >>> recover(Path("no-such-folder"))
+        False
+    """
+    if path.exists() or path.is_symlink():
+        return False
+    left = sorted(_left_in(path.parent, "old", hidden_name(path)), key=lambda place: place.stat().st_mtime)
+    if not left:
+        return False
+    os.rename(left[-1], path)
+    sync_directory(path.parent)
+    return True
+
+
+def sync_directory(folder: Path) -> None:
+    """Flush the names in a folder to the disk, where a system can: a rename is not safe before."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def _sync_files(folder: Path) -> None:
+    """Flush all that is in a folder to the disk."""
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError), open(os.path.join(where, name), "rb+") as file:
+                os.fsync(file.fileno())
+        sync_directory(Path(where))
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Whether two folders have changed places in one step, which Linux can do on most file systems."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return call(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
 
 
 def _renamed(beside: Path, path: Path) -> bool:
@@ -125,7 +192,7 @@ def _renamed(beside: Path, path: Path) -> bool:
 def _beside(path: Path) -> Iterator[Path]:
     """A name that no other writer has, in this process or another."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    stem = f"{_stem(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    stem = f"{hidden_name(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
     _writing.add(stem)
     try:
         _tidy(path.parent.absolute())
@@ -134,7 +201,8 @@ def _beside(path: Path) -> Iterator[Path]:
         _writing.discard(stem)
 
 
-def _stem(path: Path) -> str:
+def hidden_name(path: Path) -> str:
+    """What the names of files begin with that stand beside a path; not too long for a file system."""
     name = path.name
     return f".{name if len(name) <= _LONGEST else name[: _LONGEST - 9] + '-' + _short(name)}"
 

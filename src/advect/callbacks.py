@@ -1,6 +1,7 @@
 """What may watch a flow: each is called with every ``Step``; a true answer stops the flow.
 
-A plain function will do. Objects may also have ``begin(source, start)``, ``end(step, status)`` and ``reason()``.
+A plain function will do. Objects may also have ``begin(source, start)``, ``end(step, status)``, ``reason()`` and ``close()``,
+which is called last, whatever became of the flow. Those that write to a directory hold it: no other process may write there.
 """
 
 from __future__ import annotations
@@ -12,16 +13,32 @@ from pathlib import Path
 from typing import IO, Any
 
 from advect._checks import check_count, check_positive
+from advect._lock import Hold
 from advect._progress import time_left
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.flow import Step
+from advect.logs import append_line, is_metric, keep_lines, read_lines
 from advect.snapshots import CHECKPOINTS, Snapshot, checkpoint_indices, save_snapshot
-from advect.storage import append_line, keep_lines, read_lines
 from advect.trajectory import Trajectory
 
 
-class Recorder:
+class _Writer:
+    """What writes to a directory: nobody else may, from the first step to the end of the flow."""
+
+    _hold: Hold | None = None
+
+    def _take(self, directory: Path | None) -> None:
+        self.close()
+        self._hold = None if directory is None else Hold(directory)
+
+    def close(self) -> None:
+        """Let others write to the directory."""
+        if self._hold is not None:
+            self._hold.release()
+
+
+class Recorder(_Writer):
     """Keeps every k-th frame, the first and the last; in memory, or streamed to a run directory so that memory stays flat.
 
     Args:
@@ -44,9 +61,12 @@ class Recorder:
         self.directory = None if directory is None else Path(directory)
         self.overwrite = overwrite
         self.trajectory = Trajectory()
+        self._mended = False
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._take(self.directory)
         self.trajectory = Trajectory(self.directory)
+        self._mended = False
         if start is None and len(self.trajectory):
             if not self.overwrite:
                 raise InputError(
@@ -57,6 +77,9 @@ class Recorder:
             self.trajectory.forget_after(-1)
 
     def __call__(self, step: Step) -> None:
+        if not self._mended:  # the functional has a value: from here on we write
+            self.trajectory.mend()
+            self._mended = True
         if step.index % self.every == 0:
             self.trajectory.add(step.index, step.value, step.dataset)
 
@@ -66,7 +89,7 @@ class Recorder:
             self.trajectory.add(step.index, step.value, step.dataset)
 
 
-class Checkpoint:
+class Checkpoint(_Writer):
     """Writes the complete state at every k-th step, in turn to two files, and once more when the flow ends or is interrupted.
 
     Args:
@@ -90,6 +113,7 @@ class Checkpoint:
         self._strange: list[str] = []
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._take(self.directory)
         self._turn, self._saved, self._strange = 0, -1, [*CHECKPOINTS]
         if start is None:
             return
@@ -178,7 +202,7 @@ class StopWhen:
         return self._reason
 
 
-class Metric:
+class Metric(_Writer):
     """Measures any function of the current dataset along the flow, such as a frozen model's accuracy on it.
 
     Args:
@@ -204,14 +228,15 @@ class Metric:
         self._first: int | None = None
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._take(None if self.log is None else self.log.parent)
         self._first = 0 if start is None else start.index
-        before = [] if self.log is None else [r for r in read_lines(self.log) if r["name"] == self.name]
+        before = [] if self.log is None else [r for r in read_lines(self.log, is_metric) if r["name"] == self.name]
         self.metrics = {self.name: [(r["index"], r["value"]) for r in before if r["index"] < self._first]}
 
     def __call__(self, step: Step) -> None:
         if self.log is not None and self._first is not None:  # figures from here on are measured anew
             first, self._first = self._first, None
-            keep_lines(self.log, lambda record: record["name"] != self.name or record["index"] < first)
+            keep_lines(self.log, is_metric, lambda record: record["name"] != self.name or record["index"] < first)
         if step.index % self.every == 0:
             value = float(self.measure(step.dataset))
             self.metrics[self.name].append((step.index, value))

@@ -37,6 +37,16 @@ class InputError(AdvectError, ValueError):
         return type(self), (self.what, self.got, self.remedy)
 
 
+class DamageWarning(UserWarning):
+    """A file of a run is damaged and was read without its bad parts; the message names them.
+
+    Example:
+        >>> import warnings, advect as ad
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", ad.DamageWarning)  # to stop there instead
+    """
+
+
 class ConvergenceWarning(UserWarning):
     """An iteration ended before its tolerance; the message gives the error reached and the remedy.
 

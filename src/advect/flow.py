@@ -8,12 +8,13 @@ interruption at any moment leaves the last complete one, and a resumed flow cont
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -147,8 +148,24 @@ def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> 
 
 
 Callback = Callable[[Step], bool | None]
+_Flow = TypeVar("_Flow", bound=Callable[..., Any])
 
 
+def _closing(walk: _Flow) -> _Flow:
+    """Whatever becomes of a flow, its callbacks are closed at the end of it."""
+
+    @functools.wraps(walk)
+    def closed(*arguments: Any, **options: Any) -> Any:
+        try:
+            return walk(*arguments, **options)
+        finally:
+            for callback in options.get("callbacks", ()):
+                _hook(callback, "close")
+
+    return cast(_Flow, closed)
+
+
+@_closing
 def flow(
     source: LabeledDataset,
     functional: Functional,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from advect.data import LabeledDataset
 from advect.errors import InputError
-from advect.storage import pack_dataset, read_tensors, unpack_dataset, write_tensors
+from advect.storage import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
 
 CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 
@@ -73,12 +73,27 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
         return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
     generator = tensors["generator"].cpu() if "generator" in tensors else None
-    dataset = unpack_dataset(part("dataset."), facts["dataset"])
-    length = len(facts["history"].get("values", []))
-    found = Snapshot(facts["index"], dataset, part("integrator."), part("functional."), generator, facts["history"], length)
-    lower = facts.get("best")  # checkpoints of earlier versions have neither this nor a control
-    best = None if lower is None else (lower["index"], lower["value"], unpack_dataset(part("best."), lower["dataset"]))
-    return replace(found, control=dict(facts.get("control", {})), best=best)
+    with unpacking(path):
+        _check_parts(facts["index"], facts["history"], generator)
+        dataset = unpack_dataset(part("dataset."), facts["dataset"])
+        length = len(facts["history"].get("values", []))
+        found = Snapshot(facts["index"], dataset, part("integrator."), part("functional."), generator, facts["history"], length)
+        lower = facts.get("best")  # checkpoints of earlier versions have neither this nor a control
+        best = None if lower is None else (lower["index"], lower["value"], unpack_dataset(part("best."), lower["dataset"]))
+        return replace(found, control=dict(facts.get("control", {})), best=best)
+
+
+def _check_parts(index: Any, history: Any, generator: Tensor | None) -> None:
+    """A ``ValueError`` for what no checkpoint holds."""
+    if type(index) is not int or index < 0:
+        raise ValueError(f"step {index!r}")
+    curves = [*(values for name, values in history.items() if name != "terms"), *history.get("terms", {}).values()]
+    if not all(isinstance(curve, list) and all(isinstance(value, int | float) for value in curve) for curve in curves):
+        raise ValueError("curves that are no numbers")
+    if len({len(curve) for curve in curves}) > 1:
+        raise ValueError("curves of different lengths")
+    if generator is not None:
+        torch.Generator().set_state(generator)  # refuses what is no state of one
 
 
 def checkpoint_indices(directory: Path) -> list[int | None]:

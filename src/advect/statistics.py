@@ -31,7 +31,7 @@ from advect.errors import InputError
 from advect.files import Source, kind_of, open_source, reader_options
 from advect.files.content import class_names, pack_name, unpack_name
 from advect.gaussians import Diagonal, Full, Gaussians
-from advect.storage import read_tensors, write_tensors
+from advect.storage import read_tensors, unpacking, write_tensors
 
 _FORMAT = "advect.class_statistics/1"
 _TENSORS = ("near", "rest", "scatter")
@@ -261,12 +261,15 @@ class ClassStatistics:
         tensors, facts = read_tensors(Path(path).expanduser())
         if facts.get("format") != _FORMAT:
             raise InputError("not a file of ClassStatistics.save", path, "Give the path of one.")
-        found = cls(diagonal=facts["diagonal"])
-        found.missing = facts["missing"]
-        for at, packed in enumerate(facts["classes"]):
-            weight, squares = tensors["sums"][at].tolist()
-            count, parts = int(tensors["counts"][at]), [tensors[name][at] for name in _TENSORS]
-            found._moments[unpack_name(packed)] = _Moments(count, weight, squares, *parts)
+        with unpacking(Path(path)):
+            found = cls(diagonal=facts["diagonal"])
+            found.missing = check_count("missing", facts["missing"], least=0)
+            if any(len(values) != len(facts["classes"]) for values in tensors.values()):
+                raise ValueError("not one entry for each class")
+            for at, packed in enumerate(facts["classes"]):
+                weight, squares = tensors["sums"][at].tolist()
+                count, parts = int(tensors["counts"][at]), [tensors[name][at] for name in _TENSORS]
+                found._moments[unpack_name(packed)] = _Moments(count, weight, squares, *parts)
         return found
 
     def __repr__(self) -> str:

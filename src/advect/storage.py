@@ -1,15 +1,15 @@
 """Datasets and states on disk: safetensors files, written whole or not at all, and never unpickled.
 
-A file is written beside its place, flushed to the disk and renamed; a list of frames is an append-only text file whose complete
-lines are the commit log. A process killed at any moment loses at most what it was writing.
+A file is written beside its place, flushed to the disk and renamed: a process killed at any moment loses at most what it was
+writing. A checksum covers all that a file says, so that damage is found; it is no seal against those who mean harm.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import zlib
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,33 +31,83 @@ _KINDS: dict[str, tuple[Any, str]] = {
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """One safetensors file: named tensors, and facts as JSON in its header."""
+    """One safetensors file: named tensors, and facts as JSON in its header. The same content gives the same bytes."""
     ready = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    write_atomically(path, save(ready, metadata={"facts": json.dumps(facts), "checksum": _checksum(ready)}))
+    text = json.dumps(facts)
+    # One entry: several would come in another order each time.
+    write_atomically(path, save(ready, metadata={_ENTRY: f"{_checksum(ready, text)} {text}"}))
 
 
 def read_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What ``write_tensors`` wrote; a clear error for anything else."""
+    if not path.is_file():
+        raise InputError("no such file", path, "Check the path.")
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
-            facts, checksum = json.loads(metadata["facts"]), metadata["checksum"]
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except FileNotFoundError:
-        raise InputError("no such file", path, "Check the path.") from None
-    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-        raise InputError("not a file of advect, or damaged", f"{path} ({error})", "Use another frame or checkpoint.") from None
-    if _checksum(tensors) != checksum:
-        raise InputError("not a file of advect, or damaged", f"{path} (checksum)", "Use another frame or checkpoint.")
+        if _ENTRY in metadata:
+            checksum, _, text = metadata[_ENTRY].partition(" ")
+            found = _checksum(tensors, text)
+        else:  # a file of before, whose checksum is of the numbers alone
+            checksum, text, found = metadata["checksum"], metadata["facts"], _checksum_of_numbers(tensors)
+        facts = json.loads(text)
+    except _UNREADABLE as error:
+        raise damaged(path, f"{type(error).__name__}: {error}") from None
+    if found != checksum:
+        raise damaged(path, "checksum")
+    if not isinstance(facts, dict):
+        raise damaged(path, "its facts are no table")
     return tensors, facts
 
 
-def _checksum(tensors: dict[str, Tensor]) -> str:
-    """Of the numbers in a file: a disk may lose a block, which then reads as zeros."""
+@contextmanager
+def unpacking(path: Path) -> Iterator[None]:
+    """Around what is built from the parts of a file: parts that are missing or do not fit are an error that names the file."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise damaged(path, f"{type(error).__name__}: {error}") from None
+
+
+def damaged(path: Path, why: str) -> InputError:
+    """The error for a file that is not what was written."""
+    return InputError("not a file of advect, or damaged", f"{path} ({why})", "Use another frame or checkpoint.")
+
+
+_ENTRY = "advect"
+_UNREADABLE = (
+    SafetensorError,
+    OSError,
+    KeyError,
+    IndexError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    OverflowError,
+    RecursionError,
+)
+
+
+def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
+    """Of all that a file says: facts, names, kinds and shapes of tensors, and numbers."""
+    total = zlib.crc32(facts.encode())
+    for name in sorted(tensors):
+        total = zlib.crc32(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode(), total)
+        total = zlib.crc32(_bytes(tensors[name]), total)
+    return f"{total:08x}"
+
+
+def _checksum_of_numbers(tensors: dict[str, Tensor]) -> str:
     total = 0
     for name in sorted(tensors):
-        total = zlib.crc32(tensors[name].cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data, total)
+        total = zlib.crc32(_bytes(tensors[name]), total)
     return f"{total:08x}"
+
+
+def _bytes(values: Tensor) -> Any:
+    return values.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -77,7 +127,8 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
 
 
 def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> LabeledDataset:
-    """The dataset that ``pack_dataset`` packed, bit for bit."""
+    """The dataset that ``pack_dataset`` packed, bit for bit; a ``ValueError`` for parts that do not fit together."""
+    _check_parts(tensors, facts)
     law = None
     if "law" in facts:
         kind, values = facts["law"]["kind"], tensors["law.covariance"]
@@ -92,6 +143,27 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
         law=law,
         law_index=tensors.get("law_index"),
     )
+
+
+def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    x, y, weights = tensors["x"], tensors["y"], tensors["weights"]
+    index = tensors.get("law_index")
+    laws = len(tensors["law.means"]) if index is not None else 0
+    fits = {
+        "features": x.ndim == 2 and x.is_floating_point() and len(x) > 0,
+        "labels": _are_positions(y, len(x), -1, len(facts["classes"])),
+        "weights": weights.shape == (len(x),) and weights.is_floating_point() and bool((weights >= 0).all()),
+        "laws": index is None or _are_positions(index, len(x), -1, laws),
+        "names of classes": len({_unpack_name(name) for name in facts["classes"]}) == len(facts["classes"]),
+    }
+    for name, right in fits.items():
+        if not right:
+            raise ValueError(f"{name} do not fit the other parts")
+
+
+def _are_positions(values: Tensor, n: int, least: int, end: int) -> bool:
+    whole = values.shape == (n,) and values.dtype == torch.int64
+    return whole and bool(((values >= least) & (values < end)).all())
 
 
 _BY_ROW = ("x", "y", "weights", "law_index")
@@ -110,40 +182,6 @@ def join_rows(shards: list[tuple[dict[str, Tensor], dict[str, Any]]]) -> tuple[d
     if len(shards) > 1:
         tensors = tensors | {name: torch.cat([part[name] for part, _ in shards]) for name in tensors if name in _BY_ROW}
     return tensors, facts
-
-
-def append_line(path: Path, record: dict[str, Any]) -> None:
-    """Add a record to a JSON-lines log and flush it to the disk; a torn last line of an earlier crash is cut off first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab+") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size:
-            file.seek(max(0, size - 1))
-            if file.read(1) != b"\n":
-                file.truncate(_end_of_last_line(path))
-        file.write(json.dumps(record).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The complete records of a JSON-lines log; a torn last line is not one."""
-    if not path.exists():
-        return []
-    whole = path.read_bytes()[: _end_of_last_line(path)]
-    return [json.loads(line) for line in whole.decode().splitlines() if line.strip()]
-
-
-def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> None:
-    """Drop the other records of a JSON-lines log; the log is there whole before and after."""
-    before = read_lines(path)
-    after = [record for record in before if wanted(record)]
-    if len(after) < len(before):
-        write_atomically(path, b"".join(json.dumps(record).encode() + b"\n" for record in after))
-
-
-def _end_of_last_line(path: Path) -> int:
-    return path.read_bytes().rfind(b"\n") + 1
 
 
 def _pack_name(name: Hashable) -> Any:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from advect.data import LabeledDataset
 from advect.errors import InputError
-from advect.storage import (
-    append_line,
-    join_rows,
-    keep_lines,
-    pack_dataset,
-    pack_rows,
-    read_lines,
-    read_tensors,
-    unpack_dataset,
-    write_tensors,
-)
+from advect.logs import append_line, is_frame, keep_lines, read_log, write_lines
+from advect.recovery import find_frames, frame_path
+from advect.storage import damaged, join_rows, pack_dataset, pack_rows, read_tensors, unpack_dataset, unpacking, write_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +42,17 @@ class Trajectory:
         self._records: dict[int, float] = {}
         self._datasets: dict[int, LabeledDataset] = {}
         self._shards: dict[int, int] = {}
+        self._damaged = False
         if directory is not None:
-            for record in read_lines(directory / "frames.jsonl"):
+            path = directory / "frames.jsonl"
+            log = read_log(path, is_frame)
+            found = find_frames(directory, log)
+            steps = ", ".join(str(record["index"]) for record in found)
+            log.warn(path, f"; frames of steps {steps} were found by their files" if found else "")
+            for record in [*log.records.values(), *found]:
                 self._records[record["index"]] = record["value"]
                 self._shards[record["index"]] = record.get("shards", 1)
+            self._damaged = bool(log.damaged)
 
     @classmethod
     def open(cls, directory: str | Path) -> Trajectory:
@@ -70,7 +70,7 @@ class Trajectory:
             self._datasets[index] = dataset
         else:
             tensors, facts = pack_dataset(dataset)
-            write_tensors(_path(self.directory, index), tensors, facts)
+            write_tensors(frame_path(self.directory, index), tensors, {**facts, "index": index, "value": value})
         self.commit(index, value)
 
     def wants(self, index: int, value: float) -> bool:
@@ -82,30 +82,38 @@ class Trajectory:
         return True
 
     @staticmethod
-    def write_rows(directory: Path, index: int, dataset: LabeledDataset, rows: slice, shard: int, shards: int) -> None:
+    def write_rows(directory: Path, frame: Frame, rows: slice, shard: int, shards: int) -> None:
         """Write some rows of a frame as one of several files; it becomes a frame when it is committed."""
-        tensors, facts = pack_rows(dataset, rows, shard)
-        write_tensors(_path(directory, index, shard, shards), tensors, facts)
+        tensors, facts = pack_rows(frame.dataset, rows, shard)
+        facts |= {"index": frame.index, "value": frame.value}
+        write_tensors(frame_path(directory, frame.index, shard, shards), tensors, facts)
 
     def commit(self, index: int, value: float, shards: int = 1) -> None:
         """A frame whose files are all there."""
         if self.directory is not None:
-            record = {"index": index, "value": value} | ({"shards": shards} if shards > 1 else {})
-            append_line(self.directory / "frames.jsonl", record)
+            append_line(self.directory / "frames.jsonl", _record(index, value, shards))
         self._records[index], self._shards[index] = value, shards
 
     def forget_after(self, index: int) -> None:
         """Drop the frames of later steps."""
         later = [known for known in self._records if known > index]
         if later and self.directory is not None:
-            keep_lines(self.directory / "frames.jsonl", lambda record: record["index"] <= index)
+            self.mend()
+            keep_lines(self.directory / "frames.jsonl", is_frame, lambda record: record["index"] <= index)
         for known in later:
             del self._records[known]
             self._datasets.pop(known, None)
             shards = self._shards.pop(known, 1)
             if self.directory is not None:
                 for shard in range(shards):
-                    _path(self.directory, known, shard, shards).unlink(missing_ok=True)
+                    frame_path(self.directory, known, shard, shards).unlink(missing_ok=True)
+
+    def mend(self) -> None:
+        """Write the log anew if it is damaged; for those who go on with it."""
+        if self._damaged and self.directory is not None:
+            records = [_record(index, self._records[index], self._shards[index]) for index in self.indices]
+            write_lines(self.directory / "frames.jsonl", records)
+            self._damaged = False
 
     @property
     def indices(self) -> list[int]:
@@ -122,7 +130,13 @@ class Trajectory:
 
     def _read(self, directory: Path, index: int) -> LabeledDataset:
         shards = self._shards[index]
-        return unpack_dataset(*join_rows([read_tensors(_path(directory, index, shard, shards)) for shard in range(shards)]))
+        paths = [frame_path(directory, index, shard, shards) for shard in range(shards)]
+        parts = [read_tensors(path) for path in paths]
+        for path, (_, facts) in zip(paths, parts, strict=True):
+            if facts.get("index", index) != index:
+                raise damaged(path, f"it is the frame of step {facts['index']}")
+        with unpacking(paths[0]):
+            return unpack_dataset(*join_rows(parts))
 
     def __iter__(self) -> Iterator[Frame]:
         return (self[position] for position in range(len(self)))
@@ -132,6 +146,5 @@ class Trajectory:
         return f"Trajectory({len(self)} frames {place})"
 
 
-def _path(directory: Path, index: int, shard: int = 0, shards: int = 1) -> Path:
-    part = f".{shard + 1}-of-{shards}" if shards > 1 else ""
-    return directory / "frames" / f"{index:06d}{part}.safetensors"
+def _record(index: int, value: float, shards: int) -> dict[str, Any]:
+    return {"index": index, "value": value} | ({"shards": shards} if shards > 1 else {})

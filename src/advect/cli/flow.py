@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ from cyclopts import Parameter
 
 from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict, switch
 from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, say
-from advect.cli.rundir import check_free, is_run, read_config, replacing, require_run, write_json
+from advect.cli.rundir import check_free, is_run, read_config, replacing, require_run, write_json, writing
 from advect.cli.typed import permission
 from advect.errors import InputError
 
@@ -40,17 +41,19 @@ def flow(
         target: The dataset to move toward.
     """
     from advect.cli.job import Job, prepare
+    from advect.trajectory import Trajectory
 
     job = Job.settle(source, target, options, out.expanduser(), permission(run_code, options.code))
-    if resume and is_run(job.directory):
-        _check_unchanged(job)
-        return _go_on(job, talk, report=report, strict=strict)
-    check_free(job.directory, overwrite, remedy=f"Go on with them: advect resume {job.directory}. ")
-    with talk.listening() as unconverged:
+    with talk.listening() as unconverged, writing(job.directory):
+        if resume and is_run(job.directory):
+            _check_unchanged(job)
+            return _go_on(job, talk, unconverged, report=report, strict=strict)
+        check_free(job.directory, overwrite, remedy=f"Go on with them: advect resume {job.directory}. ")
         ready = prepare(job, talk)
-        with replacing(job.directory):
-            result = _run(ready, talk, resume=False)
-    return _tell(ready, result, talk, unconverged, report=report, strict=strict)
+        with replacing(job.directory) as place:
+            result = _run(ready.at(place), talk, resume=False)
+        result = dataclasses.replace(result, trajectory=Trajectory.open(job.directory))
+        return _tell(ready, result, talk, unconverged, report=report, strict=strict)
 
 
 def resume(
@@ -69,21 +72,21 @@ def resume(
     """
     from advect.cli.job import Job
 
-    directory = require_run(run.expanduser())
-    source, target, options = read_config(directory)
-    code = permission(run_code, options.code)
-    if steps is not None:
-        options = options.model_copy(update={"steps": steps})
-    _go_on(Job(source, target, options, directory, code), talk, report=report, strict=strict)
+    with talk.listening() as unconverged, writing(run.expanduser()):
+        directory = require_run(run.expanduser())
+        source, target, options = read_config(directory)
+        code = permission(run_code, options.code)
+        if steps is not None:
+            options = options.model_copy(update={"steps": steps})
+        _go_on(Job(source, target, options, directory, code), talk, unconverged, report=report, strict=strict)
 
 
-def _go_on(job: Job, talk: Talk, *, report: bool, strict: bool) -> None:
+def _go_on(job: Job, talk: Talk, unconverged: list[str], *, report: bool, strict: bool) -> None:
     from advect.cli.job import check_same, prepare
 
-    with talk.listening() as unconverged:
-        ready = prepare(job, talk)
-        check_same(ready, talk)
-        result = _run(ready, talk, resume=True)
+    ready = prepare(job, talk)
+    check_same(ready, talk)
+    result = _run(ready, talk, resume=True)
     _tell(ready, result, talk, unconverged, report=report, strict=strict)
 
 

@@ -1,5 +1,7 @@
 """Ctrl-C during a flow: the first asks it to stop after the step it is in, the second ends the process at once.
 
+So do SIGTERM, and SIGHUP of a terminal that was closed.
+
 Files are whole at any moment, so even the second loses no more than the steps since the last checkpoint.
 """
 
@@ -9,13 +11,14 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from advect.flow import Step
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it, and a killed process cannot show it again
 
 
@@ -43,7 +46,8 @@ class Interruptible:
             signal.signal(name, signal.SIG_DFL)
         # Straight to the file: a handler may run in the middle of a print.
         cursor = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else b""
-        os.write(2, cursor + b"\nstopping after this step; once more stops at once\n")
+        with suppress(OSError):  # the terminal may be gone
+            os.write(2, cursor + b"\nstopping after this step; once more stops at once\n")
 
     def __call__(self, step: Step) -> None:
         if self.requested:

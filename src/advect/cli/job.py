@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,10 @@ class Ready:
             watch.append(ad.Progress(options.steps, "flow"))
         return watch
 
+    def at(self, directory: Path) -> Ready:
+        """The same, to be written to another place."""
+        return replace(self, job=replace(self.job, directory=directory))
+
     def _describe(self) -> None:
         directory = self.job.directory
         (directory / "result.json").unlink(missing_ok=True)
@@ -124,10 +128,10 @@ def target_of(job: Job, talk: Talk) -> ad.LabeledDataset | None:
     """The target of a run in its common space; None, with a note, where there is none or it cannot be read any more."""
     from advect.space import FeatureSpace
 
-    facts = read_json(job.directory / "space.json")
-    if job.target is None or not facts:
-        return None
     try:
+        facts = read_json(job.directory / "space.json")
+        if job.target is None or not facts:
+            return None
         return FeatureSpace.from_dict(facts).apply(inputs.load(job.target, job.options, talk), side="target")
     except InputError as error:
         talk.note(f"note: without the target {job.target}: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from advect.cli.code import Permission
 from advect.cli.config import FlowOptions, Out, Overwrite
 from advect.cli.output import Talk, TalkOptions
 from advect.cli.rundir import check_free_file, read_config, read_json, require_run
+from advect.errors import DamageWarning, InputError
 
 if TYPE_CHECKING:
     import advect as ad
@@ -26,16 +28,18 @@ def show(run: Path, *, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (froze
     Args:
         run: Its directory.
     """
+    from advect.logs import is_metric, read_lines
     from advect.snapshots import checkpoint_indices
-    from advect.storage import read_lines
     from advect.trajectory import Trajectory
 
-    directory = require_run(run.expanduser())
-    source, target, options = read_config(directory)
-    ended = read_json(directory / "result.json")
-    trajectory = Trajectory.open(directory)
-    curve = [record for record in read_lines(directory / "metrics.jsonl") if record["name"] == "flow"]
-    others = sorted({record["name"] for record in read_lines(directory / "metrics.jsonl")} - {"flow"})
+    with talk.listening():
+        directory = require_run(run.expanduser())
+        source, target, options = read_config(directory)
+        ended = _ended(directory)
+        trajectory = Trajectory.open(directory)
+        log = read_lines(directory / "metrics.jsonl", is_metric)
+    curve = [record for record in log if record["name"] == "flow"]
+    others = sorted({record["name"] for record in log} - {"flow"})
     done = curve[-1]["index"] if curve else trajectory.indices[-1]
     checkpoints = sorted(index for index in checkpoint_indices(directory) if index is not None)
     facts: dict[str, Any] = {
@@ -66,6 +70,16 @@ def show(run: Path, *, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (froze
     talk.result(facts, "\n".join(lines))
 
 
+def _ended(directory: Path) -> dict[str, Any]:
+    """How a run ended, as far as that can be read; the run is whole without it."""
+    try:
+        facts = read_json(directory / "result.json")
+    except InputError as error:
+        warnings.warn(str(error), DamageWarning, stacklevel=2)
+        return {}
+    return {name: value for name, value in facts.items() if isinstance(value, str)}
+
+
 def _listed(steps: list[int]) -> str:
     return ", ".join(map(str, steps)) if len(steps) <= 6 else f"{steps[0]}, {steps[1]}, … {steps[-1]}"
 
@@ -84,13 +98,13 @@ def report(
     """
     from advect.report import Story, write_report
 
-    directory = require_run(run.expanduser())
-    path = directory / "report.html" if out is None else out.expanduser()
-    if out is not None:
-        check_free_file(path, overwrite)
     with talk.listening():
+        directory = require_run(run.expanduser())
+        path = directory / "report.html" if out is None else out.expanduser()
+        if out is not None:
+            check_free_file(path, overwrite)
         job = _job(directory)
-        ended = read_json(directory / "result.json")
+        ended = _ended(directory)
         known = {name: ended[name] for name in ("status", "message") if name in ended}
         story = dataclasses.replace(Story.of_run(directory), **known, **_compared(job))
         path = write_report(_told(story, job, _target(job, talk)), path)

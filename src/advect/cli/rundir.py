@@ -16,17 +16,17 @@ import platform
 import shutil
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from advect._atomic import write_atomically
+from advect._atomic import hidden_name, recover, take_place, write_atomically
+from advect._lock import Hold
 from advect.cli.config import FlowOptions
 from advect.cli.output import plain
-from advect.errors import InputError
+from advect.errors import DamageWarning, InputError
 
 if TYPE_CHECKING:
     from advect.data import LabeledDataset
@@ -43,6 +43,10 @@ def is_run(directory: Path) -> bool:
 
 def require_run(directory: Path) -> Path:
     """The directory, if it holds a run that this command line made."""
+    put_back(directory)
+    left = next_to(directory)
+    if is_run(left):
+        warnings.warn(f"{left} is left of a killed flow with --overwrite: resume or remove it", UserWarning, stacklevel=2)
     if not directory.is_dir():
         raise InputError("no such run directory", directory, "Pass the directory that advect flow -o … wrote.")
     if not (directory / "frames.jsonl").exists():
@@ -71,21 +75,53 @@ def check_free_file(path: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def replacing(directory: Path) -> Iterator[None]:
-    """Puts an old run aside; it comes back unless a new one has begun."""
-    aside = directory.with_name(f".{directory.name}.before")
-    there = directory.is_dir() and any(directory.iterdir())
-    if there:
-        shutil.rmtree(aside, ignore_errors=True)
-        os.rename(directory, aside)
-    try:
+def writing(directory: Path) -> Iterator[None]:
+    """Holds a run: a second writer is refused, and what a killed one left is put back."""
+    with Hold(directory):
+        put_back(directory)
         yield
-    finally:
-        if there and is_run(directory):
-            shutil.rmtree(aside, ignore_errors=True)
-        elif there:
-            shutil.rmtree(directory, ignore_errors=True)
-            os.rename(aside, directory)
+
+
+def put_back(directory: Path) -> None:
+    """Bring back a run that a process had put aside to replace it when it was killed."""
+    place = directory.resolve()
+    if recover(place):
+        warnings.warn(f"{directory} was put back: a process that replaced it was killed", DamageWarning, stacklevel=2)
+    before = place.with_name(f".{place.name}.before")  # where versions until 0.1 put it
+    if is_run(before) and not (place.is_dir() and any(place.iterdir())):
+        with suppress(OSError):
+            place.rmdir()
+        os.rename(before, place)
+
+
+def next_to(directory: Path) -> Path:
+    """Where a run is made that is to replace another."""
+    place = directory.resolve()
+    return place.with_name(f"{hidden_name(place)}.next")
+
+
+@contextmanager
+def replacing(directory: Path) -> Iterator[Path]:
+    """Where to make a run: in its directory; if there is one already, beside it, and at the end they change places.
+
+    A new run that fails before it has begun leaves nothing; one that is killed stays beside the old one.
+    """
+    place, beside = directory.resolve(), next_to(directory)
+    if not (place.is_dir() and any(place.iterdir())):
+        yield place
+        return
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    try:
+        yield beside
+        take_place(beside, place, overwrite=True)
+    except BaseException:
+        if is_run(beside):
+            warnings.warn(f"{directory} is as it was; the run that was to replace it is {beside}", UserWarning, stacklevel=2)
+            raise
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    shutil.rmtree(beside, ignore_errors=True)
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
@@ -99,7 +135,7 @@ def read_json(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError("not a JSON file, or damaged", f"{path} ({error})", "Remove it, or take it from a copy.") from None
     if not isinstance(found, dict):
         raise InputError("not a JSON object", path, "Remove it, or take it from a copy.")
@@ -126,11 +162,13 @@ def read_config(directory: Path) -> tuple[str, str | None, FlowOptions]:
     path = directory / "config.toml"
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-        source, target = str(values.pop("source")), values.pop("target", None)
+        source, target = values.pop("source"), values.pop("target", None)
+        if not isinstance(source, str) or not isinstance(target, str | None):
+            raise TypeError("source and target must be text")
         return source, target, FlowOptions.model_validate(values)
     except FileNotFoundError:
         raise InputError("the run has no config.toml", directory, "Pass a directory that advect flow -o … wrote.") from None
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, ValidationError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:  # of TOML, of text, of pydantic
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError("config.toml cannot be used", f"{path} ({why})", "Mend it, or take it from a copy.") from None
 
@@ -182,10 +220,10 @@ class Curves:
         self._clean = False
 
     def __call__(self, step: Step) -> None:
-        from advect.storage import append_line, keep_lines
+        from advect.logs import append_line, is_metric, keep_lines
 
         if not self._clean:  # steps from here on are logged anew
-            keep_lines(self.path, lambda record: record["name"] != "flow" or record["index"] < self._first)
+            keep_lines(self.path, is_metric, lambda record: record["name"] != "flow" or record["index"] < self._first)
             self._clean = True
         record = {"value": step.value, "speed": step.speed, "seconds": step.seconds + self._offset, "terms": step.terms}
         append_line(self.path, {"name": "flow", "index": step.index, **record})

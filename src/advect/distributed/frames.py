@@ -14,7 +14,7 @@ from advect.data import LabeledDataset
 from advect.distributed.ranks import Group
 from advect.flow import Step
 from advect.snapshots import Snapshot
-from advect.trajectory import Trajectory
+from advect.trajectory import Frame, Trajectory
 
 
 class SharedFrames:
@@ -39,7 +39,8 @@ class SharedFrames:
         trajectory = self.recorder.trajectory  # of rank 0: the others do not know what is there
         if self.group.first(lambda: trajectory.wants(step.index, step.value)):
             directory, rows = cast(Path, self.recorder.directory), self.group.rows(len(step.dataset))
-            Trajectory.write_rows(directory, step.index, step.dataset, rows, self.group.rank, self.group.size)
+            frame = Frame(step.index, step.value, step.dataset)
+            Trajectory.write_rows(directory, frame, rows, self.group.rank, self.group.size)
             self.group.wait()
             self.group.first(lambda: trajectory.commit(step.index, step.value, self.group.size))
 

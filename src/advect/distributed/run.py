@@ -129,6 +129,11 @@ class _Together:
     def reason(self) -> str:
         return self._reason
 
+    def close(self) -> None:
+        for callback in [*(frames.recorder for frames in self.everywhere), *self.on_first]:
+            if callable(close := getattr(callback, "close", None)):
+                close()
+
     @property
     def trajectory(self) -> Trajectory | None:
         kept = (getattr(callback, "trajectory", None) for callback in [*self.everywhere, *self.on_first])

@@ -176,7 +176,7 @@ class Map(ABC):
             found.columns_, found.sample_shape_ = None if columns is None else tuple(map(str, columns)), shape
             found._unpack(tensors, facts["own"])
             found._move(torch.zeros(1, math.prod(shape)), torch.full((1,), -1))  # parts that do not fit show here
-        except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError, OverflowError) as error:
             raise InputError("not a saved map, or damaged", f"{path} ({error})", "Fit the map again and save it.") from None
         return found
 

@@ -13,9 +13,9 @@ from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.flow import FlowResult
 from advect.functionals import OTDD
+from advect.logs import is_metric, read_lines
 from advect.ot import Sinkhorn, Solver
 from advect.snapshots import load_snapshot
-from advect.storage import read_lines
 from advect.trajectory import Frame, Trajectory
 
 Curve = Sequence[tuple[int, float]]
@@ -127,7 +127,7 @@ class Story:
         directory = Path(directory)
         trajectory = Trajectory.open(directory)
         metrics: dict[str, list[tuple[int, float]]] = {}
-        lines = read_lines(directory / "metrics.jsonl")
+        lines = read_lines(directory / "metrics.jsonl", is_metric)
         steps = [line for line in lines if line["name"] == "flow"]
         for line in lines:
             if line["name"] != "flow":

@@ -1,0 +1,275 @@
+"""One writer a run: a second is refused, a dead one's lock is free; and an old run stays until the new one is whole."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import advect as ad
+from advect import _atomic, _lock
+from advect._lock import Hold
+from advect.cli.app import main
+from advect.cli.rundir import next_to
+from advect.trajectory import Trajectory
+
+A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=12&classes=2&seed=2"
+HOLD = """
+import sys
+from pathlib import Path
+from advect._lock import Hold
+
+with Hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    return tmp_path
+
+
+@pytest.fixture
+def holder():
+    """Starts a process that holds a directory until it is killed."""
+    started = []
+
+    def start(place):
+        process = subprocess.Popen([sys.executable, "-c", HOLD, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"held\n"
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def run(*words):
+    return main([*map(str, words), "--no-report", "-q"])
+
+
+def content(place):
+    return {path.relative_to(place): path.read_bytes() for path in Path(place).rglob("*") if path.is_file()}
+
+
+def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, capsys):
+    process = holder("run")
+    assert run("flow", A, B, "-o", "run") == 2
+    err = capsys.readouterr().err
+    assert "another writer is at this run; got run" in err and f"process {process.pid} on " in err and err.count("\n") == 1
+    assert not Path("run").exists()
+    assert run("flow", A, B, "-o", "other", "--steps", "1") == 0
+    process.kill()
+    process.wait()
+    assert Path(".run.lock").exists()  # left behind, and in nobody's way
+    assert run("flow", A, B, "-o", "run", "--steps", "1") == 0
+    assert not Path(".run.lock").exists()
+    process = holder("run")
+    for words in (["resume", "run"], ["flow", A, B, "-o", "run", "--overwrite"], ["flow", A, B, "-o", "run", "--resume"]):
+        assert run(*words) == 2 and f"process {process.pid}" in capsys.readouterr().err
+    before = content("run")
+    assert main(["show", "run", "-q"]) == 0 and main(["report", "run", "-o", "page.html", "-q"]) == 0  # readers may look
+    assert content("run") == before
+
+
+def test_two_flows_to_one_place_do_not_mix():
+    """What two processes did at the same time is one run, and one of them was refused."""
+    words = [sys.executable, "-m", "advect", "flow", A, B, "-o", "run", "--steps", "30", "--record-every", "1", "-q"]
+    both = [subprocess.Popen([*words, "--no-report", "--seed", str(seed)], stderr=subprocess.PIPE) for seed in (0, 1)]
+    said = [process.communicate()[1].decode() for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2], said
+    assert any("another writer" in text or "already" in text for text in said)
+    assert Trajectory.open("run").indices == list(range(31))
+
+
+def test_links_lead_to_the_same_lock(holder, capsys):
+    Path("disk").mkdir()
+    Path("link").symlink_to("disk/run", target_is_directory=True)
+    process = holder("disk/run")
+    assert run("flow", A, B, "-o", "link") == 2 and str(process.pid) in capsys.readouterr().err
+    process.kill()
+    process.wait()
+    assert run("flow", A, B, "-o", "link", "--steps", "2") == 0  # a link to where nothing is yet
+    assert Path("link").is_symlink() and Trajectory.open("disk/run").indices == [0, 1, 2]
+    assert run("flow", A, B, "-o", "link", "--steps", "3", "--overwrite") == 0
+    assert Path("link").is_symlink() and Trajectory.open("disk/run").indices == [0, 1, 2, 3]
+    assert sorted(os.listdir("disk")) == ["run"]
+    assert run("resume", "link", "--steps", "4") == 0 and Trajectory.open("disk/run").indices[-1] == 4
+
+
+def flow(directory, callback=None, **options):
+    data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+    watch = [ad.Recorder(directory=directory), ad.Checkpoint(directory), *([callback] if callback else [])]
+    return ad.flow(data, ad.Potential(ad.norm()), n_steps=3, callbacks=watch, **options)
+
+
+def test_from_python_too(holder):
+    process = holder("run")
+    for watch in (ad.Recorder(directory="run"), ad.Checkpoint("run"), ad.Metric("n", len, directory="run")):
+        with pytest.raises(ad.InputError, match=f"process {process.pid} "):
+            ad.flow(ad.LabeledDataset([[4.0]], ["a"]), ad.Potential(ad.norm()), n_steps=1, callbacks=[watch])
+    assert not Path("run").exists()
+
+
+def test_in_another_thread_of_the_same_process():
+    refused = []
+
+    def second():
+        with pytest.raises(ad.InputError) as caught:
+            flow("run")
+        refused.append(caught)
+
+    def again(step):
+        if step.index == 1:
+            thread = threading.Thread(target=second)
+            thread.start()
+            thread.join()
+
+    assert flow("run", again).status == "completed"
+    assert len(refused) == 1 and "another thread" in str(refused[0].value)
+    assert flow("run", resume="run").n_steps == 3  # and it is free again
+
+
+def test_a_flow_that_fails_lets_go(holder):
+    def fail(step):
+        raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        flow("run", fail)
+    assert not Path(".run.lock").exists()
+    holder("run")
+
+
+def test_places_without_locks_say_so(monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(_lock.fcntl, "flock", refuse)
+    with pytest.warns(UserWarning, match="no locks"), Hold(Path("run")):
+        assert os.listdir() == []
+
+
+def test_a_folder_whose_parent_cannot_be_written(monkeypatch):
+    """A mounted directory, say: the lock is inside it."""
+    Path("run").mkdir()
+    real = os.open
+
+    def guarded(path, *rest):
+        if Path(path).name == ".run.lock":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path, *rest)
+
+    monkeypatch.setattr("os.open", guarded)
+    with Hold(Path("run")):
+        assert os.listdir("run") == [".lock"]
+    assert os.listdir("run") == []
+
+
+def test_nothing_is_left_of_places_that_were_made_for_nothing(capsys):
+    assert run("flow", A, B, "-o", "a/b/run", "-f", "no-such-term") == 2
+    assert os.listdir() == []
+
+
+# A run that replaces another
+
+
+def killed(patch, *words):
+    """Run a command in a process that is killed at a place."""
+    child = os.fork()
+    if child == 0:
+        try:
+            patch()
+            run(*words)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("moment", ["building", "swap", "between", "after"])
+def test_an_old_run_is_never_hidden(moment, exchange, capsys):
+    assert run("flow", A, B, "-o", "run", "--steps", "2") == 0
+    before = content("run")
+    real = os.rename
+
+    def patch():
+        if not exchange:
+            _atomic._exchanged = lambda *_: False
+        if moment == "building":
+            ad.Checkpoint.end = die
+        elif moment == "swap":
+            _atomic._exchanged = os.rename = die
+        elif moment == "between" and exchange:
+            _atomic._exchanged = die
+        elif moment == "between":
+            os.rename = lambda a, b: die() if Path(a) == next_to(Path("run")) and not Path("run").exists() else real(a, b)
+        else:
+            _atomic.shutil.rmtree = lambda place, **_: die() if Path("run/frames/000003.safetensors").exists() else None
+
+    killed(patch, "flow", A, B, "-o", "run", "--steps", "3", "--overwrite")
+    assert main(["show", "run"]) == 0  # puts back what was put aside
+    if moment == "after":
+        assert Trajectory.open("run").indices[-1] == 3
+    else:
+        assert content("run") == before
+        assert ".run.next is left of a killed flow" in capsys.readouterr().err
+        assert main(["show", ".run.next", "-q"]) == 0  # and what the new one had done is there
+    assert run("flow", A, B, "-o", "run", "--steps", "4", "--overwrite") == 0
+    assert Trajectory.open("run").indices[-1] == 4 and set(os.listdir()) == {"run"}
+
+
+def test_a_run_that_an_older_version_hid_comes_back():
+    assert run("flow", A, B, "-o", "run", "--steps", "2") == 0
+    Path("run").rename(".run.before")
+    assert main(["show", "run", "-q"]) == 0 and os.listdir() == ["run"]
+
+
+def test_interrupted_while_it_replaces(tmp_path):
+    """Ctrl-C is an end like any other: what was made takes its place, and can be gone on with."""
+    assert run("flow", A, B, "-o", "run", "--steps", "2") == 0
+    Path("stop.py").write_text("def f(rho):\n    raise KeyboardInterrupt\n")
+    words = ["flow", A, B, "-o", "run", "--steps", "9", "--seed", "0", "--overwrite", "--metric", "stop.py:f"]
+    assert run(*words) == 130
+    assert Trajectory.open("run").indices == [0] and set(os.listdir()) == {"run", "stop.py"}
+
+
+# Signals
+
+
+def test_a_closed_terminal_stops_after_the_step():
+    """SIGHUP is heard like Ctrl-C and SIGTERM, see test_cli_process."""
+    words = [sys.executable, "-m", "advect", "flow", A, B, "-o", "run", "--steps", "100000", "-q", "--no-report"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    while not (Path("run/metrics.jsonl").exists() and Path("run/metrics.jsonl").read_bytes().count(b"\n") > 3):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGHUP)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and b"interrupted" in out and b"advect resume run" in err
+    assert ad.snapshots.load_snapshot(Path("run")).index >= 3
+
+
+def test_renames_are_flushed_with_their_directory(monkeypatch, tmp_path):
+    flushed = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: flushed.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    _atomic.write_atomically(tmp_path / "file", b"whole")
+    assert flushed[-1] == str(tmp_path) and len(flushed) == 2
+    flushed.clear()
+    with _atomic.atomic_directory(tmp_path / "folder") as beside:
+        (beside / "file").write_text("whole")
+    assert flushed[-1] == str(tmp_path) and flushed[0].endswith("/file")
