@@ -33,6 +33,7 @@ RANKS = {
     "notes": 6,
     "space": 6,
     "cost": 7,
+    "transport": 7.5,
     "distance": 8,
     "integrators": 2,
     "labels": 4,

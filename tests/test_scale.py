@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import advect as ad
 from advect.memory import ScaleWarning, as_bytes, free_memory, readable
-from advect.ot import BlockedCost, blocks, divergence, kernel, sinkhorn
+from advect.ot import BlockedCost, blocks, certificate, divergence, kernel, sinkhorn
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "_ENTRIES", 9_000)
     monkeypatch.setattr(blocks, "_BLOCKS_AT_ONCE", 3)
     monkeypatch.setattr(kernel, "_CACHED_ENTRIES", 8_000)
-    monkeypatch.setattr(sinkhorn, "_SMALL", 1_000)  # beyond which float32 problems are solved as such
+    monkeypatch.setattr(certificate, "_SMALL", 1_000)  # beyond which float32 problems are solved as such
 
 
 def clouds(n=220, m=180, d=3, dtype=torch.float64, zeros=False):

@@ -18,13 +18,15 @@ from torch import Tensor
 
 from advect._html import facts_table
 from advect.cost import GroundCost, NoLabels, PairCost
+from advect.cost.ground import check_cost
 from advect.data import LabeledDataset
 from advect.errors import InputError
-from advect.memory import MemoryLimit, as_bytes
-from advect.ot import Divergence, ExactOT, Sinkhorn, Solver, divergence
+from advect.memory import MemoryLimit
+from advect.ot import Divergence, ExactOT, Sinkhorn, Solver
+from advect.ot.divergence import warn_unless_converged
+from advect.ot.solution import check_solver
 from advect.tables import ClassTable
-
-_LARGE = 2**26  # bytes below which memory is not asked about
+from advect.transport import Problem, same_measure
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +84,29 @@ class Distance:
 
     @property
     def converged(self) -> bool:
-        """Whether all three problems met their tolerance."""
-        return self.divergence.converged
+        """Whether all three problems met their tolerance, and ``error`` is below 1 % of the energy.
+
+        Between datasets that are not the same a distance of 0 has not converged: no dtype could tell them apart.
+        """
+        return (self.divergence.converged and not self.divergence.equal) or (self.divergence.met and self.same)
+
+    @property
+    def error(self) -> float:
+        """How far ``energy`` can be from the ½-squared distance of these datasets at this ``epsilon``, rounding included.
+
+        Example:
+            >>> import advect as ad
+            >>> a, b = (ad.datasets.load("digits", n=n) for n in (100, 150))
+            >>> distance = ad.otdd(a, b)
+            >>> distance.error < 0.01 * distance.energy
+            True
+        """
+        return self.energy if self.divergence.met and self.same else self.divergence.error
+
+    @cached_property
+    def same(self) -> bool:
+        """Whether the datasets are one, in whatever order of samples and under whatever names of classes."""
+        return self.source is self.target or (self.energy <= self.divergence.error and same_measure(self.source, self.target))
 
     @property
     def marginal_error(self) -> float:
@@ -210,7 +233,8 @@ def otdd(
             blocks of rows if it has to be: the same distance, for more work.
 
     Returns:
-        A ``Distance``: value, energy, class_distances, class_matching, plan(), potentials, contributions, converged.
+        A ``Distance``: value, energy, error, class_distances, class_matching, plan(), potentials, contributions, converged.
+        Where float32 has not digits enough for the energy or its plan, costs and problems are computed in float64.
 
     Raises:
         InputError: when the datasets do not share a feature space or a device.
@@ -224,29 +248,17 @@ def otdd(
         >>> ad.otdd(source, source).value
         0.0
     """
-    cost, solver = cost or GroundCost(), solver or Sinkhorn()
+    cost, solver = check_cost(cost) or GroundCost(), check_solver(solver or Sinkhorn())
     for name, data in (("source", source), ("target", target)):
         if not isinstance(data, LabeledDataset):
             raise InputError(f"{name} must be a LabeledDataset", type(data).__name__, "Wrap arrays as ad.LabeledDataset(x, y).")
     cost = cost.fitted(source, target)
     dtype = solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
-    in_blocks = getattr(solver, "in_blocks", False)  # near-linear solvers never look at whole matrices
-    needed = _matrices(len(source), len(target), solver) * dtype.itemsize
-    small = memory_limit is None and needed < _LARGE
-    limit = as_bytes(memory_limit, source.x.device) if in_blocks or not small else needed
-    if not in_blocks and needed <= limit:
-        pairs = (cost.between(source, target), cost.between(source, source), cost.between(target, target))
-        cross, within_source, within_target = (pair.matrix(dtype) for pair in pairs)
-    else:
-        pairs = cost.between_all(source, target, limit)
-        cross, within_source, within_target = (pair.blocked(dtype, limit) for pair in pairs)
-    solved = divergence(cross, within_source, within_target, source.weights, target.weights, solver=solver)
-    return Distance(source, target, solved, pairs)
-
-
-def _matrices(n: int, m: int, solver: Solver) -> int:
-    """Entries of the matrices that a distance needs when all are formed: three costs, and what solves the largest.
-
-    That is a kernel, and another one of twice the size if it has to go on in float64.
-    """
-    return n * m + n * n + m * m + 3 * (n * m if isinstance(solver, ExactOT) else max(n, m) ** 2)
+    problem = Problem.of(cost, source, target, solver, dtype, memory_limit)
+    solved = problem.solve(solver)
+    found = Distance(source, target, solved, problem.pairs)
+    if solved.met and not found.converged and (finer := problem.refined(solver)) is not None:
+        found = Distance(source, target, finer, problem.pairs)
+    if not found.same:
+        warn_unless_converged(found.divergence)
+    return found

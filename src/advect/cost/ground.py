@@ -16,7 +16,7 @@ from torch import Tensor
 
 from advect._checks import check_finite, check_non_negative
 from advect.cost.features import EUCLIDEAN, Embedding, FeatureCost, Sketch, SquaredEuclidean
-from advect.cost.labels import Bures, LabelCost, NoLabels, n_laws
+from advect.cost.labels import Bures, ExactLabelOT, LabelCost, MeansOnly, NoLabels, n_laws
 from advect.cost.rows import FEW_LAWS, FeatureRows, LabelTable, OwnRows
 from advect.data import LabeledDataset
 from advect.errors import InputError
@@ -114,6 +114,14 @@ class GroundCost:
                 draft.check_table(limit)
                 pair.__dict__["label_distances"], pair.__dict__["law_rows"] = draft.label_distances, draft.law_rows
         return pairs
+
+
+def check_cost(cost: object) -> GroundCost | None:
+    """A ground cost or None; an error for a part of one."""
+    if cost is None or isinstance(cost, GroundCost):
+        return cost
+    part = "label" if callable(cost) and isinstance(cost, (Bures, ExactLabelOT, MeansOnly, NoLabels)) else "feature"
+    raise InputError("cost must be a GroundCost", repr(cost), f"Wrap it as ad.GroundCost({part}=…), or pass None.")
 
 
 def _check_scale(*datasets: LabeledDataset) -> None:

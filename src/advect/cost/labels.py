@@ -16,9 +16,9 @@ from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.gaussians import Diagonal, bures
 from advect.linalg import squared_distances
-from advect.ot.divergence import divergence
+from advect.ot.divergence import solve_divergence
 from advect.ot.exact import ExactOT
-from advect.ot.solution import Solution, Solver
+from advect.ot.solution import Solution, Solver, check_solver
 
 
 class LabelCost(Protocol):
@@ -109,6 +109,9 @@ class ExactLabelOT:
 
     solver: Solver = ExactOT()
 
+    def __post_init__(self) -> None:
+        check_solver(self.solver)
+
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         if source.law is not None or target.law is not None:
             raise InputError(
@@ -138,7 +141,7 @@ class ExactLabelOT:
         (x, p), (y, q) = a, b
         dtype = self.solver.dtype or x.dtype
         xx, xy, yy = (squared_distances(s.to(dtype), t.to(dtype)) / 2 for s, t in ((x, x), (x, y), (y, y)))
-        solved = divergence(xy.detach(), xx.detach(), yy.detach(), p, q, solver=self.solver)
+        solved = solve_divergence((xy.detach(), xx.detach(), yy.detach()), p, q, solver=self.solver)
         pairs: list[tuple[Solution, Tensor, float]] = [
             (solved.cross, xy, 2.0),
             (solved.source, xx, -1.0),

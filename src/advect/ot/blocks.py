@@ -163,6 +163,13 @@ class BlockedCost:
         return f"BlockedCost({n} × {m}, {readable(self.bytes())} as a matrix, {readable(self.room)} of room)"
 
 
+def in_blocks(cost: Tensor | BlockedCost) -> BlockedCost:
+    """A cost as blocks of rows; of a matrix, nothing is kept."""
+    if isinstance(cost, BlockedCost):
+        return cost
+    return BlockedCost.of(lambda rows: cost[rows], (cost.shape[0], cost.shape[1]), room=cost.nbytes, like=cost)
+
+
 class Extremes:
     """Least and largest entry of what is added, without waiting for the device at each block."""
 

@@ -5,12 +5,16 @@ S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b) = ⟨a, f − f_aa⟩ + ⟨b,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import warnings
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from advect.ot.solution import Cost, Solution, Solver
+from advect.errors import ConvergenceWarning
+from advect.ot.certificate import RESOLVED
+from advect.ot.solution import Cost, Solution, Solver, check_solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,8 +22,11 @@ class Divergence:
     """The three solved problems behind a divergence.
 
     Attributes:
-        value: S(a, b), at least 0.
+        value: S(a, b), at least 0; NaN where a solve has failed.
         cross, source, target: the solutions between a and b, a and a, b and b.
+        contributions: how much each point adds to the value.
+        cost_error: how far entries of the costs can be off, as far as the value feels it.
+        equal: whether the potentials of the self-problems solve the problem between a and b, to rounding.
 
     Example:
         >>> import torch, advect as ad
@@ -33,14 +40,28 @@ class Divergence:
     source: Solution
     target: Solution
     contributions: tuple[Tensor, Tensor]
+    cost_error: float = 0.0
+    equal: bool = False
 
     @property
     def value(self) -> float:
-        return max(0.0, float(self.contributions[0].sum() + self.contributions[1].sum()))
+        total = float(self.contributions[0].sum() + self.contributions[1].sum())
+        return total if math.isnan(total) else max(0.0, total)
+
+    @property
+    def error(self) -> float:
+        """How far ``value`` can be from S(a, b): what the three problems state, and what the costs are off by."""
+        return self.cross.value_error + (self.source.value_error + self.target.value_error) / 2 + self.cost_error
+
+    @property
+    def met(self) -> bool:
+        """Whether all three problems met their tolerance."""
+        return self.cross.converged and self.source.converged and self.target.converged
 
     @property
     def converged(self) -> bool:
-        return self.cross.converged and self.source.converged and self.target.converged
+        """Whether all three problems met their tolerance, and ``error`` is below 1 % of ``value`` (or they are ``equal``)."""
+        return self.met and (self.equal or self.error <= RESOLVED * self.value)
 
 
 def divergence(
@@ -72,27 +93,65 @@ def divergence(
         >>> round(s.value, 6)                                # a shift by 1: exactly ½
         0.5
     """
+    solved = solve_divergence((cross_cost, source_cost, target_cost), a, b, solver=solver)
+    warn_unless_converged(solved)
+    return solved
+
+
+def solve_divergence(
+    costs: tuple[Cost, Cost, Cost],
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    solver: Solver,
+    cost_error: float = 0.0,
+) -> Divergence:
+    """``divergence`` for costs that are off by so much, without a word on what it cannot resolve."""
+    check_solver(solver)
+    cross_cost, source_cost, target_cost = costs
     a, b = (
         torch.full((n,), 1 / n, dtype=torch.float64, device=cross_cost.device) if weights is None else weights.double()
         for n, weights in zip(cross_cost.shape, (a, b), strict=True)
     )
     solver = solver.prepare(cross_cost, a, b)
     if (own := getattr(solver, "divergence", None)) is not None:  # a solver that looks at the three problems together
-        return own(cross_cost, source_cost, target_cost, a, b)
+        return replace(own(cross_cost, source_cost, target_cost, a, b), cost_error=cost_error)
     source = solver.solve_self(source_cost, a)
     source.release()
     target = solver.solve_self(target_cost, b)
     target.release()
-    guess = (source.potentials[0], target.potentials[0])
-    cross = solver.certify(cross_cost, a, b, guess) or solver.solve(cross_cost, a, b)
+    guess, slack = (source.potentials[0], target.potentials[0]), 2 * (source.marginal_error + target.marginal_error)
+    certified = solver.certify(cross_cost, a, b, guess, slack)
+    cross = certified or solver.solve(cross_cost, a, b)
     cross.release()
-    return joined(cross, source, target, a, b)
+    return joined(cross, source, target, a, b, cost_error, equal=certified is not None)
 
 
-def joined(cross: Solution, source: Solution, target: Solution, a: Tensor, b: Tensor) -> Divergence:
+def warn_unless_converged(solved: Divergence) -> None:
+    """A word where the problems are solved and their difference is still not known: the solver has warned of the rest."""
+    if solved.met and not solved.converged:
+        warnings.warn(
+            f"the divergence is {solved.value:.3e}, known to {solved.error:.1e}: the measures are too close for this dtype, "
+            "tolerance and epsilon. Pass float64 and no tol, a smaller epsilon if it is large against the costs, or ExactOT.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def joined(
+    cross: Solution,
+    source: Solution,
+    target: Solution,
+    a: Tensor,
+    b: Tensor,
+    cost_error: float = 0.0,
+    *,
+    equal: bool = False,
+) -> Divergence:
     """The divergence of three solved problems."""
     f, g = cross.potentials
     from_source, from_target = a * (f - source.potentials[0]), b * (g - target.potentials[0])
     # f + c and g − c are the same solution: share the total equally between the two sides.
     lead = (from_source.sum() - from_target.sum()) / 2
-    return Divergence(cross, source, target, (from_source - a * lead / a.sum(), from_target + b * lead / b.sum()))
+    contributions = (from_source - a * lead / a.sum(), from_target + b * lead / b.sum())
+    return Divergence(cross, source, target, contributions, cost_error, equal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect._checks import check_count
+from advect._checks import check_count, check_finite
 from advect.errors import ConvergenceWarning, InputError
 from advect.memory import readable
 from advect.ot.blocks import BlockedCost
@@ -44,7 +45,7 @@ class ExactOT:
         """Costs are wanted in float64: the simplex works there, and d(A, A) = 0 needs an exactly cheap diagonal."""
         return torch.float64
 
-    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials) -> Solution | None:
+    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0) -> Solution | None:
         """Potentials alone do not give an exact plan: always None."""
         return None
 
@@ -58,10 +59,13 @@ class ExactOT:
 
         cost, a, b = check_problem(cost, a, b)
         cost = _whole(cost)
+        check_finite("the cost", cost, "Check the features and the cost function.")
         rows, columns = a > 0, b > 0
         whole = bool(rows.all()) and bool(columns.all())
         inner = (cost if whole else cost[rows][:, columns]).double()  # points without mass must not set the unit
-        unit = float(inner.abs().max()) or 1.0  # the simplex compares costs with absolute thresholds: give it costs of order 1
+        least, most = torch.stack(torch.aminmax(inner)).tolist()
+        largest = max(abs(least), abs(most))
+        unit = largest or 1.0  # the simplex compares costs with absolute thresholds: give it costs of order 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # replaced by ours below, which says what to do
             plan, log = ot.emd(
@@ -78,17 +82,23 @@ class ExactOT:
         places = torch.stack([part.nonzero()[:, 0].cpu()[at] for part, at in zip((rows, columns), kept.indices(), strict=True)])
         sparse = torch.sparse_coo_tensor(places, kept.values(), tuple(cost.shape), check_invariants=True)
         row_sums, column_sums = (torch.from_numpy(plan.sum(axis=axis)).to(cost.device) for axis in (1, 0))
+        marginal = float((row_sums - a[rows]).abs().sum() + (column_sums - b[columns]).abs().sum())
         f, g = (torch.as_tensor(log[name] * unit, dtype=torch.float64).to(cost.device) for name in ("u", "v"))
+        value = float(log["cost"]) * unit
+        gap = abs(value - float(a[rows] @ f + b[columns] @ g)) + _violation(inner, f, g)  # strong duality, as far as it holds
+        rounding = torch.finfo(torch.float64).eps * (8 + math.sqrt(max(inner.shape))) * largest
+        error = 0.0 if value == 0 and least >= 0 else gap + marginal * largest + rounding  # no plan is cheaper than free
         g = _extended(g, columns, lambda: (cost.double()[rows] - f[:, None]).amin(dim=0))
         f = _extended(f, rows, lambda: (cost.double() - g).amin(dim=1))
         return Solution(
-            value=float(log["cost"]) * unit,
+            value=value,
             potentials=(f, g),
             epsilon=0.0,
             converged=converged,
             n_iter=0,
-            marginal_error=float((row_sums - a[rows]).abs().sum() + (column_sums - b[columns]).abs().sum()),
+            marginal_error=marginal + torch.finfo(cost.dtype).eps,
             make_plan=lambda out: sparse.to_dense().to(device=cost.device, dtype=cost.dtype),
+            value_error=error,
         )
 
     def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
@@ -96,13 +106,20 @@ class ExactOT:
         cost, a, _ = check_problem(cost, a, None)
         if isinstance(cost, BlockedCost):
             diagonal = max(float(cost.rows(block)[:, block].diagonal().abs().max()) for block in cost.blocks())
-            largest = max(map(abs, cost.extremes()))
+            least, most = cost.extremes()
         else:
-            diagonal, largest = float(cost.diagonal().abs().max()), float(cost.abs().max())
-        if diagonal > 1e-6 * largest:
-            return self.solve(cost, a, a)  # a cost of one's own for which staying is not free
+            diagonal = float(cost.diagonal().abs().max())
+            least, most = torch.stack(torch.aminmax(cost)).tolist()
+        if diagonal > 1e-6 * most or least < -diagonal:
+            return self.solve(cost, a, a)  # a cost of one's own for which staying is not free, or not the cheapest
         zero, dtype = torch.zeros_like(a), cost.dtype
-        return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, lambda out: torch.diag(a.to(dtype)))
+        return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, lambda out: torch.diag(a.to(dtype)), value_error=diagonal)
+
+
+def _violation(cost: Tensor, f: Tensor, g: Tensor) -> float:
+    """By how much f_i + g_j exceeds the cost somewhere: potentials that are less by so much are a lower bound."""
+    parts = zip(cost.split(1024), f.split(1024), strict=True)
+    return max(0.0, -min(float((rows - own[:, None] - g).min()) for rows, own in parts))
 
 
 def _extended(potential: Tensor, present: Tensor, others: Callable[[], Tensor]) -> Tensor:

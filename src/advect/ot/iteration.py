@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-from advect.ot.kernel import BlockedKernel, DenseKernel, ScaledKernel
+from advect.ot.kernel import BlockedKernel, DenseKernel
 from advect.ot.solution import Potentials
 
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
@@ -193,9 +193,6 @@ class Iteration:
         self.start(*self.kernel.softmins(self.g, self.a64, self.b64, self.epsilon))
         self._match_rows()
 
-    def plan(self) -> ScaledKernel | None:
-        return _scaled(self.kernel, self.a * self.u, self.b * self.v)
-
     def potentials(self) -> Potentials:
         return self.f + self.epsilon * self.u.double().log(), self.g + self.epsilon * self.v.double().log()
 
@@ -228,11 +225,3 @@ class Symmetric:
                 break
             self.u = (self.u / product).sqrt()
         return self.f + self.epsilon * self.u.double().log(), n_iter, error
-
-    def plan(self) -> ScaledKernel | None:
-        return _scaled(self.kernel, self.a * self.u, self.a * self.u)
-
-
-def _scaled(kernel: DenseKernel | BlockedKernel, left: Tensor, right: Tensor) -> ScaledKernel | None:
-    """The plan by products with a kernel that comes in blocks; matrices have no need of it."""
-    return ScaledKernel(kernel, left, right) if isinstance(kernel, BlockedKernel) else None

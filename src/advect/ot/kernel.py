@@ -63,6 +63,10 @@ class DenseKernel:
         """The same in float64."""
         return DenseKernel(self.cost, torch.float64)
 
+    def free(self) -> None:
+        """Let go of K, which cost and potentials make again when a plan is asked for."""
+        self.values = self.values.new_empty(0)
+
 
 class BlockedKernel:
     """The kernel of a cost that comes in blocks of rows; ``room`` overrides how much is kept."""
@@ -164,6 +168,9 @@ class BlockedKernel:
         """The same in float64, where one matrix takes the room of two."""
         self.release()
         return BlockedKernel(self.source, torch.float64)
+
+    def free(self) -> None:
+        """Kept: a plan is asked for by products; ``release`` lets go."""
 
     def release(self) -> None:
         """Let go of the matrices; products still work, from rows computed anew."""

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from advect._checks import check_count
+from advect.errors import InputError
 from advect.memory import check_room
 from advect.ot.blocks import BlockedCost
-from advect.ot.divergence import Divergence, divergence
+from advect.ot.divergence import Divergence, solve_divergence
 from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.ot.solution import Cost, Factor, Potentials, Solution, Solver, check_problem
+from advect.ot.solution import Cost, Factor, Potentials, Solution, Solver, check_problem, check_solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,8 @@ class BatchDivergence(Divergence):
 
     Attributes:
         values: the divergence of each batch.  masses: what each drew of the source's mass, its weight in the mean.
+
+    ``error`` is that of the solves: how far the mean is from that of these batches. See ``standard_error`` for the draws.
     """
 
     values: tuple[float, ...] = ()
@@ -85,6 +88,9 @@ class MiniBatch:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_solver(self.solver)
+        if getattr(self.solver, "in_blocks", False):
+            raise InputError("the solver of parts must look at whole matrices", repr(self.solver), "Pass Sinkhorn or ExactOT.")
         check_count("size", self.size)
         check_count("seed", self.seed, least=0)
         if self.batches is not None:
@@ -116,7 +122,12 @@ class MiniBatch:
         """With a relative epsilon of the solver made a number for the whole problem."""
         return replace(self, solver=self.solver.prepare(cost, a, b))
 
-    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials) -> Solution | None:
+    def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
+        """Whether costs up to ``largest`` in this dtype have digits enough for the solver of parts."""
+        precise = getattr(self.solver, "precise", None)
+        return precise is None or precise((min(self.size, shape[0]), min(self.size, shape[1])), largest, dtype)
+
+    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0) -> Solution | None:
         """Parts do not have the potentials of the whole: always None."""
         return None
 
@@ -147,10 +158,8 @@ class MiniBatch:
         totals = _Average(a, b), _Average(a, a), _Average(b, b)
         values, masses, shares = [], [], (torch.zeros_like(a), torch.zeros_like(b))
         for rows, columns in self._draws(a, b):
-            solved = divergence(
-                _part(cross, rows, columns),
-                _part(source, rows, rows),
-                _part(target, columns, columns),
+            solved = solve_divergence(
+                (_part(cross, rows, columns), _part(source, rows, rows), _part(target, columns, columns)),
                 a[rows] / a[rows].sum(),
                 b[columns] / b[columns].sum(),
                 solver=self.solver,
@@ -167,7 +176,7 @@ class MiniBatch:
                 cost.release()
         mean = (shares[0] / math.fsum(masses), shares[1] / math.fsum(masses))
         whole, within_source, within_target = (total.solution() for total in totals)
-        return BatchDivergence(whole, within_source, within_target, mean, tuple(values), tuple(masses))
+        return BatchDivergence(whole, within_source, within_target, mean, values=tuple(values), masses=tuple(masses))
 
     def _draws(self, a: Tensor, b: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Positions of each part among the samples that have mass."""
@@ -224,6 +233,7 @@ class _Average:
             + max(part.marginal_error for *_, part in self.parts),
             make_plan=plan.dense,
             operator=plan,
+            value_error=math.fsum(share * part.value_error for share, (*_, part) in zip(shares, self.parts, strict=True)),
         )
 
 

@@ -105,7 +105,7 @@ class NystromSinkhorn:
             return self
         return replace(self, epsilon=max(self.epsilon.share * mean_cost(cost, a, b), 1e-20))
 
-    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials) -> Solution | None:
+    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0) -> Solution | None:
         """The kernel of another problem has other landmarks: always None."""
         return None
 
@@ -156,11 +156,13 @@ class NystromSinkhorn:
     def _solution(
         self, kernel: LowRankKernel, a: Tensor, b: Tensor, u: Tensor, v: Tensor, epsilon: float, error: float, n_iter: int
     ) -> Solution:
-        positive = bool((u > 0).all()) and bool((v > 0).all())
-        f, g = (epsilon * torch.where(part > 0, part, 1.0).log() for part in (u, v))
-        true_error = kernel.exact_error(a, b, f, g, self.seed) if positive and math.isfinite(error) else math.inf
-        true_error = true_error if math.isfinite(true_error) else math.inf
+        if not (math.isfinite(error) and bool((u > 0).all()) and bool((v > 0).all())):
+            u, v, error = torch.full_like(u, math.nan), torch.full_like(v, math.nan), math.inf  # failed: no number is right
+        f, g = epsilon * u.log(), epsilon * v.log()
+        true_error = kernel.exact_error(a, b, f, g, self.seed) if math.isfinite(error) else math.inf
         converged = error <= self.tol and true_error <= self.kernel_tol
+        # To first order another kernel changes the value by ε (mass − 1), to second by residual² times the range of costs.
+        value_error = (error + true_error) * (epsilon + (error + true_error) * kernel.reach())
         if not converged:
             warnings.warn(
                 f"a kernel of rank {self.rank} leaves a marginal error of {true_error:.1e} under the exact kernel (asked for: "
@@ -171,7 +173,8 @@ class NystromSinkhorn:
             )
         plan = ScaledKernel(kernel, a * u, b * v)
         value = float(a @ f + b @ g)
-        return Solution(value, (f, g), epsilon, converged, n_iter, max(true_error, error), plan.dense, plan)
+        stated = max(true_error, error)
+        return Solution(value, (f, g), epsilon, converged, n_iter, stated, plan.dense, plan, value_error)
 
 
 class LowRankKernel:
@@ -254,6 +257,12 @@ class LowRankKernel:
             weights = own[picked] / own[picked].sum().clamp_min(1e-300)
             total += float((weights * (sums - 1).abs()).sum())
         return total
+
+    def reach(self) -> float:
+        """A bound of the costs: no two points are further apart than both are from the origin, which is their centre."""
+        lengths = (float(torch.linalg.vector_norm(part, dim=1).max()) for part in (self.rows.x, self.rows.y))
+        table = 0.0 if self.rows.labels is None else float(self.rows.labels.values.max())
+        return sum(lengths) ** 2 / 2 + table
 
     def release(self) -> None:
         """The factors are small: kept."""

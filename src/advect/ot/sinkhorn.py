@@ -18,13 +18,13 @@ from torch import Tensor
 from advect._checks import check_count, check_positive
 from advect.errors import ConvergenceWarning, InputError
 from advect.memory import MemoryLimit, ScaleWarning, as_bytes, readable
-from advect.ot.blocks import BlockedCost
+from advect.ot.blocks import BlockedCost, in_blocks
+from advect.ot.certificate import CAP, Scale, is_small
 from advect.ot.iteration import Iteration, Symmetric
-from advect.ot.kernel import BlockedKernel, DenseKernel, ScaledKernel, fill_kernel, softmin
+from advect.ot.kernel import BlockedKernel, DenseKernel, ScaledKernel, softmin
 from advect.ot.solution import Cost, Potentials, Solution, check_problem
+from advect.ot.support import Scaled, Support
 
-_BASE_TOL = {torch.float32: 1e-5, torch.float64: 1e-8}
-_SMALL = 250_000  # entries up to which float32 problems are solved in float64
 _LARGE = 2**26  # bytes of a matrix from which memory is looked after
 _PASSES, _LONG = 60, 600.0  # of a cold solve over the cost, about; seconds that are worth a warning
 
@@ -54,7 +54,7 @@ class Sinkhorn:
         epsilon: regularisation in units of the cost (the ground cost is ½(‖x − x'‖² + …), so epsilon is a squared
             length); or ``Relative(share)`` of the mean cost.
         tol: stop when the L1 error of the marginals is below this. By default 1e-8 in float64 and 1e-5 in float32,
-            or what rounding allows at this epsilon if that is more.
+            or what rounding allows at this epsilon if that is more, up to 1e-3.
         max_iter: iterations allowed before it stops with a ``ConvergenceWarning``.
         memory_limit: bytes (or "2GiB") that a solve may add to a cost matrix it is given; half of what is free by default.
             Where the kernel does not fit, it is computed in blocks at each use: the same result for more work.
@@ -96,37 +96,43 @@ class Sinkhorn:
         if not isinstance(self.epsilon, Relative):
             return self
         mean = mean_cost(cost, a, b)
+        if not math.isfinite(mean):
+            raise InputError("the cost must be finite", f"a mean of {mean}", "Check the features and the cost function.")
         return replace(self, epsilon=self.epsilon.share * mean if mean > 0 else 1e-20)  # all costs zero: so are the values
+
+    def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
+        """Whether costs up to ``largest`` in this dtype have digits enough for plan and value at this epsilon, a number."""
+        return Scale(shape, 0.0, largest, _number(self.epsilon)).enough(dtype)
+
+    def refined(self, cost: Cost, a: Tensor, b: Tensor) -> Sinkhorn:
+        """The solver for this problem with the least tolerance that float64 can reach, unless one was given."""
+        prepared = self.prepare(cost, a, b)
+        least = Scale.of(cost, _number(prepared.epsilon)).least_tolerance(torch.float64)
+        return replace(prepared, tol=least if self.tol is None else self.tol)
 
     def solve(self, cost: Cost, a: Tensor | None = None, b: Tensor | None = None, init: Potentials | None = None) -> Solution:
         """Transport ``a`` to ``b``; ``init`` are potentials to start from (they change the work, not the result)."""
         cost, a, b = check_problem(cost, a, b)
         epsilon = _number(self.prepare(cost, a, b).epsilon)
         cost = self._within_limit(cost)
-        rows, columns = a > 0, b > 0
-        inner, f0, g0 = cost, None, None
-        if init is not None:
-            f0, g0 = _check_init(init, cost)
-        whole = bool(rows.all()) and bool(columns.all())
-        if not whole:  # solve between the points that have mass, then extend the potentials to the others
-            inner = _select(cost, rows, columns)
-            f0, g0 = (None, None) if f0 is None or g0 is None else (f0[rows], g0[columns])
-        state = Iteration(_kernel(inner), a[rows], b[columns], epsilon)
-        start = None if f0 is None or g0 is None else (f0, g0)
+        support = Support(a, b)
+        start = None if init is None else support.cut(*_check_init(init, cost))
+        inner = support.within(cost)  # between the points that have mass; potentials are extended to the others
+        kernel, scale = self._opened(inner, epsilon)
+        state = Iteration(kernel, *support.cut(a, b), epsilon)
         if start is None:
-            _warn_if_long(state.kernel)
-        tol = self._tolerance(inner, epsilon)
-        converged = state.solve(start, tol, self.max_iter)
-        if not converged:
-            _warn(state.error, tol, state.n_iter, cost.dtype)
+            _warn_if_long(kernel)
+        tol = scale.tolerance(cost.dtype, kernel.dtype) if self.tol is None else self.tol
+        met = state.solve(start, tol, self.max_iter)
+        dtype = state.kernel.dtype  # it may have gone on in float64
         f, g = state.potentials()
-        if not whole:
-            full_g = torch.zeros_like(b).masked_scatter_(columns, g)
-            full_f = torch.zeros_like(a).masked_scatter_(rows, f)
-            reach_f, reach_g = _extensions(cost, full_f, full_g, a, b, epsilon)
-            f, g = torch.where(rows, full_f, reach_f), torch.where(columns, full_g, reach_g)
-        operator = state.plan() if whole else None
-        return _solution(cost, a, b, f, g, epsilon, converged, state.n_iter, state.error, operator)
+        error = scale.value_error(dtype, state.error, f, g)
+        marginal = _stated(state.error, scale, dtype, cost.dtype)
+        converged = _judged(met, marginal, tol, state.n_iter, scale.objection(dtype, error, tol))
+        state.kernel.free()
+        scaled = Scaled(state.kernel, state.f, state.g, epsilon, state.a * state.u, state.b * state.v)
+        f, g = _extended(cost, support, f, g, epsilon)
+        return _solution(cost, support, scaled, (f, g), converged, state.n_iter, marginal, error)
 
     def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
         """Transport ``a`` to itself under a symmetric cost with a zero diagonal: one potential, solved to rounding."""
@@ -135,34 +141,48 @@ class Sinkhorn:
             raise InputError("a self-problem needs a square cost", tuple(cost.shape), "Use solve for two different measures.")
         epsilon = _number(self.prepare(cost, a, a).epsilon)
         cost = self._within_limit(cost)
-        rows = a > 0
-        whole = bool(rows.all())
-        inner = cost if whole else _select(cost, rows, rows)
-        kernel = DenseKernel(inner) if isinstance(inner, Tensor) else BlockedKernel(inner)
-        solved = Symmetric(kernel, a[rows], epsilon, None if init is None else init[rows])
-        # Halving is cheap, and a tight answer lets d(A, A) vanish: aim a hundred times below what rounding allows in general.
-        aim = max(_rounding_tolerance(inner, epsilon) / 100, 8 * torch.finfo(cost.dtype).eps)
-        f, n_iter, error = solved.run(aim, self.max_iter)
-        tol = max(self._tolerance(inner, epsilon), aim)
-        if not (accepted := error <= tol):
-            _warn(error, tol, n_iter, cost.dtype)
-        operator = solved.plan() if whole else None
-        if not whole:
-            full = torch.zeros_like(a).masked_scatter_(rows, f)
-            f = torch.where(rows, full, _extensions(cost, full, full, a, a, epsilon)[0])
-        return _solution(cost, a, a, f, f, epsilon, accepted, n_iter, error, operator)
+        support = Support(a, a)
+        inner = support.within(cost)
+        kernel, scale = self._opened(inner, epsilon)
+        dtype = kernel.dtype
+        solved = Symmetric(kernel, a[support.rows], epsilon, None if init is None else init[support.rows])
+        # Halving is cheap, and a tight answer lets d(A, A) vanish: aim at rounding, whatever the tolerance is.
+        f, n_iter, residual = solved.run(16 * torch.finfo(dtype).eps, self.max_iter)
+        tol = scale.tolerance(cost.dtype, dtype) if self.tol is None else max(self.tol, scale.least_tolerance(dtype))
+        error = scale.value_error(dtype, residual, f, f, matched=False)
+        marginal = 2 * _stated(residual, scale, dtype, cost.dtype)
+        # Its value is for a divergence, whose costs may be larger than those within one measure: that is judged there.
+        converged = _judged(residual <= tol, marginal, tol, n_iter, scale.objection(dtype, 0.0, tol))
+        scaling = solved.a * solved.u
+        kernel.free()
+        scaled = Scaled(kernel, solved.f, solved.f, epsilon, scaling, scaling)
+        f = _extended(cost, support, f, f, epsilon)[0]
+        return _solution(cost, support, scaled, (f, f), converged, n_iter, marginal, error)
 
-    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials) -> Solution | None:
-        """These potentials as a solution, if its marginals are right to rounding (whatever ``tol`` is); else None."""
+    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0) -> Solution | None:
+        """These potentials as a solution if rounding of the cost explains its marginal error, but for ``slack``; else None.
+
+        That is asked for in float64 whatever ``tol`` is: at a large epsilon any potentials have nearly the right marginals.
+        """
         cost, a, b = check_problem(cost, a, b)
         epsilon = _number(self.prepare(cost, a, b).epsilon)
         cost = self._within_limit(cost)
-        (f, g), rows, columns = potentials, a > 0, b > 0
-        if bool(rows.all()) and bool(columns.all()):
-            error = _certified_error(cost, a, b, f, g, epsilon)
-        else:  # costs of points without mass are not to say what rounding allows
-            error = _certified_error(_select(cost, rows, columns), a[rows], b[columns], f[rows], g[columns], epsilon)
-        return None if error is None else _solution(cost, a, b, f, g, epsilon, True, 0, error)
+        support = Support(a, b)
+        inner = in_blocks(support.within(cost))  # points without mass are not to say what rounding allows
+        scale, wide = Scale.of(inner, epsilon), torch.float64
+        scale.check_epsilon()
+        kernel = BlockedKernel(inner, wide, room=0)
+        f, g = support.cut(*potentials)
+        allowed = 16 * torch.finfo(cost.dtype).eps * scale.largest / epsilon + 8 * scale.sums_rounding(wide) + slack
+        kernel.fill(f, g, epsilon)
+        residual = _marginal_error(kernel, *support.cut(a, b), min(allowed, CAP))
+        if residual is None:
+            return None
+        error = scale.value_error(wide, residual, f, g, matched=False)
+        scaled = Scaled(kernel, f, g, epsilon, *support.cut(a, b))
+        marginal = _stated(residual, scale, wide, cost.dtype)
+        converged = scale.objection(wide, error, CAP) is None
+        return _solution(cost, support, scaled, potentials, converged, 0, marginal, error)
 
     def _within_limit(self, cost: Cost) -> Cost:
         """A matrix whose kernel would not fit is read in blocks; what comes in blocks knows its room already."""
@@ -173,73 +193,54 @@ class Sinkhorn:
             return cost
         return BlockedCost.of(lambda rows: cost[rows], (cost.shape[0], cost.shape[1]), room=limit, like=cost)
 
-    def _tolerance(self, cost: Cost, epsilon: float) -> float:
-        return _rounding_tolerance(cost, epsilon) if self.tol is None else self.tol
+    def _opened(self, cost: Cost, epsilon: float) -> tuple[DenseKernel | BlockedKernel, Scale]:
+        """The kernel to iterate with, in float64 where the dtype of the cost has not digits enough, and the scale."""
+        small, wide = is_small(cost.shape), torch.float64
+        if isinstance(cost, BlockedCost):
+            kernel = BlockedKernel(cost, wide if small else None)
+            kernel.most()  # costs that are kept are computed here, and their extremes noted
+        else:
+            kernel = DenseKernel(cost.to(wide) if small else cost)
+        scale = Scale.of(cost, epsilon)
+        scale.check_epsilon()
+        return (kernel if scale.arithmetic(cost.dtype, self.tol) == kernel.dtype else kernel.widened()), scale
 
 
 def mean_cost(cost: Cost, a: Tensor, b: Tensor) -> float:
     """Σ a_i b_j C_ij."""
     if isinstance(cost, BlockedCost):
         return cost.mean(a.double(), b.double())
-    return float(a.to(cost.dtype) @ (cost @ b.to(cost.dtype)))
+    return float(a.double() @ (cost @ b.to(cost.dtype)).double())
 
 
-def _rounding_tolerance(cost: Cost, epsilon: float) -> float:
-    """A marginal error that this dtype can reach: entries of C/ε are off by rounding, and so are those of the plan."""
-    least, most = cost.extremes() if isinstance(cost, BlockedCost) else torch.stack(torch.aminmax(cost)).tolist()
-    return max(_BASE_TOL[cost.dtype], torch.finfo(cost.dtype).eps * max(abs(least), abs(most)) / epsilon)
-
-
-def _kernel(cost: Cost) -> DenseKernel | BlockedKernel:
-    """The kernel to iterate with; small problems in float64: it costs nothing, and connects distant groups of few points."""
-    wide = torch.float64 if cost.numel() <= _SMALL else None
+def _extended(cost: Cost, support: Support, f: Tensor, g: Tensor, epsilon: float) -> Potentials:
+    """Potentials of points with mass, and of the others T(g) and T(f'), f' being f where there is mass."""
+    if support.whole:
+        return f, g
+    f, g = support.spread(f, g)
     if isinstance(cost, BlockedCost):
-        return BlockedKernel(cost, wide)
-    return DenseKernel(cost if wide is None else cost.double())
+        reach_f, reach_g = BlockedKernel(cost, torch.float64, room=0).softmins(g, support.a, support.b, epsilon)
+    else:
+        reach_f = softmin(cost, g, support.b, epsilon, 1)
+        reach_g = softmin(cost, torch.where(support.rows, f, reach_f), support.a, epsilon, 0)
+    return torch.where(support.rows, f, reach_f), torch.where(support.columns, g, reach_g)
 
 
-def _select(cost: Cost, rows: Tensor, columns: Tensor) -> Cost:
-    if isinstance(cost, BlockedCost):
-        return cost.select(rows.nonzero()[:, 0], columns.nonzero()[:, 0])
-    return cost[rows][:, columns]
-
-
-def _extensions(cost: Cost, f: Tensor, g: Tensor, a: Tensor, b: Tensor, epsilon: float) -> Potentials:
-    """T(g) and T(f'), f' being f where there is mass: the potentials of points without mass."""
-    if isinstance(cost, BlockedCost):
-        return BlockedKernel(cost, room=0).softmins(g, a, b, epsilon)
-    reach = softmin(cost, g, b, epsilon, 1)
-    return reach, softmin(cost, torch.where(a > 0, f, reach), a, epsilon, 0)
-
-
-def _certified_error(cost: Cost, a: Tensor, b: Tensor, f: Tensor, g: Tensor, epsilon: float) -> float | None:
-    """The marginal error of these potentials if it is within rounding, else None."""
-    if isinstance(cost, BlockedCost):
-        return _blocked_marginal_error(cost, a, b, f, g, epsilon)
-    kernel = fill_kernel(cost, f, g, epsilon, torch.empty_like(cost))
-    rows, columns = a.to(cost.dtype), b.to(cost.dtype)
-    row_error = float((rows * (kernel @ columns - 1).abs()).sum())
-    if not row_error <= _rounding_tolerance(cost, epsilon):
-        return None
-    error = row_error + float((columns * (kernel.T @ rows - 1).abs()).sum())
-    return error if error <= 2 * _rounding_tolerance(cost, epsilon) else None
-
-
-def _blocked_marginal_error(cost: BlockedCost, a: Tensor, b: Tensor, f: Tensor, g: Tensor, epsilon: float) -> float | None:
-    """The marginal error if it is within rounding, else None, from the first block that says so."""
-    kernel = BlockedKernel(cost, room=0)
-    kernel.fill(f, g, epsilon)
-    rows, columns = a.to(kernel.dtype), b.to(kernel.dtype)
-    rounding, row_error, sums = math.inf, 0.0, torch.zeros_like(columns)
+def _marginal_error(kernel: BlockedKernel, a: Tensor, b: Tensor, allowed: float) -> float | None:
+    """The marginal error of the plan diag(a) K diag(b) if it is allowed; else None, from the first block that says so."""
+    row_error, sums = 0.0, torch.zeros_like(b)
     for block, part in kernel.pieces():
-        row_error += float((rows[block] * (part @ columns - 1).abs()).sum())
-        if not row_error <= _BASE_TOL[cost.dtype]:  # more than that is rounding only if costs are large
-            rounding = _rounding_tolerance(cost, epsilon) if rounding == math.inf else rounding
-            if not row_error <= rounding:
-                return None
-        sums += part.T @ rows[block]
-    error = row_error + float((columns * (sums - 1).abs()).sum())
-    return error if error <= 2 * _rounding_tolerance(cost, epsilon) else None
+        row_error += float((a[block] * (part @ b - 1).abs()).sum())
+        if not row_error <= allowed:
+            return None
+        sums += part.T @ a[block]
+    error = row_error + float((b * (sums - 1).abs()).sum())
+    return error if error <= 2 * allowed else None
+
+
+def _stated(residual: float, scale: Scale, dtype: torch.dtype, plan: torch.dtype) -> float:
+    """The marginal error of the plan as it is handed out: with the rounding of its sums, and of its own dtype."""
+    return residual + scale.sums_rounding(dtype) + torch.finfo(plan).eps
 
 
 def _warn_if_long(kernel: DenseKernel | BlockedKernel) -> None:
@@ -260,29 +261,28 @@ def _warn_if_long(kernel: DenseKernel | BlockedKernel) -> None:
 
 def _solution(
     cost: Cost,
-    a: Tensor,
-    b: Tensor,
-    f: Tensor,
-    g: Tensor,
-    epsilon: float,
+    support: Support,
+    scaled: Scaled,
+    potentials: Potentials,
     converged: bool,
     n_iter: int,
+    marginal: float,
     error: float,
-    operator: ScaledKernel | None = None,
 ) -> Solution:
-    value = float(a @ f + b @ g)
+    f, g = potentials
+    value = float(support.a @ f + support.b @ g)
+    numbers = (value, potentials, scaled.epsilon, converged, n_iter, marginal)
     if isinstance(cost, BlockedCost):
-        if operator is None:  # points without mass, or given potentials: no kernel is at hand
-            kernel = BlockedKernel(cost, room=0)
-            kernel.fill(f, g, epsilon)
-            operator = ScaledKernel(kernel, a.to(cost.dtype), b.to(cost.dtype))
-        return Solution(value, (f, g), epsilon, converged, n_iter, error, operator.dense, operator)
+        plan = scaled.products() if support.whole else _products(cost, support, f, g, scaled.epsilon)
+        return Solution(*numbers, plan.dense, plan, error)
+    return Solution(*numbers, lambda out: scaled.plan(support, cost.dtype, out), None, error)
 
-    def make_plan(out: Tensor | None) -> Tensor:
-        out = torch.empty_like(cost) if out is None else out
-        return fill_kernel(cost, f + epsilon * a.log(), g + epsilon * b.log(), epsilon, out)
 
-    return Solution(value, (f, g), epsilon, converged, n_iter, error, make_plan)
+def _products(cost: BlockedCost, support: Support, f: Tensor, g: Tensor, epsilon: float) -> ScaledKernel:
+    """The plan from potentials, in float64: where points have no mass, no kernel of all rows is at hand."""
+    kernel = BlockedKernel(cost, torch.float64, room=0)
+    kernel.fill(f, g, epsilon)
+    return ScaledKernel(kernel, support.a, support.b)
 
 
 def _check_init(init: Potentials, cost: Cost) -> Potentials:
@@ -301,11 +301,13 @@ def _number(epsilon: float | Relative) -> float:
     return float(epsilon)
 
 
-def _warn(error: float, tol: float, n_iter: int, dtype: torch.dtype) -> None:
-    hint = "" if dtype == torch.float64 else ", use float64"
-    warnings.warn(
-        f"Sinkhorn stopped after {n_iter} iterations with marginal error {error:.2e} where {tol:.2e} was asked for. "
-        f"Raise epsilon or max_iter, loosen tol{hint}.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
+def _judged(met: bool, marginal: float, tol: float, n_iter: int, objection: str | None) -> bool:
+    """Whether a solve has converged; a warning if it has not."""
+    if not met:
+        objection = (
+            f"Sinkhorn stopped after {n_iter} iterations with marginal error {marginal:.2e} where {tol:.2e} was asked for. "
+            "Raise epsilon or max_iter, loosen tol, or use ExactOT."
+        )
+    if objection is not None:
+        warnings.warn(objection, ConvergenceWarning, stacklevel=3)
+    return objection is None

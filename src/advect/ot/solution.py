@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -52,11 +53,13 @@ class Solution:
         value: the optimal value: ⟨P, C⟩ + epsilon KL(P | a ⊗ b), with epsilon = 0 for exact transport.
         potentials: (f, g), float64, dual optimal: value = ⟨a, f⟩ + ⟨b, g⟩. Points of zero weight have them too.
         epsilon: the regularisation used, in units of the cost.
-        converged: whether ``marginal_error`` met the tolerance.
+        converged: whether ``marginal_error`` met the tolerance, and ``value_error`` is small against the costs.
         n_iter: iterations used.
         marginal_error: ‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the returned plan.
         make_plan: makes the plan anew; it may write it into a matrix it is given, which may be the cost.
         operator: the plan as products, where the problem was solved without its matrix.
+        value_error: how far ``value`` can be from the optimum under the cost as given, rounding included, in units of the
+            cost; infinite where a solver does not say.
 
     Example:
         >>> import torch, advect as ad
@@ -74,6 +77,7 @@ class Solution:
     marginal_error: float
     make_plan: Callable[[Tensor | None], Tensor]
     operator: Plan | None = None
+    value_error: float = math.inf
 
     @cached_property
     def _plan(self) -> Tensor:
@@ -119,14 +123,22 @@ class Solver(Protocol):
         """Transport a to itself under a symmetric cost."""
         ...
 
-    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials) -> Solution | None:
-        """These potentials as a solution if they are one to rounding, otherwise None."""
+    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0) -> Solution | None:
+        """These potentials as a solution if they are one to rounding, and to a marginal error ``slack``; otherwise None."""
         ...
 
     @property
     def dtype(self) -> torch.dtype | None:
         """The dtype in which the solver wants its costs; None to follow the data."""
         ...
+
+
+def check_solver(solver: object, name: str = "solver") -> Solver:
+    """What has the methods of a solver, as one; an error for a name or a number."""
+    methods = (getattr(solver, name, None) for name in ("prepare", "solve", "solve_self"))
+    if isinstance(solver, type) or not all(map(callable, methods)):
+        raise InputError(f"{name} must be a transport solver", repr(solver), "Pass ad.Sinkhorn(), ad.ExactOT(), or one's own.")
+    return cast(Solver, solver)
 
 
 def check_problem(cost: Cost, a: Tensor | None, b: Tensor | None) -> tuple[Cost, Tensor, Tensor]:

@@ -1,0 +1,120 @@
+"""The three transport problems of a distance: their costs within a memory limit, in the dtype that the answer needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advect.cost import GroundCost, PairCost
+from advect.cost.rounding import cost_rounding, largest_cost, widened
+from advect.data import LabeledDataset
+from advect.memory import MemoryLimit, as_bytes
+from advect.ot import BlockedCost, Divergence, ExactOT, Solver
+from advect.ot.divergence import solve_divergence
+
+_LARGE = 2**26  # bytes below which memory is not asked about
+_WIDE = torch.float64
+
+Costs = tuple[Tensor | BlockedCost, Tensor | BlockedCost, Tensor | BlockedCost]
+Pairs = tuple[PairCost, PairCost, PairCost]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Costs between source and target, within the source, within the target: as matrices where they fit, else in blocks."""
+
+    cost: GroundCost
+    source: LabeledDataset
+    target: LabeledDataset
+    dtype: torch.dtype
+    memory_limit: MemoryLimit
+    pairs: Pairs
+    costs: Costs
+
+    @classmethod
+    def of(
+        cls,
+        cost: GroundCost,
+        source: LabeledDataset,
+        target: LabeledDataset,
+        solver: Solver,
+        dtype: torch.dtype,
+        memory_limit: MemoryLimit,
+    ) -> Problem:
+        in_blocks = getattr(solver, "in_blocks", False)  # near-linear solvers never look at whole matrices
+        needed = _matrices(len(source), len(target), solver) * dtype.itemsize
+        small = memory_limit is None and needed < _LARGE
+        limit = as_bytes(memory_limit, source.x.device) if in_blocks or not small else needed
+        if not in_blocks and needed <= limit:
+            pairs = (cost.between(source, target), cost.between(source, source), cost.between(target, target))
+            cross, within_source, within_target = (pair.matrix(dtype) for pair in pairs)
+        else:
+            pairs = cost.between_all(source, target, limit)
+            cross, within_source, within_target = (pair.blocked(dtype, limit) for pair in pairs)
+        return cls(cost, source, target, dtype, memory_limit, pairs, (cross, within_source, within_target))
+
+    def solve(self, solver: Solver) -> Divergence:
+        """The divergence; with costs in float64 at once where those at hand have not digits enough for a plan."""
+        prepared = solver.prepare(self.costs[0], self.source.weights, self.target.weights)
+        if self.dtype != _WIDE and not is_precise(prepared, self.pairs[0], self.costs[0]):
+            return self._widened(solver).solve(solver)
+        solved = solve_divergence(self.costs, self.source.weights, self.target.weights, solver=prepared)
+        cross, source, target = (cost_rounding(pair, self.dtype) for pair in self.pairs)
+        return replace(solved, cost_error=cross + (source + target) / 2)
+
+    def refined(self, solver: Solver) -> Divergence | None:
+        """The divergence to the last digits of float64, costs included; None where the solver has nothing more to give."""
+        if (refine := getattr(solver, "refined", None)) is None:
+            return None
+        wide = self._widened(solver)
+        return wide.solve(refine(wide.costs[0], self.source.weights, self.target.weights))
+
+    def _widened(self, solver: Solver) -> Problem:
+        if self.dtype == self.source.x.dtype == self.target.x.dtype == _WIDE:
+            return self
+        cost, source, target = widened(self.cost, self.source, self.target)
+        return Problem.of(cost, source, target, solver, _WIDE, self.memory_limit)
+
+
+def is_precise(solver: Solver, pair: PairCost, cost: Tensor | BlockedCost) -> bool:
+    """Whether costs of this dtype have digits enough for what the solver, prepared for them, makes of them."""
+    if (precise := getattr(solver, "precise", None)) is None:
+        return True
+    bound = largest_cost(pair) if isinstance(cost, BlockedCost) else None  # without a pass over blocks, if there is a formula
+    if bound is None:
+        bound = max(map(abs, cost.extremes() if isinstance(cost, BlockedCost) else torch.stack(torch.aminmax(cost)).tolist()))
+    return precise((cost.shape[0], cost.shape[1]), bound, cost.dtype)
+
+
+def _matrices(n: int, m: int, solver: Solver) -> int:
+    """Entries of the matrices that a distance needs when all are formed: three costs, and what solves the largest.
+
+    That is a kernel, and another one of twice the size if it has to go on in float64.
+    """
+    return n * m + n * n + m * m + 3 * (n * m if isinstance(solver, ExactOT) else max(n, m) ** 2)
+
+
+def same_measure(a: LabeledDataset, b: LabeledDataset) -> bool:
+    """Whether two datasets have the same samples with the same mass in the same classes, whatever their order and names."""
+    if a.dim != b.dim or a.law is not None or b.law is not None:
+        return a is b
+    rows = np.concatenate([data.x.detach().double().cpu().numpy() for data in (a, b)]) + 0.0  # -0.0 is 0.0
+    places = np.unique(np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}")[:, 0], return_inverse=True)[1]
+    sides = [_classes(data, part) for data, part in ((a, places[: len(a)]), (b, places[len(a) :]))]
+    if len(sides[0]) != len(sides[1]):
+        return False
+    pairs = zip(*sides, strict=True)
+    return all(np.array_equal(i, j) and np.allclose(p, q, rtol=1e-12, atol=0) for (i, p), (j, q) in pairs)
+
+
+def _classes(data: LabeledDataset, places: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each class that has samples, where they are and with how much mass, in an order that names do not change."""
+    parts, weights = [], data.weights.double().cpu().numpy()
+    for code in data.y.unique().tolist():
+        own = (data.y == code).cpu().numpy() & (weights > 0)
+        at, inverse = np.unique(places[own], return_inverse=True)
+        parts.append((at, np.bincount(inverse, weights[own], minlength=len(at))))
+    return sorted((part for part in parts if len(part[0])), key=lambda part: (part[0].tolist(), part[1].tolist()))
