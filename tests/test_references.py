@@ -114,7 +114,9 @@ def test_paths_may_have_a_question_mark(tmp_path: Path, monkeypatch: pytest.Monk
             for form in (name, f"npz:{name}", Path(name)):
                 same(load(form), data)
             same(load(f"{name}?n=2&seed=1"), data.sample(2, generator=seeded(1)))
-    assert len(load("mnist")) == 5000  # names go before files
+    with pytest.warns(UserWarning, match="'mnist' is the dataset of that name, not 'mnist' in this directory"):
+        assert len(load("mnist")) == 5000  # names go before files
+    assert len(load("name:mnist")) == 5000
     same(load("npz:mnist"), data)
     Path("plain").mkdir()
     with pytest.raises(InputError, match="a directory for each class.*plain"):

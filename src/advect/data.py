@@ -22,7 +22,7 @@ from advect._draw import Draw, draw_rows
 from advect._html import facts_table
 from advect._progress import Progress
 from advect.errors import InputError
-from advect.files import Content, open_source, write
+from advect.files import Content, Table, open_source, write
 from advect.gaussians import Gaussians, estimate_gaussians, group_shares
 
 if TYPE_CHECKING:
@@ -48,11 +48,13 @@ class LabeledDataset:
         law: optional Gaussian label laws that replace those estimated from (x, y).
         law_index: for each sample, which row of ``law`` is its label law; by default its class.
         columns: names of the features of tabular samples, all different.
+        table: what the columns were before they became numbers (files and data frames say so themselves): tables that are
+            written have them so again. ``.replace(table=None)`` forgets it, and numbers are written as they are.
 
     Attributes:
         x: features (n, d).  y: class positions (n,), int64, −1 where the label is missing.
         weights: (n,), float64 whatever x is, summing to one.
-        classes: tuple of names.  sample_shape: shape of one sample.  law, law_index, columns: see above.
+        classes: tuple of names.  sample_shape: shape of one sample.  law, law_index, columns, table: see above.
         fixed_laws: whether gradients stop at the label laws that are estimated from x (set by the dynamics).
 
     Example:
@@ -75,6 +77,7 @@ class LabeledDataset:
     law_index: Tensor | None
     fixed_laws: bool
     columns: tuple[str, ...] | None
+    table: Table | None
     _moments: Gaussians | None
     _complete: bool | None
 
@@ -88,6 +91,7 @@ class LabeledDataset:
         law: Gaussians | None = None,
         law_index: Tensor | None = None,
         columns: Sequence[str] | None = None,
+        table: Table | None = None,
     ) -> None:
         features = as_features(x)
         codes, names = as_codes(y, classes, len(features))
@@ -100,6 +104,7 @@ class LabeledDataset:
             "sample_shape": tuple(features.shape[1:]),
             "fixed_laws": False,
             "columns": as_columns(columns, tuple(features.shape[1:])),
+            "table": table,
         }
         self._set(**fields, **as_law(law, law_index, codes, len(names), fields["x"].shape[1]))
 
@@ -124,7 +129,7 @@ class LabeledDataset:
             >>> data.replace(x=data.x + 1).x.tolist()
             [[1.0], [2.0]]
         """
-        names = ("x", "y", "weights", "classes", "sample_shape", "law", "law_index", "fixed_laws", "columns")
+        names = ("x", "y", "weights", "classes", "sample_shape", "law", "law_index", "fixed_laws", "columns", "table")
         unknown = set(changes) - set(names)
         if unknown:
             raise InputError("replace takes fields of a dataset", ", ".join(sorted(unknown)), f"Fields: {', '.join(names)}.")
@@ -579,14 +584,17 @@ class LabeledDataset:
         """
         return to_tensors(self.samples, self.y, self.classes)
 
-    def to_pandas(self, label: str | None = "label", weights: str | None = None) -> DataFrame:
+    def to_pandas(self, label: str | bool | None = True, weights: str | None = None) -> DataFrame:
         """A data frame with a column for each feature, and labels as categories.
+
+        Columns that were truth values, whole numbers, categories or text are so again: the nearest one, or the category
+        with the largest share. ``data.replace(table=None).to_pandas()`` has the numbers.
 
         Columns without names are called x0, x1, …, which they are then called on the way back too; those of samples with
         several axes x[0][0], x[0][1], …, from which ``from_pandas`` tells the shape.
 
         Args:
-            label: name of the column of labels, None to leave them out.
+            label: name of the column of labels; True for the one that it had, else ``label``; None to leave them out.
             weights: name of a column for the weights, None to leave them out.
 
         Example:
@@ -595,7 +603,8 @@ class LabeledDataset:
             >>> list(frame.columns), frame.label.tolist()
             (['x0', 'x1', 'label'], ['cat', 'dog'])
         """
-        return to_frame(self.x, self.y, self.weights, self.classes, self.columns, self.sample_shape, label, weights)
+        was = self.table or Table()
+        return to_frame(self.x, self.y, self.weights, self.classes, self.columns, self.sample_shape, was, label, weights)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the dataset to a file, whole or not at all; ``ad.datasets.load(path)`` reads it.
@@ -603,8 +612,10 @@ class LabeledDataset:
         Args:
             path: its suffix says the format: ``.npz`` and ``.parquet`` keep features, labels, classes, columns and weights;
                 ``.csv`` and ``.tsv`` (also with ``.gz``) all but classes without samples, and read as float32 unless
-                asked for ``dtype="float64"``; without a suffix it is a folder of PNG images, sorted by class, of 8 bits.
-                Label laws are not kept: they are estimated again.
+                asked for ``dtype="float64"``. Tables have the columns that the data came with: categories as text, truth
+                values, whole numbers, the name of the label column; a table of text needs the same options to be read
+                again, the others say themselves what they hold. Without a suffix it is a folder of PNG images, sorted by
+                class, of 8 bits. Label laws are not kept: they are estimated again.
             overwrite: an existing file or folder of images is an error, unless this is set.
 
         Example:
@@ -617,5 +628,6 @@ class LabeledDataset:
         x, labels = self.samples.detach().cpu().numpy(), self.labels if self.classes else None
         even = bool((self.weights - 1 / len(self)).abs().max() < 1e-12 / len(self))
         weights = None if even else self.weights.cpu().numpy()
-        write(path, Content(x, labels, self.classes if self.classes else None, self.columns, weights), overwrite=overwrite)
+        content = Content(x, labels, self.classes if self.classes else None, self.columns, weights, self.table)
+        write(path, content, overwrite=overwrite)
         return Path(path).expanduser()

@@ -21,6 +21,7 @@ from torch import Tensor
 from advect._atomic import write_atomically
 from advect.data import LabeledDataset
 from advect.errors import InputError
+from advect.files import Table
 from advect.gaussians import Diagonal, Factored, Full, Gaussians
 
 _KINDS: dict[str, tuple[Any, str]] = {
@@ -116,6 +117,8 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
     facts: dict[str, Any] = {"classes": [_pack_name(name) for name in data.classes], "sample_shape": list(data.sample_shape)}
     if data.columns is not None:
         facts["columns"] = list(data.columns)
+    if data.table is not None:
+        facts["table"] = data.table.to_dict()
     if data.law is not None:
         covariance = data.law.covariance
         kind = next(kind for kind, (cls, _) in _KINDS.items() if isinstance(covariance, cls))
@@ -140,6 +143,7 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
         classes=tuple(_unpack_name(name) for name in facts["classes"]),
         sample_shape=tuple(facts["sample_shape"]),
         columns=tuple(facts["columns"]) if "columns" in facts else None,
+        table=Table.from_dict(facts["table"]) if "table" in facts else None,
         law=law,
         law_index=tensors.get("law_index"),
     )

@@ -10,7 +10,10 @@ from torch import Tensor
 
 from advect._checks import check_known
 from advect.errors import InputError
-from advect.files.table import category_values, check_categorical, grid_names, grid_shape
+from advect.files.kinds import WHOLE, Column, Table, plain_values
+from advect.files.table import category_values, check_categorical, grid_names, grid_shape, refuse_dates
+
+_DATES = ("datetime64", "datetime", "date", "timedelta64", "timedelta", "time", "period")
 
 
 def frame_fields(frame: Any, label: Hashable | None, weights: Any, categorical: str | None) -> dict[str, Any]:
@@ -24,22 +27,23 @@ def frame_fields(frame: Any, label: Hashable | None, weights: Any, categorical: 
         raise InputError("columns must have different names", repr(twice), "Rename one of them.")
     special = [] if label is None else [_find(frame, label, "label column")]
     fields: dict[str, Any] = {}
+    named = [label if isinstance(label, str) else None, None]
     if label is not None:
         fields |= _labels(frame[label])
     if isinstance(weights, str) and (weights in frame.columns or weights != "balanced"):
         special.append(_find(frame, weights, "weights column"))
-        weights = _numbers(frame[[weights]], np.dtype(np.float64))[:, 0]
+        named[1], weights = weights, _numbers(frame[[weights]], np.dtype(np.float64))[:, 0]
     features = frame.drop(columns=special)
     if features.shape[1] == 0 or len(frame) == 0:
         raise InputError("a frame needs a row and a column of features", f"shape {features.shape}", "Add some.")
-    features = _encoded(features, onehot)
+    features, kinds = _encoded(features, onehot)
     wide = any(_dtype(kind) == np.float64 for kind in features.dtypes)
     x = _numbers(features, np.dtype(np.float64 if wide else np.float32))
     columns = tuple(map(str, features.columns))
     shape = grid_shape(columns)
     if shape is not None:
-        return {"x": x.reshape(len(x), *shape), "weights": weights, **fields}
-    return {"x": x, "weights": weights, "columns": columns, **fields}
+        return {"x": x.reshape(len(x), *shape), "weights": weights, "table": Table((), *named), **fields}
+    return {"x": x, "weights": weights, "columns": columns, "table": Table(kinds, *named), **fields}
 
 
 def to_frame(
@@ -49,11 +53,13 @@ def to_frame(
     classes: Sequence[Hashable],
     columns: Sequence[str] | None,
     sample_shape: tuple[int, ...],
-    label: str | None,
+    table: Table,
+    label: str | bool | None,
     weights_column: str | None,
 ) -> Any:
-    """A frame with a column for each feature, and one of categories for the labels."""
+    """A frame with columns as they were, and one of categories for the labels."""
     pandas = _pandas()
+    label = (table.label or "label") if label is True else label or None
     if columns is not None:
         names = list(columns)
     elif len(sample_shape) == 1:
@@ -65,7 +71,15 @@ def to_frame(
             raise InputError(
                 "labels and weights must have columns of their own", repr(name), "Pass another name, or None to leave them out."
             )
-    frame = pandas.DataFrame(x.detach().cpu().numpy().copy(), columns=names)
+    parts = {}
+    for cells in table.cells(names, x.detach().cpu().numpy().copy()):
+        column = cells.column
+        if column is None or not column.values:
+            parts[cells.name] = cells.numbers
+            continue
+        values = pandas.Categorical.from_codes(cells.numbers, categories=list(column.values))
+        parts[cells.name] = values if column.dtype == "category" else values.astype(object)
+    frame = pandas.DataFrame(parts)
     if label is not None:
         kinds = pandas.Index(list(classes), tupleize_cols=False)
         frame[label] = pandas.Categorical.from_codes(y.cpu().numpy(), categories=kinds)
@@ -81,11 +95,17 @@ def _labels(column: Any) -> dict[str, Any]:
     return {"y": names, "classes": column.cat.categories.tolist()} if hasattr(column, "cat") else {"y": names}
 
 
-def _encoded(features: Any, onehot: bool) -> Any:
-    """Only columns of numbers; others become a column for each of their values."""
+def _encoded(features: Any, onehot: bool) -> tuple[Any, tuple[Column, ...]]:
+    """Only columns of numbers, and what they were; others become a column for each of their values."""
     others = [name for name, kind in features.dtypes.items() if _dtype(kind) is None]
+    kinds = {str(name): Column(str(name), _plain_kind(kind)) for name, kind in features.dtypes.items() if name not in others}
     if not others:
-        return features
+        return features, tuple(kinds.values())
+    for name in others:
+        column = features[name]
+        kind = _pandas().api.types.infer_dtype(column.cat.categories if hasattr(column, "cat") else column, skipna=True)
+        if kind in _DATES:
+            raise refuse_dates("the frame", str(name), column.dtype)
     if not onehot:
         raise InputError(
             "features must be numbers",
@@ -99,10 +119,17 @@ def _encoded(features: Any, onehot: bool) -> Any:
         if name not in others:
             parts[str(name)] = column
             continue
-        texts = column.astype(str)
-        values = map(str, column.cat.categories) if hasattr(column, "cat") else category_values("the frame", name, set(texts))
-        parts |= {f"{name}={value}": (texts == value).astype(np.float32) for value in values}
-    return type(features)(parts)
+        texts, known = column.astype(str), hasattr(column, "cat")
+        values = plain_values(column.cat.categories.tolist() if known else category_values("the frame", name, set(texts)))
+        parts |= {f"{name}={value}": (texts == str(value)).astype(np.float32) for value in values}
+        kinds[str(name)] = Column(str(name), "category" if known else "text", values)
+    return type(features)(parts), tuple(kinds.values())
+
+
+def _plain_kind(kind: Any) -> str:
+    """numpy's name of a dtype of pandas that holds numbers or truth values."""
+    name = str(np.dtype(getattr(kind, "numpy_dtype", getattr(kind, "subtype", kind))))
+    return name if name in ("bool", "float16", "float32", "float64", *WHOLE) else "float64"
 
 
 def _numbers(features: Any, dtype: np.dtype) -> np.ndarray:

@@ -26,7 +26,14 @@ def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, A
         labels = None if labels is None else [labels[row] for row in rows.tolist()]
         # scaled as a whole first, as the weights of the whole dataset would be
         weights = None if weights is None else check_weights("weights", torch.as_tensor(weights).double(), len(source))[rows]
-    return {"x": x, "y": labels, "weights": weights, "classes": source.classes, "columns": source.columns}
+    return {
+        "x": x,
+        "y": labels,
+        "weights": weights,
+        "classes": source.classes,
+        "columns": source.columns,
+        "table": source.table,
+    }
 
 
 def _codes(source: Source) -> Tensor:

@@ -35,7 +35,7 @@ def transfer(
     run_code: RunCode = False,
     talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
 ) -> None:
-    """Flow a source to a few labeled samples; writes final, way and mapped under the labels of the target.
+    """Flow a source to a few labeled samples; writes final, way and mapped under the labels, in the units, of the target.
 
     Args:
         source: Plenty of labeled samples.
@@ -45,6 +45,7 @@ def transfer(
     from advect._atomic import atomic_directory
     from advect.cli import inputs
     from advect.cli.typed import permission
+    from advect.datasets.frames import in_units
 
     place = out.expanduser()
     check_free(place, overwrite, marks=_MARKS)
@@ -52,8 +53,10 @@ def transfer(
     with talk.listening() as unconverged:
         data, few, space = inputs.together((source, target), options, options.space, talk)
         more = None if extra is None else space.apply(inputs.load(extra, options, talk))
-        made = ad.apps.transfer(data, few, extra=more, options=ad.apps.TransferOptions(**_carry(options, talk, code)))
+        chosen = ad.apps.TransferOptions(**_carry(options, talk, code, data, few))
+        made = ad.apps.transfer(data, few, extra=more, options=chosen)
         sets = {"final": made.final, "way": made.way} | ({} if made.mapped is None else {"mapped": made.mapped})
+        sets = {name: in_units(part, space, "target", target) for name, part in sets.items()}
         facts: dict[str, Any] = {
             "source": source,
             "target": target,
@@ -113,10 +116,10 @@ def repurpose(
         names = inputs.short_names(datasets)
         loaded = {name: inputs.load(ref, options, talk) for name, ref in zip(names, datasets, strict=True)}
         fitted = {name: _as_reference(data, base, options) for name, data in loaded.items()}
-        chosen = ad.apps.RepurposeOptions(**_carry(options, talk, code))
         found = {}
         for name, data in fitted.items():
             talk.note(f"{name}: {len(data)} samples flow to {reference}")
+            chosen = ad.apps.RepurposeOptions(**_carry(options, talk, code, base, data))
             found[name] = ad.apps.repurpose(asked, base, data, chosen)
         facts: dict[str, Any] = {"model": model, "reference": reference, "out": place, "datasets": {}}
         with atomic_directory(place, overwrite=overwrite) as beside:
@@ -154,7 +157,7 @@ def _answers(found: ad.apps.Repurposed, data: ad.LabeledDataset) -> str:
     return text.getvalue()
 
 
-def _carry(options: CarryOptions, talk: Talk, code: Permission) -> dict[str, Any]:
+def _carry(options: CarryOptions, talk: Talk, code: Permission, *held: ad.LabeledDataset) -> dict[str, Any]:
     from advect.cli import build
 
     if options.cost.embedding is not None:
@@ -170,7 +173,7 @@ def _carry(options: CarryOptions, talk: Talk, code: Permission) -> dict[str, Any
         **given,
         "n_steps": options.steps,
         "step_size": options.step_size,
-        "bounds": options.bounds,
+        "bounds": build.image_bounds(options.bounds, *held),
         "every": options.every,
         "map": build.carried_map(options.map, talk.progress),
     }

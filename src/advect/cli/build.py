@@ -94,9 +94,19 @@ def integrator(options: IntegratorOptions) -> Integrator:
     return make("integrator", options.name, given)
 
 
-def dynamics(options: DynamicsOptions) -> Dynamics:
-    """The dynamics with its motion of laws and its clustering."""
+def image_bounds(given: tuple[float, float] | None, *held: ad.LabeledDataset | None) -> tuple[float, float] | None:
+    """The bounds that were asked for; otherwise images stay in the range of images, and nothing else is bound."""
+    from advect.space.images import brightness_range
+
+    return given or brightness_range(*((data.sample_shape, data.x) for data in held if data is not None))
+
+
+def dynamics(options: DynamicsOptions, *held: ad.LabeledDataset | None) -> Dynamics:
+    """The dynamics with its motion of laws and its clustering, for these datasets."""
     given = options.given
+    bounds = image_bounds(options.bounds, *held)
+    if bounds is not None:
+        given["bounds"] = bounds
     clustering = {name: given.pop(name) for name in ("n_clusters", "radius", "min_points") if name in given}
     if "clustering" in given or clustering:
         given["clustering"] = make("clustering", str(given.get("clustering", "kmeans")), clustering)

@@ -65,7 +65,9 @@ class DynamicsOptions(Options):
     name: Annotated[str, among("dynamics")] = Field(
         default="fd", description="Features alone, features and the laws of classes, or features and a law for each sample."
     )
-    bounds: tuple[float, float] | None = Field(default=None, description="Keep features in this range, as in 0 1 for images.")
+    bounds: tuple[float, float] | None = Field(
+        default=None, description="Keep features in this range; images stay in theirs, 0 1 say, unless told -inf inf."
+    )
     through_laws: Annotated[bool | None, Flag] = Field(default=None, description="fd: the exact gradient of the energy.")
     laws: Annotated[str | None, among("laws")] = Field(default=None, description="jd-fl, jd-vl: how covariances move.")
     clustering: Annotated[str | None, among("clustering")] = Field(default=None, description="jd-vl: labels from laws.")
@@ -206,13 +208,19 @@ class CarryOptions(DataOptions):
     step_size: float = Field(default=0.2, description="Flow time of a step.")
     cost: Annotated[CostOptions, Parameter(group="Ground cost")] = CostOptions()
     solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions()
-    bounds: tuple[float, float] | None = Field(default=None, description="Keep features in this range, as in 0 1 for images.")
+    bounds: tuple[float, float] | None = Field(
+        default=None, description="Keep features in this range; images stay in theirs, 0 1 say, unless told -inf inf."
+    )
     every: int = Field(default=10, ge=1, description="Look at states whose index divides by this.")
     space: Annotated[SpaceOptions, Parameter(group="Feature space")] = SpaceOptions()
     map: Annotated[MapOptions, Parameter(group="Map")] = MapOptions()
 
 
 Out = Annotated[Path, Parameter(alias="-o", help="Where to write.")]
+Units = Annotated[
+    Literal["source", "target", "common"],
+    Parameter(help="Of what is written: as the source is, as the target is, or scaled as in the flow (common)."),
+]
 Overwrite = Annotated[bool, switch("Write over what is there.")]
 Strict = Annotated[bool, switch("Exit with 3 when something did not converge.")]
 RunCode = Annotated[bool, switch("Run Python files that a configuration file or a run names.")]

@@ -21,7 +21,8 @@ def info(reference: str, *, options: Reading = DataOptions(), talk: TalkOptions 
     """Size, shape, classes and range of a dataset.
 
     Args:
-        reference: A name, a file, toy:gaussians?n=500, or run:directory@-1.
+        reference: A name, a file, toy:gaussians?n=500, or run:directory@-1; frames of a run are in the units of its source,
+            unless ?units=target or ?units=common (scaled, as in the flow) is asked for.
     """
     from advect.cli.inputs import facts, load
 
@@ -64,7 +65,8 @@ def convert(
     """Write a dataset to a file: .npz, .csv, .tsv, .parquet; without a suffix, a folder of PNG images.
 
     Args:
-        reference: What to read.
+        reference: What to read. Frames of a run, run:directory@-1, are in the units of its source, unless ?units=target or
+            ?units=common (scaled, as in the flow) is asked for.
     """
     from advect.cli.inputs import facts, load
 

@@ -118,7 +118,7 @@ def _run(ready: Ready, talk: Talk, *, resume: bool) -> ad.FlowResult:
             return ad.flow(
                 ready.source,
                 ready.functional,
-                dynamics=build.dynamics(options.dynamics),
+                dynamics=build.dynamics(options.dynamics, ready.source, ready.target),
                 integrator=build.integrator(options.integrator),
                 n_steps=options.steps,
                 callbacks=[*callbacks, interruptible],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from advect.cli.commands import COMMANDS
-from advect.cli.config import DataOptions, MapOptions, Out, Overwrite, switch
+from advect.cli.config import DataOptions, MapOptions, Out, Overwrite, Units, switch
 from advect.cli.output import Talk, TalkOptions
 from advect.cli.rundir import check_free, check_free_file, read_json, require_run
 from advect.errors import InputError
@@ -66,7 +66,7 @@ def apply(
     out: Out,
     options: Annotated[DataOptions, Parameter(name="*")] = DataOptions(),  # noqa: B008 (frozen)
     ignore_labels: Annotated[bool, switch("Carry samples without looking at their labels.")] = False,
-    invert: Annotated[bool, switch("Write them in the units and size of the source.")] = False,
+    units: Units = "source",
     overwrite: Overwrite = False,
     talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
 ) -> None:
@@ -78,6 +78,7 @@ def apply(
     """
     from advect.cli.data import save
     from advect.cli.inputs import load
+    from advect.datasets.frames import in_units
 
     with talk.listening():
         carrier, space = _open(map.expanduser())
@@ -85,11 +86,9 @@ def apply(
         data = data if space is None else space.apply(data)
         moved = carrier.transform(data.samples if ignore_labels else data)
         moved = data.replace(x=moved.reshape(len(data), -1)) if ignore_labels else moved
-        if invert and space is None:
-            raise InputError("there is no way back", "a map without a feature space", "Leave --invert out.")
-        moved = space.invert(moved) if invert and space is not None else moved
+        change = float((moved.x - data.x).double().square().sum(dim=1).mean().sqrt())  # in the space of the flow
+        moved = in_units(moved, space, units, "a map without a feature space" if space is None else "the map")
         path = save(moved, out, overwrite)
-        change = float((moved.x - data.x).double().square().sum(dim=1).mean().sqrt()) if moved.dim == data.dim else None
     shape = " × ".join(str(side) for side in moved.sample_shape)
     facts = {"map": map, "dataset": dataset, "out": path, "n": len(moved), "mean_displacement": change}
     talk.result(facts, f"{path}: {len(moved)} samples of {shape}")

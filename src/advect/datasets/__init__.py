@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,13 +20,11 @@ from advect._draw import Draw
 from advect._progress import Progress
 from advect.data import LabeledDataset
 from advect.datasets.embedded import digits, mnist
+from advect.datasets.frames import open_frame
 from advect.datasets.named import NAMES, Available, available, cache_directory, open_named
 from advect.datasets.openml import fetch_table
 from advect.datasets.reference import SAMPLING, Reference
 from advect.datasets.synthetic import gaussians, moons, rings, swiss_roll
-from advect.errors import InputError
-from advect.files.guard import reading
-from advect.trajectory import Trajectory
 
 __all__ = [
     "Available",
@@ -46,7 +44,6 @@ _TOYS: dict[str, Callable[..., LabeledDataset]] = {
     "rings": rings,
     "swiss_roll": swiss_roll,
 }
-_FRAME = re.compile(r"(?P<directory>.*)@(?P<by>step=)?(?P<number>-?\d+)", re.DOTALL | re.ASCII)
 
 
 def load(
@@ -65,9 +62,10 @@ def load(
     Args:
         ref: a name (see ``names()``); a path, whose suffix or content tells the format; or one of ``npz:path``,
             ``npy:path``, ``csv:path``, ``parquet:path``, ``folder:directory``, ``idx:directory``, ``openml:number``,
-            ``toy:gaussians``, ``run:directory@-1`` (a frame by position) and ``run:directory@step=12``. All of the other
-            arguments but ``progress`` may follow in it, as in ``csv:pets.csv?label=kind&n=200``, with % before codes of
-            special characters.
+            ``name:digits``, ``toy:gaussians``, ``run:directory@-1`` (a frame by position) and ``run:directory@step=12``.
+            All of the other arguments but ``progress`` may follow in it, as in ``csv:pets.csv?label=kind&n=200``, with %
+            before codes of special characters. A name stands for the dataset, also where a file or folder here is called
+            the same, which is said; ``./digits`` is the folder, ``name:digits`` the dataset without a word.
         n: how many samples to draw, exactly; None for all, and for the default number of a synthetic dataset.
         balanced: draw equally many of each class; False by default. Synthetic datasets always do.
         seed: of the draw; 0 by default.
@@ -75,7 +73,8 @@ def load(
         split: ``"train"`` (the default), ``"test"`` or ``"all"`` of a dataset that has splits.
         progress: None shows it on stderr when it takes long, False is silent, a function is called with (done, total).
         **options: those of the format, as in ``label="kind"`` for tables, ``size=32`` for folders, and those of synthetic
-            datasets.
+            datasets. For a frame of a run with a ``space.json``: ``units``, which are those of the ``"source"`` by default,
+            else those of the ``"target"`` or the ``"common"`` ones of the flow.
 
     Returns:
         What ``load(ref).sample(n, balanced=balanced, generator=torch.Generator().manual_seed(seed))`` gives, without
@@ -95,7 +94,9 @@ def load(
     given = {"n": n, "balanced": balanced, "seed": seed, "max_samples": max_samples, "split": split, **options}
     merged = reference.merged({name: value for name, value in given.items() if value is not None})
     if reference.kind == "toy" or (reference.kind == "name" and reference.path in _TOYS):
+        _say_which(ref, reference)
         return _draw_toy(reference.path, merged)
+    _say_which(ref, reference)
     _check_options(reference, merged)
     draw = Draw(**{name: merged.pop(name) for name in SAMPLING if name in merged})
     found = _open(reference, merged)
@@ -116,12 +117,26 @@ def names() -> tuple[Available, ...]:
     return (*(available(name) for name in NAMES), *(Available(name, "synthetic", True) for name in _TOYS))
 
 
+def _say_which(ref: str | os.PathLike[str], reference: Reference) -> None:
+    """A name goes before what is called like it here, but not in silence."""
+    name = reference.path
+    if reference.kind != "name" or str(ref).startswith("name:"):
+        return
+    here = next((entry for entry in (name, *(f"{name}{suffix}" for suffix in files.SUFFIXES)) if os.path.exists(entry)), None)
+    if here is not None:
+        warnings.warn(
+            f"{name!r} is the dataset of that name, not {here!r} in this directory: write './{here}' for that, "
+            f"'name:{name}' for the dataset",
+            stacklevel=3,
+        )
+
+
 def _check_options(reference: Reference, options: dict[str, Any]) -> None:
     """Each option is one of the draw, or of the format: known before anything is read."""
     kind = reference.kind
     if kind == "path":
         kind = files.kind_of(reference.path)
-    own = {"name": ["split"], "run": [], "openml": ["label", "categorical"]}
+    own = {"name": ["split"], "run": ["units"], "openml": ["label", "categorical"]}
     known = own[kind] if kind in own else files.reader_options(kind)
     what = {"name": f"the dataset {reference.path}", "run": "a frame", "openml": "a table of openml.org"}
     for option in options:
@@ -133,7 +148,7 @@ def _open(reference: Reference, options: dict[str, Any]) -> files.Source | Label
     if kind == "name":
         return open_named(path, options.get("split"))
     if kind == "run":
-        return _frame(path)
+        return open_frame(path, options.get("units"))
     if kind == "openml":
         return fetch_table(path, cache_directory(), **options)
     return files.open_source(path, None if kind == "path" else kind, **options)
@@ -150,27 +165,3 @@ def _draw_toy(name: str, options: dict[str, Any]) -> LabeledDataset:
     if most is not None:
         options["n"] = min(most, parameters["n"].default)
     return _TOYS[name](**options, generator=torch.Generator().manual_seed(draw.seed))
-
-
-def _frame(path: str) -> LabeledDataset:
-    """A frame of a run directory: by position, from the end if negative, or by its step; the last if neither is given."""
-    match = None if os.path.exists(os.path.expanduser(path)) else _FRAME.fullmatch(path)
-    directory, number = (path, -1) if match is None else (match["directory"], int(match["number"]))
-    directory = os.path.expanduser(directory)
-    with reading(files.as_path(directory), "a run", ValueError, KeyError, TypeError):
-        trajectory = Trajectory.open(directory)
-        steps = trajectory.indices
-        if match is not None and match["by"]:
-            if number not in steps:
-                raise InputError(f"no frame of step {number} in {directory}", _listed(steps), "Ask for one of these.")
-            return trajectory[steps.index(number)].dataset
-        if not -len(steps) <= number < len(steps):
-            raise InputError(
-                f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}", number, "Ask for one of these."
-            )
-        return trajectory[number].dataset
-
-
-def _listed(steps: list[int]) -> str:
-    text = ", ".join(map(str, steps))
-    return f"steps {text if len(steps) <= 20 else f'{steps[0]} to {steps[-1]}, {len(steps)} of them'}"

@@ -16,9 +16,9 @@ from advect._checks import check_known
 from advect.errors import InputError
 
 FILES = ("npz", "npy", "csv", "parquet", "folder", "idx")
-KINDS = (*FILES, "openml", "toy", "run")
+KINDS = (*FILES, "name", "openml", "toy", "run")
 SAMPLING = ("n", "balanced", "seed", "max_samples")
-_TEXT = ("delimiter", "encoding", "x_key", "y_key", "split", "dtype", "categorical", "channels")
+_TEXT = ("delimiter", "encoding", "x_key", "y_key", "split", "dtype", "categorical", "channels", "units")
 _COLUMN = ("label", "weights")
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)  # 007 is a name
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -50,7 +50,8 @@ class Reference:
     def parse(cls, ref: str | os.PathLike[str], names: Iterable[str]) -> Reference:
         """The parts of a reference, given the names that datasets have; an ``InputError`` for what is none.
 
-        Names go before files; a file or directory called like one is ``./mnist`` or ``folder:mnist``.
+        Names go before files; a file or directory called like one is ``./mnist`` or ``folder:mnist``, and ``name:mnist``
+        can only be the name.
         """
         if isinstance(ref, os.PathLike):
             return cls("path", os.fspath(ref))
@@ -66,6 +67,9 @@ class Reference:
             path, query = _split(scheme[2])
             if not path:
                 raise InputError(f"{scheme[1]}: must be followed by what to read", repr(ref), f"Write {scheme[1]}:….")
+            if scheme[1] == "name":
+                path, _, query = scheme[2].partition("?")
+                check_known("dataset", path, names)
             return cls(scheme[1], path, _options(ref, query))
         path, query = _split(ref)
         if not os.path.exists(os.path.expanduser(path)):

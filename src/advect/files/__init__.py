@@ -18,11 +18,12 @@ from advect.files.content import Content, Source
 from advect.files.folder import FolderSource, write_folder
 from advect.files.guard import check_regular
 from advect.files.idx import IdxSource, is_idx
+from advect.files.kinds import Table
 from advect.files.npz import NpySource, NpzSource, write_npz
 from advect.files.parquet import ParquetSource, write_parquet
 from advect.files.text import CsvSource, write_csv
 
-__all__ = ["Content", "Source", "kind_of", "open_source", "reader_options", "write"]
+__all__ = ["SUFFIXES", "Content", "Source", "Table", "kind_of", "open_source", "reader_options", "write"]
 
 _READERS: dict[str, Callable[..., Source]] = {
     "npz": NpzSource,
@@ -32,7 +33,7 @@ _READERS: dict[str, Callable[..., Source]] = {
     "folder": FolderSource,
     "idx": IdxSource,
 }
-_SUFFIXES = {
+SUFFIXES = {
     ".npz": "npz",
     ".npy": "npy",
     ".csv": "csv",
@@ -123,11 +124,11 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
     path = as_path(path)
     suffix = _suffix(path)
     if suffix:
-        check_known("suffix of a file to write", suffix, [known for known in _SUFFIXES if known != ".npy"])
+        check_known("suffix of a file to write", suffix, [known for known in SUFFIXES if known != ".npy"])
     try:
         _check_place(path, bool(suffix), overwrite)
         if suffix:
-            _WRITERS[_SUFFIXES[suffix]](path, content)
+            _WRITERS[SUFFIXES[suffix]](path, content)
         else:
             write_folder(path, content, overwrite)
     except OSError as error:
@@ -162,7 +163,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
 
 def _suffix(path: Path) -> str:
-    ends = [suffix for suffix in _SUFFIXES if path.name.lower().endswith(suffix)]
+    ends = [suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)]
     return max(ends, key=len) if ends else path.suffix.lower()
 
 
@@ -172,6 +173,6 @@ def _kind_of(path: Path) -> str:
     if path.is_dir():
         return "folder"
     suffix = _suffix(path)
-    if suffix not in _SUFFIXES:
-        check_known(f"suffix of {path.name} (or pass kind=…)", suffix, _SUFFIXES)
-    return _SUFFIXES[suffix]
+    if suffix not in SUFFIXES:
+        check_known(f"suffix of {path.name} (or pass kind=…)", suffix, SUFFIXES)
+    return SUFFIXES[suffix]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from advect.errors import InputError
+from advect.files.kinds import Table
 from advect.memory import check_room
 
 Advance = Callable[[int], object]
@@ -31,6 +32,7 @@ class Source(Protocol):
         labels: the name of each row's class, None where it is missing; None when the file has no labels at all.
         classes: the class names in order; None when there are no labels.
         columns: names of tabular features.  weights: (n,), or None.
+        table: what the columns were before they became numbers, or None.
 
     Example:
         >>> import tempfile, numpy as np
@@ -50,6 +52,7 @@ class Source(Protocol):
     classes: tuple[Any, ...] | None = None
     columns: tuple[str, ...] | None = None
     weights: np.ndarray | None = None
+    table: Table | None = None
 
     def __len__(self) -> int: ...
 
@@ -73,6 +76,7 @@ class Content:
         classes: the names in order; by default those that occur, sorted where they can be.
         columns: names of the features of tabular samples.
         weights: n numbers, or None.
+        table: what the columns were, if they are to be written as such.
 
     Raises:
         InputError: parts that do not fit together.
@@ -90,6 +94,7 @@ class Content:
     classes: tuple[Any, ...] | None = None
     columns: tuple[str, ...] | None = None
     weights: np.ndarray | None = None
+    table: Table | None = None
 
     def __post_init__(self) -> None:
         x = np.asarray(self.x)

@@ -157,9 +157,7 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
         raise InputError("images must have shape (H, W) or (H, W, 1 or 3)", x.shape[1:], "Save as .npz, which keeps any shape.")
     if labels is None or any(label is None for label in labels):
         raise InputError("a folder has a directory for each class", "samples without labels", "Label them, or save as .npz.")
-    low, high = float(x.min()), float(x.max())
-    if not (low >= 0 and high <= 1):
-        raise InputError("images must have values from 0 to 1", f"{low:g} to {high:g}", "Rescale them, or save as .npz.")
+    x = _clipped(x)
     if content.weights is not None and np.ptp(content.weights) > 1e-12 * np.max(np.abs(content.weights)):
         raise InputError("a folder keeps no weights", "weights that differ", "Save as .npz, or drop them.")
     if overwrite and path.is_dir() and any(path.iterdir()):
@@ -174,6 +172,17 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
             place.mkdir(exist_ok=True)
             pixels = np.round(x[row] * 255).astype(np.uint8)
             Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels).save(place / f"{row:0{digits}}.png")
+
+
+def _clipped(x: np.ndarray) -> np.ndarray:
+    """Brightness from 0 to 1; what passes it a little, as flows and resizing do, is clipped, and that is said."""
+    low, high = float(x.min()), float(x.max())
+    if not (low >= -1 and high <= 2):
+        raise InputError("images must have values from 0 to 1", f"{low:g} to {high:g}", "Rescale them, or save as .npz.")
+    if low < 0 or high > 1:
+        share = float(((x < 0) | (x > 1)).mean())
+        warnings.warn(f"{share:.2%} of the pixels lie outside 0 … 1 ({low:g} to {high:g}) and are clipped", stacklevel=6)
+    return x.clip(0, 1)
 
 
 def encode(name: Any, whole: bool) -> str:

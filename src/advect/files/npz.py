@@ -25,9 +25,11 @@ from advect._checks import check_known
 from advect.errors import InputError
 from advect.files.content import Advance, Content, Source, as_names, class_names, pack_name, quiet, unpack_name
 from advect.files.guard import damaged, reading
+from advect.files.kinds import Table
 from advect.files.stored import Stored, check_parts, read_blocks, read_parts
 
 _KIND = "a .npz file"
+_TABLE = "advect_table"
 
 
 class NpzSource(Source):
@@ -84,6 +86,7 @@ class NpzSource(Source):
         alone = len(pairs) == 1 and x_key is None and split is None
         self.weights = _weights(read("weights"), self._n) if alone and "weights" in entries else None
         self.columns = _columns(read("columns"), self._parts[0].shape[1:]) if alone and "columns" in entries else None
+        self.table = _table(read(_TABLE)) if alone and _TABLE in entries else None
 
     def __len__(self) -> int:
         return self._n
@@ -146,6 +149,8 @@ def write_npz(path: Path, content: Content) -> None:
         arrays["columns"] = np.array(json.dumps(content.columns))
     if content.weights is not None:
         arrays["weights"] = content.weights
+    if content.table is not None:
+        arrays[_TABLE] = np.array(json.dumps(content.table.to_dict()))
     with atomic_file(path) as beside, open(beside, "wb") as file:
         np.savez(file, **arrays)
 
@@ -219,6 +224,12 @@ def _columns(stored: Stored, sample_shape: tuple[int, ...]) -> tuple[str, ...]:
             "Store one for each feature.",
         )
     return columns
+
+
+def _table(stored: Stored) -> Table:
+    facts = _json(stored, dict)
+    with reading(stored.path, _KIND, ValueError):
+        return Table.from_dict(facts)
 
 
 def _json(stored: Stored, kind: type) -> Any:

@@ -31,11 +31,11 @@ from advect.files.content import (
     unpack_name,
 )
 from advect.files.guard import check_growth, damaged, empty, reading
+from advect.files.kinds import Cells, Column, Table
 from advect.files.stored import CHUNK
 from advect.files.table import (
     LABEL,
     MOST_VALUES,
-    WEIGHT,
     Key,
     category_values,
     check_categorical,
@@ -43,6 +43,8 @@ from advect.files.table import (
     check_names,
     layout,
     not_a_number,
+    refuse_dates,
+    special_names,
 )
 
 _KIND = "a Parquet file"
@@ -56,7 +58,15 @@ class _Feature:
     name: str
     dtype: np.dtype
     lengths: tuple[int, ...] = ()
-    values: tuple[str, ...] | None = None
+    values: tuple[str | int, ...] | None = None
+    was: str | None = None
+
+    @property
+    def column(self) -> Column | None:
+        """What it was, if that is more than can be seen from the features."""
+        if self.was is None or (self.values is not None and not self.values):
+            return None
+        return Column(self.name, self.was, self.values or ())
 
     @property
     def width(self) -> int:
@@ -72,6 +82,7 @@ class _Feature:
 class ParquetSource(Source):
     """A table of numbers; one column may hold labels, one weights.
 
+    Files of our own are read as they were saved: with their column of labels, whatever it is called, and their categories.
     A single column of (nested) lists of one length holds samples of that shape; bytes of two or more axes are images, which
     are scaled to 0 … 1. Booleans are 0 and 1. A null or NaN label is a missing one.
 
@@ -121,12 +132,19 @@ class ParquetSource(Source):
         self._texts = [field.name for field in schema if _is_text(self._arrow.types, field.type)]
         if self._n == 0:
             raise InputError("a table needs at least one row", f"none in {path}", "Add rows.")
+        was: Table = own.get("table", Table())
+        label = was.label if label is None and was.label in names else label
+        weights = was.weights if weights is None and was.weights in names else weights
+        known = {column.name: column for column in was.columns if column.values}
         place = layout(path, names, label, weights, columns, ignored=[name for name in names if name in index])
         if place.label is not None:
             self.labels, self.classes = self._read_labels(schema.field(place.label), own)
         self.weights = None if place.weights is None else self._read_weights(schema.field(place.weights))
-        self._features = [self._feature(schema.field(at), onehot) for at in place.features]
+        self._features = [self._feature(schema.field(at), onehot, known.get(names[at])) for at in place.features]
         self._sample_shape, self.columns = self._shape(own)
+        special = [None if at is None else names[at] for at in (place.label, place.weights)]
+        found = [feature.column for feature in self._features if not feature.lengths]
+        self.table = Table(tuple(column for column in found if column is not None), *special)
 
     def __len__(self) -> int:
         return self._n
@@ -248,7 +266,7 @@ class ParquetSource(Source):
             if types.is_floating(kind):
                 names = as_names(np.array(names, dtype=np.float64), self._path)
             labels += [None if code < 0 else names[code] for code in codes.tolist()]
-        if "classes" not in own or name != LABEL:
+        if "classes" not in own or name != (own.get("table", Table()).label or LABEL):
             return labels, class_names(labels)
         classes = tuple(own["classes"])
         stored = {dump_name(known) if own["json"] else known: known for known in classes}
@@ -257,8 +275,10 @@ class ParquetSource(Source):
             raise damaged(self._path, _KIND, f"label {strange.pop()!r} is not among its classes")
         return [None if label is None else stored[label] for label in labels], classes
 
-    def _feature(self, field: Any, onehot: bool) -> _Feature:
+    def _feature(self, field: Any, onehot: bool, known: Column | None = None) -> _Feature:
         types, kind, lengths = self._arrow.types, field.type, []
+        if known is not None and not types.is_nested(kind):  # a file of our own says what its categories are
+            return _Feature(field.name, np.dtype(np.float32), values=known.values, was=known.dtype)
         first = None
         while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             if first is None and not lengths:
@@ -267,17 +287,20 @@ class ParquetSource(Source):
                 raise not_a_number(self._path, "row 0", field.name, None)
             lengths.append(len(first))
             kind, first = kind.value_type, first[0]
-        if types.is_dictionary(kind):
-            kind = kind.value_type
+        was = "category" if types.is_dictionary(kind) else "text"
+        kind = kind.value_type if types.is_dictionary(kind) else kind
         if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
             dtype = np.dtype(bool) if types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
-            return _Feature(field.name, np.dtype(np.float32) if dtype == np.float16 else dtype, tuple(lengths))
+            plain = np.dtype(np.float32) if dtype == np.float16 else dtype
+            return _Feature(field.name, plain, tuple(lengths), was=str(dtype))
         if types.is_decimal(kind):
             return _Feature(field.name, np.dtype(np.float64), tuple(lengths))
         if _is_text(types, kind) and not lengths:
             if onehot:
-                return _Feature(field.name, np.dtype(np.float32), values=self._distinct(field.name))
+                return _Feature(field.name, np.dtype(np.float32), values=self._distinct(field.name), was=was)
             raise not_a_number(self._path, "row 0", field.name, self._first(field.name) or "text")
+        if types.is_temporal(kind):
+            raise refuse_dates(self._path, field.name, kind)
         raise InputError(
             f"features must be numbers in {self._path}",
             f"column {field.name!r} of {field.type}",
@@ -326,7 +349,10 @@ class ParquetSource(Source):
         self._check_null(feature, cells, rows, per)
         if feature.values is not None:
             with self._reading():
-                codes = compute.index_in(cells.cast("string"), self._arrow.array(feature.values, "string")).to_numpy()
+                values = self._arrow.array(map(str, feature.values), "string")
+                codes = compute.index_in(cells.cast("string"), values).fill_null(-1).to_numpy(zero_copy_only=False)
+            if len(codes) and codes.min() < 0:
+                raise damaged(self._path, _KIND, f"a value of column {feature.name!r} is not among its categories")
             return np.eye(len(feature.values), dtype=dtype)[codes]
         with self._reading():
             if self._arrow.types.is_dictionary(cells.type):
@@ -356,27 +382,29 @@ def write_parquet(path: Path, content: Content) -> None:
     arrow = _pyarrow()
     from pyarrow import parquet
 
-    columns, facts = content.columns, {"shape": list(content.x.shape[1:])}
-    taken = {LABEL, WEIGHT} & set(columns or ())
-    if taken:
-        raise InputError("a column has a name that tables keep for labels or weights", repr(taken.pop()), "Rename the column.")
-    check_names(path, columns or ())
+    facts: dict[str, Any] = {"shape": list(content.x.shape[1:])}
+    was = content.table or Table()
+    own, weight = special_names(content.columns or (), was.label, was.weights)
+    check_names(path, content.columns or ())
     as_json = content.classes is not None and not _one_kind(content.classes)
     if content.classes is not None:
         facts |= {"classes": [pack_name(name) for name in content.classes], "json": as_json}
     x = content.x.reshape(len(content.x), -1)
+    cells = None if content.columns is None else was.cells(content.columns, x)
+    kept = tuple(one.column for one in cells or () if one.column is not None)
+    facts["table"] = Table(kept, own, weight).to_dict()
 
     def table(some: slice) -> Any:
-        block = np.ascontiguousarray(x[some])
-        if columns is None:
+        if cells is None:
+            block = np.ascontiguousarray(x[some])
             values = {"x": arrow.FixedSizeListArray.from_arrays(arrow.array(block.reshape(-1)), block.shape[1])}
         else:
-            values = {name: arrow.array(block[:, at]) for at, name in enumerate(columns)}
+            values = {one.name: _arrow_cells(arrow, one, some) for one in cells}
         if content.labels is not None:
             labels = [dump_name(label) if as_json and label is not None else label for label in content.labels[some]]
-            values[LABEL] = arrow.array(labels, arrow.string() if as_json else _arrow_type(arrow, content.classes or ()))
+            values[own] = arrow.array(labels, arrow.string() if as_json else _arrow_type(arrow, content.classes or ()))
         if content.weights is not None:
-            values[WEIGHT] = arrow.array(content.weights[some].astype(np.float64))
+            values[weight] = arrow.array(content.weights[some].astype(np.float64))
         return arrow.table(values)
 
     step = max(1, 4 * CHUNK // (x.shape[1] * x.itemsize))
@@ -384,6 +412,14 @@ def write_parquet(path: Path, content: Content) -> None:
     with atomic_file(path) as beside, parquet.ParquetWriter(beside, schema) as writer:
         for at in range(0, len(x), step):
             writer.write_table(table(slice(at, at + step)).cast(schema))
+
+
+def _arrow_cells(arrow: Any, cells: Cells, some: slice) -> Any:
+    numbers = np.ascontiguousarray(cells.numbers[some])
+    if cells.column is None or not cells.column.values:
+        return arrow.array(numbers)
+    values = arrow.DictionaryArray.from_arrays(arrow.array(numbers.astype(np.int32)), arrow.array(cells.column.values))
+    return values if cells.column.dtype == "category" else values.dictionary_decode()
 
 
 def _one_kind(names: tuple[Any, ...]) -> bool:
@@ -406,6 +442,8 @@ def _own_facts(path: Path, text: bytes | None) -> dict[str, Any]:
         own: dict[str, Any] = {"shape": [int(size) for size in facts["shape"]]}
         if any(size < 1 for size in own["shape"]):
             raise ValueError(f"shape {own['shape']}")
+        if "table" in facts:
+            own["table"] = Table.from_dict(facts["table"])
         if "classes" in facts:
             own |= {"classes": [unpack_name(name) for name in facts["classes"]], "json": bool(facts["json"])}
         return own

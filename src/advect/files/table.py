@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from advect.errors import InputError
 LABEL, WEIGHT = "label", "sample_weight"  # what our own files call these columns
 MOST_VALUES = 1000
 _WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0)?", re.ASCII)  # 007 is a name; pandas writes 1.0 where labels are missing
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _GRID = re.compile(r"x((?:\[\d+\])+)")
 
 Key = str | int
@@ -72,6 +74,40 @@ def layout(
     return Layout(features, y, w)
 
 
+def special_names(names: Sequence[str], label: str | None, weights: str | None, *also: str) -> tuple[str, str]:
+    """What the columns of labels and weights are to be called: as they were, or our own names; never as a feature."""
+    chosen = (label or LABEL, weights or WEIGHT)
+    for taken in (*chosen, *also):
+        if taken in names:
+            raise InputError("a column has a name that tables keep for labels or weights", repr(taken), "Rename the column.")
+    if chosen[0] == chosen[1]:
+        raise InputError("labels and weights must have columns of their own", repr(chosen[0]), "Rename one of them.")
+    return chosen
+
+
+def refuse_dates(path: object, column: str, kind: object) -> InputError:
+    """The error for points in time, which have no unit of their own and are no categories."""
+    return InputError(
+        "a date or time must become a number first, in a unit of your choice",
+        f"column {column!r} of {path} ({kind})",
+        "Store the days since a date of yours, say; in pandas (df[c] - df[c].min()) / pd.Timedelta(days=1). Or leave it out.",
+    )
+
+
+def are_dates(values: Iterable[str]) -> bool:
+    """Whether all of some different texts are dates or times as ISO 8601 writes them."""
+    found = list(values)
+    return len(found) > 0 and all(_DATE.match(value) and _is_date(value) for value in found)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 def check_names(path: Path, names: Sequence[str]) -> None:
     """Every column has a name of its own."""
     seen: set[str] = set()
@@ -118,8 +154,10 @@ def check_dtype(dtype: str | np.dtype | type | None) -> np.dtype | None:
 
 
 def category_values(path: object, column: str, values: Iterable[str]) -> tuple[str, ...]:
-    """The distinct values of a column of text, sorted; too many are an error."""
+    """The distinct values of a column of text, sorted; too many are an error, and so are dates."""
     found = tuple(sorted(set(values)))
+    if are_dates(found):
+        raise refuse_dates(path, column, found[0])
     if len(found) > MOST_VALUES:
         raise InputError(
             f"a column with more than {MOST_VALUES} values is not a category",

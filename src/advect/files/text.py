@@ -20,10 +20,10 @@ from advect._atomic import atomic_file
 from advect.errors import InputError
 from advect.files.content import Advance, Content, Source, check_rows, class_names, dump_name, load_name, quiet
 from advect.files.guard import check_growth, damaged, empty, reading
+from advect.files.kinds import Cells, Column, Table
 from advect.files.table import (
     LABEL,
     MOST_VALUES,
-    WEIGHT,
     Key,
     category_values,
     check_categorical,
@@ -33,6 +33,7 @@ from advect.files.table import (
     grid_shape,
     layout,
     not_a_number,
+    special_names,
     text_labels,
 )
 
@@ -101,7 +102,7 @@ class CsvSource(Source):
         self._delimiter, self._names = self._first_line(delimiter, header)
         json_label = _JSON_LABEL in self._names
         self._layout = layout(path, self._names, label, weights, columns, _JSON_LABEL if json_label else LABEL)
-        self._n, texts, self.weights = self._scan()
+        self._n, texts, self.weights, kinds = self._scan()
         if self._n == 0:
             raise InputError("a table needs at least one row", f"none in {path}", "Add rows under the header.")
         if texts is not None and self._layout.label is not None:
@@ -112,6 +113,12 @@ class CsvSource(Source):
         self._shape = grid_shape(names) if self._header else None
         self.columns = None if self._shape or not (self._header or self._values) else tuple(names)
         self._width = len(names)
+        special = [
+            None if at is None or not self._header else self._names[at] for at in (self._layout.label, self._layout.weights)
+        ]
+        texts = {at: Column(self._names[at], "text", values) for at, values in self._values.items()}
+        kept = () if self.columns is None else tuple(column for at, column in sorted((kinds | texts).items()))
+        self.table = Table(kept, *special)
 
     def __len__(self) -> int:
         return self._n
@@ -205,9 +212,10 @@ class CsvSource(Source):
                 )
             yield line, cells
 
-    def _scan(self) -> tuple[int, list[str] | None, np.ndarray | None]:
-        """Count of rows, their labels and weights; equal labels are one object, which saves memory."""
+    def _scan(self) -> tuple[int, list[str] | None, np.ndarray | None, dict[int, Column]]:
+        """Count of rows, their labels and weights, what columns hold; equal labels are one object, which saves memory."""
         y, w, n = self._layout.label, self._layout.weights, 0
+        wholes = words = list(self._layout.features)
         seen: dict[str, str] = {}
         labels: list[str] = []
         weights: list[float] = []
@@ -224,8 +232,11 @@ class CsvSource(Source):
                         "Fill it in, or pass weights=False.",
                     )
                 weights.append(weight)
+            wholes, words = _still_whole(wholes, cells), [at for at in words if cells[at].strip().lower() in _WORDS]
             n += 1
-        return n, None if y is None else labels, None if w is None else np.array(weights)
+        kinds = dict.fromkeys(wholes, "int64") | dict.fromkeys(words, "bool")
+        columns = {at: Column(self._names[at], dtype) for at, dtype in kinds.items()} if n else {}
+        return n, None if y is None else labels, None if w is None else np.array(weights), columns
 
     def _read_labels(self, texts: list[str], as_json: bool) -> list[Any]:
         distinct = {text for text in texts if text}
@@ -313,29 +324,47 @@ def write_csv(path: Path, content: Content) -> None:
 
     Classes without samples are not kept.
     """
-    x = content.x.reshape(len(content.x), -1)
-    names = grid_names(content.x.shape[1:]) if content.columns is None else list(content.columns)
-    for taken in (LABEL, _JSON_LABEL, WEIGHT):
-        if taken in names:
-            raise InputError("a column has a name that tables keep for labels or weights", repr(taken), "Rename the column.")
+    x, table = content.x.reshape(len(content.x), -1), content.table or Table()
+    columns = table.cells(grid_names(content.x.shape[1:]) if content.columns is None else content.columns, x)
+    names = [column.name for column in columns]
+    own, weight = special_names(names, table.label, table.weights, _JSON_LABEL)
     if any(name != name.strip() or not name or not name.isprintable() for name in names):
         raise InputError("names of columns must be plain text in a table", names[:8], "Rename them, or save as .npz.")
     labels, weights = content.labels, content.weights
     as_text = _plain_names(content.classes or ())
     cells = {name: str(name) if as_text else dump_name(name) for name in content.classes or ()}
-    names += [] if labels is None else [LABEL if as_text else _JSON_LABEL]
-    names += [] if weights is None else [WEIGHT]
+    names += [] if labels is None else [own if as_text else _JSON_LABEL]
+    names += [] if weights is None else [weight]
     if all(_number(name) is not None for name in names):
         raise InputError("names of columns must not all be numbers in a table", names[:8], "Rename them, or save as .npz.")
     delimiter = "\t" if ".tsv" in path.name else ","
     with atomic_file(path) as beside, _open_text(beside, "w", "utf-8", path.suffix == ".gz") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         writer.writerow(names)
-        for row, numbers in enumerate(x):
-            line = numbers.tolist()
+        for row, line in enumerate(_written(columns)):
             if labels is not None:
                 line.append("" if labels[row] is None else cells[labels[row]])
             writer.writerow(line if weights is None else [*line, float(weights[row])])
+
+
+def _written(columns: list[Cells]) -> Iterator[list[Any]]:
+    """The cells of each row, a block at a time."""
+    for first in range(0, len(columns[0].numbers), _BLOCK):
+        block = [_texts(one, one.numbers[first : first + _BLOCK].tolist()) for one in columns]
+        yield from map(list, zip(*block, strict=True))
+
+
+def _texts(cells: Cells, numbers: list[Any]) -> list[Any]:
+    if cells.column is not None and cells.column.values:
+        return [cells.column.values[code] for code in numbers]
+    return ["true" if value else "false" for value in numbers] if cells.numbers.dtype == bool else numbers
+
+
+def _still_whole(wholes: list[int], cells: list[str]) -> list[int]:
+    """Those of some columns that have a whole number in this row too; one look at all of them is fast."""
+    if not wholes or "".join([cells[at] for at in wholes]).replace("-", "").isdecimal():
+        return wholes
+    return [at for at in wholes if cells[at].strip().removeprefix("-").isdecimal()]
 
 
 def _plain_names(names: tuple[Any, ...]) -> bool:

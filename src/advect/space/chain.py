@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
+from advect.files import Table
 from advect.space.columns import Columns, listed
 from advect.space.images import Pixels
 from advect.space.projection import Projection
-from advect.space.saved import damaged, field, names_in, shape_in
+from advect.space.saved import damaged, field, names_in, shape_in, word_in
 from advect.space.scaling import Affine
 
 
@@ -39,11 +41,13 @@ _KINDS = {step.kind: step for step in (Pixels, Columns, Affine, Projection)}
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """What a side's samples are (shape, names of columns), and the steps that they take."""
+    """What a side's samples are (shape, columns, dtype, what the columns were), and the steps that they take."""
 
     shape: tuple[int, ...]
     columns: tuple[str, ...] | None
     steps: tuple[Step, ...]
+    dtype: torch.dtype | None = None
+    table: Table | None = None
 
     @property
     def dim_out(self) -> int:
@@ -71,6 +75,8 @@ class Chain:
         return {
             "sample_shape": list(self.shape),
             "columns": None if self.columns is None else list(self.columns),
+            "dtype": None if self.dtype is None else str(self.dtype).removeprefix("torch."),
+            "table": None if self.table is None else self.table.to_dict(),
             "steps": [{"kind": step.kind} | step.to_dict() for step in self.steps],
         }
 
@@ -80,6 +86,11 @@ class Chain:
         columns = None if field(facts, "columns") is None else names_in(facts, "columns")
         if columns is not None and shape != (len(columns),):
             raise damaged(f"there must be one name for each feature of samples of shape {shape}", f"{len(columns)} names")
+        dtype = None if facts.get("dtype") is None else getattr(torch, word_in(facts, "dtype", ("float32", "float64")))
+        try:  # older files have neither
+            table = None if facts.get("table") is None else Table.from_dict(facts["table"])
+        except ValueError as error:
+            raise damaged("table must describe columns", error) from None
         entries, steps, dim = field(facts, "steps"), [], math.prod(shape)
         if not isinstance(entries, list):
             raise damaged("steps must be a list", type(entries).__name__)
@@ -96,7 +107,7 @@ class Chain:
                 raise damaged("the columns must be those of their side", listed(step.given))
             steps.append(step)
             dim = step.dim_out
-        return cls(shape, columns, tuple(steps))
+        return cls(shape, columns, tuple(steps), dtype, table)
 
 
 def through(steps: Sequence[Step], x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -37,8 +38,8 @@ class Columns:
         return pick(x, self.wanted, self.given, self.fill)
 
     def filled_with(self, values: Tensor) -> Columns:
-        """The same step with these values, (dim_out,), for the columns that were not given."""
-        absent = set(self.wanted) - set(self.given)
+        """The same step with these values, (dim_out,), for the columns that were not given and have none yet."""
+        absent = {name for name in self.wanted if math.isnan(self.fill.get(name, 0.0))}
         new = {name: value for name, value in zip(self.wanted, values.tolist(), strict=True) if name in absent}
         return Columns(self.given, self.wanted, {**self.fill, **new})
 
@@ -61,9 +62,13 @@ class Columns:
 
 
 def align(
-    x: Sequence[Tensor], source: tuple[str, ...], target: tuple[str, ...], how: str | None
+    x: Sequence[Tensor], source: tuple[str, ...], target: tuple[str, ...], how: str | None, categories: Mapping[str, str]
 ) -> tuple[Columns, Columns, tuple[str, ...]]:
-    """A step for each side and the names they lead to; columns that a side lacks are NaN until the caller fills them."""
+    """A step for each side and the names they lead to; columns that a side lacks are NaN until the caller fills them.
+
+    ``categories`` has the columns that stand for values, and what they are values of: where a side has others of these, it
+    lacks a value because none of its samples has it, and there the column is 0.
+    """
     only_source, only_target = _less(source, target), _less(target, source)
     if how is None and (only_source or only_target):
         raise InputError(
@@ -82,8 +87,9 @@ def align(
     steps = []
     for features, given in zip(x, (source, target), strict=True):
         means = dict(zip(given, features.double().mean(dim=0).tolist(), strict=True))
-        fill = {name: means[name] for name in _less(given, wanted)} | dict.fromkeys(_less(wanted, given), float("nan"))
-        steps.append(Columns(given, wanted, fill))
+        held = {categories[name] for name in given if name in categories}
+        absent = {name: 0.0 if categories.get(name) in held else float("nan") for name in _less(wanted, given)}
+        steps.append(Columns(given, wanted, {name: means[name] for name in _less(given, wanted)} | absent))
     return steps[0], steps[1], wanted
 
 

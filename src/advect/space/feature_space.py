@@ -20,6 +20,7 @@ from advect.errors import InputError
 from advect.space.chain import Chain
 from advect.space.columns import listed, pick
 from advect.space.fitting import Options, fit_chains
+from advect.space.images import Pixels
 from advect.space.saved import damaged, field, names_in, shape_in, word_in
 
 _NAME, _VERSION = "advect.FeatureSpace", 1
@@ -52,7 +53,8 @@ def harmonize(
         columns: what to do when named columns are not the same: None for an error; ``"common"`` to keep the shared
             ones; ``"union"`` to keep all, the source's own ones last. A column that a side lacks is constant there, at
             the mean that the other side has once scaled: in a squared cost of features that adds the same to every
-            plan and, where weights are uniform, less than any other constant.
+            plan and, where weights are uniform, less than any other constant. A value of a category (``coat=long``)
+            that none of a side's samples has, where it has other values of that category, is 0 there.
         scale: None to leave values alone; ``"unit"`` to map each dataset to [0, 1] by its own smallest and largest
             value (constant data to 0); ``"standardize"`` to subtract from each feature its mean over the samples of
             both datasets and divide by its standard deviation there; ``"standardize-target"`` to take both from the
@@ -148,7 +150,7 @@ class FeatureSpace:
                 "datasets must be on one device", f"{source.x.device} and {target.x.device}", "Move one with .to(device)."
             )
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
-        first, second, shape, names = fit_chains(source.to(dtype=dtype), target.to(dtype=dtype), options)
+        first, second, shape, names = fit_chains(source, target, options, dtype)
         return cls(shape, names, dtype, first, second)
 
     def apply(self, data: Samples, side: str = "source") -> Samples:
@@ -182,6 +184,9 @@ class FeatureSpace:
     def invert(self, data: Samples, side: str = "source") -> Samples:
         """Samples of the common space in the units, size, channels and columns of one side.
 
+        A dataset comes back in the side's dtype, and tables written from it have the side's kinds of columns: categories,
+        truth values, whole numbers.
+
         What ``apply`` kept comes back, up to rounding: scaled values, constant features, reordered columns, moved
         axes, gray images repeated as rgb, enlarged images, and all of a sample when ``project`` keeps as many
         components as there are dimensions. What it lost is filled in:
@@ -202,7 +207,8 @@ class FeatureSpace:
             side: whose units to go to, ``"source"`` or ``"target"``.
 
         Returns:
-            A dataset for a dataset, a tensor for a tensor, otherwise a numpy array; in the dtype of ``data``.
+            A dataset for a dataset, in the dtype of the side; a tensor for a tensor, otherwise a numpy array, in the
+            dtype of ``data``.
 
         Example:
             >>> import advect as ad
@@ -214,7 +220,30 @@ class FeatureSpace:
         chain = self._chain(side)
         hint = "invert takes samples of the common space: apply brings them there."
         x = _read(data, self.sample_shape, self.columns, "samples of the common space", hint)
-        return _give(data, chain.invert(x), chain.shape, chain.columns)
+        back: Any = _give(data, chain.invert(x), chain.shape, chain.columns)
+        return back.to(dtype=chain.dtype).replace(table=chain.table) if isinstance(data, LabeledDataset) else back
+
+    def changes(self, side: str) -> bool:
+        """Whether samples of one side differ from those of the common space in more than their dtype.
+
+        Example:
+            >>> import advect as ad
+            >>> space = ad.FeatureSpace.fit(ad.datasets.load("digits", n=20), ad.datasets.load("mnist", n=20))
+            >>> space.changes("source"), space.changes("target")
+            (True, False)
+        """
+        return len(self._chain(side).steps) > 0
+
+    def only_resizes(self, side: str) -> bool:
+        """Whether images of one side come to another size or other channels and nothing else, so that brightness stays.
+
+        Example:
+            >>> import advect as ad
+            >>> space = ad.FeatureSpace.fit(ad.datasets.load("digits", n=20), ad.datasets.load("mnist", n=20))
+            >>> space.only_resizes("source")
+            True
+        """
+        return self.changes(side) and all(isinstance(step, Pixels) for step in self._chain(side).steps)
 
     def describe(self) -> str:
         """What each side goes through, in a few lines.

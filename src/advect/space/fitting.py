@@ -11,6 +11,7 @@ from torch import Tensor
 from advect._checks import check_count, check_known
 from advect.data import LabeledDataset
 from advect.errors import InputError
+from advect.files.kinds import onehot_names
 from advect.space.chain import Chain, Step, through
 from advect.space.columns import Columns, align
 from advect.space.images import Pixels, layout
@@ -51,9 +52,10 @@ class _Meeting:
 
 
 def fit_chains(
-    source: LabeledDataset, target: LabeledDataset, options: Options
+    given: LabeledDataset, goal: LabeledDataset, options: Options, dtype: torch.dtype
 ) -> tuple[Chain, Chain, tuple[int, ...], tuple[str, ...] | None]:
-    """The chains of both sides, and the sample shape and columns to which they lead."""
+    """The chains of both sides, and the sample shape and columns to which they lead, in ``dtype``."""
+    source, target = given.to(dtype=dtype), goal.to(dtype=dtype)
     meeting = _meet(source, target, options)
     features = [data.x.detach() for data in (source, target)]
     if options.scale is not None or options.columns == "union":
@@ -68,7 +70,8 @@ def fit_chains(
         meeting.steps[1].append(second)
         meeting.shape, meeting.columns = (options.project,), None
     first, second = (
-        Chain(data.sample_shape, data.columns, tuple(way)) for data, way in zip((source, target), meeting.steps, strict=True)
+        Chain(data.sample_shape, data.columns, tuple(way), data.x.dtype, data.table)
+        for data, way in zip((given, goal), meeting.steps, strict=True)
     )
     return first, second, meeting.shape, meeting.columns
 
@@ -113,7 +116,8 @@ def _meet(source: LabeledDataset, target: LabeledDataset, options: Options) -> _
 def _meet_by_name(
     source: LabeledDataset, target: LabeledDataset, given: tuple[str, ...], other: tuple[str, ...], how: str | None
 ) -> _Meeting:
-    first, second, names = align((source.x.detach(), target.x.detach()), given, other, how)
+    categories = onehot_names(source.table) | onehot_names(target.table)
+    first, second, names = align((source.x.detach(), target.x.detach()), given, other, how, categories)
     return _Meeting(([] if given == names else [first], [] if other == names else [second]), (len(names),), names)
 
 

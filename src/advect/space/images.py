@@ -27,6 +27,21 @@ def layout(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
     return None
 
 
+def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, float] | None:
+    """The range of brightness of some images, given (sample shape, features) of each: 0 … 1, or 0 … 255 of whole numbers.
+
+    None where any of them is no image, or has other values.
+    """
+    if not sides or any(layout(shape) is None or len(x) == 0 for shape, x in sides):
+        return None
+    low, high = min(float(x.min()) for _, x in sides), max(float(x.max()) for _, x in sides)
+    if low < 0 or high > 255:
+        return None
+    if high <= 1:
+        return 0.0, 1.0
+    return (0.0, 255.0) if all(bool((x == x.round()).all()) for _, x in sides) else None
+
+
 @dataclass(frozen=True)
 class Pixels:
     """Images of shape ``shape`` to (H, W) or (H, W, 3); ``alpha`` is what an alpha channel comes back as."""

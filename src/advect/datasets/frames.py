@@ -1,0 +1,80 @@
+"""A recorded frame of a flow as a dataset, in the units that the user knows.
+
+A flow runs in the feature space common to source and target. The run that the command line makes has that space beside its
+frames (``space.json``): by it frames go back to the units, size and columns of the source, or of the target.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from pathlib import Path
+
+from advect import files
+from advect._checks import check_known
+from advect.data import LabeledDataset
+from advect.errors import InputError
+from advect.files.guard import reading
+from advect.space import FeatureSpace
+from advect.trajectory import Trajectory
+
+UNITS = ("source", "target", "common")
+_FRAME = re.compile(r"(?P<directory>.*)@(?P<by>step=)?(?P<number>-?\d+)", re.DOTALL | re.ASCII)
+
+
+def open_frame(path: str, units: str | None) -> LabeledDataset:
+    """A frame of a run directory: by position, from the end if negative, or by its step; the last if neither is given."""
+    if units is not None:
+        check_known("units", units, UNITS)
+    match = None if os.path.exists(os.path.expanduser(path)) else _FRAME.fullmatch(path)
+    directory, number = (path, -1) if match is None else (match["directory"], int(match["number"]))
+    directory = os.path.expanduser(directory)
+    with reading(files.as_path(directory), "a run", ValueError, KeyError, TypeError):
+        trajectory = Trajectory.open(directory)
+        steps = trajectory.indices
+        if match is not None and match["by"]:
+            if number not in steps:
+                raise InputError(f"no frame of step {number} in {directory}", _listed(steps), "Ask for one of these.")
+            frame = trajectory[steps.index(number)].dataset
+        elif -len(steps) <= number < len(steps):
+            frame = trajectory[number].dataset
+        else:
+            raise InputError(
+                f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}", number, "Ask for one of these."
+            )
+    return in_units(frame, _space(Path(directory)), units or "source", directory)
+
+
+def in_units(frame: LabeledDataset, space: FeatureSpace | None, units: str, where: object) -> LabeledDataset:
+    """What a flow or a map gave, in the units of one side; of images, no pixel leaves the range of the frame for that."""
+    if units == "common" or (space is None and units == "source"):
+        return frame
+    if space is None:
+        raise InputError("there is no feature space to go back by", f"units={units} of {where}", "Leave units out.")
+    back = space.invert(frame.replace(law=None, law_index=None), side=units)
+    if frame.law is not None and not space.changes(units):
+        back = back.replace(law=frame.to(dtype=back.x.dtype).law, law_index=frame.law_index)
+    elif frame.law is not None:
+        warnings.warn(
+            f"the label laws of {where} belong to the space of the flow and are left out: units=common keeps them", stacklevel=3
+        )
+    if space.only_resizes(units):
+        low, high = frame.x.aminmax()
+        back = back.replace(x=back.x.clamp(low.to(back.x.dtype), high.to(back.x.dtype)))
+    return back
+
+
+def _space(directory: Path) -> FeatureSpace | None:
+    path = directory / "space.json"
+    if not os.path.exists(path):
+        return None
+    with reading(path, "a saved feature space", ValueError):
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    return FeatureSpace.from_dict(facts)
+
+
+def _listed(steps: list[int]) -> str:
+    text = ", ".join(map(str, steps))
+    return f"steps {text if len(steps) <= 20 else f'{steps[0]} to {steps[-1]}, {len(steps)} of them'}"
