@@ -16,7 +16,7 @@ from advect import files
 from advect._checks import check_known
 from advect.data import LabeledDataset
 from advect.errors import InputError
-from advect.files.guard import reading
+from advect.files.guard import damaged, reading
 from advect.space import FeatureSpace
 from advect.trajectory import Trajectory
 
@@ -34,6 +34,8 @@ def open_frame(path: str, units: str | None) -> LabeledDataset:
     with reading(files.as_path(directory), "a run", ValueError, KeyError, TypeError):
         trajectory = Trajectory.open(directory)
         steps = trajectory.indices
+        if not steps:
+            raise damaged(files.as_path(directory), "a run", "no whole frame is left")
         if match is not None and match["by"]:
             if number not in steps:
                 raise InputError(f"no frame of step {number} in {directory}", _listed(steps), "Ask for one of these.")
