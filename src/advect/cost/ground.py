@@ -181,6 +181,8 @@ class PairCost:
     def _sides(self) -> tuple[LabeledDataset, LabeledDataset]:
         """The datasets in the space where features are compared: label laws live there too. Equal laws are one."""
         source, target, feature = self.source, self.target, self.cost.feature
+        if isinstance(self.cost.label, ExactLabelOT):  # before laws are carried, which may have a reason of its own against it
+            self.cost.label.check(source, target)
         if self.points is not None and isinstance(feature, EUCLIDEAN):
             source, target = (feature.carry(*side) for side in zip((source, target), self.points, strict=True))
         source = source.with_shared_laws()

@@ -112,7 +112,8 @@ class ExactLabelOT:
     def __post_init__(self) -> None:
         check_solver(self.solver)
 
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
+        """An error if either dataset carries laws, or lacks labels."""
         if source.law is not None or target.law is not None:
             raise InputError(
                 "ExactLabelOT compares samples, not Gaussian laws",
@@ -121,6 +122,9 @@ class ExactLabelOT:
             )
         for data in (source, target):
             data.require_labels("ExactLabelOT")
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        self.check(source, target)
         symmetric = source is target
         distances = source.x.new_zeros(len(source.classes), len(target.classes))
         a_parts, b_parts = _class_samples(source), _class_samples(target)

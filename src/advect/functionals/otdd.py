@@ -8,6 +8,7 @@ regularised), so that an explicit Euler step of size τ shrinks an exact distanc
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -121,7 +122,7 @@ class OTDD(Functional):
         solver = self._prepare(cost, matrix, rho, dtype, blocked)
         f, g = self._potentials.get("f"), self._potentials.get("g")
         warm = None if f is None or g is None or len(f) != len(rho) else (f, g)
-        solved = solver.solve(matrix, rho.weights, self.target.weights, init=warm)
+        solved = _found(solver.solve(matrix, rho.weights, self.target.weights, init=warm), solver)
         pulled, value, (f, g) = _pull(cross, solved, matrix), solved.value, solved.potentials
         met = solved.converged
         del matrix, solved, cross  # a solution keeps its cost: let go of it before the next is made
@@ -129,7 +130,7 @@ class OTDD(Functional):
         start = self._potentials.get("self")
         start = None if start is None or len(start) != len(rho) else start
         matrix = self._costs(within, dtype, blocked)
-        alone = solver.solve_self(matrix, rho.weights, init=start)
+        alone = _found(solver.solve_self(matrix, rho.weights, init=start), solver)
         pulled = pulled - 0.5 * _pull(within, alone, matrix)
         self._converged = met and alone.converged
         self._potentials = {"f": f, "g": g, "self": alone.potentials[0]}
@@ -174,8 +175,19 @@ class OTDD(Functional):
             self._prepared = self.solver.prepare(matrix, rho.weights, self.target.weights)
             target = self.target.replace()  # a copy, so that what its laws keep for later calls goes with it
             own = self._costs(cost.between(target, target), dtype, blocked)
-            self._target_value = self._prepared.solve_self(own, self.target.weights).value
+            self._target_value = _found(self._prepared.solve_self(own, self.target.weights), self._prepared).value
         return self._prepared
+
+
+def _found(solution: Solution, solver: Solver) -> Solution:
+    """The solution, unless a solver failed without any: no fault of the data."""
+    if math.isfinite(solution.value) and math.isfinite(solution.marginal_error):
+        return solution
+    raise InputError(
+        f"{type(solver).__name__} found no solution of a transport problem",
+        f"a value of {solution.value} at epsilon {solution.epsilon:.3g}",
+        "Raise its epsilon (or its rank), or use ad.Sinkhorn().",
+    )
 
 
 def _pull(pair: PairCost, solution: Solution, matrix: Tensor | BlockedCost) -> Tensor:

@@ -1,0 +1,238 @@
+"""Every label cost × feature cost × solver × dynamics × dtype: a value, with its gradient, that an independent reference
+confirms, or a refusal with a true reason and a remedy that works.
+
+References are written out in numpy: costs by explicit differences, laws by ``numpy.cov`` and matrix roots, transport by a plain
+Sinkhorn loop or by assignment. A mini-batch of all samples is the whole problem, and so is a kernel of full rank.
+"""
+
+import itertools
+import math
+from functools import lru_cache
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from flows import draw
+from scipy.optimize import linear_sum_assignment
+
+import advect as ad
+
+SHARE, INNER = 0.3, 5.0  # epsilon of the mean cost, and that of label transport
+
+
+def samples(seed, shift):
+    """Three classes of eight samples, whose covariances have full rank in all spaces below."""
+    y = np.repeat(np.arange(3), 8)
+    return draw(24, 3, seed=seed).numpy() + 1.5 * y[:, None] + shift, y
+
+
+def curved(x):
+    return torch.cat([x, x.sin()], dim=1)
+
+
+def bent(x, y):
+    return (x[:, None] - y).square().sum(dim=2).add(1).log()
+
+
+LABELS = {
+    "full laws": ad.Bures(),
+    "diagonal laws": ad.Bures(diagonal=True),
+    "means": ad.MeansOnly(),
+    "no labels": ad.NoLabels(),
+    "label transport": ad.ExactLabelOT(),
+    "entropic label transport": ad.ExactLabelOT(ad.Sinkhorn(epsilon=INNER, tol=1e-10)),
+}
+FEATURES = {"squared": ad.SquaredEuclidean(), "embedding": ad.Embedding(curved), "sketch": ad.Sketch(2), "own": bent}
+SOLVERS = {
+    "sinkhorn": ad.Sinkhorn(ad.Relative(SHARE), tol=1e-9),
+    "exact": ad.ExactOT(),
+    "mini-batch": ad.MiniBatch(ad.Sinkhorn(ad.Relative(SHARE), tol=1e-9), size=24),
+    "low rank": ad.NystromSinkhorn(60, ad.Relative(SHARE), tol=1e-10),
+}
+DYNAMICS = {
+    "fd": ad.FeatureDriven(),
+    "fd through laws": ad.FeatureDriven(through_laws=True),
+    "jd-fl": ad.JointFixedLabels(),
+    "jd-vl": ad.JointVariableLabels(),
+}
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+SETS = [samples(1, 0.0), samples(2, 2.0)]
+
+
+def refusal(label, feature, solver, dynamics):
+    """The true reason why a combination cannot be, with its remedy; None if it must run."""
+    joint = dynamics.startswith("jd")
+    if joint and "transport" in label:
+        return "compares samples, not Gaussian laws.*Use Bures or MeansOnly.*FeatureDriven"
+    if joint and feature == "embedding" and label != "no labels":
+        return "an Embedding carries samples, not Gaussian laws.*FeatureDriven.*Sketch"
+    if solver == "low rank" and feature == "own":
+        return "features whose cost is a squared distance.*SquaredEuclidean, Embedding or Sketch"
+    return None
+
+
+# What each refusal says to do instead: a combination that must run.
+REMEDIES = {
+    "compares samples": [{"label": "full laws"}, {"label": "means"}, {"dynamics": "fd"}],
+    "an Embedding carries": [{"dynamics": "fd"}, {"feature": "sketch"}],
+    "features whose cost": [{"feature": "squared"}, {"feature": "embedding"}, {"feature": "sketch"}],
+}
+
+
+def energy(label, feature, solver, dtype="float64"):
+    (x, y), (u, v) = SETS
+    source, target = (ad.LabeledDataset(torch.as_tensor(a).to(DTYPES[dtype]), b) for a, b in ((x, y), (u, v)))
+    cost = ad.GroundCost(feature=FEATURES[feature], label=LABELS[label])
+    return source, ad.OTDD(target, cost=cost, solver=SOLVERS[solver])
+
+
+# References ------------------------------------------------------------------------------------------------------------------
+
+
+def points(feature):
+    """Both datasets where features are compared."""
+    x, u = SETS[0][0], SETS[1][0]
+    if feature == "embedding":
+        return [np.concatenate([part, np.sin(part)], axis=1) for part in (x, u)]
+    if feature == "sketch":
+        centre = (x.mean(axis=0) + u.mean(axis=0)) / 2
+        basis = np.linalg.svd(np.concatenate([x, u]) - centre)[2][:2].T  # as many samples in both
+        return [x @ basis, u @ basis]
+    return [x, u]
+
+
+def label_distance(label, a, b):
+    """W₂² of the laws of two classes, from their samples."""
+    if label == "no labels":
+        return 0.0
+    means, covariances = [part.mean(axis=0) for part in (a, b)], [np.cov(part.T) for part in (a, b)]
+    if label == "means":
+        return float(((means[0] - means[1]) ** 2).sum())
+    if label == "diagonal laws":
+        covariances = [np.diag(np.diag(part)) for part in covariances]
+    if "laws" in label:
+        return oracles.bures_by_roots(means[0], covariances[0], means[1], covariances[1])
+    costs, even = [oracles.half_squared(*pair) for pair in ((a, b), (a, a), (b, b))], np.full(8, 1 / 8)
+    if label == "label transport":
+        return 2 * float(costs[0][linear_sum_assignment(costs[0])].mean())
+    return 2 * oracles.divergence_loop(*costs, even, even, INNER)
+
+
+@lru_cache
+def reference(label, feature, exact):
+    """½ OTDD² between the two datasets."""
+    embedded, even = points(feature), np.full(24, 1 / 24)
+    parts = [[x[y == c] for c in range(3)] for x, (_, y) in zip(embedded, SETS, strict=True)]
+    costs = []
+    for i, j in ((0, 1), (0, 0), (1, 1)):
+        squared = 2 * oracles.half_squared(embedded[i], embedded[j])
+        squared = np.log1p(squared) if feature == "own" else squared
+        table = np.array([[0 if a is b else label_distance(label, a, b) for b in parts[j]] for a in parts[i]])
+        costs.append((squared + table[SETS[i][1]][:, SETS[j][1]]) / 2)
+    if exact:
+        return float(costs[0][linear_sum_assignment(costs[0])].mean())  # the self terms vanish
+    return oracles.divergence_loop(*costs, even, even, SHARE * costs[0].mean())
+
+
+# The table -------------------------------------------------------------------------------------------------------------------
+
+
+def run(label, feature, solver, dynamics, dtype="float64", n_steps=1):
+    source, functional = energy(label, feature, solver, dtype)
+    options = {"dynamics": DYNAMICS[dynamics], "integrator": ad.Euler(0.1), "n_steps": n_steps}
+    return ad.flow(source, functional, **options)
+
+
+def check(label, feature, solver, dynamics, dtype):
+    """Whether the combination ran, as it must, or was refused, as it must; with what a reference says."""
+    said = refusal(label, feature, solver, dynamics)
+    if said is not None:
+        with pytest.raises(ad.InputError, match=said):
+            run(label, feature, solver, dynamics, dtype)
+        return False
+    result = run(label, feature, solver, dynamics, dtype)
+    wanted = reference(label, feature, solver == "exact")
+    assert result.values[0] == pytest.approx(wanted, rel=1e-6 if dtype == "float64" else 1e-4)
+    assert all(math.isfinite(value) for value in result.values) and bool(result.dataset.x.isfinite().all())
+    return True
+
+
+def check_gradient(label, feature, solver, dynamics):
+    """The derivative along a random direction of all that moves, against central differences."""
+    if refusal(label, feature, solver, dynamics) is not None:
+        return
+    source, functional = energy(label, feature, solver)
+    rho = DYNAMICS[dynamics].start(source)
+    leaves = {name: value.detach().clone().requires_grad_() for name, value in DYNAMICS[dynamics].parameters(rho).items()}
+    along = {name: draw(*value.shape, seed=5) for name, value in leaves.items()}
+    along |= {name: value + value.mT for name, value in along.items() if value.ndim == 3}  # covariances stay symmetric
+    value = functional(DYNAMICS[dynamics].attach(rho, leaves))
+    found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    slope = sum(float((part * way).sum()) for part, way in zip(found, along.values(), strict=True))
+
+    def at(step):
+        moved = {name: leaf.detach() + step * along[name] for name, leaf in leaves.items()}
+        return float(functional(DYNAMICS[dynamics].attach(rho, moved)))
+
+    assert slope == pytest.approx((at(1e-5) - at(-1e-5)) / 2e-5, rel=2e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("label", LABELS)
+class TestTable:
+    def test_runs_and_agrees_or_refuses_with_a_reason(self, label, feature):
+        for solver, dynamics in itertools.product(SOLVERS, DYNAMICS):
+            check(label, feature, solver, dynamics, "float64")
+
+    @pytest.mark.slow
+    def test_in_float32(self, label, feature):
+        for solver, dynamics in itertools.product(SOLVERS, DYNAMICS):
+            check(label, feature, solver, dynamics, "float32")
+
+    def test_gradients(self, label, feature):
+        check_gradient(label, feature, "sinkhorn", "jd-vl")
+        check_gradient(label, feature, "sinkhorn", "fd through laws")
+
+    @pytest.mark.slow
+    def test_gradients_by_every_solver(self, label, feature):
+        for solver, dynamics in itertools.product(SOLVERS, ("fd through laws", "jd-fl", "jd-vl")):
+            check_gradient(label, feature, solver, dynamics)
+
+
+@pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+@pytest.mark.parametrize("dynamics", DYNAMICS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_kernel_that_fails_says_so(dynamics, dtype):
+    """A rank that no positive kernel comes of. Once: NaN, "check the data"."""
+    (x, y), (u, v) = SETS
+    source, target = (ad.LabeledDataset(torch.as_tensor(a).to(DTYPES[dtype]), b) for a, b in ((x, y), (u, v)))
+
+    def go(solver):
+        energy = ad.OTDD(target, cost=ad.GroundCost(feature=ad.Sketch(2), label=ad.NoLabels()), solver=solver)
+        return ad.flow(source, energy, dynamics=DYNAMICS[dynamics], n_steps=1).values
+
+    with pytest.raises(ad.InputError, match=r"NystromSinkhorn found no solution.*Raise its epsilon \(or its rank\).*Sinkhorn"):
+        go(ad.NystromSinkhorn(5, ad.Relative(0.3)))
+    for remedy in (ad.NystromSinkhorn(48, ad.Relative(0.3)), ad.NystromSinkhorn(5, ad.Relative(1.0)), ad.Sinkhorn()):
+        assert all(math.isfinite(value) for value in go(remedy))
+
+
+@pytest.mark.parametrize("reason", REMEDIES)
+def test_remedies_work(reason):
+    """Whatever is refused for this reason runs, or is refused for another, after any one of the changes that it names."""
+    seen = 0
+    for combination in itertools.product(LABELS, FEATURES, SOLVERS, DYNAMICS):
+        said = refusal(*combination)
+        if said is not None and said.startswith(reason):
+            for change in REMEDIES[reason]:
+                chosen = {**dict(zip(("label", "feature", "solver", "dynamics"), combination, strict=True)), **change}
+                assert (refusal(**chosen) or "").split(".*")[0] != said.split(".*")[0]
+                seen += 1
+    assert seen > 0
+
+
+def test_how_many_run():
+    """Of 768 with both dtypes. Once: 500 ran, 236 were refused, 32 ended in RuntimeError."""
+    verdicts = [refusal(*each) for each in itertools.product(LABELS, FEATURES, SOLVERS, DYNAMICS)]
+    assert 2 * len(verdicts) == 768 and 2 * verdicts.count(None) == 552
