@@ -17,7 +17,7 @@ from torch import Tensor
 
 from advect._checks import check_finite
 from advect.errors import InputError
-from advect.linalg import nuclear_norms, row_basis, squared_distances, symmetric_root
+from advect.linalg import nuclear_norms, root, row_basis, squared_distances, symmetric_root
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Full:
         return self.matrices
 
     def scales(self) -> Tensor:
-        return self.matrices.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
+        return root(self.matrices.diagonal(dim1=1, dim2=2))
 
     def parts(self) -> Sequence[Tensor]:
         return self.matrices.unbind()
@@ -191,7 +191,7 @@ class Diagonal:
     def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Factored:
         variances = shares[:, None] * self.deviations.double().square()
         variances = variances.new_zeros(n_groups, self.dim).index_add(0, groups, variances)
-        own = torch.diag_embed(variances.sqrt()).reshape(-1, self.dim)  # the spread of means is not diagonal: factors are
+        own = torch.diag_embed(root(variances)).reshape(-1, self.dim)  # the spread of means is not diagonal: factors are
         every = torch.arange(n_groups, device=groups.device).repeat_interleave(self.dim)
         return _stacked(torch.cat([own, shares[:, None].sqrt() * gaps]), torch.cat([every, groups]), n_groups)
 

@@ -25,7 +25,7 @@ from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
 from advect.gaussians import Diagonal, Factored, class_shares
-from advect.linalg import mass_centre
+from advect.linalg import mass_centre, root
 
 _ENTRIES = 2_000_000  # numbers in an array of a group of projections
 
@@ -235,20 +235,14 @@ def _projected_laws(
             variances = theta.square().T @ covariance.deviations.to(theta).square().T
         else:
             variances = torch.einsum("dp,kde,ep->pk", theta, covariance.matrices.to(theta), theta)
-        return theta.T @ (data.law.means - centre).T, _root(variances)
+        return theta.T @ (data.law.means - centre).T, root(variances)
     assert share is not None
     weights, scales = (part.to(theta) for part in share)
     images = features.detach() if data.fixed_laws else features
     zeros = images.new_zeros(len(images), len(data.classes))
     means = zeros.index_add(1, data.y, weights * images)
     spread = (images - means[:, data.y]) * scales
-    return means, _root(zeros.index_add(1, data.y, spread.square()))
-
-
-def _root(values: Tensor) -> Tensor:
-    """√ with derivative 0 at 0: a class of one point has no deviation to change."""
-    positive = values > 0
-    return torch.where(positive, torch.where(positive, values, 1).sqrt(), 0)
+    return means, root(zeros.index_add(1, data.y, spread.square()))
 
 
 def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:

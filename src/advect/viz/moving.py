@@ -98,6 +98,12 @@ def particle_grid(
         4
     """
     check_target(target)
+    if not isinstance(rows, Mapping):
+        raise InputError(
+            "rows must be frames by name",
+            type(rows).__name__,
+            'Pass {"a flow": frames}; a single flow is viz.particles(frames).',
+        )
     grid = {name: panel_states(frames, columns) for name, frames in rows.items()}
     width = _check_grid(grid, titles)
     others = [] if target is None else [target]
