@@ -29,12 +29,16 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 
+class Hang(BaseException):
+    """Nothing that a reader would take for an error of the file."""
+
+
 @contextmanager
 def within(seconds: int) -> Iterator[None]:
     """An error instead of a hang."""
 
     def late(*_: object) -> None:
-        raise TimeoutError(f"still waiting after {seconds} s")
+        raise Hang(f"still waiting after {seconds} s")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(seconds)
@@ -136,10 +140,10 @@ def packed(path: Path, start: bytes, line: bytes, times: int) -> Path:
 
 
 def test_a_compressed_table_does_not_grow_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advect.files.guard._SMALL", 1 << 20, raising=False)  # what takes seconds will do
-    place = packed(tmp_path / "a.csv.gz", b"u,v\n", b"0,0\n" * (1 << 16), 20)
+    monkeypatch.setattr("advect.files.guard._SMALL", 1 << 18, raising=False)  # what takes seconds will do
+    place = packed(tmp_path / "a.csv.gz", b"u,v\n", b"0,0\n" * (1 << 16), 4)
     assert place.stat().st_size < 10_000
-    with pytest.raises(InputError, match=r"grows too much to be safe; got text of .* MiB in .* of .*a.csv.gz"):
+    with pytest.raises(InputError, match=r"grows too much to be safe; got text of .* in .* of .*a.csv.gz"):
         open_source(place)
 
 
@@ -167,9 +171,10 @@ def test_an_idx_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [b"0," * 512, b'"\n",' * 200], ids=["one line", "lines that quotes join"])
-def test_a_row_without_an_end_is_not_held_in_memory(line: bytes, tmp_path: Path) -> None:
-    place = packed(tmp_path / "a.csv.gz", b"", line, 22_000)
-    with pytest.raises(InputError, match=r"a row of a table must have less than 16,777,216 characters"):
+def test_a_row_without_an_end_is_not_held_in_memory(line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advect.files.text._LONGEST", 1 << 18, raising=False)  # of 16 million characters otherwise
+    place = packed(tmp_path / "a.csv.gz", b"", line, 400)
+    with pytest.raises(InputError, match=r"a row of a table must have less than 262,144 characters"):
         open_source(place)
 
 
@@ -190,6 +195,15 @@ def test_what_does_not_fit_into_memory_is_refused_at_once(tmp_path: Path, monkey
     with pytest.raises(InputError, match=r"does not fit into memory: it has 1.0 TiB.*max_samples"):
         open_source(tmp_path / "a.npy").read()
     assert open_source(tmp_path / "a.npy").read(np.array([7])).tolist() == [[0.0, 0.0]]
+
+
+def test_a_very_wide_table_is_refused_soon(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(",".join(map(str, range(1_048_577))) + "\n")
+    (tmp_path / "b.csv").write_text(",".join(f"u{at}" for at in range(100_000)) + "\n")
+    with within(20), pytest.raises(InputError, match="at most 1,048,576 columns; got 1,048,577"):
+        open_source(tmp_path / "a.csv")
+    with within(20), pytest.raises(InputError, match="unknown label column .*; got 'kind'.*and 99900 more"):
+        open_source(tmp_path / "b.csv", label="kind")
 
 
 DEEP = "[" * 100_000

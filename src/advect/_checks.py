@@ -44,13 +44,17 @@ def check_count(name: str, value: object, least: int = 1) -> int:
     return value if isinstance(value, int) else int(number)
 
 
+_LOOKED_AT, _LISTED = 10_000, 100  # a table may have millions of columns, and to compare them all takes minutes
+
+
 def check_known(kind: str, name: object, known: Iterable[str]) -> None:
     """``name`` is one of ``known``; the message suggests near misses."""
     known = sorted(known)
     if name not in known:
-        near = difflib.get_close_matches(str(name), known, n=1)
+        near = difflib.get_close_matches(str(name), known[:_LOOKED_AT], n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"unknown {kind}", repr(name), f"{hint}Known: {', '.join(known)}.")
+        more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+        raise InputError(f"unknown {kind}", repr(name), f"{hint}Known: {', '.join(known[:_LISTED])}{more}.")
 
 
 def check_finite(name: str, values: Tensor, remedy: str = "Remove or impute these rows first.") -> None:

@@ -40,6 +40,7 @@ from advect.files.table import (
 _KIND = "a table of text"
 _JSON_LABEL = f"{LABEL}:json"  # for names that are neither plain text nor whole numbers
 _BLOCK = 1024
+_WIDEST = 1 << 20
 _LONGEST = 1 << 24  # characters of a row: four million numbers, or what an unpacked file without line ends would fill
 _WORDS = {"true": 1.0, "false": 0.0}
 
@@ -165,6 +166,10 @@ class CsvSource(Source):
             raise trouble
         mark = max(splits, key=lambda mark: len(splits[mark]))
         names = [name.strip() for name in splits[mark]]
+        if len(names) > _WIDEST:
+            raise InputError(
+                f"a table must have at most {_WIDEST:,} columns", f"{len(names):,} in {self._path}", "Keep it as .npz."
+            )
         if not names:
             raise InputError("a table needs a first line", f"nothing in {self._path}", "Write a header and rows of numbers.")
         if not self._header:
