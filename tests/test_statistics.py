@@ -111,8 +111,12 @@ def test_merge_leaves_both_as_they_were():
     assert torch.equal(a.means, before[0]) and torch.equal(b.covariances, before[1]) and a.counts == before[2]
 
 
-def test_laws_are_those_of_a_dataset():
+@pytest.mark.parametrize("repeated", [False, True])
+def test_laws_are_those_of_a_dataset(repeated):
+    # Once: a dataset took equal rows of unequal weight for one sample, the statistics for several.
     x, y, weights = sample()
+    if repeated:
+        x = np.round(x)
     data = ad.LabeledDataset(x, y, weights)
     laws, expected = ClassStatistics().update(x, y, weights).to_gaussians(), data.moments()
     torch.testing.assert_close(laws.means, expected.means, rtol=1e-12, atol=1e-12)

@@ -23,7 +23,8 @@ from advect._html import facts_table
 from advect._progress import Progress
 from advect.errors import InputError
 from advect.files import Content, Table, open_source, write
-from advect.gaussians import Gaussians, estimate_gaussians, group_shares
+from advect.gaussians import Gaussians, group_shares
+from advect.moments import estimate_gaussians
 
 if TYPE_CHECKING:
     from os import PathLike

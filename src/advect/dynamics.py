@@ -213,9 +213,9 @@ def _laws(rho: LabeledDataset) -> Gaussians:
 
 
 def _first_laws(data: LabeledDataset) -> Gaussians:
-    """The laws that a dataset carries, in the precision of its features, otherwise those of its samples."""
+    """The laws that a dataset carries, otherwise those of its samples, in the precision of its features."""
     data.require_labels("a flow of label laws")
-    return data.moments() if data.law is None else _laws(data.to(device=data.x.device, dtype=data.x.dtype))
+    return data.laws().to(data.x.device, data.x.dtype)
 
 
 def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from advect._checks import check_finite
+from advect._threads import side_by_side
 from advect.errors import InputError
-from advect.linalg import nuclear_norms, root, row_basis, squared_distances, symmetric_root
+from advect.linalg import root, squared_gaps, symmetric_root
+from advect.nuclear import nuclear_norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +141,14 @@ class Factored:
 
     @cached_property
     def compressed(self) -> Factored:
-        """The same covariances with as few rows as their ranks allow, in float64."""
-        tolerance = 4 * torch.finfo(self.rows.dtype).eps
-        blocks = []
-        for block in self.rows.double().split(self.sizes):
-            basis = row_basis(block.detach(), tolerance)
-            blocks.append(block if basis is None else basis.mT @ block)
-        return Factored(torch.cat(blocks), tuple(len(block) for block in blocks))
+        """The same covariances with at most d rows each, in float64."""
+        blocks = list(self.rows.double().split(self.sizes))
+        tall = [k for k, size in enumerate(self.sizes) if size > self.dim]
+        bases = side_by_side(lambda k: torch.linalg.qr(blocks[k])[0], tall, rows=self.dim)
+        for k, basis in zip(tall, bases, strict=True):
+            blocks[k] = basis.mT @ blocks[k]
+        rows = torch.cat(blocks) if tall else self.rows.double()
+        return Factored(rows, tuple(len(block) for block in blocks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,10 +316,17 @@ class Gaussians:
         return Gaussians(middles, covariance).to(dtype=self.means.dtype)
 
 
-def bures(a: Gaussians, b: Gaussians) -> Tensor:
+def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | None = None) -> Tensor:
     """W₂²(a_i, b_j) for all pairs of laws, as a (k, k') matrix; zero on the diagonal when ``a is b``.
 
-    Differentiable in means and covariances; safe for rank-deficient and zero covariances.
+    Differentiable in means and covariances; safe for rank-deficient and zero covariances. Computed in float64.
+
+    Args:
+        a, b: the laws.
+        rtol: relative error that a distance may have: products are then taken in float32 where that is certain to be enough
+            (``advect.nuclear``). By default 0: exact to rounding in float64.
+        wanted: (k, k') bool, the pairs that are asked for; distances of others mean nothing. When ``a is b``, those above the
+            diagonal.
 
     Example:
         >>> import torch, advect as ad
@@ -334,34 +344,17 @@ def bures(a: Gaussians, b: Gaussians) -> Tensor:
     if isinstance(a.covariance, Diagonal) and isinstance(b.covariance, Diagonal):
         points_a = torch.cat([means_a, a.covariance.deviations.double()], dim=1)
         points_b = torch.cat([means_b, b.covariance.deviations.double()], dim=1)
-        distances = squared_distances(points_a, points_b)
+        distances = squared_gaps(points_a, points_b)
     else:
         factors_a, factors_b = a.covariance.compressed, b.covariance.compressed
-        cross = nuclear_norms(factors_a.rows, factors_a.sizes, factors_b.rows, factors_b.sizes)
-        spread = (factors_a.traces()[:, None] + factors_b.traces() - 2 * cross).clamp_min(0)
-        distances = squared_distances(means_a, means_b) + spread
+        apart = squared_gaps(means_a, means_b)
+        traces = factors_a.traces()[:, None] + factors_b.traces()
+        factors = factors_a.rows, factors_a.sizes, factors_b.rows, factors_b.sizes
+        norms = nuclear_norms(*factors, near=apart + traces, rtol=rtol, wanted=wanted)
+        distances = apart + (traces - 2 * norms).clamp_min(0)
     if a is b:
         distances = distances * (1 - torch.eye(len(a), dtype=distances.dtype, device=distances.device))
     return distances.to(dtype)
-
-
-def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Gaussians:
-    """Mean and factored covariance of each class y ∈ {0, …, k−1} of a weighted sample (x, y).
-
-        μ = Σ p_i x_i ,   S = Σ p_i (x_i − μ)(x_i − μ)ᵀ / (1 − Σ p²)        p = weights within the class
-
-    For n samples of equal weight this is the usual n − 1, whether some coincide or not. With unequal weights the second sum
-    runs over atoms (distinct points), so listing a sample as two copies that share its weight changes nothing, even when a
-    flow has parted them by roundings of the class's spread. One atom gives a zero covariance. A class without mass is
-    described by its samples with equal weights; one without samples by a point at the origin.
-    """
-    order = torch.argsort(y, stable=True)
-    counts = torch.bincount(y, minlength=n_classes)
-    share, scale = class_shares(x, y, weights, n_classes)
-    labels, points = y[order], x[order].double()
-    means = points.new_zeros(n_classes, x.shape[1]).index_add(0, labels, share[order, None] * points)
-    rows = (points - means[labels]) * scale[order, None]
-    return Gaussians(means.to(x.dtype), Factored(rows.to(x.dtype), tuple(counts.tolist())))
 
 
 def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
@@ -370,71 +363,4 @@ def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
     return torch.where(whole > 0, mass / whole.clamp_min(_TINY), 1 / torch.bincount(groups, minlength=n_groups)[groups])
 
 
-def class_shares(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
-    """Weights within each class, p, and the scales √(p / (1 − Σ p²)) that turn centred samples into factor rows; float64."""
-    share = group_shares(y, weights.double(), n_classes)
-    spread = 1 - _squared_shares(x.detach(), y, share, n_classes)
-    inverse = torch.where(spread > 1e-12, 1 / spread.clamp_min(_TINY), 0)
-    return share, (share * inverse[y]).sqrt()
-
-
-_BLOCK = 512
 _TINY = torch.finfo(torch.float64).tiny
-
-
-def _squared_shares(points: Tensor, labels: Tensor, share: Tensor, n_classes: int) -> Tensor:
-    """Σ p² of each class: over the samples where all have one weight, over distinct points where they have not."""
-    squares = share.new_zeros(n_classes).index_add_(0, labels, share.square())
-    present = share > 0
-    counts = torch.bincount(labels[present], minlength=n_classes)
-    uneven = squares * counts > 1 + 1e-9  # of equal shares, 1
-    rows = uneven[labels].nonzero()[:, 0]
-    if not len(rows):
-        return squares
-    chosen = points if len(rows) == len(points) else points[rows]
-    return torch.where(uneven, _squared_atoms(chosen, labels[rows], share[rows], n_classes), squares)
-
-
-def _squared_atoms(points: Tensor, labels: Tensor, share: Tensor, n_classes: int) -> Tensor:
-    """Σ p² over the distinct points of each class; points that a few roundings of the class's spread tell apart are one.
-
-    Equal points have equal images under a random direction, so only neighbours in that order are compared in full. Each
-    must be near the first of its run: in a run that is longer than the tolerance, dense data, only equal points are one.
-    """
-    generator = torch.Generator().manual_seed(0)
-    direction = torch.randn(points.shape[1], generator=generator, dtype=torch.float64).to(points.device)
-    means = share.new_zeros(n_classes, points.shape[1])
-    blocks = [slice(start, start + _BLOCK) for start in range(0, len(points), _BLOCK)]
-    for rows in blocks:
-        means.index_add_(0, labels[rows], share[rows, None] * points[rows].double())
-    keys, reach = torch.empty_like(share), torch.empty_like(share)
-    for rows in blocks:
-        centred = points[rows].double() - means[labels[rows]]  # far from the origin, roundings of x are no measure of nearness
-        keys[rows], reach[rows] = centred @ direction, centred.abs().amax(dim=1)
-    spread = share.new_zeros(n_classes).index_add_(0, labels, share * reach)
-    order = torch.argsort(keys)
-    order = order[torch.argsort(labels[order], stable=True)]
-    keys, labels, share, reach = keys[order], labels[order], share[order], reach[order]
-    tolerance = 64 * torch.finfo(points.dtype).eps * spread[labels]
-    slack = tolerance + 64 * torch.finfo(torch.float64).eps * reach  # equal points may have keys that differ by a rounding
-    near = (keys.diff() <= slack[1:] * direction.abs().sum()) & (labels.diff() == 0)
-    later = 1 + near.nonzero()[:, 0]
-    gaps = _gaps(points, order[later - 1], order[later])
-    fresh = torch.ones(len(points), dtype=torch.bool, device=points.device)
-    fresh[later] = gaps > tolerance[later]
-    runs = fresh.long().cumsum(dim=0) - 1
-    first = fresh.nonzero()[:, 0]
-    follows = 2 + (~fresh[1:-1] & ~fresh[2:]).nonzero()[:, 0]
-    wide = torch.zeros(len(first), dtype=torch.bool, device=points.device)
-    wide[runs[follows[_gaps(points, order[first[runs[follows]]], order[follows]) > tolerance[follows]]]] = True
-    fresh[later] = torch.where(wide[runs[later]], gaps > 0, fresh[later])
-    atoms = fresh.long().cumsum(dim=0) - 1
-    atom_label = labels[fresh]
-    atom_share = share.new_zeros(len(atom_label)).index_add_(0, atoms, share)
-    return share.new_zeros(n_classes).index_add_(0, atom_label, atom_share.square())
-
-
-def _gaps(points: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """The largest difference in any coordinate between pairs of points, (pairs,)."""
-    pairs = zip(first.split(_BLOCK), second.split(_BLOCK), strict=True)
-    return torch.cat([(points[a] - points[b]).abs().amax(dim=1) for a, b in pairs])

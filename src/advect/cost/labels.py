@@ -14,11 +14,13 @@ from torch import Tensor
 
 from advect.data import LabeledDataset
 from advect.errors import InputError
-from advect.gaussians import Diagonal, bures
-from advect.linalg import squared_distances
+from advect.gaussians import Diagonal, Gaussians, bures
+from advect.linalg import squared_distances, squared_gaps
 from advect.ot.divergence import solve_divergence
 from advect.ot.exact import ExactOT
 from advect.ot.solution import Solution, Solver, check_solver
+
+_SINGLE = 9e-7  # relative error of label distances between float32 datasets; rounding them adds 6e-8
 
 
 class LabelCost(Protocol):
@@ -33,6 +35,11 @@ class Bures:
 
     Full covariances are never formed: with class factors A, B the last term is the nuclear norm of A Bᵀ, of the size of
     the smaller of samples and dimensions. Laws that the dataset carries are used instead of estimates.
+
+    Every distance is taken anew at each call, from laws in float64 about the classes' own centres. For datasets in float64
+    it is exact to rounding: 1e-9 of itself or 1e-13 of the traces, whichever is more. For float32 it is within 1e-6 of itself
+    or 1e-13 of the traces: products are taken in float32 where a check proves that to be enough, else in float64. The
+    gradient in the features is within 1e-6 of that of the float64 formula, in float32 by the norm of each class's part.
 
     Args:
         diagonal: keep only the variances; coarser, and cheaper in high dimension with large classes.
@@ -58,7 +65,12 @@ class Bures:
             )
         if self.diagonal:
             laws_a, laws_b = (laws_a.diagonal(),) * 2 if laws_a is laws_b else (laws_a.diagonal(), laws_b.diagonal())
-        return bures(laws_a, laws_b)
+        return law_distances(laws_a, laws_b, torch.promote_types(source.x.dtype, target.x.dtype))
+
+
+def law_distances(a: Gaussians, b: Gaussians, dtype: torch.dtype, wanted: Tensor | None = None) -> Tensor:
+    """``bures`` between the laws of datasets in ``dtype``, as right as ``Bures`` promises; of ``wanted`` pairs alone."""
+    return bures(a, b, rtol=0.0 if dtype == torch.float64 else _SINGLE, wanted=wanted).to(dtype)
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,7 @@ class MeansOnly:
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         a, b = source.laws().means, target.laws().means
-        return squared_distances(a.double(), b.double()).to(torch.promote_types(a.dtype, b.dtype))
+        return squared_gaps(a.double(), b.double()).to(torch.promote_types(source.x.dtype, target.x.dtype))
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from advect._checks import check_finite
 from advect.cost import Bures, ExactLabelOT
-from advect.cost.labels import LabelCost
+from advect.cost.labels import LabelCost, law_distances
 from advect.data import LabeledDataset
 from advect.distributed.ranks import Group
-from advect.gaussians import Diagonal, Gaussians
-from advect.linalg import nuclear_norms, squared_distances
+from advect.gaussians import Diagonal
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,9 @@ def own_distances(label: LabelCost, source: LabeledDataset, target: LabeledDatas
         laws = source.laws()
         others = laws if source is target else target.laws()
         if not isinstance(laws.covariance, Diagonal) and not isinstance(others.covariance, Diagonal):
-            return _by_laws(laws, others, _pairs((len(laws), len(others)), laws is others, group, laws.means.device))
+            own = _pairs((len(laws), len(others)), laws is others, group, laws.means.device)
+            found = law_distances(laws, others, torch.promote_types(source.x.dtype, target.x.dtype), wanted=own) * own
+            return found + found.T if laws is others else found
     distances = label(source, target)
     return distances * _pairs((distances.shape[0], distances.shape[1]), False, group, distances.device)
 
@@ -62,25 +63,6 @@ def _pairs(shape: tuple[int, int], symmetric: bool, group: Group, device: torch.
     wanted = wanted.triu(diagonal=1) if symmetric else wanted
     turn = wanted.flatten().cumsum(dim=0).reshape(shape) - 1
     return wanted & (turn % group.size == group.rank)
-
-
-def _by_laws(laws: Gaussians, others: Gaussians, own: Tensor) -> Tensor:
-    """‖μ − μ'‖² + tr S + tr S' − 2 ‖A Bᵀ‖_* for the given pairs."""
-    factors, other_factors = laws.covariance.compressed, others.covariance.compressed
-    left, right = factors.rows.split(factors.sizes), other_factors.rows.split(other_factors.sizes)
-    rows = []
-    for i, chosen in enumerate(own):
-        columns = chosen.nonzero()[:, 0]
-        row = left[i].new_zeros(len(right))
-        if len(columns):
-            several = [right[j] for j in columns.tolist()]
-            norms = nuclear_norms(left[i], [len(left[i])], torch.cat(several), [len(block) for block in several])
-            row = row.index_put((columns,), norms[0])
-        rows.append(row)
-    spread = (factors.traces()[:, None] + other_factors.traces() - 2 * torch.stack(rows)).clamp_min(0)
-    distances = (squared_distances(laws.means.double(), others.means.double()) + spread) * own
-    distances = distances + distances.T if laws is others else distances
-    return distances.to(torch.promote_types(laws.means.dtype, others.means.dtype))
 
 
 def _by_samples(label: ExactLabelOT, source: LabeledDataset, target: LabeledDataset, own: Tensor) -> Tensor:

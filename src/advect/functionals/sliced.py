@@ -24,8 +24,9 @@ from advect._checks import check_count, check_non_negative
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
-from advect.gaussians import Diagonal, Factored, class_shares
+from advect.gaussians import Diagonal, Factored
 from advect.linalg import mass_centre, root
+from advect.moments import class_shares
 
 _ENTRIES = 2_000_000  # numbers in an array of a group of projections
 
@@ -170,8 +171,7 @@ def _squares(a: LabeledDataset, b: LabeledDataset, directions: _Directions, labe
     centre = (mass_centre(a.x, a.weights) + mass_centre(b.x, b.weights)) / 2
     points = (a.x - centre, b.x - centre)  # once for all groups
     shares = [
-        class_shares(data.x, data.y, data.weights, len(data.classes)) if label_weight and data.law is None else None
-        for data in (a, b)
+        class_shares(data.y, data.weights, len(data.classes)) if label_weight and data.law is None else None for data in (a, b)
     ]
     differentiated = torch.is_grad_enabled() and _moves(a, b)
 
@@ -235,7 +235,7 @@ def _projected_laws(
             variances = theta.square().T @ covariance.deviations.to(theta).square().T
         else:
             variances = torch.einsum("dp,kde,ep->pk", theta, covariance.matrices.to(theta), theta)
-        return theta.T @ (data.law.means - centre).T, root(variances)
+        return theta.T @ (data.law.means - centre).to(theta).T, root(variances)
     assert share is not None
     weights, scales = (part.to(theta) for part in share)
     images = features.detach() if data.fixed_laws else features
