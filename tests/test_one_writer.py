@@ -15,6 +15,7 @@ import advect as ad
 from advect import _atomic, _lock
 from advect._lock import Hold
 from advect.cli.app import main
+from advect.cli.interrupt import Interruptible
 from advect.cli.rundir import next_to
 from advect.trajectory import Trajectory
 
@@ -262,6 +263,17 @@ def test_a_closed_terminal_stops_after_the_step():
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and b"interrupted" in out and b"advect resume run" in err
     assert ad.snapshots.load_snapshot(Path("run")).index >= 3
+
+
+def test_signals_to_be_ignored_are(monkeypatch):
+    """nohup, and a script that puts a run in the background."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interruptible() as interruptible:
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and not interruptible.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_renames_are_flushed_with_their_directory(monkeypatch, tmp_path):

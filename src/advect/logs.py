@@ -101,7 +101,8 @@ def is_frame(record: Record) -> bool:
         (True, False)
     """
     shards = record.get("shards", 1)
-    return _is_index(record.get("index")) and _is_number(record.get("value")) and _is_index(shards) and 1 <= shards <= 99999
+    known = record.keys() <= {"index", "value", "shards"} and _is_index(record.get("index"))
+    return known and _is_number(record.get("value")) and _is_index(shards) and 1 <= shards <= 99999
 
 
 def is_metric(record: Record) -> bool:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict, switch
 from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, say
-from advect.cli.rundir import check_free, is_run, read_config, replacing, require_run, write_json, writing
+from advect.cli.rundir import check_free, has_checkpoint, read_config, replacing, require_run, write_json, writing
 from advect.cli.typed import permission
 from advect.errors import InputError
 
@@ -45,9 +45,10 @@ def flow(
 
     job = Job.settle(source, target, options, out.expanduser(), permission(run_code, options.code))
     with talk.listening() as unconverged, writing(job.directory):
-        if resume and is_run(job.directory):
+        if resume and has_checkpoint(job.directory):
             _check_unchanged(job)
             return _go_on(job, talk, unconverged, report=report, strict=strict)
+        overwrite = overwrite or resume  # one that was killed before its first checkpoint is begun anew
         check_free(job.directory, overwrite, remedy=f"Go on with them: advect resume {job.directory}. ")
         ready = prepare(job, talk)
         with replacing(job.directory) as place:

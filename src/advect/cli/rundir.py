@@ -41,6 +41,11 @@ def is_run(directory: Path) -> bool:
     return any((directory / name).exists() for name in _MARKS)
 
 
+def has_checkpoint(directory: Path) -> bool:
+    """Whether a directory holds a run that can be gone on with, or could if its checkpoints are not damaged."""
+    return any((directory / name).exists() for name in _MARKS if name.startswith("checkpoint"))
+
+
 def require_run(directory: Path) -> Path:
     """The directory, if it holds a run that this command line made."""
     put_back(directory)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+import warnings
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from advect.data import LabeledDataset
-from advect.errors import InputError
+from advect.errors import DamageWarning, InputError
 from advect.report.pack import pack_integers
 from advect.report.story import Story
 from advect.trajectory import Frame
@@ -56,12 +57,13 @@ class Frames:
         self._chosen = spread(total, MOST_FRAMES)
         if len(self._chosen) < total:
             notes.append(f"Of {total:,} recorded frames, {len(self._chosen)} are shown, evenly spaced.")
-        first = self._all[0].dataset.to("cpu")
+        self._notes = notes
+        first = self._sound(range(total)).dataset.to("cpu")
         part = thinned(first, "the flow", notes)
         self.rows, self.n_all = part.rows, len(first)
         known = story.source
         self.before = part.data if known is None or len(known) != len(first) else _take(known.to("cpu"), self.rows)
-        self.after = self._shown(self._all[total - 1])
+        self.after = self._shown(self._sound(reversed(range(total))))
         self.steps: list[int] = []
         self.values: list[float] = []
         self.names: list[Hashable] = []
@@ -71,7 +73,9 @@ class Frames:
         """The dataset of each shown frame."""
         known: dict[Hashable, None] = {}
         for position in self._chosen:
-            frame = self._all[position]
+            frame = self._read(position)
+            if frame is None:
+                continue
             data = self._shown(frame)
             self.steps.append(frame.index)
             self.values.append(frame.value)
@@ -79,6 +83,23 @@ class Frames:
             self._labels.append(data.labels)
             yield data
         self.names = list(known)
+
+    def _sound(self, positions: Iterable[int]) -> Frame:
+        """The first of some frames that is not damaged."""
+        for position in positions:
+            if (frame := self._read(position)) is not None:
+                return frame
+        raise InputError("all frames are damaged", f"{len(self._all)} of them", "Take the run from a copy.")
+
+    def _read(self, position: int) -> Frame | None:
+        """A frame; None for one that is damaged, which is said once."""
+        try:
+            return self._all[position]
+        except InputError as error:
+            if (note := f"A frame is left out: {error}") not in self._notes:
+                self._notes.append(note)
+                warnings.warn(note, DamageWarning, stacklevel=2)
+            return None
 
     def _shown(self, frame: Frame) -> LabeledDataset:
         data = frame.dataset.to("cpu")

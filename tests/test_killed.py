@@ -1,0 +1,176 @@
+"""kill −9 at random moments: nothing is lost, nothing is hidden, and whoever comes next can go on."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import advect as ad
+from advect import datasets, maps
+from advect.cli.app import main
+from advect.cli.rundir import next_to
+from advect.snapshots import load_snapshot
+
+A, B = "toy:gaussians?n=40&classes=2&seed=1", "toy:gaussians?n=40&classes=2&seed=2"
+SMALL = ["--record-every", "1", "--checkpoint-every", "2", "-q"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """What the commands work on: a finished run, a map; and what a run of 16 steps should be."""
+    place = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("ADVECT_CACHE", str(place / ".cache"))
+        assert main(["flow", A, B, "-o", "run", "--steps", "8", "--no-report", *SMALL]) == 0
+        assert main(["flow", A, B, "-o", "whole", "--steps", "16", "--no-report", *SMALL]) == 0
+        assert main(["map", "fit", "run", "-o", "map", "--name", "nearest", "-q"]) == 0
+        assert main(["data", "convert", A, "-o", "old.npz", "-q"]) == 0
+        assert main(["report", "run", "-q"]) == 0
+        shutil.copytree("map", "again")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def place(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def content(place):
+    return {path.relative_to(place): path.read_bytes() for path in Path(place).rglob("*") if path.is_file()}
+
+
+def killed(words, delay):
+    """Run a command in a child of this process and kill it after so many seconds; whether it was still at work."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(main(words))
+        finally:
+            os._exit(99)
+    time.sleep(delay)
+    os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def same_as_whole(name):
+    """A run that has come to 16 steps is the one that was never disturbed, bit for bit."""
+    frames = [frame for frame in Path("whole/frames").iterdir() if frame.suffix == ".safetensors"]
+    assert len(frames) == 17
+    for frame in frames:
+        assert Path(name, "frames", frame.name).read_bytes() == frame.read_bytes(), frame.name
+    assert Path(name, "frames.jsonl").read_bytes() == Path("whole/frames.jsonl").read_bytes()
+
+
+def after_flow(before):
+    """A new run: what it had committed is there, and going on makes it whole."""
+    kept = ad.Trajectory.open("new").indices if Path("new/frames.jsonl").exists() else []
+    assert len(kept) < 4 or load_snapshot(Path("new")).index >= kept[-1] - 2
+    assert main(["flow", A, B, "-o", "new", "--steps", "16", "--resume", "--no-report", *SMALL]) == 0
+    same_as_whole("new")
+
+
+def after_resume(before):
+    assert ad.Trajectory.open("run").indices[:9] == list(range(9)) and load_snapshot(Path("run")).index >= 8
+    assert main(["resume", "run", "--steps", "16", "--no-report", "-q"]) == 0
+    same_as_whole("run")
+
+
+def after_overwrite(before):
+    """The old run, whole and in its place; or the new one, whole."""
+    assert main(["show", "run", "-q"]) == 0
+    steps = ad.Trajectory.open("run").indices
+    if steps[-1] <= 8:
+        now = content("run")
+        assert {path: now[path] for path in before} == before
+        if next_to(Path("run")).exists() and list(next_to(Path("run")).glob("checkpoint-*")):
+            assert main(["resume", ".run.next", "--no-report", "-q"]) == 0  # the new one can be gone on with
+            same_as_whole(".run.next")
+    else:
+        same_as_whole("run")
+    assert main(["flow", A, B, "-o", "run", "--steps", "16", "--overwrite", "--no-report", *SMALL]) == 0
+    same_as_whole("run")
+    assert not list(Path().glob(".run*"))
+
+
+def after_report(before):
+    now = content("run")
+    page = Path("report.html")
+    assert {path: now[path] for path in before if path != page} == {path: before[path] for path in before if path != page}
+    assert now[page].endswith(before[page][-20:]) and len(now[page]) > 10_000
+    assert main(["report", "run", "-q"]) == 0
+
+
+def after_convert(before):
+    assert len(datasets.load("old.npz")) == 40  # the old one or the new one, whole
+    assert main(["data", "convert", B, "-o", "old.npz", "--overwrite", "-q"]) == 0
+    assert not [name for name in os.listdir() if name.endswith((".tmp", ".old"))]
+
+
+def after_fit(before):
+    assert maps.load("again/map.safetensors") is not None and json.loads(Path("again/space.json").read_text())
+    assert main(["map", "fit", "run", "-o", "again", "--name", "nearest", "--overwrite", "-q"]) == 0
+    assert not [name for name in os.listdir() if name.endswith((".tmp", ".old"))]
+
+
+def after_apply(before):
+    assert len(datasets.load("old.npz")) == 40
+    assert main(["map", "apply", "map", A, "-o", "old.npz", "--overwrite", "-q"]) == 0
+
+
+CASES = {
+    "flow": (["flow", A, B, "-o", "new", "--steps", "16", "--no-report", *SMALL], after_flow),
+    "resume": (["resume", "run", "--steps", "16", "--no-report", "-q"], after_resume),
+    "overwrite": (["flow", A, B, "-o", "run", "--steps", "16", "--overwrite", "--no-report", *SMALL], after_overwrite),
+    "report": (["report", "run", "-q"], after_report),
+    "convert": (["data", "convert", B, "-o", "old.npz", "--overwrite", "-q"], after_convert),
+    "fit": (["map", "fit", "run", "-o", "again", "--name", "nearest", "--overwrite", "-q"], after_fit),
+    "apply": (["map", "apply", "map", A, "-o", "old.npz", "--overwrite", "-q"], after_apply),
+}
+
+
+def seconds(words):
+    """How long a command takes in a child of this process."""
+    begun = time.perf_counter()
+    child = os.fork()
+    if child == 0:
+        os._exit(main(words))
+    os.waitpid(child, 0)
+    return time.perf_counter() - begun
+
+
+def kill_often(name, times, place, made, capfd):
+    """Kill a command at so many moments, spread over the time it takes; how often it was still at work."""
+    words, check = CASES[name]
+    length = seconds(words)
+    draw, came = random.Random(name), 0
+    for number in range(times):
+        for entry in os.listdir(place):
+            path = place / entry
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        shutil.copytree(made, place, dirs_exist_ok=True)
+        before = content("run")
+        came += killed(words, length * (number + draw.random()) / times)
+        check(before)
+    with capfd.disabled():
+        print(f"\n{name}: killed {times} times, {came} while at work; nothing lost, nothing hidden")
+    return came
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_killed_once(name, place, made, capfd):
+    kill_often(name, 1, place, made, capfd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_killed_often(name, place, made, capfd):
+    assert kill_often(name, 30, place, made, capfd) > 10

@@ -1,0 +1,331 @@
+"""Every file of a run, damaged in every way: an answer, or one sentence about the file; never a traceback, never a hang."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import advect as ad
+from advect.cli.app import main
+from advect.cli.rundir import read_json
+from advect.snapshots import load_snapshot
+from advect.storage import read_tensors, write_tensors
+
+A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=10&classes=2&seed=2"
+NEVER = (b"", b"\0" * 64, b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"1" * 5000, b"{}", b"[]", b"null", b'"x"', b"NaN")
+ODD = (None, True, -1, 0, 1e308, float("nan"), 10**30, "", "x", "\ud800", [], {}, [[]], {"tuple": 3}, [1, "a"])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A run, a map on it, statistics: all that is written."""
+    place = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("ADVECT_CACHE", str(place / ".cache"))
+        patch.setattr("os.fsync", lambda _: None)
+        Path("mine.py").write_text("def spread(rho):\n    return rho.x.std()\n")
+        words = ["--steps", "4", "--record-every", "1", "--checkpoint-every", "2", "--metric", "mine.py:spread", "-q"]
+        assert main(["flow", A, B, "-o", "run", "--metric-every", "1", "--dynamics", "jd-fl", "--no-report", *words]) == 0
+        assert main(["map", "fit", "run", "-o", "map", "--name", "entropic", "-q"]) == 0
+        ad.ClassStatistics().update([[0.0, 1.0], [2.0, 1.0]], ["a", "b"]).save("statistics.safetensors")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def place(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def cli(*words):
+    return lambda: main([*words, "-q"])
+
+
+SHOW, RESUME = cli("show", "run"), cli("resume", "run", "--steps", "4", "--no-report", "--run-code")
+REPORT = cli("report", "run", "-o", "page.html", "--overwrite")
+APPLY = cli("map", "apply", "map", A, "-o", "out.npz", "--overwrite")
+CONVERT = cli("data", "convert", "run:run@-1", "-o", "out.npz", "--overwrite")
+
+
+def frames():
+    return [frame.dataset.labels for frame in ad.Trajectory.open("run")]
+
+
+def load(function, path):
+    return lambda: function(Path(path))
+
+
+FILES = {  # each with the doors through which it is read
+    "run/config.toml": [SHOW, RESUME, REPORT],
+    "run/env.json": [RESUME, load(read_json, "run/env.json")],
+    "run/result.json": [SHOW, REPORT],
+    "run/space.json": [REPORT, RESUME, CONVERT],
+    "run/frames.jsonl": [SHOW, RESUME, REPORT, frames],
+    "run/metrics.jsonl": [SHOW, RESUME, REPORT],
+    "run/frames/000004.safetensors": [REPORT, CONVERT, frames],
+    "run/checkpoint-a.safetensors": [SHOW, RESUME, load(load_snapshot, "run/checkpoint-a.safetensors")],
+    "run/checkpoint-b.safetensors": [SHOW, RESUME, load(load_snapshot, "run")],
+    "map/map.safetensors": [APPLY, load(ad.maps.load, "map/map.safetensors")],
+    "map/space.json": [APPLY],
+    "statistics.safetensors": [lambda: ad.ClassStatistics.load("statistics.safetensors").means],
+}
+
+
+def changed_bytes(content, draw):
+    """One of the ways in which a disk, a network or an editor damages a file."""
+    at, size = draw.randrange(len(content)), draw.choice((1, 1, 2, 8, 100))
+    return draw.choice(
+        (
+            lambda: content[:at] + bytes([content[at] ^ (1 << draw.randrange(8))]) + content[at + 1 :],
+            lambda: content[:at] + bytes([draw.randrange(256)]) + content[at + 1 :],
+            lambda: content[:at] + draw.choice((b"\n", b'"', b"}", b",", b"9", b"-", b"\0", b"e")) + content[at + 1 :],
+            lambda: content[:at] + content[at + size :],
+            lambda: content[:at] + draw.randbytes(size) + content[at:],
+            lambda: content[:at] + bytes(size) + content[at + size :],
+            lambda: content[:at],
+            lambda: content[:at] + content[max(0, at - size) :],
+            lambda: content[:at] + draw.choice(NEVER) + content[at:],
+            lambda: draw.choice(NEVER),
+        )
+    )()
+
+
+def changed_value(value, draw):
+    """The same with one entry, somewhere inside, that is odd or missing."""
+    if isinstance(value, dict) and value and draw.random() < 0.8:
+        name = draw.choice(sorted(value))
+        rest = {key: part for key, part in value.items() if key != name}
+        return rest if draw.random() < 0.2 else {**value, name: changed_value(value[name], draw)}
+    if isinstance(value, list) and value and draw.random() < 0.8:
+        at = draw.randrange(len(value))
+        return [*value[:at], changed_value(value[at], draw), *value[at + 1 :]]
+    return draw.choice(ODD)
+
+
+def damage(path, content, draw):
+    """Damage a file in place; where it has parts, also those, with all checks around them right."""
+    if path.suffix == ".safetensors" and draw.random() < 0.4:
+        path.write_bytes(content)
+        tensors, facts = read_tensors(path)
+        if draw.random() < 0.6:
+            facts = changed_value(facts, draw)
+        else:
+            name = draw.choice(sorted(tensors))
+            odd = (tensors[name][:1], tensors[name].double(), tensors[name].flatten()[:0], tensors[name].long() - 9)
+            tensors = {key: part for key, part in tensors.items() if key != name}
+            tensors |= {} if draw.random() < 0.2 else {name: draw.choice(odd)}
+        try:
+            write_tensors(path, tensors, facts)
+        except UnicodeEncodeError:
+            path.write_bytes(changed_bytes(content, draw))
+    elif path.suffix == ".json" and draw.random() < 0.6:
+        path.write_text(json.dumps(changed_value(json.loads(content), draw)))
+    else:
+        path.write_bytes(changed_bytes(content, draw))
+
+
+class Hang(BaseException):
+    pass
+
+
+def stop(*_):
+    raise Hang
+
+
+def unexpected(door, capsys):
+    """What came that should not have; None if an answer did, or an error that names what is wrong."""
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(30)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = door()
+    except ad.InputError:
+        return None
+    except Hang:
+        return "hang"
+    except BaseException as error:
+        return repr(error)
+    finally:
+        signal.alarm(0)
+    err = capsys.readouterr().err
+    bad = "Traceback" in err or "failed:" in err or (isinstance(code, int) and code not in (0, 2))
+    return f"exit {code}: {err[-300:]}" if bad else None
+
+
+def attack(name, count, capsys, place, seed=0):
+    """Damage a file so often and go through all doors; what came that should not have, by the number of the damage."""
+    path, found = Path(name), {}
+    content = path.read_bytes()
+    whole = place.with_name("whole")
+    shutil.copytree(place, whole, symlinks=True, dirs_exist_ok=True)
+    for number in range(count):
+        draw = random.Random(f"{name} {seed} {number}")
+        damage(path, content, draw)
+        broken = path.read_bytes()
+        for at, door in enumerate(FILES[name]):
+            if why := unexpected(door, capsys):
+                found[number, at] = why
+            if door is RESUME:
+                shutil.rmtree("run")
+                shutil.copytree(whole / "run", "run")
+            path.write_bytes(broken)
+    path.write_bytes(content)
+    return found
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damage_is_an_answer_or_a_sentence(name, capsys, place):
+    assert attack(name, 3, capsys, place, seed=1) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_damage_is_an_answer_or_a_sentence_often(name, capsys, place):
+    assert attack(name, 300, capsys, place) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("run/")])
+def test_damage_through_a_process(name, place):
+    path = Path(name)
+    content = path.read_bytes()
+    for number in range(3):
+        damage(path, content, random.Random(number))
+        for words in (["show", "run"], ["report", "run", "-o", "page.html", "--overwrite"]):
+            line = [sys.executable, "-m", "advect", *words]
+            done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+            assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
+
+
+# What one bad byte must not cost
+
+
+@pytest.mark.parametrize("name", ["run/frames.jsonl", "run/metrics.jsonl"])
+def test_one_bad_byte_of_a_log_costs_a_line(name, capsys):
+    """Frames and checkpoints are whole: all that looks at a run goes on, and says which line is bad."""
+    path = Path(name)
+    content = path.read_bytes()
+    draw = random.Random(0)
+    for door in (SHOW, REPORT, RESUME):
+        for at in draw.sample(range(len(content) - 1), 6 if door is REPORT else 20):
+            path.write_bytes(content[:at] + bytes([content[at] ^ 0x15]) + content[at + 1 :])
+            assert door() == 0, (at, capsys.readouterr().err)
+            if door is RESUME and name == "run/frames.jsonl":
+                assert path.read_bytes() == content  # mended, by the files of the frames
+    path.write_bytes(content.replace(b'"index": 2', b'"index": 7', 1))
+    line = 1 + content[: content.index(b'"index": 2')].count(b"\n")
+    assert main(["show", "run"]) == 0
+    said = capsys.readouterr()
+    assert f"{path.name}: line {line} is damaged and left out" in said.err
+    assert "5 frames, steps 0, 1, 2, 3, 4" in said.out
+
+
+def test_a_frame_that_a_crash_left_is_not_taken_for_one(place):
+    """Behind the last line of the log: written, and never committed, or forgotten."""
+    log, last = Path("run/frames.jsonl"), Path("run/frames/000004.safetensors")
+    tensors, facts = read_tensors(last)
+    write_tensors(Path("run/frames/000005.safetensors"), tensors, {**facts, "index": 5})
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:-1]) + b"x" + lines[-1])
+    with pytest.warns(ad.DamageWarning, match=r"line 5 is damaged and left out; frames of steps 4 were found"):
+        assert ad.Trajectory.open("run").indices == [0, 1, 2, 3, 4]
+
+
+def test_a_damaged_frame_costs_itself(capsys):
+    path = Path("run/frames/000002.safetensors")
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    assert main(["report", "run", "-o", "page.html"]) == 0
+    assert "000002.safetensors" in capsys.readouterr().err and "000002.safetensors" in Path("page.html").read_text()
+
+
+def test_the_checksum_covers_all_that_a_file_says(place):
+    """Names, kinds, shapes, steps, facts: whatever single byte of a frame or checkpoint changes, it is found."""
+    for name in ("run/frames/000004.safetensors", "run/checkpoint-a.safetensors"):
+        path = Path(name)
+        content = path.read_bytes()
+        before = read_tensors(path)
+        missed = []
+        for at in range(0, len(content), max(1, len(content) // 300)):
+            path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+            try:
+                tensors, facts = read_tensors(path)
+            except ad.InputError:
+                continue
+            same = facts == before[1] and tensors.keys() == before[0].keys()
+            missed += [] if same and all(bool((tensors[key] == before[0][key]).all()) for key in tensors) else [at]
+        assert missed == []
+        path.write_bytes(content)
+
+
+def test_a_frame_under_another_name_is_refused():
+    shutil.copyfile("run/frames/000001.safetensors", "run/frames/000003.safetensors")
+    with pytest.raises(ad.InputError, match="it is the frame of step 1"):
+        frames()
+
+
+def test_files_of_before_are_read(place):
+    """Frames, checkpoints and logs without the new checks."""
+    import zlib
+
+    from safetensors.torch import save
+
+    for path in [*Path("run/frames").iterdir(), *Path("run").glob("checkpoint-*")]:
+        tensors, facts = read_tensors(path)
+        total = 0
+        for name in sorted(tensors):
+            total = zlib.crc32(tensors[name].contiguous().numpy().tobytes(), total)
+        facts = {name: value for name, value in facts.items() if name != "value"}
+        path.write_bytes(save(tensors, metadata={"facts": json.dumps(facts), "checksum": f"{total:08x}"}))
+    for path in (Path("run/frames.jsonl"), Path("run/metrics.jsonl")):
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "check"}) + "\n" for r in records))
+    assert len(frames()) == 5 and SHOW() == 0 and REPORT() == 0
+    assert main(["resume", "run", "--steps", "6", "--no-report", "--run-code", "-q"]) == 0 and len(frames()) == 7
+
+
+def test_the_same_run_gives_the_same_bytes(place):
+    words = ["--steps", "4", "--record-every", "1", "--no-report", "-q", "--dynamics", "jd-fl"]
+    for name in ("one", "two"):
+        assert main(["flow", A, B, "-o", name, *words]) == 0
+    files = ["frames.jsonl", "space.json", "config.toml", *(f"frames/{path.name}" for path in Path("one/frames").iterdir())]
+    assert len(files) == 8
+    for name in files:
+        assert Path("one", name).read_bytes() == Path("two", name).read_bytes(), name
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_checkpoints_do_not_tell_that_a_run_was_interrupted(at, place):
+    def stop_at(step):
+        if step.index == at:
+            raise KeyboardInterrupt
+
+    source, target = ad.datasets.load(A), ad.datasets.load(B)
+
+    def go(place, *callbacks, **options):
+        watch = [ad.Checkpoint(place, every=2), *callbacks]
+        return ad.flow(source, ad.OTDD(target), dynamics=ad.JointFixedLabels(), n_steps=5, callbacks=watch, **options)
+
+    go("one")
+    assert go("two", stop_at).status == "interrupted"
+    go("two", resume="two")
+    one, two = (
+        {facts["index"]: (tensors, facts) for tensors, facts in map(read_tensors, Path(name).glob("checkpoint-*"))}
+        for name in ("one", "two")
+    )
+    assert sorted(one) == sorted(two) == [4, 5]
+    for index in one:
+        for _, facts in (one[index], two[index]):
+            facts["history"].pop("seconds")
+        assert one[index][1] == two[index][1] and one[index][0].keys() == two[index][0].keys()
+        assert all(bool((one[index][0][name] == two[index][0][name]).all()) for name in one[index][0])
