@@ -143,7 +143,13 @@ def check_same(ready: Ready, talk: Talk) -> None:
     import torch
 
     known = read_json(ready.job.directory / "env.json")
-    for name, value in known.get("digests", {}).items():
+    digests = known.get("digests", {})
+    if not isinstance(digests, dict):
+        path = ready.job.directory / "env.json"
+        raise InputError(
+            "env.json cannot be used", f"{path} (digests are no table)", "Take it from a copy, or start a new run."
+        )
+    for name, value in digests.items():
         if ready.digests.get(name) != value:
             raise InputError(
                 f"the {name} has changed since the run began",
