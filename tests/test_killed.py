@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import advect as ad
-from advect import datasets, maps
+from advect import _atomic, datasets, maps
 from advect.cli.app import main
 from advect.cli.rundir import next_to
 from advect.snapshots import load_snapshot
@@ -157,6 +157,7 @@ def kill_often(name, times, place, made, capfd):
             path = place / entry
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         shutil.copytree(made, place, dirs_exist_ok=True)
+        _atomic._tidied.clear()  # as in a process that begins
         before = content("run")
         came += killed(words, length * (number + draw.random()) / times)
         check(before)

@@ -9,7 +9,7 @@ PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
-def tests_in(file):
+def names_in(file):
     return {
         node.name
         for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
@@ -20,7 +20,7 @@ def tests_in(file):
 def test_the_named_tests_exist():
     named = NAMED.findall(PAGE)
     assert len(named) > 30
-    assert [f"{file}::{name}" for file, name in named if name not in tests_in(file)] == []
+    assert [f"{file}::{name}" for file, name in named if name not in names_in(file)] == []
 
 
 def test_every_promise_names_a_test():

@@ -121,7 +121,8 @@ def damage(path, content, draw):
             facts = changed_value(facts, draw)
         else:
             name = draw.choice(sorted(tensors))
-            odd = (tensors[name][:1], tensors[name].double(), tensors[name].flatten()[:0], tensors[name].long() - 9)
+            kept = tensors[name]
+            odd = (kept.flatten()[:1], kept.double(), kept.flatten()[:0], kept.long() - 9, kept * 0)
             tensors = {key: part for key, part in tensors.items() if key != name}
             tensors |= {} if draw.random() < 0.2 else {name: draw.choice(odd)}
         try:
