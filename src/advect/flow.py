@@ -107,7 +107,11 @@ def iterate(
         index = 0
     else:
         rho, state, index = start.dataset, start.integrator, start.index
-        functional.load_state(start.functional)
+        try:
+            functional.load_state(start.functional)
+        except (KeyError, ValueError, RuntimeError) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise InputError("the checkpoint was taken with another functional", why, "Resume with the same one.") from error
         _check_fits(start, dynamics, integrator)
     field = Field(functional, dynamics, _randomness(generator, integrator, start))
     control = control or default_control(field, integrator)
@@ -140,8 +144,8 @@ def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> 
     carries_laws = dynamics.start(start.dataset).law is not None
     if carries_laws != (start.dataset.law is not None):
         raise InputError("the checkpoint was taken with another dynamics", type(dynamics).__name__, "Resume with the same one.")
-    wanted = set(integrator.init(dynamics.parameters(start.dataset)))
-    if wanted != set(start.integrator):
+    wanted = {name: value.shape for name, value in integrator.init(dynamics.parameters(start.dataset)).items()}
+    if wanted != {name: value.shape for name, value in start.integrator.items()}:
         raise InputError(
             "the checkpoint was taken with another integrator", type(integrator).__name__, "Resume with the same one."
         )

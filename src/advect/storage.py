@@ -158,6 +158,7 @@ def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         "labels": _are_positions(y, len(x), -1, len(facts["classes"])),
         "weights": weights.shape == (len(x),) and weights.is_floating_point() and bool((weights >= 0).all()),
         "laws": index is None or _are_positions(index, len(x), -1, laws),
+        "numbers of laws": all(value.is_floating_point() for name, value in tensors.items() if name.startswith("law.")),
         "names of classes": len({_unpack_name(name) for name in facts["classes"]}) == len(facts["classes"]),
     }
     for name, right in fits.items():
