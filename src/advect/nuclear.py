@@ -22,6 +22,7 @@ from advect._threads import side_by_side
 _PROBES = 4
 _WORTHWHILE = 64  # rows below which a product in float64 takes no time, and few probes could mislead
 _SMALL = 16  # rows of factors that are decomposed in one batch
+_ENTRIES = 4_000_000  # of the products in such a batch
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: what a product in float64 cannot tell from zero
 
 
@@ -55,7 +56,8 @@ def nuclear_norms(
     alike = len(set(a_sizes)) == 1 and len(set(b_sizes)) == 1
     if alike and min(a_sizes[0], b_sizes[0]) > 0 and max(a_sizes[0], b_sizes[0]) <= _SMALL:
         factors = a.reshape(len(a_sizes), -1, a.shape[1]), b.reshape(len(b_sizes), -1, b.shape[1])
-        return _SmallNuclearNorms.apply(*factors)  # pyright: ignore
+        step = max(1, _ENTRIES // (len(b) * a_sizes[0]))  # products of all pairs of many laws would dwarf their distances
+        return torch.cat([_SmallNuclearNorms.apply(part, factors[1]) for part in factors[0].split(step)])  # pyright: ignore
     wanted = torch.ones(len(a_sizes), len(b_sizes), dtype=torch.bool) if wanted is None else wanted
     request = _Request(tuple(a_sizes), tuple(b_sizes), a is b, wanted.tolist(), None if near is None else near.detach(), rtol)
     return _NuclearNorms.apply(a, b, request)  # pyright: ignore
