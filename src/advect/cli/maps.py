@@ -122,7 +122,9 @@ def export(
 def _open(path: Path) -> tuple[ad.maps.Map, Any]:
     """A map, and its feature space if it has one; a file that map.save wrote will do."""
     import advect as ad
+    from advect._atomic import recover
 
+    recover(path)
     file = path / "map.safetensors" if path.is_dir() else path
     facts = read_json(path / "space.json") if path.is_dir() else {}
     return ad.maps.load(file), ad.FeatureSpace.from_dict(facts) if facts else None
