@@ -83,7 +83,7 @@ class TestIntegrators:
             source, ad.OTDD(target), 3, dynamics=dynamics, integrator=integrator, generator=torch.Generator().manual_seed(0)
         )
         before, after = dynamics.parameters(first.dataset), dynamics.parameters(last.dataset)
-        for name in ("x", "mean", "covariance"):
+        for name in ("x", "mean", "factor"):
             assert after[name].dtype == dtype
             assert not torch.equal(before[name], after[name])
         assert last.value < first.value

@@ -19,7 +19,7 @@ from advect.errors import InputError
 from advect.gaussians import Gaussians
 from advect.integrators import Tensors
 from advect.labels import Clustering, KMeans, relabel
-from advect.motion import DiagonalMotion, EuclideanMotion, FactoredMotion, LawMotion
+from advect.motion import BuresMotion, DiagonalMotion, FactoredMotion, LawMotion
 
 Bounds = tuple[float, float] | None
 
@@ -127,15 +127,16 @@ class JointFixedLabels(_Joint):
     such as a jd-vl flow leaves, are joined by class first (``class_laws``).
 
     Args:
-        laws: how covariances move: ``EuclideanMotion()`` (the paper's step, projected), ``BuresMotion()``, ``FactoredMotion()``
-            or ``DiagonalMotion()``. By default Euclidean up to 64 dimensions, factored beyond.
+        laws: how covariances move: ``FactoredMotion()`` (the default, the Wasserstein step), ``BuresMotion()`` (the same on
+            full matrices), ``DiagonalMotion()``, or ``EuclideanMotion()``, the paper's step, projected: from classes tight
+            against the target's it is unstable, since the slope of W₂² in S is as 1/√S.
         bounds: keep features in this range.
 
     Example:
         >>> import advect as ad
         >>> data = ad.JointFixedLabels().start(ad.LabeledDataset([[0.0], [2.0], [5.0]], ["a", "a", "b"]))
         >>> sorted(ad.JointFixedLabels().parameters(data))
-        ['covariance', 'mean', 'x']
+        ['factor', 'mean', 'x']
     """
 
     laws: LawMotion | None = None
@@ -145,7 +146,7 @@ class JointFixedLabels(_Joint):
         _check_bounds(self.bounds)
 
     def _motion(self, dim: int) -> LawMotion:
-        return self.laws or (EuclideanMotion() if dim <= 64 else FactoredMotion())
+        return self.laws or FactoredMotion()
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
         data.require_labels("a flow of label laws")
@@ -162,7 +163,7 @@ class JointVariableLabels(_Joint):
 
     Args:
         clustering: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4 points), or ``AnyClusterer(estimator)`` of scikit-learn.
-        laws: how covariances move; by default Euclidean up to 8 dimensions, diagonal beyond (n full matrices would not fit).
+        laws: how covariances move; by default Bures up to 8 dimensions, diagonal beyond (n full matrices would not fit).
         every: cluster at every so many steps.
         bounds: keep features in this range.
 
@@ -187,7 +188,7 @@ class JointVariableLabels(_Joint):
             )
 
     def _motion(self, dim: int) -> LawMotion:
-        return self.laws or (EuclideanMotion() if dim <= 8 else DiagonalMotion())
+        return self.laws or (BuresMotion() if dim <= 8 else DiagonalMotion())
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
         motion = self._motion(data.dim)

@@ -1,7 +1,7 @@
 """How Gaussian laws move and stay laws: covariances are positive semi-definite by construction.
 
 Euclidean   S ← (S + ΔS)₊ , the paper's step (section 5.1) followed by the nearest positive semi-definite matrix
-Bures       S ← (I + Δ) S (I + Δ) with Δ = −τ G , G = 2 ∂F/∂S ÷ mass: the Wasserstein step among Gaussians
+Bures       S ← (S^½ + V)ᵀ(S^½ + V) with V = −τ S^½ G , G = 2 ∂F/∂S ÷ mass: the Wasserstein step among Gaussians
 Factored    A ← A + ΔA with S = AᵀA; as ∂F/∂A = 2 A ∂F/∂S, this is the Bures step without d × d matrices
 Diagonal    s ← |s + Δs| for standard deviations s, the Bures step among diagonal laws
 """
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from advect.gaussians import Diagonal, Factored, Full, Gaussians
 from advect.integrators import Tensors
+from advect.linalg import symmetric_root
 
 
 class LawMotion(Protocol):
@@ -63,30 +64,31 @@ class EuclideanMotion:
 
 @dataclass(frozen=True)
 class BuresMotion(EuclideanMotion):
-    """S ← (I + Δ) S (I + Δ): moves full covariances along Wasserstein geodesics and keeps their rank.
+    """S ← (S^½ + V)ᵀ(S^½ + V): moves full covariances along Wasserstein geodesics and keeps their rank.
+
+    Displacements are those of the root S^½, so that one of length v moves a law by at most v in W₂: what an integrator
+    remembers (momentum) keeps its meaning when a tight law has become wide. For one step, V = S^½ Δ is S ← (I + Δ) S (I + Δ).
 
     Example:
         >>> import torch, advect as ad
         >>> laws = ad.Gaussians(torch.zeros(1, 1), ad.Full(torch.full((1, 1, 1), 4.0)))
-        >>> moved = ad.BuresMotion().move(laws, {"mean": torch.zeros(1, 1), "covariance": torch.full((1, 1, 1), -0.5)})
-        >>> moved.covariances().item()
+        >>> moved = ad.BuresMotion().move(laws, {"mean": torch.zeros(1, 1), "covariance": torch.full((1, 1, 1), -1.0)})
+        >>> moved.covariances().item()                       # (2 − 1)²
         1.0
     """
 
     def velocity(self, laws: Gaussians, velocity: Tensors) -> Tensors:
-        return {**velocity, "covariance": 2 * velocity["covariance"]}  # −G = −2 ∂F/∂S ÷ mass
+        root, slope = symmetric_root(laws.covariance.dense()), velocity["covariance"]
+        return {**velocity, "covariance": root @ (slope + slope.mT)}  # −S^½ G, G = 2 ∂F/∂S ÷ mass
 
     def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
-        covariances, change = laws.covariance.dense(), displacement["covariance"]
-        change = (change + change.mT) / 2
-        factor = torch.eye(laws.dim, dtype=change.dtype, device=change.device) + change
-        moved = factor @ covariances @ factor
-        return Gaussians(laws.means + displacement["mean"], Full((moved + moved.mT) / 2))
+        factor = symmetric_root(laws.covariance.dense()) + displacement["covariance"]
+        return Gaussians(laws.means + displacement["mean"], Full(factor.mT @ factor))
 
 
 @dataclass(frozen=True)
 class FactoredMotion:
-    """A ← A + ΔA for factors with S = AᵀA: the Bures step at the price of the factors, for high dimensions.
+    """A ← A + ΔA for factors with S = AᵀA: the Bures step at the price of the factors, in any dimension.
 
     Example:
         >>> import torch, advect as ad
@@ -97,10 +99,7 @@ class FactoredMotion:
     """
 
     def start(self, laws: Gaussians) -> Gaussians:
-        covariance = laws.covariance
-        if isinstance(covariance, Factored):
-            return laws
-        compressed = covariance.compressed
+        compressed = laws.covariance.compressed  # at most d rows for each law
         return Gaussians(laws.means, Factored(compressed.rows.to(laws.means.dtype), compressed.sizes))
 
     def parameters(self, laws: Gaussians) -> Tensors:
