@@ -109,6 +109,8 @@ def relabel(laws: Gaussians, previous: Tensor, clustering: Clustering) -> Tensor
     Samples outside every cluster join the nearest one (or stay as they are if there is none). A cluster that no old
     class claims gets the next free position, so classes are born and die while survivors keep their places.
     """
+    if not all(bool(torch.isfinite(part).all()) for part in (laws.means, *laws.covariance.parts())):
+        return previous  # the flow has diverged, and says so at its next value
     points, before = law_points(laws), previous.cpu().numpy()
     found = np.asarray(clustering(points, before))
     codes = np.unique(found[found >= 0])
