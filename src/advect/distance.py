@@ -9,19 +9,22 @@ and the value is the metric W₂ on labeled samples.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from advect._checks import check_count, check_known
 from advect._html import facts_table
 from advect.cost import GroundCost, NoLabels, PairCost
 from advect.cost.ground import check_cost
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.memory import MemoryLimit
+from advect.notes import Note, of_pair, of_solver
 from advect.ot import Divergence, ExactOT, Sinkhorn, Solver
 from advect.ot.divergence import warn_unless_converged
 from advect.ot.solution import check_solver
@@ -36,6 +39,7 @@ class Distance:
     Attributes:
         source, target: the datasets.
         divergence: the three solved transport problems, with their potentials and plans.
+        notes: in plain sentences, what a careful user would want to know, each with a remedy.
 
     Example:
         >>> import advect as ad
@@ -54,6 +58,8 @@ class Distance:
     target: LabeledDataset
     divergence: Divergence
     pairs: tuple[PairCost, PairCost, PairCost]
+    solver: Solver = field(default_factory=Sinkhorn)
+    memory_limit: MemoryLimit = None
 
     @property
     def energy(self) -> float:
@@ -75,6 +81,7 @@ class Distance:
     def _repr_html_(self) -> str:
         state = "yes" if self.converged else f"no, marginal error {self.marginal_error:.1e}"
         facts = {"value": f"{self.value:.6g}", "energy": f"{self.energy:.6g}", "converged": state}
+        facts |= {f"note {k}": str(note) for k, note in enumerate(self.notes, start=1)}
         table = facts_table("Distance", facts)
         try:
             classes = self.class_distances
@@ -107,6 +114,57 @@ class Distance:
     def same(self) -> bool:
         """Whether the datasets are one, in whatever order of samples and under whatever names of classes."""
         return self.source is self.target or (self.energy <= self.divergence.error and same_measure(self.source, self.target))
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """What a careful user would want to know of this distance, each with a remedy; nothing where there is nothing to say.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> a = ad.datasets.gaussians(60, generator=torch.Generator().manual_seed(0))
+            >>> b = a.replace(x=a.x * torch.tensor([1.0, 1000.0]))
+            >>> ad.otdd(a, a).notes, ad.otdd(a, b).notes[0].what[:34]
+            ((), "Column 'feature 2' carries 100.0% ")
+        """
+        return (*of_solver(int(not self.converged), 1), *of_pair(self.source, self.target, self.pairs[0].cost))
+
+    def standard_error(
+        self, n: int = 20, *, class_shares: Literal["fixed", "drawn"] = "fixed", generator: torch.Generator | None = None
+    ) -> float:
+        """How much the value would vary with other draws of samples as large as these: its standard deviation, by bootstrap.
+
+        Both datasets are drawn n times from their own samples, with replacement, laws of labels estimated anew, and the
+        distance is taken with the same cost and solver: n times its work. It is not an error of the solver, which ``converged``
+        and ``marginal_error`` are about; nor does it tell how far a value of few samples is biased upward.
+
+        Args:
+            n: how many draws; the answer itself varies by about 1/√(2n) of itself.
+            class_shares: "fixed" where equally many samples of each class would be drawn again; "drawn" where classes come as
+                they come, and their shares vary too.
+            generator: source of randomness of the draws.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> generator = torch.Generator().manual_seed(0)
+            >>> a = ad.datasets.gaussians(60, generator=generator)
+            >>> b = ad.datasets.gaussians(60, shift=(5.0, 0.0), generator=generator)
+            >>> 0.05 < ad.otdd(a, b).standard_error(generator=generator) < 0.5
+            True
+        """
+        check_count("n", n, least=2)
+        check_known("class_shares", class_shares, ("fixed", "drawn"))
+        within = class_shares == "fixed"
+        values = [
+            otdd(
+                _redrawn(self.source, within, generator),
+                _redrawn(self.target, within, generator),
+                cost=self.pairs[0].cost,
+                solver=self.solver,
+                memory_limit=self.memory_limit,
+            ).value
+            for _ in range(n)
+        ]
+        return float(np.std(values, ddof=1))
 
     @property
     def marginal_error(self) -> float:
@@ -256,9 +314,22 @@ def otdd(
     dtype = solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
     problem = Problem.of(cost, source, target, solver, dtype, memory_limit)
     solved = problem.solve(solver)
-    found = Distance(source, target, solved, problem.pairs)
+    found = Distance(source, target, solved, problem.pairs, solver, memory_limit)
     if solved.met and not found.converged and (finer := problem.refined(solver)) is not None:
-        found = Distance(source, target, finer, problem.pairs)
+        found = Distance(source, target, finer, problem.pairs, solver, memory_limit)
     if not found.same:
         warn_unless_converged(found.divergence)
     return found
+
+
+def _redrawn(data: LabeledDataset, within_classes: bool, generator: torch.Generator | None) -> LabeledDataset:
+    """As many samples again, drawn by weight from those that there are; of each class as many, and of the same mass."""
+    weights = data.weights.to("cpu" if generator is None else generator.device)
+    codes = data.y.to(weights.device) if within_classes else torch.zeros_like(weights, dtype=torch.long)
+    rows, masses = [], []
+    for code in codes.unique().tolist():
+        members = ((codes == code) & (weights > 0)).nonzero()[:, 0]
+        if len(members):
+            rows.append(members[torch.multinomial(weights[members], len(members), replacement=True, generator=generator)])
+            masses.append(weights[members].sum().expand(len(members)) / len(members))
+    return data.subset(torch.cat(rows).to(data.x.device)).replace(weights=torch.cat(masses).to(data.weights))

@@ -121,8 +121,8 @@ def of_solver(unconverged: int, n: int) -> list[Note]:
     """
     if not unconverged:
         return []
-    where = f"in {unconverged} of {n} evaluations: values and velocities there are" if n > 1 else ": the value is"
-    what = f"The transport solver did not converge {where} approximate.".replace(" :", ":")
+    where = f" in {unconverged} of {n} evaluations: values and velocities there are" if n > 1 else ": the value is"
+    what = f"The transport solver did not converge{where} approximate."
     return [Note(what, "Raise epsilon or max_iter, loosen tol, or use float64.")]
 
 

@@ -1,0 +1,149 @@
+"""Notes: said where they are true, silent where they are not; and the standard error of a distance."""
+
+import time
+
+import pytest
+import torch
+from flows import draw, labeled
+
+import advect as ad
+from advect.notes import ended_above, of_mixing, of_values
+
+
+def words(notes):
+    return " ".join(note.what for note in notes)
+
+
+def blobs(sizes, seed=0, dim=2, shift=0.0, apart=8.0):
+    return labeled(sizes, dim, seed, shift=shift, apart=apart)
+
+
+class TestDistance:
+    def test_silent_where_all_is_well(self):
+        assert ad.otdd(blobs([20, 20]), blobs([20, 20], 1, shift=1.0)).notes == ()
+
+    def test_every_note_has_a_remedy(self):
+        scale = torch.tensor([1.0, 1e4], dtype=torch.float64)
+        a, b = blobs([2, 10]), blobs([30, 10, 5], 1)
+        notes = ad.otdd(a.replace(x=a.x * scale), b.replace(x=b.x * scale)).notes
+        assert len(notes) == 3 and all(len(note.remedy) > 10 and str(note).endswith(note.remedy) for note in notes)
+
+    @pytest.mark.parametrize("name", [None, "income"])
+    def test_one_column(self, name):
+        a, b = blobs([20, 20]), blobs([20, 20], 1)
+        if name:
+            a, b = (ad.LabeledDataset(data.x, data.y, columns=("age", name)) for data in (a, b))
+        scale = torch.tensor([1.0, 30.0], dtype=torch.float64)
+        notes = ad.otdd(a.replace(x=a.x * scale), b.replace(x=b.x * scale)).notes
+        assert repr(name or "feature 2") in words(notes) and "99." in words(notes)
+        assert not ad.otdd(a, b).notes
+        through = ad.GroundCost(feature=ad.Embedding(lambda x: x / scale.to(x)))  # columns are not what is compared
+        assert not ad.otdd(a.replace(x=a.x * scale), b.replace(x=b.x * scale), cost=through).notes
+
+    def test_few_samples(self):
+        a, b = blobs([4, 20], dim=5), blobs([20, 3], 1, dim=5)
+        assert "1 of 2 classes of the source and 1 of 2 classes of the target" in words(ad.otdd(a, b).notes)
+        assert "(3 at the least)" in words(ad.otdd(a, b).notes)
+        for label in (ad.Bures(diagonal=True), ad.MeansOnly(), ad.NoLabels()):
+            assert "estimated" not in words(ad.otdd(a, b, cost=ad.GroundCost(label=label)).notes)
+
+    @pytest.mark.parametrize(
+        ("a", "b", "share"), [([30, 10], [10, 30], None), ([30, 10], [20, 20], "25%"), ([20, 20], [20, 20, 20], "33%")]
+    )
+    def test_shares(self, a, b, share):
+        """The least mass over all ways to match classes: none where shares are only in another order."""
+        said = words(ad.otdd(blobs(a), blobs(b, 1)).notes)
+        assert (f"at least {share}" in said) if share else said == ""
+
+    def test_shares_count_weights(self):
+        source = blobs([30, 10])
+        weights = torch.where(source.y == 0, 1 / 60, 1 / 20).double()
+        assert ad.otdd(source.replace(weights=weights), blobs([20, 20], 1)).notes == ()
+
+    @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+    def test_not_converged(self):
+        distance = ad.otdd(blobs([20, 20]), blobs([20, 20], 1), solver=ad.Sinkhorn(epsilon=1e-3, max_iter=3))
+        assert not distance.converged and "did not converge" in distance.notes[0].what
+
+
+class TestStandardError:
+    @pytest.mark.parametrize(
+        ("solver", "shares"), [(None, "fixed"), (None, "drawn"), (ad.ExactOT(), "fixed")], ids=["sinkhorn", "drawn", "exact"]
+    )
+    def test_is_the_spread_over_fresh_draws(self, solver, shares):
+        """Within a factor: 40 fresh draws know their spread to 11 %, a bootstrap of 40 as well, and it is one of one draw."""
+
+        def distance(seed):
+            generator = torch.Generator().manual_seed(seed)
+            a = ad.datasets.gaussians(300, generator=generator)
+            b = ad.datasets.gaussians(300, shift=(4.0, 1.0), generator=generator)
+            if shares == "fixed":
+                a, b = (data.sample(60, balanced=True, generator=generator) for data in (a, b))
+            else:
+                a, b = (data.subset(torch.randperm(300, generator=generator)[:60]) for data in (a, b))
+            return ad.otdd(a, b, solver=solver)
+
+        fresh = float(torch.tensor([distance(seed).value for seed in range(40)]).std())
+        guess = [
+            distance(seed).standard_error(40, class_shares=shares, generator=torch.Generator().manual_seed(seed))
+            for seed in (100, 101, 102)
+        ]
+        assert 0.7 < sum(guess) / 3 / fresh < 1.4
+
+    def test_falls_with_the_root_of_the_samples(self):
+        def error(n):
+            a, b = blobs([n, n]), blobs([n, n], 1, shift=3.0)
+            return ad.otdd(a, b).standard_error(30, generator=torch.Generator().manual_seed(0))
+
+        assert 1.4 < error(20) / error(80) < 2.9
+
+    def test_repeatable_and_weighted(self):
+        a, b = labeled([9, 9], 2, 0, weighted=True), blobs([9, 9], 1)
+        errors = [ad.otdd(a, b).standard_error(3, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
+        assert errors[0] == errors[1] > 0
+        with pytest.raises(ad.InputError, match="n must"):
+            ad.otdd(a, b).standard_error(1)
+
+
+class TestFlow:
+    def test_silent_where_all_is_well(self):
+        result = ad.flow(blobs([20, 20]), ad.OTDD(blobs([20, 20], 1, shift=1.0)), n_steps=5)
+        assert result.diagnosis == () and result.status == "completed" and result.best.index == 5
+
+    @pytest.mark.parametrize(
+        ("values", "said", "above"),
+        [
+            ([3.0, 2.0, 1.0], "", False),
+            ([3.0, 2.0, 2.0 + 1e-15], "", False),
+            ([3.0, 2.0, 2.1, 1.0], "rose in 1 of 3 steps, first at step 7, and ended at 1, its lowest", False),
+            (
+                [3.0, 1.0, 2.0, 2.5],
+                "rose in 2 of 3 steps, first at step 7, and ended at 2.5, above its lowest of 1 at step 6",
+                True,
+            ),
+            ([3.0], "", False),
+        ],
+    )
+    def test_values(self, values, said, above):
+        assert said in words(of_values(values, 5, torch.float64)) and bool(said) == bool(of_values(values, 5, torch.float64))
+        assert bool(ended_above(values, torch.float64)) == above
+
+    @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+    def test_solver_that_did_not_converge(self):
+        energy = ad.OTDD(blobs([20, 20], 1), solver=ad.Sinkhorn(epsilon=1e-3, max_iter=3))
+        result = ad.flow(blobs([20, 20]), energy + ad.Potential(ad.norm()), n_steps=3, control=ad.FixedSteps())
+        assert result.unconverged == 4 and "in 4 of 4 evaluations" in words(result.diagnosis)
+
+    def test_mixed(self):
+        """Two classes that are drawn into one place are mixed; those that stay apart are not, nor those never apart."""
+        apart = blobs([50, 50], apart=9.0)
+        one_place = apart.replace(x=draw(100, 2, seed=3))
+        assert "have mixed" in words(of_mixing(apart, one_place))
+        assert not of_mixing(apart, apart.replace(x=0.1 * apart.x + 5)) and not of_mixing(one_place, one_place)
+
+    def test_cheap(self):
+        """Little memory and time for many samples: rows to look at are bounded."""
+        data = ad.LabeledDataset(torch.randn(200_000, 8), torch.arange(200_000) % 4)
+        begun = time.perf_counter()
+        of_mixing(data, data)
+        assert time.perf_counter() - begun < 2.0
