@@ -31,6 +31,7 @@ class Note:
 
     Attributes:
         what: a sentence.  remedy: another, on what to do about it.
+        on_command_line: the remedy in the words of the command line, where they differ.
 
     Example:
         >>> print(Note("The solver did not converge in 3 of 10 steps.", "Raise max_iter."))
@@ -39,9 +40,15 @@ class Note:
 
     what: str
     remedy: str
+    on_command_line: str = ""
 
     def __str__(self) -> str:
         return f"{self.what} {self.remedy}"
+
+    @property
+    def for_command_line(self) -> Note:
+        """The same with the remedy as options of the command line."""
+        return Note(self.what, self.on_command_line or self.remedy)
 
 
 class _Compared(Protocol):
@@ -95,7 +102,11 @@ def of_values(values: Sequence[float], first: int, dtype: torch.dtype) -> list[N
     end = f"ended at {values[-1]:.6g}"
     end += f", above its lowest of {lowest:.6g} at step {at}" if at != first + len(values) - 1 else ", its lowest"
     what = f"The value rose in {len(rose)} of {len(values) - 1} steps, first at step {rose[0]}, and {end}."
-    return [Note(what, "Take result.best, a smaller step_size, or control=ad.Backtracking() with the exact gradient.")]
+    remedy = "Take result.best, a smaller step_size, or control=ad.Backtracking() with the exact gradient."
+    command = (
+        "Take a smaller --integrator.step-size, or --control backtracking with the exact gradient (--dynamics.through-laws)."
+    )
+    return [Note(what, remedy, command)]
 
 
 def of_noise(names: Sequence[str]) -> list[Note]:
@@ -109,7 +120,8 @@ def of_noise(names: Sequence[str]) -> list[Note]:
         return []
     are = "is" if len(names) == 1 else "are"
     what = f"{' and '.join(names)} {are} random: single values are noisy, and steps are not controlled."
-    return [Note(what, "Judge the end by a distance without noise: ad.otdd(result.dataset, target).")]
+    remedy = "Judge the end by a distance without noise: ad.otdd(result.dataset, target)."
+    return [Note(what, remedy, "Judge the end by a distance without noise: advect distance run:DIRECTORY@-1 TARGET.")]
 
 
 def of_solver(unconverged: int, n: int) -> list[Note]:
@@ -123,7 +135,8 @@ def of_solver(unconverged: int, n: int) -> list[Note]:
         return []
     where = f" in {unconverged} of {n} evaluations: values and velocities there are" if n > 1 else ": the value is"
     what = f"The transport solver did not converge{where} approximate."
-    return [Note(what, "Raise epsilon or max_iter, loosen tol, or use float64.")]
+    command = "Raise --solver.epsilon or --solver.max-iter, loosen --solver.tol, or use --dtype float64."
+    return [Note(what, "Raise epsilon or max_iter, loosen tol, or use float64.", command)]
 
 
 def of_pair(source: LabeledDataset, target: LabeledDataset, cost: _Compared) -> list[Note]:
@@ -147,7 +160,8 @@ def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     what = (
         f"Column {name!r} carries {_percent(float(share))} of the squared distances between samples: the others hardly count."
     )
-    return [Note(what, 'Bring columns to one scale, as with ad.harmonize(…, scale="standardize"), or leave it out.')]
+    remedy = 'Bring columns to one scale, as with ad.harmonize(…, scale="standardize"), or leave it out.'
+    return [Note(what, remedy, "Bring columns to one scale with --space.scale standardize, or leave it out.")]
 
 
 def _moments(data: LabeledDataset) -> tuple[Tensor, Tensor]:
@@ -170,7 +184,8 @@ def _few_samples(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
         f"The laws of {' and '.join(found)} are estimated from no more samples ({least} at the least) than there are "
         f"dimensions ({source.dim}): their covariances are rough."
     )
-    return [Note(what, "Use more samples, ad.Bures(diagonal=True), or fewer dimensions.")]
+    command = "Use more samples, --cost.diagonal, or fewer dimensions (--space.project)."
+    return [Note(what, "Use more samples, ad.Bures(diagonal=True), or fewer dimensions.", command)]
 
 
 def _shares(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
@@ -184,7 +199,8 @@ def _shares(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     if change <= _CHANGE:
         return []
     what = f"Class shares differ: at least {_percent(change)} of the mass must change its class, whichever class becomes which."
-    return [Note(what, "Draw equally many of each class, or weight samples, if shares are not part of the question.")]
+    remedy = "Draw equally many of each class, or weight samples, if shares are not part of the question."
+    return [Note(what, remedy, "Draw equally many of each class (--balanced), if shares are not part of the question.")]
 
 
 def of_mixing(before: LabeledDataset, after: LabeledDataset) -> list[Note]:
@@ -195,10 +211,12 @@ def of_mixing(before: LabeledDataset, after: LabeledDataset) -> list[Note]:
     pure, still = (_purity(data, rows) for data in (before, after))
     if pure - still <= _MIXED:
         return []
-    what = f"Classes have mixed: the nearest neighbour is of the same class for {_percent(still)} of the samples, and was for "
-    return [
-        Note(f"{what}{_percent(pure)} at the start.", "Raise label_weight, stop earlier, or compare classes by more samples.")
-    ]
+    what = (
+        f"Classes have mixed: the nearest neighbour is of the same class for {_percent(still)} of the samples, and was for "
+        f"{_percent(pure)} at the start."
+    )
+    command = "Raise --cost.label-weight, stop earlier (--stop.tol), or use more samples of each class."
+    return [Note(what, "Raise label_weight, stop earlier, or use more samples of each class.", command)]
 
 
 def _purity(data: LabeledDataset, rows: Tensor) -> float:

@@ -25,7 +25,9 @@ from advect.cli.output import BAD_INPUT, DONE, FAILED, INTERRUPTED, Exit, say
 from advect.cli.typed import TYPED
 from advect.errors import AdvectError, InputError
 
-_SHORT = {f"--{name}": f"--{name}.name" for name in ("dynamics", "integrator", "solver", "map")} | {"--cost": "--cost.label"}
+_SHORT = {f"--{name}": f"--{name}.name" for name in ("dynamics", "integrator", "control", "solver", "map")} | {
+    "--cost": "--cost.label"
+}
 
 
 def _version() -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from advect._checks import check_known
 from advect.cli.code import Permission, load_object
 from advect.cli.config import (
+    ControlOptions,
     CostOptions,
     DynamicsOptions,
     FlowOptions,
@@ -27,6 +28,7 @@ from advect.errors import InputError
 
 if TYPE_CHECKING:
     import advect as ad
+    from advect.control import StepControl
     from advect.dynamics import Dynamics
     from advect.integrators import Integrator
 
@@ -92,6 +94,13 @@ def integrator(options: IntegratorOptions) -> Integrator:
     if half_life is not None:
         given["step_size"] = ad.Decay(options.step_size or 0.1, options.half_life or 0.0, options.last_step_size or 0.0)
     return make("integrator", options.name, given)
+
+
+def control(options: ControlOptions) -> StepControl | None:
+    """The step control; None, the library's choice, when nothing is asked for."""
+    if options.name is None and not options.given:
+        return None
+    return make("control", options.name or "backtracking", options.given)
 
 
 def image_bounds(given: tuple[float, float] | None, *held: ad.LabeledDataset | None) -> tuple[float, float] | None:

@@ -59,6 +59,20 @@ class IntegratorOptions(Options):
     temperature: float | None = Field(default=None, description="Of the noise of euler-maruyama.")
 
 
+class ControlOptions(Options):
+    """Whether a step is made."""
+
+    name: Annotated[str | None, among("control")] = Field(
+        default=None,
+        description="Make steps smaller until the value falls, or make them as they are; by default the first with euler if "
+        "velocities are exact gradients and nothing is random.",
+    )
+    shrink: float | None = Field(default=None, description="backtracking: share of a step that is tried again.")
+    grow: float | None = Field(default=None, description="backtracking: how fast steps grow back to the step size.")
+    least_share: float | None = Field(default=None, description="backtracking: of the fall that velocities promise.")
+    smallest: float | None = Field(default=None, description="backtracking: share of a step below which a flow is stalled.")
+
+
 class DynamicsOptions(Options):
     """What may move."""
 
@@ -68,7 +82,9 @@ class DynamicsOptions(Options):
     bounds: tuple[float, float] | None = Field(
         default=None, description="Keep features in this range; images stay in theirs, 0 1 say, unless told -inf inf."
     )
-    through_laws: Annotated[bool | None, Flag] = Field(default=None, description="fd: the exact gradient of the energy.")
+    through_laws: Annotated[bool | None, Parameter(show_default=False)] = Field(
+        default=None, description="fd: the exact gradient of the energy, which is the default, or T(x) - x."
+    )
     laws: Annotated[str | None, among("laws")] = Field(default=None, description="jd-fl, jd-vl: how covariances move.")
     clustering: Annotated[str | None, among("clustering")] = Field(default=None, description="jd-vl: labels from laws.")
     n_clusters: int | None = Field(default=None, description="Of kmeans.")
@@ -174,6 +190,7 @@ class FlowOptions(MeasureOptions):
     steps: int = Field(default=100, ge=0, description="How many steps in all.")
     dynamics: Annotated[DynamicsOptions, Parameter(group="Dynamics")] = DynamicsOptions()
     integrator: Annotated[IntegratorOptions, Parameter(group="Integrator")] = IntegratorOptions()
+    control: Annotated[ControlOptions, Parameter(group="Step control")] = ControlOptions()
     stop: Annotated[StopOptions, Parameter(group="Stop early")] = StopOptions()
     record_every: int | None = Field(
         default=None, ge=1, description="Keep a frame at every so many steps; by default about 20 in all."

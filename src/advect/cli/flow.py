@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict, switch
-from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, say
+from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, note_lines, noted, say
 from advect.cli.rundir import check_free, has_checkpoint, read_config, replacing, require_run, write_json, writing
 from advect.cli.typed import permission
 from advect.errors import InputError
@@ -121,6 +121,7 @@ def _run(ready: Ready, talk: Talk, *, resume: bool) -> ad.FlowResult:
                 ready.functional,
                 dynamics=build.dynamics(options.dynamics, ready.source, ready.target),
                 integrator=build.integrator(options.integrator),
+                control=build.control(options.control),
                 n_steps=options.steps,
                 callbacks=[*callbacks, interruptible],
                 generator=torch.Generator().manual_seed(options.seed),
@@ -145,12 +146,15 @@ def _tell(ready: Ready, result: ad.FlowResult, talk: Talk, unconverged: list[str
         "seconds": round(result.seconds[-1], 3),
         "frames": len(result.trajectory),
         "solver_converged": not unconverged,
+        "best": None if result.best is None else {"step": result.best.index, "value": result.best.value},
+        "diagnosis": noted(result.diagnosis),
         "report": None,
     }
     text = f"{result.status} after {result.n_steps} steps: value {facts['first_value']:.6g} → {facts['value']:.6g}"
     lines = [f"{text} in {result.seconds[-1]:.1f} s ({result.message})", f"{directory}: {len(result.trajectory)} frames"]
+    lines += note_lines(facts["diagnosis"])
     write_json(directory / "result.json", facts)
-    if report and result.status in ("completed", "stopped"):
+    if report and result.status not in ("interrupted", "diverged"):
         facts["report"] = _page(ready, result, talk)
         lines += [f"open {facts['report']}"] if facts["report"] else []
         write_json(directory / "result.json", facts)
@@ -161,7 +165,7 @@ def _tell(ready: Ready, result: ad.FlowResult, talk: Talk, unconverged: list[str
     if result.status == "diverged":
         say(f"error: {result.message}")
         leave(FAILED)
-    talk.end(unconverged, strict)
+    talk.end(unconverged or ([result.message] if result.status == "rose" else []), strict)
 
 
 def _page(ready: Ready, result: ad.FlowResult, talk: Talk) -> Path | None:

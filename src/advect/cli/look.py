@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from cyclopts import Parameter
 
 from advect.cli.code import Permission
 from advect.cli.config import FlowOptions, Out, Overwrite
-from advect.cli.output import Talk, TalkOptions
+from advect.cli.output import Talk, TalkOptions, note_lines, noted
 from advect.cli.rundir import check_free_file, read_config, read_json, require_run
 from advect.errors import DamageWarning, InputError
 
@@ -58,6 +59,8 @@ def show(run: Path, *, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (froze
         "frames": trajectory.indices,
         "checkpoints": checkpoints,
         "metrics": others,
+        "best": ended.get("best"),
+        "diagnosis": ended.get("diagnosis", []),
         "report": directory / "report.html" if (directory / "report.html").exists() else None,
     }
     lines = [f"{directory}: {facts['status']}, step {done} of {options.steps}", f"  {source} → {target or 'no target'}"]
@@ -65,8 +68,9 @@ def show(run: Path, *, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (froze
         lines.append(f"  value {curve[0]['value']:.6g} → {curve[-1]['value']:.6g} in {curve[-1]['seconds']:.1f} s")
         lines += [f"    {name}: {value:.6g}" for name, value in facts["terms"].items()] if len(facts["terms"]) > 1 else []
     lines.append(f"  {len(trajectory)} frames, steps {_listed(trajectory.indices)}; checkpoints at {_listed(checkpoints)}")
-    if done < options.steps and facts["status"] not in ("stopped", "diverged"):
+    if done < options.steps and facts["status"] not in ("stopped", "diverged", "stalled"):
         lines.append(f"  go on with: advect resume {shlex.quote(str(directory))}")
+    lines += [f"  {line}" for line in note_lines(facts["diagnosis"])]
     talk.result(facts, "\n".join(lines))
 
 
@@ -77,7 +81,14 @@ def _ended(directory: Path) -> dict[str, Any]:
     except InputError as error:
         warnings.warn(str(error), DamageWarning, stacklevel=2)
         return {}
-    return {name: value for name, value in facts.items() if isinstance(value, str)}
+    best, texts = facts.get("best"), {name: value for name, value in facts.items() if isinstance(value, str)}
+    return {**texts, "best": best if isinstance(best, dict) else None, "diagnosis": _notes(facts.get("diagnosis"))}
+
+
+def _notes(found: Any) -> list[dict[str, str]]:
+    """The notes of a result; none in runs of earlier versions, or where they are damaged."""
+    known = [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
+    return [{"what": str(note.get("what", "")), "remedy": str(note.get("remedy", ""))} for note in known]
 
 
 def _listed(steps: list[int]) -> str:
@@ -106,6 +117,7 @@ def report(
         job = _job(directory)
         ended = _ended(directory)
         known = {name: ended[name] for name in ("status", "message") if name in ended}
+        known["diagnosis"] = [*map(_sentence, ended.get("diagnosis", []))]
         story = dataclasses.replace(Story.of_run(directory), **known, **_compared(job))
         path = write_report(_told(story, job, _target(job, talk)), path)
     talk.result({"run": directory, "report": path, "bytes": path.stat().st_size}, f"{path}")
@@ -125,7 +137,12 @@ def write_page(ready: Ready, result: ad.FlowResult, path: Path) -> Path:
     """The page about a run that has just ended."""
     from advect.report import Story, write_report
 
-    return write_report(_told(Story.of_result(result), ready.job, ready.target), path)
+    story = dataclasses.replace(Story.of_result(result), diagnosis=[*map(_sentence, noted(result.diagnosis))])
+    return write_report(_told(story, ready.job, ready.target), path)
+
+
+def _sentence(note: Mapping[str, str]) -> str:
+    return f"{note['what']} {note['remedy']}"
 
 
 def _told(story: Story, job: Job, target: ad.LabeledDataset | None) -> Story:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from advect.cli.config import MeasureOptions, Overwrite, RunCode, Strict
-from advect.cli.output import FAILED, Talk, TalkOptions, leave, say, table
+from advect.cli.output import FAILED, Talk, TalkOptions, leave, note_lines, noted, say, table
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ def distance(
     target: str,
     *,
     options: Measuring = MeasureOptions(),  # noqa: B008 (frozen)
+    standard_error: Annotated[
+        int | None, Parameter(help="Redraw the samples so many times, and say how much the distance varies with them.")
+    ] = None,
     strict: Strict = False,
     run_code: RunCode = False,
     talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
@@ -33,6 +36,8 @@ def distance(
         source: One dataset.
         target: The other.
     """
+    import torch
+
     import advect as ad
     from advect.cli import build, inputs
     from advect.cli.typed import permission
@@ -53,14 +58,20 @@ def distance(
             "epsilon": found.epsilon,
             "iterations": found.n_iter,
             "n": [len(a), len(b)],
+            "notes": noted(found.notes),
         }
         lines = [f"distance {found.value:.6g} (energy {found.energy:.6g}, {'' if found.converged else 'not '}converged)"]
+        if standard_error is not None:
+            generator = torch.Generator().manual_seed(options.seed)
+            facts["standard_error"] = found.standard_error(standard_error, generator=generator)
+            lines.append(f"standard error {facts['standard_error']:.3g}, over other draws of as many samples")
         if options.cost.label != "none":
             distances, matching = found.class_distances, found.class_matching
             facts["class_distances"] = table(distances.values, distances.rows, distances.columns)
             facts["class_matching"] = table(matching.values, matching.rows, matching.columns)
             lines += ["", f"between classes of {source} (rows) and {target}:", str(distances)]
             lines += ["", "matching of classes, as shares of mass:", str(matching)]
+        lines += ["", *note_lines(facts["notes"])] if facts["notes"] else []
         facts["seconds"] = round(time.perf_counter() - begun, 3)
     talk.result(facts, "\n".join(lines))
     talk.end(unconverged if unconverged or found.converged else ["the transport problem"], strict)

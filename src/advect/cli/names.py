@@ -22,6 +22,7 @@ REGISTRY: dict[str, dict[str, str]] = {
         "adagrad": "Adagrad",
         "euler-maruyama": "EulerMaruyama",
     },
+    "control": {"backtracking": "Backtracking", "fixed": "FixedSteps"},
     "solver": {"sinkhorn": "Sinkhorn", "exact": "ExactOT", "mini-batch": "MiniBatch", "nystrom": "NystromSinkhorn"},
     "label cost": {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"},
     "map": {"entropic": "maps.EntropicMap", "nearest": "maps.NearestMap", "neural": "maps.NeuralMap"},

@@ -10,7 +10,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -136,6 +136,21 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy and torch
         return plain(value.tolist())
     return str(value)
+
+
+def noted(notes: Iterable[Any]) -> list[dict[str, str]]:
+    """Notes of the library for JSON, their remedies in the words of the command line."""
+    return [{"what": note.what, "remedy": note.for_command_line.remedy} for note in notes]
+
+
+def note_lines(notes: Iterable[Mapping[str, str]]) -> list[str]:
+    """Notes as lines of the terminal.
+
+    Example:
+        >>> note_lines([{"what": "The value rose.", "remedy": "Take smaller steps."}])
+        ['note: The value rose. Take smaller steps.']
+    """
+    return [f"note: {note['what']} {note['remedy']}" for note in notes]
 
 
 def table(values: Any, rows: Any, columns: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Story:
         objective: (step, value) of what was decreased; by default the values of the frames.
         terms: its named parts, as curves.  metrics: what else was measured, as curves.
         status: as in ``FlowResult``.  message: the same in a sentence.
+        diagnosis: sentences on what a careful user would want to know.
         n_steps: moves made; by default the step of the last frame.  seconds: how long they took.
         setup: what was run, by name: ``{"functional": "OTDD", "integrator": "Euler(step_size=0.1)"}``.
         cost, solver: with which samples and classes are compared on the page.
@@ -57,6 +58,7 @@ class Story:
     metrics: Mapping[str, Curve] = field(default_factory=dict)
     status: str = "recorded"
     message: str = ""
+    diagnosis: Sequence[str] = ()
     n_steps: int | None = None
     seconds: float | None = None
     setup: Mapping[str, str] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class Story:
             metrics=result.metrics,
             status=result.status,
             message=result.message,
+            diagnosis=[str(note) for note in result.diagnosis],
             n_steps=result.n_steps,
             seconds=result.seconds[-1],
             setup=setup,
@@ -178,7 +181,7 @@ def _setup(result: FlowResult) -> tuple[dict[str, str], str | None]:
     setup, term = {"functional": result.functional.name}, result.distance_term
     if isinstance(term, OTDD):
         setup |= {"ground cost": shown(term.cost), "solver": shown(term.solver)}
-    parts = {"dynamics": shown(result.dynamics), "integrator": shown(result.integrator)}
+    parts = {"dynamics": shown(result.dynamics), "integrator": shown(result.integrator), "control": shown(result.control)}
     setup |= {name: text for name, text in parts.items() if text != "None"}
     options = "".join(f"    {name}={_qualified(text)},\n" for name, text in parts.items() if text != "None")
     objective = f"functional,  # {result.functional.name}"

@@ -76,6 +76,7 @@ def summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict
         "names": story.names,
         "status": story.status,
         "message": story.message,
+        "diagnosis": list(story.diagnosis),
         "tiles": tiles,
         "setup": {**data, **story.setup},
         "terms": [(name, f"{curve[0][1]:.4g}", f"{curve[-1][1]:.4g}") for name, curve in story.terms.items() if len(curve)],
