@@ -312,6 +312,54 @@ def test_dynamics_and_integrators_by_name(words, options, answer):
     assert torch.equal(ad.datasets.load("run:run@-1").x, result.dataset.x)
 
 
+def test_step_control_by_name(answer):
+    fixed = flow(answer, "--integrator.step-size", "2.5", "--control", "fixed", code=0)
+    library = ad.flow(
+        ad.datasets.load(A), ad.OTDD(ad.datasets.load(B)), integrator=ad.Euler(2.5), n_steps=6, control=ad.FixedSteps()
+    )
+    assert fixed["value"] == library.values[-1] and fixed["status"] == library.status == "rose"
+    held = flow(answer, "--integrator.step-size", "2.5", "--control.shrink", "0.25", out="held")
+    assert held["value"] < held["first_value"] and held["status"] == "completed"
+    assert tomllib.loads(Path("held/config.toml").read_text())["control"] == {"shrink": 0.25}
+    detached = flow(answer, "--dynamics.no-through-laws", out="detached")
+    assert detached["value"] != flow(answer, out="exact")["value"]
+
+
+def test_diagnosis_is_said_everywhere(answer, cli):
+    """On the terminal, in JSON, in result.json, by show, and on the page: remedies are options of the command line."""
+    options = ("--steps", "6", "--integrator.step-size", "2.5", "--control", "fixed")
+    code, out, _ = cli("flow", A, B, "-o", "said", *options)
+    assert code == 0 and "note: The value rose in" in out and "--integrator.step-size" in out and "ad." not in out
+    facts = flow(answer, "--integrator.step-size", "2.5", "--control", "fixed")
+    assert facts["diagnosis"][0]["what"].startswith("The value rose in") and facts["best"]["step"] == 0
+    assert json.loads(Path("run/result.json").read_text())["diagnosis"] == facts["diagnosis"]
+    shown = answer("show", "run")
+    assert shown["diagnosis"] == facts["diagnosis"] and shown["best"] == facts["best"] and shown["status"] == "rose"
+    assert "note: The value rose in" in cli("show", "run")[1]
+    answer("report", "run")
+    page = Path("run/report.html").read_text(encoding="utf-8")
+    assert 'class="diagnosis"' in page and "The value rose in" in page and "status-rose" in page
+    assert cli("flow", A, B, "-o", "strict", *options, "--strict")[0] == 3
+
+
+def test_a_result_with_other_notes_is_shown(run, answer):
+    path = Path("run/result.json")
+    for notes in ("text", [1, {"what": 2}], None):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"diagnosis": notes}))
+        assert len(answer("show", "run")["diagnosis"]) == (1 if isinstance(notes, list) else 0)
+
+
+def test_distance_says_its_notes_and_standard_error(answer, cli):
+    few = "toy:gaussians?n=7"
+    library = ad.otdd(ad.datasets.load(few), ad.datasets.load(B))
+    found = answer("distance", few, B, "--standard-error", "4")
+    assert [note["what"] for note in found["notes"]] == [note.what for note in library.notes] and found["notes"]
+    assert found["standard_error"] == library.standard_error(4, generator=torch.Generator().manual_seed(0))
+    _, out, _ = cli("distance", few, B, "--standard-error", "4")
+    assert "standard error" in out and "note: " in out and "standard_error" not in answer("distance", few, B)
+    assert cli("distance", few, B, "--standard-error", "1")[0] == 2
+
+
 def test_stop_early(answer):
     said = flow(answer, "--stop.below", "1e9")
     assert said["status"] == "stopped" and said["steps"] == 0 and "below" in said["message"]

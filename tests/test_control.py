@@ -1,5 +1,6 @@
 """Step control: descent with a guarantee, rejections without a trace, what is left alone."""
 
+import warnings
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import ClassVar
@@ -13,6 +14,7 @@ from setups import SETUPS
 import advect as ad
 from advect.notes import rounding
 from advect.snapshots import load_snapshot, save_snapshot
+from advect.storage import read_tensors, write_tensors
 
 QUICK = [name for name, setup in SETUPS.items() if not setup.data]
 SOURCE = ad.LabeledDataset(draw(6, 3, seed=1), [0, 1] * 3, weights=[1, 2, 3, 4, 5, 6])
@@ -266,12 +268,17 @@ class TestResume:
         assert first.evaluations + rest.evaluations == all_of_it.evaluations + 1  # the state of the checkpoint, once more
 
     def test_checkpoints_of_before_open(self, tmp_path):
-        """Without a control and without a best state, as they were once written."""
-        step = states(SOURCE, ad.Potential(bowl), 2)[-1]
-        object.__setattr__(step.snapshot, "control", {})
-        save_snapshot(step.snapshot, tmp_path / "old.safetensors")
-        result = ad.flow(SOURCE, ad.Potential(bowl), n_steps=4, resume=tmp_path / "old.safetensors")
+        """Without a control and without a best state, as they were once written; it is said that defaults have changed."""
+        path = tmp_path / "old.safetensors"
+        save_snapshot(states(SOURCE, ad.Potential(bowl), 2)[-1].snapshot, path)
+        tensors, facts = read_tensors(path)
+        write_tensors(path, tensors, {name: fact for name, fact in facts.items() if name != "control"})
+        with pytest.warns(UserWarning, match="earlier version.*through_laws=False"):
+            result = ad.flow(SOURCE, ad.Potential(bowl), n_steps=4, resume=path)
         assert result.n_steps == 4 and result.status == "completed"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ad.flow(SOURCE, ad.Potential(bowl), n_steps=4, resume=path, control=ad.FixedSteps())
 
     def test_the_best_state_is_kept(self, tmp_path):
         def run(n_steps, resume=None):

@@ -127,6 +127,19 @@ def test_names_are_text_wherever_they_go(tmp_path):
     assert EVIL in tags.text and story["classes"] == list(names)
 
 
+def test_notes_are_said_and_escaped(tmp_path):
+    source, target = (gaussians(30, seed).replace(columns=("x", EVIL)) for seed in (0, 1))
+    scale = torch.tensor([1.0, 1000.0])
+    source, target = source.replace(x=source.x * scale), target.replace(x=target.x * scale)
+    result = short_flow(source, ad.OTDD(target))
+    text, _, tags = page_of(result, tmp_path)
+    assert EVIL not in text and "Worth knowing" in text
+    for note in result.diagnosis:
+        assert str(note) in tags.text
+    plain, _, _ = page_of(short_flow(gaussians(), ad.Potential(ad.norm())), tmp_path)
+    assert "Worth knowing" not in plain
+
+
 def test_written_whole_or_not_at_all(result, tmp_path, monkeypatch):
     path = tmp_path / "new" / "report.html"
     assert result.report(path, title="first") == path

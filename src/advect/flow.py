@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from typing import Any, TypeVar, cast
 import torch
 
 from advect._checks import check_count
-from advect.control import StalledError, StepControl, default_control
+from advect.control import Backtracking, StalledError, StepControl, default_control
 from advect.data import LabeledDataset
 from advect.dynamics import Dynamics, FeatureDriven
 from advect.errors import InputError
@@ -221,6 +222,13 @@ def flow(
     dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler(0.1)
     control = control or default_control(Field(functional, dynamics), integrator)
     start = None if resume is None else _resumed(Path(resume), source, n_steps)
+    if start is not None and start.before_control and isinstance(control, Backtracking):
+        warnings.warn(
+            "the checkpoint is of an earlier version, which did not control steps and whose fd followed T(x) − x: this goes on with "
+            "controlled steps and exact gradients. To go on as before: control=ad.FixedSteps() and "
+            "ad.FeatureDriven(through_laws=False), or --control fixed and --dynamics.no-through-laws in a new run.",
+            stacklevel=2,
+        )
     history = _History(start)
     for callback in callbacks:
         _hook(callback, "begin", source, start)

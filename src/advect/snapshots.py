@@ -32,6 +32,7 @@ class Snapshot:
     length: int = 0
     control: dict[str, float] = field(default_factory=dict)
     best: tuple[int, float, LabeledDataset] | None = None
+    before_control: bool = False  # of a version without step control, whose default fd followed T(x) − x
 
 
 def save_snapshot(snapshot: Snapshot, path: Path) -> None:
@@ -80,7 +81,7 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
         found = Snapshot(facts["index"], dataset, part("integrator."), part("functional."), generator, facts["history"], length)
         lower = facts.get("best")  # checkpoints of earlier versions have neither this nor a control
         best = None if lower is None else (lower["index"], lower["value"], unpack_dataset(part("best."), lower["dataset"]))
-        return replace(found, control=dict(facts.get("control", {})), best=best)
+        return replace(found, control=dict(facts.get("control", {})), best=best, before_control="control" not in facts)
 
 
 def _check_parts(index: Any, history: Any, generator: Tensor | None) -> None:
