@@ -224,8 +224,8 @@ def flow(
     start = None if resume is None else _resumed(Path(resume), source, n_steps)
     if start is not None and start.before_control and isinstance(control, Backtracking):
         warnings.warn(
-            "the checkpoint is of an earlier version, which did not control steps and whose fd followed T(x) − x: this goes on with "
-            "controlled steps and exact gradients. To go on as before: control=ad.FixedSteps() and "
+            "the checkpoint is of an earlier version, which did not control steps and whose fd followed T(x) − x: this goes on "
+            "with controlled steps and exact gradients. To go on as before: control=ad.FixedSteps() and "
             "ad.FeatureDriven(through_laws=False), or --control fixed and --dynamics.no-through-laws in a new run.",
             stacklevel=2,
         )
