@@ -20,7 +20,7 @@ from advect._threads import side_by_side
 
 FULL = ad.GroundCost()
 CASES = {
-    "fd, laws detached": (ad.FeatureDriven(), FULL),
+    "fd, laws detached": (ad.FeatureDriven(through_laws=False), FULL),
     "fd, through laws": (ad.FeatureDriven(through_laws=True), FULL),
     "jd-fl, factored laws": (ad.JointFixedLabels(), FULL),
     "jd-vl, diagonal laws": (ad.JointVariableLabels(every=10), ad.GroundCost(label=ad.Bures(diagonal=True))),

@@ -40,7 +40,7 @@ def main() -> None:
     result = ad.flow(
         source,
         ad.OTDD(target, cost=cost),
-        dynamics=ad.FeatureDriven(bounds=(0.0, 1.0)),
+        dynamics=ad.FeatureDriven(through_laws=False, bounds=(0.0, 1.0)),
         integrator=ad.Euler(0.2),
         n_steps=30,
         callbacks=[ad.Recorder(every=5), ad.Progress(30, "Fashion-MNIST → MNIST")],

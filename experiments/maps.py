@@ -28,7 +28,7 @@ def flowed(source: ad.LabeledDataset, target: ad.LabeledDataset, name: str, n_st
     return ad.flow(
         source,
         ad.OTDD(target, cost=cost),
-        dynamics=ad.FeatureDriven(bounds=(0.0, 1.0)),
+        dynamics=ad.FeatureDriven(through_laws=False, bounds=(0.0, 1.0)),
         integrator=ad.Euler(0.2),
         n_steps=n_steps,
         callbacks=[ad.Progress(n_steps, name)],

@@ -54,7 +54,7 @@ def watched(model: torch.nn.Module, data: ad.LabeledDataset, reference: ad.Label
     result = ad.flow(
         data,
         ad.OTDD(reference, cost=cost, solver=ad.Sinkhorn(epsilon=ad.Relative(epsilon))),
-        dynamics=ad.FeatureDriven(bounds=(0.0, 1.0)),
+        dynamics=ad.FeatureDriven(through_laws=False, bounds=(0.0, 1.0)),
         integrator=ad.Euler(step),
         n_steps=steps,
         callbacks=[ad.Metric("accuracy", accuracy, every=every), ad.Progress(steps, f"epsilon {epsilon}, step {step}")],

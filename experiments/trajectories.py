@@ -28,7 +28,7 @@ def walk(source: str, target: str, n: int, out: Path) -> dict:
     result = ad.flow(
         rho,
         ad.OTDD(beta, cost=ad.GroundCost(label=ad.Bures(tolerance=1e-3), label_weight=5.0)),
-        dynamics=ad.FeatureDriven(bounds=(0.0, 1.0)),
+        dynamics=ad.FeatureDriven(through_laws=False, bounds=(0.0, 1.0)),
         integrator=ad.Euler(0.2),
         n_steps=COLUMNS[-1],
         callbacks=[ad.Recorder(every=1), ad.Progress(COLUMNS[-1], f"{source} → {target}")],
