@@ -57,6 +57,12 @@ def check_known(kind: str, name: object, known: Iterable[str]) -> None:
         raise InputError(f"unknown {kind}", repr(name), f"{hint}Known: {', '.join(known[:_LISTED])}{more}.")
 
 
+def check_methods(what: str, value: object, methods: Iterable[str], remedy: str) -> None:
+    """An object with these methods: not its class, not its name."""
+    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
+        raise InputError(what, repr(value), remedy)
+
+
 def check_finite(name: str, values: Tensor, remedy: str = "Remove or impute these rows first.") -> None:
     """No NaN and no infinity in a floating tensor; the message names the first bad row."""
     if values.is_floating_point() and not bool(torch.isfinite(values.detach().sum())):

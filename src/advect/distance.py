@@ -315,8 +315,8 @@ def otdd(
     problem = Problem.of(cost, source, target, solver, dtype, memory_limit)
     solved = problem.solve(solver)
     found = Distance(source, target, solved, problem.pairs, solver, memory_limit)
-    if solved.met and not found.converged and (finer := problem.refined(solver)) is not None:
-        found = Distance(source, target, finer, problem.pairs, solver, memory_limit)
+    if solved.met and not found.converged and (hasattr(solver, "refined") or solved.cost_error > solved.error / 2):
+        found = Distance(source, target, problem.refined(solver), problem.pairs, solver, memory_limit)
     if not found.same:
         warn_unless_converged(found.divergence)
     return found

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from advect._checks import check_count
+from advect._checks import check_count, check_methods
 from advect.control import Backtracking, StalledError, StepControl, default_control
 from advect.data import LabeledDataset
 from advect.dynamics import Dynamics, FeatureDriven
@@ -100,6 +100,8 @@ def iterate(
         (3, [1.0, 5.0])
     """
     dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler(0.1)
+    check_methods("dynamics must say what moves", dynamics, ("start", "parameters"), "Pass ad.FeatureDriven().")
+    check_methods("an integrator must make steps", integrator, ("init",), "Pass ad.Euler(0.1) or ad.Adam(0.01).")
     begun = time.perf_counter()
     functional.reset()
     if start is None:
@@ -220,6 +222,10 @@ def flow(
         )
     n_steps = check_count("n_steps", n_steps, least=0)
     dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler(0.1)
+    check_methods("dynamics must say what moves", dynamics, ("start", "parameters"), "Pass ad.FeatureDriven().")
+    check_methods("an integrator must make steps", integrator, ("init",), "Pass ad.Euler(0.1) or ad.Adam(0.01).")
+    for callback in callbacks:
+        check_methods("a callback must be a function of a step", callback, ("__call__",), "Pass ad.Recorder() or a function.")
     control = control or default_control(Field(functional, dynamics), integrator)
     start = None if resume is None else _resumed(Path(resume), source, n_steps)
     if start is not None and start.before_control and isinstance(control, Backtracking):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from advect.cost import GroundCost
+from advect.cost.ground import check_cost
 from advect.data import LabeledDataset
 from advect.distance import otdd_classes
 from advect.errors import InputError
@@ -76,7 +77,7 @@ class ClassMatching:
         """
         if balanced:
             data, reference = data.balanced(), data.balanced() if reference is data else reference.balanced()
-        return cls(otdd_classes(data, reference, cost or GroundCost()))
+        return cls(otdd_classes(data, reference, check_cost(cost) or GroundCost()))
 
     @property
     def data_classes(self) -> tuple[Hashable, ...]:

@@ -27,6 +27,7 @@ from advect._digest import digest
 from advect._jobs import Job, jobs_at_once, run_jobs
 from advect._progress import Progress
 from advect.cost import GroundCost, NoLabels
+from advect.cost.ground import check_cost
 from advect.cost.labels import LabelCost
 from advect.data import LabeledDataset
 from advect.datasets.reference import FILES, Reference
@@ -34,6 +35,7 @@ from advect.distance import otdd
 from advect.errors import InputError
 from advect.memory import MemoryLimit, as_bytes
 from advect.ot import Sinkhorn, Solver
+from advect.ot.solution import check_solver
 from advect.tables import ClassTable
 
 if TYPE_CHECKING:
@@ -250,9 +252,9 @@ def pairwise(
         >>> found.values.shape, found.nearest("near")[0][0]
         ((3, 3), 'far')
     """
+    cost, solver = check_cost(cost) or GroundCost(), check_solver(solver or Sinkhorn())
     items, failed = _recognised(_named(datasets), n_jobs)
     names = tuple(items)
-    cost, solver = cost or GroundCost(), solver or Sinkhorn()
     content = uuid4().hex if store is None else digest(_FORMAT, cost, solver)
     settings = _Settings(cost, solver, memory_limit, jobs_at_once(n_jobs), content)
     errors = {(a, b): f"{bad}: {failed[bad]}" for a, b in combinations(names, 2) for bad in (b, a) if bad in failed}

@@ -13,6 +13,7 @@ from advect.cost.rounding import cost_rounding, largest_cost, widened
 from advect.data import LabeledDataset
 from advect.memory import MemoryLimit, as_bytes
 from advect.ot import BlockedCost, Divergence, ExactOT, Solver
+from advect.ot.certificate import Scale
 from advect.ot.divergence import solve_divergence
 
 _LARGE = 2**26  # bytes below which memory is not asked about
@@ -65,28 +66,35 @@ class Problem:
         cross, source, target = (cost_rounding(pair, self.dtype) for pair in self.pairs)
         return replace(solved, cost_error=cross + (source + target) / 2)
 
-    def refined(self, solver: Solver) -> Divergence | None:
-        """The divergence to the last digits of float64, costs included; None where the solver has nothing more to give."""
-        if (refine := getattr(solver, "refined", None)) is None:
-            return None
-        wide = self._widened(solver)
-        return wide.solve(refine(wide.costs[0], self.source.weights, self.target.weights))
+    def refined(self, solver: Solver) -> Divergence:
+        """The divergence to the last digits of float64, costs included, as far as the solver goes."""
+        wide, refine = self._widened(solver), getattr(solver, "refined", None)
+        return wide.solve(solver if refine is None else refine(wide.costs[0], self.source.weights, self.target.weights))
 
     def _widened(self, solver: Solver) -> Problem:
-        if self.dtype == self.source.x.dtype == self.target.x.dtype == _WIDE:
-            return self
         cost, source, target = widened(self.cost, self.source, self.target)
         return Problem.of(cost, source, target, solver, _WIDE, self.memory_limit)
 
 
 def is_precise(solver: Solver, pair: PairCost, cost: Tensor | BlockedCost) -> bool:
     """Whether costs of this dtype have digits enough for what the solver, prepared for them, makes of them."""
-    if (precise := getattr(solver, "precise", None)) is None:
-        return True
-    bound = largest_cost(pair) if isinstance(cost, BlockedCost) else None  # without a pass over blocks, if there is a formula
-    if bound is None:
-        bound = max(map(abs, cost.extremes() if isinstance(cost, BlockedCost) else torch.stack(torch.aminmax(cost)).tolist()))
-    return precise((cost.shape[0], cost.shape[1]), bound, cost.dtype)
+    precise = getattr(solver, "precise", None)
+    return precise is None or precise((cost.shape[0], cost.shape[1]), _largest(pair, cost), cost.dtype)
+
+
+def rounding_error(solver: Solver, pair: PairCost, cost: Tensor | BlockedCost) -> float:
+    """How far rounding alone can take the value of a problem from the truth, whatever the tolerance of the solver is."""
+    epsilon = float(getattr(solver, "epsilon", 0.0))
+    scale = Scale((cost.shape[0], cost.shape[1]), 0.0, _largest(pair, cost), epsilon)
+    return scale.value_rounding(cost.dtype) + cost_rounding(pair, cost.dtype)
+
+
+def _largest(pair: PairCost, cost: Tensor | BlockedCost) -> float:
+    """The largest cost, or a bound of it where looking would take a pass over blocks."""
+    bound = largest_cost(pair) if isinstance(cost, BlockedCost) else None
+    if bound is not None:
+        return bound
+    return max(map(abs, cost.extremes() if isinstance(cost, BlockedCost) else torch.stack(torch.aminmax(cost)).tolist()))
 
 
 def _matrices(n: int, m: int, solver: Solver) -> int:

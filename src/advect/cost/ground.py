@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from advect._checks import check_finite, check_non_negative
+from advect._checks import check_finite, check_methods, check_non_negative
 from advect.cost.features import EUCLIDEAN, Embedding, FeatureCost, Sketch, SquaredEuclidean
 from advect.cost.labels import Bures, ExactLabelOT, LabelCost, MeansOnly, NoLabels, n_laws
 from advect.cost.rows import FEW_LAWS, FeatureRows, LabelTable, OwnRows
@@ -50,6 +50,10 @@ class GroundCost:
 
     def __post_init__(self) -> None:
         check_non_negative("label_weight", self.label_weight)
+        check_methods("label must be a label cost", self.label, ("__call__",), "Pass ad.Bures(), ad.NoLabels() or a function.")
+        if not isinstance(self.feature, EUCLIDEAN):
+            remedy = "Pass ad.SquaredEuclidean(), ad.Sketch(dim) or a function of (x, x')."
+            check_methods("feature must be a feature cost", self.feature, ("__call__",), remedy)
 
     @property
     def by_columns(self) -> bool:

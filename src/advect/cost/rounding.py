@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from advect.cost.features import Embedding, Sketch, SquaredEuclidean
+from advect.cost.features import EUCLIDEAN, Embedding, Sketch, SquaredEuclidean
 from advect.cost.ground import GroundCost, PairCost
 from advect.data import LabeledDataset
 from advect.linalg import centred
@@ -25,13 +25,23 @@ def cost_rounding(pair: PairCost, dtype: torch.dtype) -> float:
         reach, dim = _reach(pair), pair.points[0].shape[1]
         error = unit * (12 + math.sqrt(dim) / 2) * reach**2 / 2
         if isinstance(pair.cost.feature, Sketch):  # made of features that may be far from the origin
-            far = max(float(torch.linalg.vector_norm(data.x.detach(), dim=1).max()) for data in (pair.source, pair.target))
-            error += 8 * torch.finfo(pair.source.x.dtype).eps * far * reach
-    if labels := _label_part(pair):
-        error += 4 * max(unit, torch.finfo(pair.label_distances.dtype).eps / 2) * labels
-        # Distances between laws are differences of numbers of this size, in float64.
-        error += 128 * torch.finfo(torch.float64).eps * pair.cost.label_weight * reach**2
-    return error
+            error += 8 * torch.finfo(pair.source.x.dtype).eps * _far(pair) * reach
+    return error + (_law_rounding(pair, unit, reach) if pair.has_labels else 0.0)
+
+
+def _law_rounding(pair: PairCost, unit: float, reach: float) -> float:
+    """The share of label laws: means that are far from the origin are rounded there, and covariances in the dtype of x."""
+    labels, weight = _label_part(pair), pair.cost.label_weight
+    own = max(torch.finfo(data.x.dtype).eps for data in (pair.source, pair.target))
+    wide = torch.finfo(torch.float64).eps
+    means = (own + wide * math.sqrt(max(len(pair.source), len(pair.target)))) * 2 * _far(pair)
+    spread = (4 * own + 16 * wide) * weight * reach**2  # distances are differences of numbers of this size
+    return 4 * unit * labels + spread + math.sqrt(2 * weight * labels) * means + weight / 2 * means**2
+
+
+def _far(pair: PairCost) -> float:
+    """The largest distance from the origin."""
+    return max(float(torch.linalg.vector_norm(data.x.detach(), dim=1).max()) for data in (pair.source, pair.target))
 
 
 def largest_cost(pair: PairCost) -> float | None:
@@ -59,9 +69,11 @@ def widened(
 ) -> tuple[GroundCost, LabeledDataset, LabeledDataset]:
     """The cost and the datasets in float64, so that distances and label laws are computed there from what is given.
 
-    The points of an embedding count as given: its map may know no other dtype.
+    The points of an embedding count as given: its map may know no other dtype. Where the cost is a squared distance and no
+    laws are carried, both move to where they are by one sample: rounding is that of differences.
     """
     embedding = cost.feature if isinstance(cost.feature, Embedding) else None
+    movable = isinstance(cost.feature, EUCLIDEAN) and source.law is None and target.law is None
 
     def wide(data: LabeledDataset) -> LabeledDataset:
         if embedding is not None:
@@ -70,5 +82,10 @@ def widened(
         return data.replace(x=data.x.detach()).to(dtype=torch.float64)
 
     first = wide(source)
+    second = first if target is source else wide(target)
     cost = cost if embedding is None else replace(cost, feature=SquaredEuclidean())
-    return cost, first, first if target is source else wide(target)
+    if not movable:
+        return cost, first, second
+    middle = first.x[int(source.weights.argmax())]
+    moved = first.replace(x=first.x - middle)
+    return cost, moved, moved if target is source else second.replace(x=second.x - middle)

@@ -8,6 +8,7 @@ follows (dynamics, integrator, other functionals) runs everywhere on the same nu
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ import torch
 from torch import Tensor
 
 from advect.cost import GroundCost, NoLabels, PairCost, Sketch
+from advect.cost.ground import check_cost
+from advect.cost.rounding import cost_rounding
 from advect.data import LabeledDataset
 from advect.distributed.ranks import Group
 from advect.distributed.shards import cut, moving, on_leaves, spread, with_mass
@@ -29,6 +32,7 @@ from advect.ot import Sinkhorn
 from advect.ot.solution import Potentials
 
 _MATRICES = 4  # of this rank's rows in a step: cost and kernel, and as much to spare
+_LOST = 0.1  # share of the energy that rounding may take before float64 takes over: it is bounded from far above
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class ShardedOTDD(Functional):
             )
         if solver is not None and not isinstance(solver, Sinkhorn):
             raise InputError("a sharded flow needs a Sinkhorn solver", type(solver).__name__, "Pass ad.Sinkhorn(epsilon=…).")
+        cost = check_cost(cost)
         if cost is not None and isinstance(cost.feature, Sketch) and cost.feature.basis is None:
             raise InputError("a sharded flow needs a fitted sketch", cost.feature, "Call sketch.fit(source, target) first.")
         self.target, self.group = target, group or Group()
@@ -103,24 +108,37 @@ class ShardedOTDD(Functional):
     def converged(self) -> bool:
         return self._converged
 
+    @property
+    def error(self) -> float:
+        """How far the value of the last call can be from the energy: the solver's tolerance, and rounding."""
+        return self._error
+
     def reset(self) -> None:
         self._converged = True
         self._prepared: Sinkhorn | None = None
         self._limit: int | None = None
-        self._target_value = 0.0
+        self._wide = False
+        self._error = math.inf
+        self._target_value: float | None = None
+        self._target_error = math.inf
         self._potentials: dict[str, Tensor] = {}
 
     def state(self) -> dict[str, Tensor]:
         if self._prepared is None:
             return {}
-        numbers = {"epsilon": self._prepared.epsilon, "target_value": self._target_value}
+        numbers = {"epsilon": self._prepared.epsilon, "wide": self._wide}
+        if self._target_value is not None:
+            numbers |= {"target_value": self._target_value, "target_value_error": self._target_error}
         return {**self._potentials, **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.reset()
         if state:
             self._potentials = {name: state[name] for name in ("f", "g", "self") if name in state}
-            self._target_value = float(state["target_value"])
+            self._wide = bool(state.get("wide", False))
+            if "target_value" in state:
+                self._target_value = float(state["target_value"])
+                self._target_error = float(state.get("target_value_error", math.inf))
             self._prepared = self.solver.with_epsilon(float(state["epsilon"]))
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
@@ -131,27 +149,48 @@ class ShardedOTDD(Functional):
         mine = self._share(whole.dataset)
         mine = mine.replace(x=mine.x.detach().requires_grad_(rho.x.requires_grad))
         with torch.enable_grad():
-            cross = self._side(mine, whole.dataset, self.target)
-            problem = self._problem(cross.pair, rho, self.target)
-            solver = self._prepare(problem)
-            solved = solve(solver, problem, self._warm("f", "g", rho, self.target))
-            energy, value, n_iter = cross.contract(solved.plan, through), solved.value, solved.n_iter
-            met = solved.converged
-            potentials = self._all(solved.potentials[0], rho), self._all(solved.potentials[1], self.target)
-            del cross, problem, solved  # one matrix of this rank's rows at a time
-            within = self._side(mine, whole.dataset, whole.dataset)
-            problem = self._problem(within.pair, rho, rho)
-            start = self._warm("self", "self", rho, rho)
-            alone = solve_self(solver, problem, None if start is None else start[0])
-            energy = energy - 0.5 * within.contract(alone.plan, through)
-        self._converged = met and alone.converged
-        self._potentials = {"f": potentials[0], "g": potentials[1], "self": self._all(alone.potentials[0], rho)}
-        total = rho.weights.new_tensor(value - 0.5 * alone.value - 0.5 * self._target_value)
+            solved = self._evaluate(rho, mine, whole, through)
+            if solved is None:  # float32 has not digits enough: from here on in float64
+                self._wide, self._target_value = True, None
+                solved = self._evaluate(rho, mine, whole, through)
+        assert solved is not None
+        energy, value, iterations = solved
+        total = rho.weights.new_tensor(value)
         for tensor, gradient in self._gradients(energy, mine, whole, through):
             pulled = (tensor * gradient).sum().double()
             total = total + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
-        self.work = Work(len(mine), n_iter, alone.n_iter, time.thread_time() - begun)
+        self.work = Work(len(mine), *iterations, time.thread_time() - begun)
         return total
+
+    def _evaluate(
+        self, rho: LabeledDataset, mine: LabeledDataset, whole: _Leaves, through: bool
+    ) -> tuple[Tensor, float, tuple[int, int]] | None:
+        """This rank's share of the energy, its value, the iterations; None where float32 has not digits enough."""
+        cross = self._side(mine, whole.dataset, self.target)
+        problem = self._problem(cross.pair, rho, self.target)
+        solver = self._prepared = self._prepared or prepared(self.solver, problem)
+        narrow, scale = problem.cost.dtype != torch.float64, problem.scale(float(solver.epsilon))  # pyright: ignore
+        if narrow and not scale.enough(problem.cost.dtype):
+            return None
+        beyond = self._beyond(solver)
+        solved = solve(solver, problem, self._warm("f", "g", rho, self.target))
+        energy, value, n_iter = cross.contract(solved.plan, through), solved.value, solved.n_iter
+        potentials = self._all(solved.potentials[0], rho), self._all(solved.potentials[1], self.target)
+        met, dtype = solved.converged, problem.cost.dtype
+        error = solved.value_error + self._rounding(cross.pair, dtype)
+        del cross, problem, solved  # one matrix of this rank's rows at a time
+        within = self._side(mine, whole.dataset, whole.dataset)
+        problem = self._problem(within.pair, rho, rho)
+        start = self._warm("self", "self", rho, rho)
+        alone = solve_self(solver, problem, None if start is None else start[0])
+        value = value - 0.5 * alone.value - 0.5 * beyond
+        if narrow and 4 * scale.value_rounding(dtype) > _LOST * abs(value):  # twice for the solves, and for the costs
+            return None
+        energy = energy - 0.5 * within.contract(alone.plan, through)
+        self._converged = met and alone.converged
+        self._error = error + (alone.value_error + self._target_error + self._rounding(within.pair, dtype)) / 2
+        self._potentials = {"f": potentials[0], "g": potentials[1], "self": self._all(alone.potentials[0], rho)}
+        return energy, value, (n_iter, alone.n_iter)
 
     def _agreed_limit(self) -> int:
         """The least limit of all ranks; ranks of one machine share what is free there."""
@@ -174,7 +213,7 @@ class ShardedOTDD(Functional):
 
     def _problem(self, pair: PairCost, source: LabeledDataset, target: LabeledDataset) -> Problem:
         """The cost of this rank's rows, as a matrix where that fits, else in blocks; on all ranks alike."""
-        dtype = torch.promote_types(source.x.dtype, target.x.dtype)
+        dtype = torch.float64 if self._wide else torch.promote_types(source.x.dtype, target.x.dtype)
         a, b = (data.weights[data.weights > 0] for data in (source, target))
         rows, columns = -(-len(a) // self.group.size), len(b)  # of the rank that has most
         if self._limit is None:
@@ -194,13 +233,19 @@ class ShardedOTDD(Functional):
         """Potentials of samples with mass, with zeros for the others."""
         return torch.zeros_like(data.weights).masked_scatter_(data.weights > 0, potential)
 
-    def _prepare(self, problem: Problem) -> Sinkhorn:
-        if self._prepared is None:
-            self._prepared = prepared(self.solver, problem)
+    def _beyond(self, solver: Sinkhorn) -> float:
+        """The value of the target's problem with itself, solved once."""
+        if self._target_value is None:
             target = self.target.replace()  # a copy, so that what its laws keep for later calls goes with it
             own = self._side(self._share(target), target, target)
-            self._target_value = solve_self(self._prepared, self._problem(own.pair, target, target)).value
-        return self._prepared
+            solved = solve_self(solver, problem := self._problem(own.pair, target, target))
+            self._target_value = solved.value
+            self._target_error = solved.value_error + self._rounding(own.pair, problem.cost.dtype)
+        return self._target_value
+
+    def _rounding(self, pair: PairCost, dtype: torch.dtype) -> float:
+        """What rounding leaves of the costs, on the rank where it is most."""
+        return self.group.largest(cost_rounding(pair, dtype))
 
     @property
     def _has_labels(self) -> bool:

@@ -8,7 +8,7 @@ vectors, and take the same decisions. Each rank's part may be a matrix or come i
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -16,15 +16,14 @@ import torch
 from torch import Tensor
 
 from advect.distributed.ranks import Group
-from advect.errors import ConvergenceWarning, InputError
+from advect.errors import InputError
 from advect.ot import BlockedCost, Relative, Sinkhorn
+from advect.ot.certificate import Scale
 from advect.ot.iteration import Iteration, Symmetric
-from advect.ot.kernel import BlockedKernel, DenseKernel, ScaledKernel, fill_kernel
-from advect.ot.sinkhorn import mean_cost
+from advect.ot.kernel import BlockedKernel, DenseKernel, ScaledKernel
+from advect.ot.sinkhorn import judged, mean_cost
 from advect.ot.solution import Cost, Potentials
-
-_BASE_TOL = {torch.float32: 1e-5, torch.float64: 1e-8}
-_SMALL = 250_000  # entries of the whole matrix up to which float32 problems are solved in float64
+from advect.ot.support import Scaled, Support
 
 
 class ShardedKernel:
@@ -84,26 +83,28 @@ class Problem:
     b: Tensor
     group: Group
 
-    def kernel(self, wide: bool) -> ShardedKernel:
-        """Small problems in float64 if ``wide``: it costs nothing, and connects distant groups of few points."""
-        dtype = torch.float64 if wide and len(self.a) * len(self.b) <= _SMALL else self.cost.dtype
-        own = BlockedKernel(self.cost, dtype) if isinstance(self.cost, BlockedCost) else DenseKernel(self.cost.to(dtype))
+    def kernel(self, dtype: torch.dtype) -> ShardedKernel:
+        """The kernel to iterate with, in this dtype."""
+        own = BlockedKernel(self.cost, dtype) if isinstance(self.cost, BlockedCost) else DenseKernel(self.cost, dtype)
         return ShardedKernel(own, len(self.a), self.group)
 
-    def rounding(self, epsilon: float) -> float:
-        """A marginal error that the dtype can reach; an error on every rank if the cost of one is not finite."""
-        most = self.group.largest(self._extreme())
-        if not most < torch.inf:
+    def scale(self, epsilon: float) -> Scale:
+        """The scale of the whole problem; an error on every rank if the cost of one is not finite."""
+        least, most = self._extremes()
+        most, least = self.group.largest(most), -self.group.largest(-least)
+        if not (most < torch.inf and least > -torch.inf):
             raise InputError("the cost must be finite", "NaN or infinite entries", "Check the features and the cost function.")
-        return max(_BASE_TOL[self.cost.dtype], torch.finfo(self.cost.dtype).eps * most / epsilon)
+        scale = Scale((len(self.a), len(self.b)), least, most, epsilon)
+        scale.check_epsilon()
+        return scale
 
-    def _extreme(self) -> float:
-        """The largest size of an entry on this rank; infinite if one is no number."""
+    def _extremes(self) -> tuple[float, float]:
+        """Least and largest entry on this rank; infinite if one is no number."""
         try:
             least, most = self.cost.extremes() if isinstance(self.cost, BlockedCost) else torch.aminmax(self.cost)
         except InputError:
-            return torch.inf
-        return max(-float(least), float(most)) if least <= most else torch.inf  # NaN is not
+            return -torch.inf, torch.inf
+        return (float(least), float(most)) if least <= most else (-torch.inf, torch.inf)  # NaN is not
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +116,7 @@ class RowSolution:
     n_iter: int
     plan: Tensor | ScaledKernel
     converged: bool
+    value_error: float
 
 
 def prepared(solver: Sinkhorn, problem: Problem) -> Sinkhorn:
@@ -124,55 +126,52 @@ def prepared(solver: Sinkhorn, problem: Problem) -> Sinkhorn:
     mine = problem.a[problem.group.rows(len(problem.a))]
     part = torch.tensor([mean_cost(problem.cost, mine, problem.b)], dtype=torch.float64, device=mine.device)
     mean = float(problem.group.sum(part))
+    if not math.isfinite(mean):
+        raise InputError("the cost must be finite", f"a mean of {mean}", "Check the features and the cost function.")
     return solver.with_epsilon(solver.epsilon.share * mean if mean > 0 else 1e-20)
 
 
 def solve(solver: Sinkhorn, problem: Problem, init: Potentials | None = None) -> RowSolution:
     """Transport a to b, from potentials if given."""
     epsilon = _number(solver)
-    rounding = problem.rounding(epsilon)
-    tol = rounding if solver.tol is None else solver.tol
-    state = Iteration(problem.kernel(wide=True), problem.a, problem.b, epsilon)  # pyright: ignore[reportArgumentType]
+    scale = problem.scale(epsilon)
+    dtype = scale.arithmetic(problem.cost.dtype, solver.tol)
+    tol = scale.tolerance(problem.cost.dtype, dtype) if solver.tol is None else solver.tol
+    state = Iteration(problem.kernel(dtype), problem.a, problem.b, epsilon)  # pyright: ignore[reportArgumentType]
     met = state.solve(init, tol, solver.max_iter)
-    if not met:
-        _warn(problem.group, state.error, tol, state.n_iter)
     f, g = state.potentials()
+    error = scale.value_error(state.kernel.dtype, state.error, f, g)
+    converged = _judged(problem.group, met, state.error, tol, state.n_iter, scale.objection(state.kernel.dtype, error, tol))
     scalings = state.a * state.u, state.b * state.v
-    return _solution(problem, f, g, epsilon, state.n_iter, state.kernel, scalings, met)  # pyright: ignore[reportArgumentType]
+    plan = _plan(problem, state.kernel, (state.f, state.g), epsilon, scalings)  # pyright: ignore[reportArgumentType]
+    return RowSolution(float(problem.a @ f + problem.b @ g), (f, g), state.n_iter, plan, converged, error)
 
 
 def solve_self(solver: Sinkhorn, problem: Problem, init: Tensor | None = None) -> RowSolution:
     """Transport a to itself: one potential, one gathering of row sums for each iteration."""
     epsilon = _number(solver)
-    rounding = problem.rounding(epsilon)
-    aim = max(rounding / 100, 8 * torch.finfo(problem.cost.dtype).eps)  # halving is cheap: as close as it gets
-    state = Symmetric(problem.kernel(wide=False), problem.a, epsilon, init)  # pyright: ignore[reportArgumentType]
-    f, n_iter, error = state.run(aim, solver.max_iter)
-    tol = max(rounding if solver.tol is None else solver.tol, aim)
-    met = error <= tol
-    if not met:
-        _warn(problem.group, error, tol, n_iter)
+    scale = problem.scale(epsilon)
+    dtype = scale.arithmetic(problem.cost.dtype, solver.tol)
+    state = Symmetric(problem.kernel(dtype), problem.a, epsilon, init)  # pyright: ignore[reportArgumentType]
+    f, n_iter, residual = state.run(16 * torch.finfo(dtype).eps, solver.max_iter)  # halving is cheap: as close as it gets
+    tol = scale.tolerance(problem.cost.dtype, dtype) if solver.tol is None else max(solver.tol, scale.least_tolerance(dtype))
+    error = scale.value_error(dtype, residual, f, f, matched=False)
+    converged = _judged(problem.group, residual <= tol, residual, tol, n_iter, scale.objection(dtype, 0.0, tol))
     scaling = state.a * state.u
-    return _solution(problem, f, f, epsilon, n_iter, state.kernel, (scaling, scaling), met)  # pyright: ignore[reportArgumentType]
+    plan = _plan(problem, state.kernel, (state.f, state.f), epsilon, (scaling, scaling))  # pyright: ignore[reportArgumentType]
+    return RowSolution(2 * float(problem.a @ f), (f, f), n_iter, plan, converged, error)
 
 
-def _solution(
-    problem: Problem,
-    f: Tensor,
-    g: Tensor,
-    epsilon: float,
-    n_iter: int,
-    kernel: ShardedKernel,
-    scalings: tuple[Tensor, Tensor],
-    converged: bool,
-) -> RowSolution:
-    a, b, cost, rows = problem.a, problem.b, problem.cost, kernel.rows
-    if isinstance(cost, BlockedCost):
-        assert isinstance(kernel.own, BlockedKernel)
-        plan = ScaledKernel(kernel.own, scalings[0][rows], scalings[1])
-    else:
-        plan = fill_kernel(cost, (f + epsilon * a.log())[rows], g + epsilon * b.log(), epsilon, cost)
-    return RowSolution(float(a @ f + b @ g), (f, g), n_iter, plan, converged)
+def _plan(
+    problem: Problem, kernel: ShardedKernel, potentials: Potentials, epsilon: float, scalings: Potentials
+) -> Tensor | ScaledKernel:
+    """This rank's rows of the plan whose marginals the iteration has measured; of a matrix, in the memory of its cost."""
+    (f, g), (left, right), rows = potentials, scalings, kernel.rows
+    scaled = Scaled(kernel.own, f[rows], g, epsilon, left[rows], right)
+    if isinstance(problem.cost, BlockedCost):
+        return scaled.products()
+    kernel.own.free()
+    return scaled.plan(Support(problem.a[rows], problem.b), problem.cost.dtype, problem.cost)
 
 
 def _number(solver: Sinkhorn) -> float:
@@ -180,11 +179,8 @@ def _number(solver: Sinkhorn) -> float:
     return float(solver.epsilon)
 
 
-def _warn(group: Group, error: float, tol: float, n_iter: int) -> None:
+def _judged(group: Group, met: bool, error: float, tol: float, n_iter: int, objection: str | None) -> bool:
+    """Whether a solve has converged; a warning of the first rank if it has not."""
     if group.rank == 0:
-        warnings.warn(
-            f"Sinkhorn stopped after {n_iter} iterations with marginal error {error:.2e} where {tol:.2e} was asked for. "
-            "Raise epsilon or max_iter, loosen tol, use float64.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+        return judged(met, error, tol, n_iter, objection, stacklevel=5)
+    return met and objection is None

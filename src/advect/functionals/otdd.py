@@ -10,18 +10,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from advect.cost import GroundCost, PairCost, Sketch
+from advect.cost.ground import check_cost
+from advect.cost.rounding import cost_rounding
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
 from advect.memory import MemoryLimit, as_bytes
 from advect.ot import BlockedCost, MiniBatch, Sinkhorn, Solution, Solver
+from advect.ot.solution import check_solver
+from advect.transport import is_precise, rounding_error
 
 _MATRICES = 4  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one)
+_LOST = 0.1  # share of the energy that rounding may take before float64 takes over: it is bounded from far above
 
 
 class OTDD(Functional):
@@ -29,7 +35,8 @@ class OTDD(Functional):
 
     A relative epsilon is made a number at the first call after ``reset``, so that a whole flow descends one functional.
     The target's problem with itself is solved once. The potentials of the last call start the next one: that changes
-    the work and not the result.
+    the work and not the result. Costs are computed in the dtype of the data, and in float64 from where that has not digits
+    enough for the plan (a small epsilon) or for what is left of the energy; ``error`` bounds that of the last call.
 
     Args:
         target: the dataset to move toward.
@@ -61,8 +68,8 @@ class OTDD(Functional):
                 "target must be a LabeledDataset", type(target).__name__, "Wrap arrays as ad.LabeledDataset(x, y)."
             )
         self.target = target
-        self.cost = cost or GroundCost()
-        self.solver: Solver = solver or Sinkhorn(tol=1e-3)
+        self.cost = check_cost(cost) or GroundCost()
+        self.solver: Solver = check_solver(solver or Sinkhorn(tol=1e-3))
         self.memory_limit = memory_limit
         if memory_limit is not None:
             as_bytes(memory_limit)
@@ -76,6 +83,11 @@ class OTDD(Functional):
     def converged(self) -> bool:
         return self._converged
 
+    @property
+    def error(self) -> float:
+        """How far the value of the last call can be from the energy: the solver's tolerance, and rounding."""
+        return self._error
+
     def reset(self) -> None:
         self._converged = True
         self._prepared: Solver | None = None
@@ -83,14 +95,18 @@ class OTDD(Functional):
         self._fitted: GroundCost | None = None
         self._own: PairCost | None = None
         self._calls = 0
-        self._target_value = 0.0
+        self._wide = False
+        self._error = math.inf
+        self._target: _Own | None = None
         self._potentials: dict[str, Tensor] = {}
 
     def state(self) -> dict[str, Tensor]:
         if self._prepared is None:
             return {}
         epsilon = getattr(self._prepared, "epsilon", 0.0)
-        numbers = {"epsilon": epsilon, "target_value": self._target_value, "calls": self._calls}
+        numbers = {"epsilon": epsilon, "calls": self._calls, "wide": self._wide}
+        if self._target is not None:
+            numbers |= {f"target_{name}": value for name, value in self._target._asdict().items()}
         numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}
         feature = self._fitted.feature if self._fitted else None
         if isinstance(feature, Sketch) and feature.basis is not None:
@@ -105,39 +121,59 @@ class OTDD(Functional):
         self._calls = int(state.get("calls", 0))
         if "sketch" in state and isinstance(self.cost.feature, Sketch):
             self._fitted = replace(self.cost, feature=replace(self.cost.feature, basis=state["sketch"]))
-        self._target_value = float(state["target_value"])
+        self._wide = bool(state.get("wide", False))
+        if "target_value" in state:
+            error, met = state.get("target_value_error", math.inf), state.get("target_converged", True)
+            self._target = _Own(float(state["target_value"]), float(error), bool(met))
         epsilon = float(state["epsilon"])
         with_epsilon = getattr(self.solver, "with_epsilon", None)
         self._prepared = self.solver if with_epsilon is None else with_epsilon(epsilon)
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         """½ OTDD² as a float64 number, differentiable in features and laws."""
-        dtype = self.solver.dtype or torch.promote_types(rho.x.dtype, self.target.x.dtype)
-        blocked = self._in_blocks(rho, dtype)
         cost = self._fitted = self._fitted or self.cost.fitted(rho, self.target)
-        if isinstance(self.solver, MiniBatch):
-            return self._together(cost, rho, dtype)
+        call = self._together if isinstance(self.solver, MiniBatch) else self._evaluate
+        found = call(cost, rho, self._dtype(rho))
+        if found is None:  # and stay there, as a flow that has come so far will
+            self._wide, self._target = True, None
+            found = call(cost, rho, torch.float64)
+        assert found is not None
+        return found
+
+    def _dtype(self, rho: LabeledDataset) -> torch.dtype:
+        return torch.float64 if self._wide else self.solver.dtype or torch.promote_types(rho.x.dtype, self.target.x.dtype)
+
+    def _evaluate(self, cost: GroundCost, rho: LabeledDataset, dtype: torch.dtype) -> Tensor | None:
+        """The energy by costs in this dtype; None if it has not digits enough for its plan, or for what is left of it."""
+        blocked = self._in_blocks(rho, dtype)
         cross = cost.between(rho, self.target)
         matrix = self._costs(cross, dtype, blocked)
-        solver = self._prepare(cost, matrix, rho, dtype, blocked)
+        solver = self._prepared = self._prepared or self.solver.prepare(matrix, rho.weights, self.target.weights)
+        if dtype != torch.float64 and not is_precise(solver, cross, matrix):
+            return None
+        beyond = self._beyond(cost, solver, dtype, blocked)
         f, g = self._potentials.get("f"), self._potentials.get("g")
         warm = None if f is None or g is None or len(f) != len(rho) else (f, g)
         solved = _found(solver.solve(matrix, rho.weights, self.target.weights, init=warm), solver)
+        lost = 0.0 if dtype == torch.float64 else rounding_error(solver, cross, matrix)
         pulled, value, (f, g) = _pull(cross, solved, matrix), solved.value, solved.potentials
-        met = solved.converged
+        met, error = solved.converged, solved.value_error + cost_rounding(cross, dtype)
         del matrix, solved, cross  # a solution keeps its cost: let go of it before the next is made
         within = cost.between(rho, rho)
         start = self._potentials.get("self")
         start = None if start is None or len(start) != len(rho) else start
         matrix = self._costs(within, dtype, blocked)
         alone = _found(solver.solve_self(matrix, rho.weights, init=start), solver)
+        value = value - 0.5 * alone.value - 0.5 * beyond.value
+        if 2 * lost > _LOST * abs(value):
+            return None
         pulled = pulled - 0.5 * _pull(within, alone, matrix)
-        self._converged = met and alone.converged
+        self._converged = met and alone.converged and beyond.converged
+        self._error = error + (alone.value_error + beyond.value_error) / 2 + cost_rounding(within, dtype)
         self._potentials = {"f": f, "g": g, "self": alone.potentials[0]}
-        value = value - 0.5 * alone.value - 0.5 * self._target_value
         return value + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
 
-    def _together(self, cost: GroundCost, rho: LabeledDataset, dtype: torch.dtype) -> Tensor:
+    def _together(self, cost: GroundCost, rho: LabeledDataset, dtype: torch.dtype) -> Tensor | None:
         """By a solver that draws parts of both datasets and needs the three problems at once; anew at each call."""
         cross, within = cost.between(rho, self.target), cost.between(rho, rho)
         own = self._own = self._own or cost.between(self.target, self.target)
@@ -145,8 +181,10 @@ class OTDD(Functional):
         if self._prepared is None:
             self._prepared = self.solver.prepare(between, rho.weights, self.target.weights)
         assert isinstance(self._prepared, MiniBatch)
+        if dtype != torch.float64 and not is_precise(self._prepared, cross, between):
+            return None
         solved = self._prepared.at(self._calls).divergence(between, inside, beyond, rho.weights, self.target.weights)
-        self._calls, self._converged = self._calls + 1, solved.converged
+        self._calls, self._converged, self._error = self._calls + 1, solved.met, solved.error + 2 * cost_rounding(cross, dtype)
         # A mean over the mass that was drawn: in these units a sample that was drawn moves by T(x) − x, and the others stay.
         pulled = solved.drawn * (_pull(cross, solved.cross, between) - 0.5 * _pull(within, solved.source, inside))
         value = solved.contributions[0].sum() + solved.contributions[1].sum()
@@ -168,15 +206,22 @@ class OTDD(Functional):
         beside = 3 * (len(pair.source) + len(pair.target)) * pair.source.dim * dtype.itemsize
         return pair.blocked(dtype, self._limit or 0, beside)
 
-    def _prepare(
-        self, cost: GroundCost, matrix: Tensor | BlockedCost, rho: LabeledDataset, dtype: torch.dtype, blocked: bool
-    ) -> Solver:
-        if self._prepared is None:
-            self._prepared = self.solver.prepare(matrix, rho.weights, self.target.weights)
+    def _beyond(self, cost: GroundCost, solver: Solver, dtype: torch.dtype, blocked: bool) -> _Own:
+        """The target's problem with itself, solved once."""
+        if self._target is None:
             target = self.target.replace()  # a copy, so that what its laws keep for later calls goes with it
-            own = self._costs(cost.between(target, target), dtype, blocked)
-            self._target_value = _found(self._prepared.solve_self(own, self.target.weights), self._prepared).value
-        return self._prepared
+            pair = cost.between(target, target)
+            solved = _found(solver.solve_self(self._costs(pair, dtype, blocked), self.target.weights), solver)
+            self._target = _Own(solved.value, solved.value_error + cost_rounding(pair, dtype), solved.converged)
+        return self._target
+
+
+class _Own(NamedTuple):
+    """What is remembered of a problem that is solved once."""
+
+    value: float
+    value_error: float
+    converged: bool
 
 
 def _found(solution: Solution, solver: Solver) -> Solution:

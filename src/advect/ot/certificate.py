@@ -78,6 +78,11 @@ class Scale:
         """The least marginal error that an iteration in this dtype can be asked for."""
         return min(CAP, max(_LEAST_TOL[dtype], torch.finfo(dtype).eps * self.largest / self.epsilon))
 
+    def value_rounding(self, dtype: torch.dtype) -> float:
+        """What rounding in this dtype takes from a value, before potentials are known: they are no larger than the costs."""
+        span = 2 * (self.most - self.least)
+        return 6 * torch.finfo(dtype).eps * self.largest + self.sums_rounding(dtype) * (span + self.epsilon)
+
     def value_error(self, dtype: torch.dtype, residual: float, f: Tensor, g: Tensor, *, matched: bool = True) -> float:
         """A bound of |⟨a, f⟩ + ⟨b, g⟩ − OT_ε| for potentials that leave this marginal error, rounding in ``dtype`` included.
 

@@ -128,7 +128,7 @@ class Sinkhorn:
         f, g = state.potentials()
         error = scale.value_error(dtype, state.error, f, g)
         marginal = _stated(state.error, scale, dtype, cost.dtype)
-        converged = _judged(met, marginal, tol, state.n_iter, scale.objection(dtype, error, tol))
+        converged = judged(met, marginal, tol, state.n_iter, scale.objection(dtype, error, tol))
         state.kernel.free()
         scaled = Scaled(state.kernel, state.f, state.g, epsilon, state.a * state.u, state.b * state.v)
         f, g = _extended(cost, support, f, g, epsilon)
@@ -152,7 +152,7 @@ class Sinkhorn:
         error = scale.value_error(dtype, residual, f, f, matched=False)
         marginal = 2 * _stated(residual, scale, dtype, cost.dtype)
         # Its value is for a divergence, whose costs may be larger than those within one measure: that is judged there.
-        converged = _judged(residual <= tol, marginal, tol, n_iter, scale.objection(dtype, 0.0, tol))
+        converged = judged(residual <= tol, marginal, tol, n_iter, scale.objection(dtype, 0.0, tol))
         scaling = solved.a * solved.u
         kernel.free()
         scaled = Scaled(kernel, solved.f, solved.f, epsilon, scaling, scaling)
@@ -301,7 +301,7 @@ def _number(epsilon: float | Relative) -> float:
     return float(epsilon)
 
 
-def _judged(met: bool, marginal: float, tol: float, n_iter: int, objection: str | None) -> bool:
+def judged(met: bool, marginal: float, tol: float, n_iter: int, objection: str | None, stacklevel: int = 4) -> bool:
     """Whether a solve has converged; a warning if it has not."""
     if not met:
         objection = (
@@ -309,5 +309,5 @@ def _judged(met: bool, marginal: float, tol: float, n_iter: int, objection: str 
             "Raise epsilon or max_iter, loosen tol, or use ExactOT."
         )
     if objection is not None:
-        warnings.warn(objection, ConvergenceWarning, stacklevel=3)
+        warnings.warn(objection, ConvergenceWarning, stacklevel=stacklevel)
     return objection is None

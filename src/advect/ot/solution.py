@@ -11,7 +11,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from advect._checks import check_finite, check_weights
+from advect._checks import check_finite, check_methods, check_weights
 from advect.errors import InputError
 from advect.ot.blocks import BlockedCost, Index
 
@@ -135,9 +135,8 @@ class Solver(Protocol):
 
 def check_solver(solver: object, name: str = "solver") -> Solver:
     """What has the methods of a solver, as one; an error for a name or a number."""
-    methods = (getattr(solver, name, None) for name in ("prepare", "solve", "solve_self"))
-    if isinstance(solver, type) or not all(map(callable, methods)):
-        raise InputError(f"{name} must be a transport solver", repr(solver), "Pass ad.Sinkhorn(), ad.ExactOT(), or one's own.")
+    remedy = "Pass ad.Sinkhorn(), ad.ExactOT(), or one's own."
+    check_methods(f"{name} must be a transport solver", solver, ("prepare", "solve", "solve_self"), remedy)
     return cast(Solver, solver)
 
 

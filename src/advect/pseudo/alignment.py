@@ -9,6 +9,7 @@ import torch
 
 from advect._checks import check_known
 from advect.cost import GroundCost, NoLabels
+from advect.cost.ground import check_cost
 from advect.data import LabeledDataset
 from advect.distance import otdd_classes
 from advect.errors import InputError
@@ -46,7 +47,7 @@ def align(
         if not isinstance(each, LabeledDataset):
             raise InputError(f"{what} must be a dataset", type(each).__name__, "Pass pseudo_labels(…) and a LabeledDataset.")
         each.require_labels("align")
-    cost = cost or GroundCost()
+    cost = check_cost(cost) or GroundCost()
     if isinstance(cost.label, NoLabels):
         raise InputError("align needs a label cost", "NoLabels", "Use GroundCost(label=ad.Bures()).")
     names = torch.tensor(_WAYS[by](data, reference, cost), device=data.y.device)

@@ -1,0 +1,315 @@
+"""A transport answer is within its stated error, or says that it has not converged."""
+
+import math
+import warnings
+
+import numpy as np
+import oracles
+import pytest
+import torch
+
+import advect as ad
+from advect.ot import BlockedCost, certificate, divergence
+
+NARROW, WIDE = torch.float32, torch.float64
+
+
+def clouds(n=60, d=3, shift=1.0, seed=0, dtype=NARROW):
+    generator = torch.Generator().manual_seed(seed)
+    x, y = (torch.randn(n, d, generator=generator, dtype=WIDE) for _ in range(2))
+    labels = torch.arange(n) % 3
+    return ad.LabeledDataset(x.to(dtype), labels), ad.LabeledDataset((y + shift).to(dtype), labels)
+
+
+def digits_in_bytes(n=60):
+    data = ad.datasets.load("digits", n=2 * n)
+    data = data.replace(x=data.x / data.x.max() * 255)
+    return data.subset(torch.arange(n)), data.subset(torch.arange(n, 2 * n))
+
+
+def true_energy(a, b, epsilon, cost=None):
+    """The energy in float64 to its last digits, at this epsilon."""
+    pair = [part.replace(x=part.x.detach()).to(dtype=WIDE) for part in (a, b)]
+    return ad.otdd(*pair, cost=cost, solver=ad.Sinkhorn(epsilon, tol=1e-13)).energy
+
+
+@pytest.fixture
+def float32_iterations(monkeypatch):
+    """Problems of any size are solved as large ones are."""
+    monkeypatch.setattr(certificate, "_SMALL", 0)
+
+
+@pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+class TestFailedSolves:
+    @pytest.mark.parametrize("dtype", [NARROW, WIDE])
+    def test_far_pairs_at_a_tiny_epsilon(self, dtype):
+        a, b = (ad.LabeledDataset(torch.tensor([[s], [s + 1]], dtype=dtype), [0, 0]) for s in (0.0, 1e6))
+        found = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.1), cost=ad.GroundCost(label=ad.NoLabels()))
+        assert found.energy == pytest.approx(5e11, rel=1e-9)  # once: 0, and a plan of zeros
+        assert abs(found.energy - 5e11) <= found.error
+        assert float(found.plan().sum()) == pytest.approx(1) and found.marginal_error < 1e-6
+
+    def test_images_in_bytes(self):
+        a, b = digits_in_bytes()
+        found = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.1))
+        assert found.energy == pytest.approx(ad.otdd(a, b, solver=ad.ExactOT()).energy, rel=1e-2)  # once: 0
+        assert float(found.plan().sum()) == pytest.approx(1, abs=1e-3)
+
+    def test_a_marginal_error_above_a_thousandth_is_no_answer(self):
+        cost = torch.rand(600, 600, generator=torch.Generator().manual_seed(0))
+        solution = ad.Sinkhorn(epsilon=1e-7, max_iter=50).solve(cost)  # once: a tolerance of 1
+        assert not solution.converged or solution.marginal_error <= 1e-3
+
+    def test_costs_beyond_float64_say_so(self):
+        with pytest.warns(ad.ConvergenceWarning, match="too large for epsilon"):
+            assert not ad.Sinkhorn(epsilon=0.1).solve(1e12 + torch.rand(5, 5, dtype=WIDE)).converged
+
+    def test_a_failed_low_rank_solve_has_no_energy(self):
+        found = ad.otdd(*clouds(), solver=ad.NystromSinkhorn(rank=5, epsilon=1e-3))
+        assert not found.converged and math.isnan(found.energy) and found.error == math.inf
+
+
+class TestLargeEpsilon:
+    @pytest.mark.parametrize("share", [1e3, 1e5])
+    @pytest.mark.parametrize("size", ["small", "as large"])
+    def test_differences_of_nearly_equal_values(self, share, size, request):
+        if size == "as large":
+            request.getfixturevalue("float32_iterations")
+        a, b = clouds(shift=0.3)
+        found = ad.otdd(a, b, solver=ad.Sinkhorn(ad.Relative(share)))
+        assert found.converged and found.energy > 0  # once: exactly 0
+        assert abs(found.energy - true_energy(a, b, found.epsilon)) <= found.error <= 0.01 * found.energy
+
+    def test_the_limit_is_the_distance_of_means(self):
+        a, b = clouds(shift=0.3)
+        found = ad.otdd(a, b, solver=ad.Sinkhorn(ad.Relative(1e5)), cost=ad.GroundCost(label=ad.NoLabels()))
+        gap = (a.x.double().mean(dim=0) - b.x.double().mean(dim=0)).square().sum() / 2
+        assert found.energy == pytest.approx(float(gap), rel=1e-3)
+
+
+class TestCloseDatasets:
+    @pytest.mark.parametrize("dtype", [NARROW, WIDE])
+    @pytest.mark.parametrize("step", [1e-2, 1e-4, 1e-6, 1e-9])
+    def test_are_never_at_distance_zero(self, step, dtype):
+        a, _ = clouds(dtype=dtype)
+        moved = a.x.double() + step * torch.randn(a.x.shape, generator=torch.Generator().manual_seed(1), dtype=WIDE)
+        b = a.replace(x=moved.to(dtype))
+        if torch.equal(a.x, b.x):
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ad.ConvergenceWarning)
+            found = ad.otdd(a, b)
+        assert found.energy > 0 or not found.converged
+        assert found.converged or step <= 1e-6  # what float64 can tell apart is told
+        if found.converged:
+            assert abs(found.energy - true_energy(a, b, found.epsilon)) <= 2 * found.error
+
+    @pytest.mark.parametrize("dtype", [NARROW, WIDE])
+    @pytest.mark.parametrize("solver", [ad.Sinkhorn(), ad.Sinkhorn(ad.Relative(1e5)), ad.ExactOT()], ids=str)
+    def test_the_same_in_another_order_and_by_other_names(self, dtype, solver):
+        a, _ = clouds(dtype=dtype)
+        order = torch.randperm(len(a), generator=torch.Generator().manual_seed(2))
+        b = ad.LabeledDataset(a.x[order], ["uvw"[k] for k in a.y[order]])
+        found = ad.otdd(a, b, solver=solver)
+        assert found.converged and found.same and found.energy <= found.error <= 1e-12
+        if isinstance(solver, ad.Sinkhorn):
+            assert found.energy == 0 == found.error
+
+    def test_mass_and_classes_are_part_of_a_dataset(self):
+        a = ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 0, 1])
+        assert ad.otdd(a, ad.LabeledDataset([[4.0], [1.0], [0.0]], [5, 2, 2])).same
+        assert not ad.otdd(a, ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 1, 1])).same
+        assert not ad.otdd(a, ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 0, 1], weights=[1, 1, 2])).same
+
+
+class TestSmallEpsilon:
+    def gradients(self, dtype, epsilon):
+        a, b = clouds(shift=0.5, dtype=NARROW)
+        x = a.x.to(dtype).requires_grad_()
+        cost = ad.GroundCost(label=ad.NoLabels())
+        energy = ad.OTDD(b.to(dtype=dtype), cost=cost, solver=ad.Sinkhorn(epsilon, tol=1e-6))
+        (flow,) = torch.autograd.grad(energy(a.replace(x=x)), x)
+        found = ad.otdd(a.replace(x=x), b.to(dtype=dtype), cost=cost, solver=ad.Sinkhorn(epsilon, tol=1e-6))
+        (distance,) = torch.autograd.grad(found.loss, x)
+        assert found.converged and energy.converged
+        return flow.double(), distance.double()
+
+    def test_gradients_in_float32(self, float32_iterations):
+        a, b = clouds(shift=0.5)
+        epsilon = 1e-5 * float(torch.cdist(a.x, b.x).square().max() / 2)
+        exact = self.gradients(WIDE, epsilon)[0]
+        for gradient in self.gradients(NARROW, epsilon):
+            assert float((gradient - exact).norm() / exact.norm()) < 1e-4  # once: 2.5 to 30 %
+
+    @pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4])
+    @pytest.mark.parametrize("share", [0.3, 0.02, 0.002])
+    def test_a_loose_tolerance_states_what_it_leaves(self, share, tol, float32_iterations):
+        a, b = clouds(n=120)
+        cost = torch.as_tensor(oracles.half_squared(a.x.double(), b.x.double()))
+        solver = ad.Sinkhorn(share * float(cost.mean()), tol=tol)
+        truth = ad.Sinkhorn(solver.epsilon, tol=1e-12).solve(cost).value
+        for given in (cost, cost.float()):
+            solution = solver.solve(given)
+            rounding = 6e-8 * float(cost.max()) if given.dtype == NARROW else 0.0  # of the cost, which counts as given
+            assert solution.converged
+            assert abs(solution.value - truth) <= solution.value_error + rounding <= tol * float(cost.max())
+
+
+class TestPlans:
+    @pytest.mark.parametrize("share", [0.3, 0.01, 0.001])
+    @pytest.mark.parametrize("kind", ["matrix", "blocks", "with points without mass"])
+    def test_have_the_marginal_error_that_is_stated(self, share, kind, float32_iterations):
+        a, b = clouds(n=150, d=6)
+        cost = torch.as_tensor(oracles.half_squared(a.x.double(), b.x.double())).float()
+        p, q = a.weights.clone(), b.weights
+        if kind == "with points without mass":
+            p[:40] = 0
+            p /= p.sum()
+        given = BlockedCost.of(lambda rows: cost[rows], (150, 150), room=0) if kind == "blocks" else cost
+        solution = ad.Sinkhorn(ad.Relative(share)).solve(given, p, q)
+        plan = solution.plan().double()
+        error = float((plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - q).abs().sum())
+        assert plan.shape == (150, 150) and error <= solution.marginal_error <= 1e-3  # once: 5e-4 where 1e-7 was stated
+        alone = ad.Sinkhorn(share).solve_self(torch.as_tensor(oracles.half_squared(a.x, a.x)).float(), p)
+        plan = alone.plan().double()
+        assert float((plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - p).abs().sum()) <= alone.marginal_error < 1e-4
+
+    def test_of_a_flow_are_written_over_the_cost(self):
+        cost = torch.rand(20, 30, generator=torch.Generator().manual_seed(0))
+        solution = ad.Sinkhorn(0.05).solve(cost)
+        plan = solution.plan()
+        written = solution.make_plan(cost)
+        assert written.data_ptr() == cost.data_ptr() and torch.equal(written, plan)
+
+
+class TestOtherSolvers:
+    def test_exact_transport_states_its_gap(self):
+        a, b = clouds(dtype=WIDE)
+        solution = ad.ExactOT().solve(torch.as_tensor(oracles.half_squared(a.x, b.x)))
+        assert 0 < solution.value_error < 1e-12 * 50
+        with pytest.warns(ad.ConvergenceWarning):
+            stopped = ad.ExactOT(max_iter=5).solve(torch.as_tensor(oracles.half_squared(a.x, b.x)))
+        assert abs(stopped.value - solution.value) <= stopped.value_error
+
+    def test_leaving_may_be_cheaper_than_free(self):
+        cost = torch.tensor([[0.0, -1.0], [-1.0, 0.0]], dtype=WIDE)
+        assert ad.ExactOT().solve_self(cost).value == pytest.approx(-1)
+
+    def test_parts_sum_their_errors(self):
+        a, b = clouds(n=90)
+        found = ad.otdd(a, b, solver=ad.MiniBatch(ad.Sinkhorn(ad.Relative(0.05)), size=30))
+        exact = ad.otdd(
+            *(data.to(dtype=WIDE) for data in (a, b)), solver=ad.MiniBatch(ad.Sinkhorn(found.epsilon, tol=1e-12), size=30)
+        )
+        assert abs(found.energy - exact.energy) <= found.error < 0.01 * found.energy
+
+    def test_a_low_rank_states_its_error(self):
+        a, b = clouds(n=200, d=2)
+        found = ad.otdd(a, b, solver=ad.NystromSinkhorn(epsilon=ad.Relative(0.3)))
+        assert abs(found.energy - true_energy(a, b, found.epsilon)) <= found.error < 0.01 * found.energy
+
+    def test_divergences_of_costs(self):
+        a, b = clouds(shift=0.0, dtype=WIDE)
+        costs = [torch.as_tensor(oracles.half_squared(p.x, q.x)) for p, q in ((a, b), (a, a), (b, b))]
+        found = divergence(*costs, solver=ad.Sinkhorn(0.05))
+        truth = divergence(*costs, solver=ad.Sinkhorn(0.05, tol=1e-13)).value
+        assert found.converged and abs(found.value - truth) <= found.error
+        with pytest.warns(ad.ConvergenceWarning, match="known to"):
+            assert not divergence(*costs, solver=ad.Sinkhorn(0.05, tol=0.5)).converged
+
+
+class TestFlows:
+    def test_the_error_of_a_step(self):
+        a, b = clouds()
+        energy = ad.OTDD(b)
+        value = float(energy(a))
+        assert abs(value - true_energy(a, b, energy.state()["epsilon"].item())) <= energy.error < 0.02 * value
+
+    def test_float64_takes_over_near_the_target_and_is_remembered(self):
+        a, _ = clouds()
+        near = a.replace(x=a.x + 1e-4 * torch.randn(a.x.shape, generator=torch.Generator().manual_seed(1)))
+        energy = ad.OTDD(a, solver=ad.Sinkhorn(tol=1e-9))
+        first = float(energy(near))
+        again = ad.OTDD(a, solver=ad.Sinkhorn(tol=1e-9))
+        again.load_state(energy.state())
+        assert first == pytest.approx(true_energy(near, a, energy.state()["epsilon"].item()), rel=0.05)  # once: noise
+        assert bool(energy.state()["wide"]) and float(again(near)) == float(energy(near))
+
+
+NAN = torch.full((40, 40), math.nan)
+
+
+class TestMisuse:
+    @pytest.mark.parametrize("room", [0, 10**9])
+    @pytest.mark.parametrize(
+        "solver", [ad.Sinkhorn(0.1, tol=1e-3), ad.ExactOT(), ad.MiniBatch(ad.Sinkhorn(0.1), size=10)], ids=str
+    )
+    def test_blocks_that_are_no_numbers(self, solver, room):
+        room = 10**9 if isinstance(solver, ad.ExactOT) else room
+        for solve in (solver.solve, solver.solve_self):
+            with pytest.raises(ad.InputError, match="finite"):  # once: after 10,000 iterations
+                solve(BlockedCost.of(lambda rows: NAN[rows], (40, 40), room=room))
+
+    def test_costs_of_ones_own_that_are_no_numbers(self):
+        a, b = clouds()
+        cost = ad.GroundCost(feature=lambda x, y: torch.full((len(x), len(y)), math.inf), label=ad.NoLabels())
+        for options in ({}, {"memory_limit": 40_000}, {"solver": ad.MiniBatch(size=20)}, {"solver": ad.Sinkhorn(0.1)}):
+            with pytest.raises(ad.InputError, match="finite"):
+                ad.otdd(a, b, cost=cost, **options)
+        with pytest.raises(ad.InputError, match="finite"):
+            divergence(NAN, torch.zeros(40, 40), torch.zeros(40, 40), solver=ad.Sinkhorn())
+
+    def test_things_that_are_no_solver(self):
+        a, b = clouds()
+        for wrong in (
+            lambda: ad.MiniBatch(32),
+            lambda: ad.otdd(a, b, solver="sinkhorn"),
+            lambda: ad.otdd(a, b, solver=ad.Sinkhorn),
+            lambda: ad.OTDD(b, solver="exact"),
+            lambda: ad.pairwise([a, b], solver="sinkhorn"),
+            lambda: ad.ExactLabelOT("exact"),
+            lambda: divergence(*[torch.rand(3, 3)] * 3, solver="sinkhorn"),
+        ):
+            with pytest.raises(ad.InputError, match=r"solver must be a transport solver.*ad\.Sinkhorn"):
+                wrong()
+
+    def test_things_that_are_no_ground_cost(self):
+        a, b = clouds()
+        for call in (lambda cost: ad.otdd(a, b, cost=cost), lambda cost: ad.OTDD(b, cost=cost)):
+            with pytest.raises(ad.InputError, match=r"GroundCost\(label="):
+                call(ad.Bures())
+            with pytest.raises(ad.InputError, match=r"GroundCost\(feature="):
+                call(ad.SquaredEuclidean())
+        for call in (lambda cost: ad.pairwise([a, b], cost=cost), lambda cost: ad.ClassMatching.between(a, b, cost=cost)):
+            with pytest.raises(ad.InputError, match="must be a GroundCost"):
+                call(ad.Bures())
+        for options in ({"label": "bures"}, {"label": ad.Bures}, {"label": None}, {"feature": "euclidean"}):
+            with pytest.raises(ad.InputError, match="must be a .* cost"):
+                ad.GroundCost(**options)
+
+    def test_things_that_are_no_part_of_a_flow(self):
+        a, b = clouds()
+        for options in ({"integrator": "adam"}, {"integrator": 0.1}, {"dynamics": "fd"}, {"callbacks": [3]}):
+            with pytest.raises(ad.InputError, match="Pass ad"):
+                ad.flow(a, ad.OTDD(b), n_steps=1, **options)
+
+    @pytest.mark.parametrize("epsilon", [1e-300, ad.Relative(1e-300)])
+    def test_an_epsilon_that_no_dtype_can_tell_from_zero(self, epsilon):
+        a, b = clouds()
+        for solver in (ad.Sinkhorn(epsilon), ad.MiniBatch(ad.Sinkhorn(epsilon), size=20)):
+            with pytest.raises(ad.InputError, match="epsilon must be above"):
+                ad.otdd(a, b, solver=solver)
+        with pytest.raises(ad.InputError, match="epsilon must be above"):
+            ad.OTDD(b, solver=ad.Sinkhorn(epsilon))(a)
+
+
+def test_errors_bound_what_rounding_of_features_leaves():
+    """Distances of float32 features far from the origin, against differences in float64."""
+    generator = np.random.default_rng(0)
+    for offset in (0.0, 1e3, 1e5):
+        a, b = (ad.LabeledDataset(torch.as_tensor(generator.normal(size=(40, 5)) + offset).float(), [0] * 40) for _ in range(2))
+        found = ad.otdd(a, b, solver=ad.ExactOT())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            truth = ad.otdd(*(data.to(dtype=WIDE) for data in (a, b)), solver=ad.ExactOT())
+        assert abs(found.energy - truth.energy) <= found.error + truth.error
