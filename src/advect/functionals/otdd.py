@@ -175,9 +175,10 @@ class OTDD(Functional):
 
     def _together(self, cost: GroundCost, rho: LabeledDataset, dtype: torch.dtype) -> Tensor | None:
         """By a solver that draws parts of both datasets and needs the three problems at once; anew at each call."""
+        blocked = self._in_blocks(rho, dtype)
         cross, within = cost.between(rho, self.target), cost.between(rho, rho)
         own = self._own = self._own or cost.between(self.target, self.target)
-        between, inside, beyond = (self._costs(pair, dtype, blocked=True) for pair in (cross, within, own))
+        between, inside, beyond = (self._costs(pair, dtype, blocked) for pair in (cross, within, own))
         if self._prepared is None:
             self._prepared = self.solver.prepare(between, rho.weights, self.target.weights)
         assert isinstance(self._prepared, MiniBatch)
