@@ -231,8 +231,11 @@ def standard_form(run):
     assert a.dim == b.dim
 
 
-QUICK = [distance, class_tables, class_matching, checkpoint, ranks, slices, parts]
+QUICK = [distance, class_tables, checkpoint, ranks]
 SLOWER = [
+    class_matching,
+    slices,
+    parts,
     names_of_classes,
     nearest_map,
     entropic_map,
