@@ -5,6 +5,7 @@
 products    x yᵀ, x xᵀ, P y, P_xx x in float32
 steady      each dynamics is timed from a state 13 Euler steps of size 0.5 down the flow, after --steps steps of size 0.1 of
             its own, as the mean over as many more
+error       the worst of the label distances at that state, relative, against float64
 """
 
 from __future__ import annotations
@@ -43,6 +44,12 @@ def step_time(source: ad.LabeledDataset, target: ad.LabeledDataset, case: str, s
     return (clock() - start) / steps
 
 
+def label_error(source: ad.LabeledDataset, target: ad.LabeledDataset) -> float:
+    """The worst relative error of a label distance between the classes of both, against float64."""
+    exact = ad.Bures()(source.to(dtype=torch.float64), target.to(dtype=torch.float64))
+    return float(((ad.Bures()(source, target) - exact).abs() / exact).max())
+
+
 def memory(n: int, case: str) -> None:
     source, target = digits_and_mnist(n)
     dynamics, cost = CASES[case]
@@ -62,7 +69,7 @@ def main() -> None:
     if options.memory:
         return memory(int(options.memory[0]), options.memory[1])
     print(f"{torch.get_num_threads()} threads, float32, debiased, epsilon = 1 % of the mean cost, marginal error 1e-3\n")
-    print("     n  dynamics                     step / products  peak / n² floats")
+    print("     n  dynamics                     step / products  worst label error  peak / n² floats")
     cases = [case for case in CASES if options.cases in case]
     times: dict[str, list[float]] = {case: [] for case in cases}
     peaks: dict[str, list[float]] = {case: [] for case in cases}
@@ -71,12 +78,13 @@ def main() -> None:
         plan = torch.rand(n, n)
         products = product_time([(source.x, target.x.T), (source.x, source.x.T), (plan, target.x), (plan, source.x)])
         del plan
+        worst = label_error(source, target)
         for case in cases:
             seconds = step_time(source, target, case, options.steps)
             peak = float(in_fresh_process(sys.argv[0], "--memory", str(n), case))
             times[case].append(seconds)
             peaks[case].append(peak)
-            print(f"{n:6d}  {case:27s}  {seconds / products:15.2f}  {peak / (4 * n * n):16.1f}", flush=True)
+            print(f"{n:6d}  {case:27s}  {seconds / products:15.2f}  {worst:17.1e}  {peak / (4 * n * n):16.1f}", flush=True)
         print(f"        products: {1e3 * products:.0f} ms\n", flush=True)
     if len(options.sizes) > 1:
         for case in cases:
