@@ -84,7 +84,7 @@ def missing_labels(who: str, missing: int, n: int) -> InputError:
 
 
 def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
-    """Non-negative weights for ``n`` samples, scaled to sum to one."""
+    """Non-negative weights for ``n`` samples, scaled to sum to one; those that do, to rounding, are kept to the bit."""
     if weights.ndim != 1 or len(weights) != n:
         raise InputError(
             f"{name} must be one number for each of the {n} samples",
@@ -97,6 +97,8 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     top = weights.max()
     if not bool(top > 0):
         raise InputError(f"{name} must not all be zero", f"{n} zeros", "Give at least one sample a positive weight.")
+    if weights.dtype == torch.float64 and abs(float(weights.sum()) - 1) <= 8 * torch.finfo(torch.float64).eps:
+        return weights.clone()  # so that what was scaled before is the same after it was saved and read
     weights = weights / top  # first by the largest, so that huge or tiny weights neither overflow nor vanish
     return weights / weights.sum()
 
