@@ -693,7 +693,7 @@ def test_repurpose(kind, answer):
     data.save("data.npz")
     model = {"function": "model.py:nearest", "module": "model.py:Net", "onnx": "model.onnx"}[kind]
     if kind == "onnx":
-        write_onnx("model.onnx", reference.moments().means)
+        write_onnx("model.onnx", reference.moments().means.float())
     said = answer("repurpose", model, "toy:gaussians?n=60&seed=1", "data.npz", "--steps", "20", "-o", "answers")
     assert said["datasets"]["data"]["accuracy"] == 1
     assert files_of("answers") == {"data.csv", "data-flowed.npz", "result.json"}
