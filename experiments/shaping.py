@@ -26,7 +26,7 @@ def datasets(n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
     """A swiss roll of four classes, and a blob of overlapping Gaussian classes in its middle."""
     generator = torch.Generator().manual_seed(0)
     target = ad.datasets.swiss_roll(n, generator=generator)
-    means = target.moments().means
+    means = target.moments().means.to(target.x)
     means = means.mean(dim=0) + 0.3 * (means - means.mean(dim=0))
     blob = means[target.y] + 2.0 * torch.randn(target.x.shape, generator=generator)
     return target.replace(x=blob), target

@@ -229,7 +229,7 @@ def test_mnist_has_its_shape_range_and_order(mnist_data: LabeledDataset) -> None
 
 def test_mnist_looks_like_digits(mnist_data: LabeledDataset) -> None:
     """Wrong rows, columns or labels would not survive a nearest-mean classifier, nor dark borders."""
-    means = mnist_data.moments().means
+    means = mnist_data.moments().means.to(mnist_data.x)
     guesses = torch.cdist(mnist_data.x, means).argmin(1)
     assert (guesses == mnist_data.y).float().mean() > 0.75
     assert mnist_data.samples[:, 0].mean() < 0.01

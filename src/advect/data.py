@@ -274,6 +274,8 @@ class LabeledDataset:
     def moments(self) -> Gaussians:
         """Mean and covariance (n − 1) of each class, estimated from the samples; differentiable in ``x``.
 
+        In float64 whatever ``x`` is, since float32 cannot tell close classes far from the origin apart.
+
         Example:
             >>> import advect as ad
             >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).moments().covariances().flatten().tolist()
