@@ -60,6 +60,22 @@ class TestDistance:
         weights = torch.where(source.y == 0, 1 / 60, 1 / 20).double()
         assert ad.otdd(source.replace(weights=weights), blobs([20, 20], 1)).notes == ()
 
+    @pytest.mark.parametrize("far", [1e6, 1e15])
+    def test_samples_without_mass_say_nothing(self, far):
+        """Neither in notes nor in the error, wherever they are."""
+        a, b = blobs([20, 20]), blobs([20, 20], 1, shift=1.0)
+        x = torch.cat([a.x, torch.tensor([[far, 0.0]], dtype=a.x.dtype)])
+        weights = torch.cat([a.weights, a.weights.new_zeros(1)])
+        with_one = ad.otdd(ad.LabeledDataset(x, torch.cat([a.y, a.y[:1]]), weights=weights), b)
+        assert with_one.converged and with_one.notes == ()
+        assert with_one.error == pytest.approx(ad.otdd(a, b).error, rel=0.1)
+
+    def test_few_samples_with_mass(self):
+        a = blobs([20, 20], dim=5)
+        weights = torch.where(torch.arange(40) < 16, 0.0, a.weights)
+        said = words(ad.otdd(a.replace(weights=weights / weights.sum()), blobs([4, 20], 1, dim=5)).notes)
+        assert "1 of 2 classes of the source" in said and "(4 at the least)" in said
+
     @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
     def test_not_converged(self):
         distance = ad.otdd(blobs([20, 20]), blobs([20, 20], 1), solver=ad.Sinkhorn(epsilon=1e-3, max_iter=3))
@@ -140,6 +156,24 @@ class TestFlow:
         one_place = apart.replace(x=draw(100, 2, seed=3))
         assert "have mixed" in words(of_mixing(apart, one_place))
         assert not of_mixing(apart, apart.replace(x=0.1 * apart.x + 5)) and not of_mixing(one_place, one_place)
+
+    def test_not_mixed_where_the_target_asks_for_it(self):
+        """Classes that overlap in the target as they do in the end, or that are fewer there, are where they should be."""
+        apart = blobs([50, 50], apart=9.0)
+        end, overlapping = (apart.replace(x=draw(100, 2, seed=seed)) for seed in (3, 4))
+        one, none = (ad.LabeledDataset(draw(100, 2, seed=5), labels) for labels in (["only"] * 100, None))
+        assert not of_mixing(apart, end, overlapping) and not of_mixing(apart, end, one)
+        assert not of_mixing(apart, end, none)
+        said = of_mixing(apart, end, apart)
+        assert "(in the target 100.0%)" in words(said) and "label_weight" in said[0].remedy
+        assert "label_weight" not in of_mixing(apart, end)[0].remedy  # nothing that it would weigh
+
+    def test_mixed_where_labels_alternate(self):
+        """Rows that are looked at are of all classes, whatever the order of labels."""
+        n = 1200
+        labels = torch.arange(n) % 2
+        apart = ad.LabeledDataset(draw(n, 2) + 9.0 * labels[:, None], labels)
+        assert "have mixed" in words(of_mixing(apart, apart.replace(x=draw(n, 2, seed=3))))
 
     def test_cheap(self):
         """Little memory and time for many samples: rows to look at are bounded."""

@@ -165,15 +165,25 @@ def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
 
 
 def _moments(data: LabeledDataset) -> tuple[Tensor, Tensor]:
-    x = data.x.detach()[:: max(1, len(data) // _SOME)].double()
-    return x.mean(dim=0), x.var(dim=0, correction=0)
+    """Mean and variance of each column by weight, of some samples."""
+    rows = _some(data.weights > 0, _SOME)
+    x, mass = data.x.detach()[rows].double(), data.weights[rows].double()[:, None]
+    mean = (mass * x).sum(dim=0) / mass.sum()
+    return mean, (mass * (x - mean).square()).sum(dim=0) / mass.sum()
+
+
+def _some(having: Tensor, most: int) -> Tensor:
+    """At most so many of the rows that have mass, at random but always the same: labels may come in any regular order."""
+    rows = having.nonzero()[:, 0]
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:most]
+    return rows[order.to(rows.device)]
 
 
 def _few_samples(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     """Classes whose covariance is estimated from fewer samples than dimensions."""
     found, least = [], 0
     for name, data in (("source", source), ("target", target)):
-        counts = [count for count in data.counts.values() if count] if data.law is None else []
+        counts = _counts(data) if data.law is None else []
         few = [count for count in counts if count <= data.dim]
         if few:
             found.append(f"{len(few)} of {len(counts)} classes of the {name}")
@@ -186,6 +196,11 @@ def _few_samples(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     )
     command = "Use more samples, --cost.diagonal, or fewer dimensions (--space.project)."
     return [Note(what, "Use more samples, ad.Bures(diagonal=True), or fewer dimensions.", command)]
+
+
+def _counts(data: LabeledDataset) -> list[int]:
+    """How many samples with mass each class has that has any."""
+    return [count for count in data.y[data.labeled & (data.weights > 0)].bincount().tolist() if count]
 
 
 def _shares(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
@@ -203,18 +218,29 @@ def _shares(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     return [Note(what, remedy, "Draw equally many of each class (--balanced), if shares are not part of the question.")]
 
 
-def of_mixing(before: LabeledDataset, after: LabeledDataset) -> list[Note]:
-    """Classes that were apart and are so no longer, by the nearest neighbours of some samples."""
+def of_mixing(before: LabeledDataset, after: LabeledDataset, target: LabeledDataset | None = None) -> list[Note]:
+    """Classes that were apart and are so no longer, by the nearest neighbours of some samples.
+
+    Nothing is said where the ``target`` asks for it: classes overlap there as much, or are fewer.
+    """
     if len(before) != len(after) or len(before.classes) < 2 or len(before) < 4:
         return []
-    rows = torch.arange(0, len(before), max(1, len(before) // _NEIGHBOURS), device=before.x.device)
+    if target is not None and len(_counts(target)) < len(_counts(before)):
+        return []
+    rows = _some(before.labeled & (before.weights > 0) & (after.weights > 0), _NEIGHBOURS)
+    if len(rows) < 4:
+        return []
     pure, still = (_purity(data, rows) for data in (before, after))
-    if pure - still <= _MIXED:
+    aim = 1.0 if target is None else _purity(target, _some(target.labeled & (target.weights > 0), len(rows)))
+    if min(pure, aim) - still <= _MIXED:
         return []
     what = (
         f"Classes have mixed: the nearest neighbour is of the same class for {_percent(still)} of the samples, and was for "
-        f"{_percent(pure)} at the start."
+        f"{_percent(pure)} at the start" + (f" (in the target {_percent(aim)})." if target is not None else ".")
     )
+    if target is None:
+        command = "Stop earlier (--stop.tol), or use more samples of each class."
+        return [Note(what, "Stop earlier, or use more samples of each class.", command)]
     command = "Raise --cost.label-weight, stop earlier (--stop.tol), or use more samples of each class."
     return [Note(what, "Raise label_weight, stop earlier, or use more samples of each class.", command)]
 

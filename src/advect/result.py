@@ -96,7 +96,7 @@ class FlowResult:
         notes += of_solver(self.unconverged, len(self.values))
         if self.target is not None and self.distance_term is not None:
             notes += of_pair(self.source, self.target, self.distance_term.cost)
-        return (*notes, *of_mixing(self.source, self.dataset))
+        return (*notes, *of_mixing(self.source, self.dataset, self.target))
 
     def checked(self) -> FlowResult:
         """This result, for code that goes on with it: Ctrl-C during the flow is raised again, divergence is an error.

@@ -40,8 +40,9 @@ def _law_rounding(pair: PairCost, unit: float, reach: float) -> float:
 
 
 def _far(pair: PairCost) -> float:
-    """The largest distance from the origin."""
-    return max(float(torch.linalg.vector_norm(data.x.detach(), dim=1).max()) for data in (pair.source, pair.target))
+    """The largest distance from the origin of samples that have mass."""
+    points = (data.x.detach()[data.weights > 0] for data in (pair.source, pair.target))
+    return max(float(torch.linalg.vector_norm(x, dim=1).max()) for x in points)
 
 
 def largest_cost(pair: PairCost) -> float | None:
