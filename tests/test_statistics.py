@@ -1,6 +1,7 @@
 """Statistics of classes in one pass: those of numpy on all data at once, whatever the batches, their order and the offset."""
 
 import tracemalloc
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import advect as ad
 from advect.errors import InputError
 from advect.files import npz, open_source, text
 from advect.statistics import ClassStatistics
+from advect.storage import read_tensors, write_tensors
 
 
 def sample(n=300, dim=3, classes=3, seed=0, offset=0.0):
@@ -145,6 +147,76 @@ def test_rows_without_weight_are_counted_only():
     assert found.covariances[1].item() == 0.0
 
 
+@pytest.mark.parametrize(
+    ("light", "unit"), [(1e-6, 1.0), (1e-11, 1.0), (4e-13, 1.0), (1e-40, 1.0), (1e-300, 1.0), (1e-11, 1e-290), (1e-300, 1e200)]
+)
+@pytest.mark.parametrize("first", ["heavy", "light"])
+def test_light_samples_are_not_lost(light, unit, first):
+    """Two samples x, x' have the variance (x − x')²/2, whatever their weights; a third as light as the second is one more.
+
+    Once 1 − Σ p² cancelled: 1.9999998 at a weight of 1e-11, and 0 at 4e-13.
+    """
+    x, weights = np.array([[0.3], [0.7], [0.7]]), np.array([1.0, light, light]) * unit
+    for rows, expected in (([0, 1], 0.08), ([0, 1, 2], 0.16 / (2 + light))):  # p (1 − p) (x − x')² / Σ p (1 − p)
+        rows = rows if first == "heavy" else rows[::-1]
+        data = ad.LabeledDataset(x[rows], ["a"] * len(rows), weights[rows])
+        assert data.moments().covariances().item() == pytest.approx(expected, rel=1e-14)
+        for diagonal in (False, True):
+            whole, parts = (ClassStatistics(diagonal=diagonal) for _ in range(2))
+            whole.update(x[rows], ["a"] * len(rows), weights[rows])
+            for row in rows:
+                parts.update(x[[row]], ["a"], weights[[row]])
+            assert whole.covariances.item() == pytest.approx(expected, rel=1e-14)
+            assert parts.covariances.item() == pytest.approx(expected, rel=1e-14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), spread=st.floats(0, 40), cut=st.integers(0, 12))
+def test_weights_of_any_size_are_those_of_exact_arithmetic(seed, spread, cut):
+    rng = np.random.default_rng(seed)
+    x, weights = rng.integers(-9, 9, 12).astype(float)[:, None], 10.0 ** rng.uniform(-spread, spread, 12)
+    exact = [(Fraction(point), Fraction(weight)) for point, weight in zip(x[:, 0], weights, strict=True)]
+    total = sum(weight for _, weight in exact)
+    mean = sum(weight * point for point, weight in exact) / total
+    scatter = sum(weight * (point - mean) ** 2 for point, weight in exact)
+    expected = float(scatter / (total - sum(weight**2 for _, weight in exact) / total))
+    streamed = ClassStatistics()
+    for rows in (slice(0, cut), slice(cut, 12)):
+        if len(x[rows]):
+            streamed.update(x[rows], ["a"] * len(x[rows]), weights[rows])
+    assert streamed.covariances.item() == pytest.approx(expected, rel=1e-12)
+    assert ad.LabeledDataset(x, ["a"] * 12, weights).moments().covariances().item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_class_without_weight_is_that_of_a_dataset():
+    # Once the streamed mean was 0, whatever the samples.
+    x, y, weights = [[5.0], [7.0], [12.0], [1.0], [3.0]], ["a", "a", "a", "b", "b"], [0.0, 0.0, 0.0, 1.0, 0.0]
+    expected = ad.LabeledDataset(x, y, weights).moments()
+    whole, parts = ClassStatistics().update(x, y, weights), ClassStatistics()
+    for row in range(5):
+        parts = parts.merge(ClassStatistics().update([x[row]], [y[row]], [weights[row]]))
+    for found in (whole, parts):
+        assert found.means.flatten().tolist() == pytest.approx([8.0, 1.0], rel=1e-15)
+        torch.testing.assert_close(found.means, expected.means, rtol=1e-15, atol=0)
+        torch.testing.assert_close(found.covariances, expected.covariances(), rtol=1e-14, atol=0)
+        assert found.weights == {"a": 0.0, "b": 1.0}
+        found.update([[2.0], [4.0]], ["a", "a"], [2.0, 2.0])  # with any weight, rows without are counted only
+        assert (found.means[0].item(), found.covariances[0].item(), found.counts["a"]) == (3.0, 2.0, 5)
+
+
+def test_files_of_old_with_two_sums_open(tmp_path):
+    x, y, weights = sample()
+    part = ClassStatistics().update(x[:99], y[:99], weights[:99])
+    tensors, facts = read_tensors(part.update([[1.0, 2.0, 3.0]], [9], [0.0]).save(tmp_path / "part.safetensors"))
+    squares = [float((weights[:99][y[:99] == code] ** 2).sum()) for code in range(3)]
+    tensors["sums"][:, 1] = torch.tensor([*squares, 0.0], dtype=torch.float64)
+    write_tensors(tmp_path / "old.safetensors", tensors, facts | {"format": "advect.class_statistics/1"})
+    old = ClassStatistics.load(tmp_path / "old.safetensors")
+    assert bool(old.means[3].isnan().all())  # not kept then
+    rest = (x[99:], y[99:], weights[99:])
+    assert_same(old.update(*rest).update([[4.0, 4.0, 4.0]], [9]), part.update(*rest).update([[4.0, 4.0, 4.0]], [9]))
+
+
 def write_source(kind, folder, x, labels):
     if kind == "csv":
         lines = [",".join([*map(repr, row), label or ""]) for row, label in zip(x.tolist(), labels, strict=True)]
@@ -267,6 +339,7 @@ def test_misuse_says_what_to_do(tmp_path):
         (lambda: found.update([[1.0, 2.0]], ["a", "b"]), "length"),
         (lambda: found.update([[1.0, 2.0]], ["a"], [-1.0]), "negative"),
         (lambda: found.update([[1.0, 2.0]], ["a"], [1.0, 2.0]), "1 numbers"),
+        (lambda: found.update([[1.0, 2.0]] * 2, ["a", "a"], [1e308, 1e308]), "finite sum"),
         (lambda: found.merge(ClassStatistics(diagonal=True)), "diagonal=False"),
         (lambda: found.merge(ClassStatistics().update([[1.0]], ["a"])), "2 features"),
         (lambda: found.merge("nothing"), "ClassStatistics"),

@@ -360,7 +360,5 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | Non
 def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
     """The mass of each row within its group, where that has any; else rows count alike."""
     whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)[groups]
-    return torch.where(whole > 0, mass / whole.clamp_min(_TINY), 1 / torch.bincount(groups, minlength=n_groups)[groups])
-
-
-_TINY = torch.finfo(torch.float64).tiny
+    alike = 1 / torch.bincount(groups, minlength=n_groups).to(mass)[groups]
+    return torch.where(whole > 0, mass / torch.where(whole > 0, whole, 1), alike)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +31,25 @@ from advect.errors import InputError
 from advect.files import Source, kind_of, open_source, reader_options
 from advect.files.content import class_names, pack_name, unpack_name
 from advect.gaussians import Diagonal, Full, Gaussians
+from advect.moments import weigh
 from advect.storage import read_tensors, unpacking, write_tensors
 
-_FORMAT = "advect.class_statistics/1"
+_FORMAT = "advect.class_statistics/2"
+_FORMER = "advect.class_statistics/1"  # with Σ w² in place of the freedom, and no moments of classes without weight
 _TENSORS = ("near", "rest", "scatter")
 
 
 @dataclass(frozen=True, eq=False)
 class _Moments:
-    """Of one class: rows, Σ w, Σ w², mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its diagonal (d,)."""
+    """Of one class: rows, Σ w, mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its diagonal (d,).
+
+    ``freedom`` is what that is divided by, Σ w − Σ w²/Σ w, kept as Σ_{i≠j} w_i w_j / Σ w: sums of what is positive, in which
+    light samples beside heavy ones are not lost. While no row has weight, all but ``weight`` are those of weights 1.
+    """
 
     count: int
     weight: float
-    squares: float
+    freedom: float
     near: Tensor
     rest: Tensor
     scatter: Tensor
@@ -51,14 +57,15 @@ class _Moments:
     @classmethod
     def of(cls, x: Tensor, weights: Tensor, diagonal: bool) -> _Moments:
         total = float(weights.sum())
-        share = weights / total if total > 0 else weights
-        near = share @ x
+        weights = weights if total > 0 else torch.ones_like(weights)
+        share, freedom, heaviest = weigh(torch.zeros(len(x), dtype=torch.long), weights, 1)
+        near = x[int(heaviest)]
         centred = x - near
         rest = share @ centred
         centred = centred - rest
         weighted = centred * weights[:, None]
         scatter = (weighted * centred).sum(dim=0) if diagonal else weighted.T @ centred
-        return cls(len(x), total, float(weights.square().sum()), near, rest, scatter)
+        return cls(len(x), total, float(weights.sum() * freedom), near, rest, scatter)
 
     @property
     def mean(self) -> Tensor:
@@ -66,26 +73,42 @@ class _Moments:
 
     def joined(self, other: _Moments) -> _Moments:
         weight, count = self.weight + other.weight, self.count + other.count
-        if self.weight == 0 or other.weight == 0:  # rows without weight are counted, and say nothing else
+        if (self.weight == 0) != (other.weight == 0):  # rows without weight, beside others, are counted and say nothing else
             some = other if self.weight == 0 else self
-            return _Moments(count, weight, some.squares, some.near, some.rest, some.scatter)
-        step = (other.near - self.near) + (other.rest - self.rest)
-        spread = step.square() if self.scatter.ndim == 1 else torch.outer(step, step)
-        scatter = self.scatter + other.scatter + (self.weight * (other.weight / weight)) * spread
-        rest = self.rest + (other.weight / weight) * step
-        return _Moments(count, weight, self.squares + other.squares, self.near, rest, scatter)
+            return replace(some, count=count)
+        # About the heavier part: the mean may be nearer to its own than rounding of features is.
+        one, two = (self, other) if self._mass >= other._mass else (other, self)
+        large, small = one._mass / (one._mass + two._mass), two._mass / (one._mass + two._mass)
+        step = (two.near - one.near) + (two.rest - one.rest)
+        spread = step.square() if one.scatter.ndim == 1 else torch.outer(step, step)
+        scatter = one.scatter + two.scatter + (two._mass * large) * spread
+        freedom = large * one.freedom + small * two.freedom + 2 * two._mass * large
+        return _Moments(count, weight, freedom, one.near, one.rest + small * step, scatter)
+
+    @property
+    def _mass(self) -> float:
+        """The weights that the moments are of."""
+        return self.weight or float(self.count)
 
     def covariance(self) -> Tensor:
-        """Divided by Σ w − Σ w²/Σ w, which is n − 1 for equal weights; zero for a single sample."""
-        freedom = self.weight - self.squares / self.weight if self.weight > 0 else 0.0
-        return self.scatter / freedom if freedom > 1e-12 * self.weight else torch.zeros_like(self.scatter)
+        """Divided by the freedom, which is n − 1 for equal weights; zero for a single sample."""
+        return self.scatter / self.freedom if self.freedom > 0 else torch.zeros_like(self.scatter)
+
+    @classmethod
+    def former(cls, count: int, weight: float, squares: float, near: Tensor, rest: Tensor, scatter: Tensor) -> _Moments:
+        """From the sums of files of old; of a class without weight they kept nothing, so its mean is not known."""
+        if weight == 0:
+            return cls(count, weight, 0.0, near.new_full(near.shape, torch.nan), rest, scatter)
+        freedom = weight - squares / weight
+        return cls(count, weight, freedom if freedom > 1e-12 * weight else 0.0, near, rest, scatter)
 
 
 class ClassStatistics:
     """Counts, weights, means and covariances of classes, gathered batch by batch.
 
     Classes are discovered on the way; samples without a label are left out and counted. Memory does not grow with the number of
-    samples: a (d, d) matrix for each class, or d numbers if ``diagonal``.
+    samples: a (d, d) matrix for each class, or d numbers if ``diagonal``. Means and covariances are those of a dataset of
+    the same samples: a class without any weight is described by its samples with equal weights.
 
     Args:
         diagonal: keep variances only.
@@ -240,7 +263,7 @@ class ClassStatistics:
             "missing": self.missing,
             "classes": [pack_name(name) for name in self._moments],
         }
-        sums = torch.tensor([[part.weight, part.squares] for part in moments], dtype=torch.float64)
+        sums = torch.tensor([[part.weight, part.freedom] for part in moments], dtype=torch.float64)
         tensors = {"counts": torch.tensor([part.count for part in moments]), "sums": sums}
         if moments:
             tensors |= {name: torch.stack([getattr(part, name) for part in moments]) for name in _TENSORS}
@@ -249,7 +272,7 @@ class ClassStatistics:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClassStatistics:
-        """What ``save`` wrote, to go on with.
+        """What ``save`` wrote, to go on with; earlier files did not keep the means of classes without weight, which are NaN.
 
         Example:
             >>> import tempfile, advect as ad
@@ -259,7 +282,7 @@ class ClassStatistics:
             [[2.0]]
         """
         tensors, facts = read_tensors(Path(path).expanduser())
-        if facts.get("format") != _FORMAT:
+        if facts.get("format") not in (_FORMAT, _FORMER):
             raise InputError("not a file of ClassStatistics.save", path, "Give the path of one.")
         with unpacking(Path(path)):
             found = cls(diagonal=facts["diagonal"])
@@ -267,9 +290,10 @@ class ClassStatistics:
             if any(len(values) != len(facts["classes"]) for values in tensors.values()):
                 raise ValueError("not one entry for each class")
             for at, packed in enumerate(facts["classes"]):
-                weight, squares = tensors["sums"][at].tolist()
+                weight, freedom = tensors["sums"][at].tolist()
                 count, parts = int(tensors["counts"][at]), [tensors[name][at] for name in _TENSORS]
-                found._moments[unpack_name(packed)] = _Moments(count, weight, squares, *parts)
+                make = _Moments if facts["format"] == _FORMAT else _Moments.former
+                found._moments[unpack_name(packed)] = make(count, weight, freedom, *parts)
         return found
 
     def __repr__(self) -> str:
@@ -316,6 +340,8 @@ def _weights(weights: Any, n: int) -> Tensor:
     check_finite("weights", values, "Weights are plain non-negative numbers.")
     if bool((values < 0).any()):
         raise InputError("weights must not be negative", f"{values.min().item():g}", "Clip or drop these samples.")
+    if not bool(values.sum().isfinite()):
+        raise InputError("weights must have a finite sum", f"up to {values.max().item():g}", "Divide all by one number.")
     return values
 
 
