@@ -7,6 +7,8 @@ changes nothing, to the bit.
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -95,7 +97,7 @@ class Backtracking:
     shrink: float = 0.5
     grow: float = 1.1
     least_share: float = 0.01
-    smallest: float = 1e-6
+    smallest: float = 1e-10
 
     def __post_init__(self) -> None:
         for name in ("shrink", "smallest"):
@@ -121,11 +123,14 @@ class Backtracking:
         while scale >= self.smallest:
             try:
                 moved, after = step(field, here, state, scale)
-                there = field.after(moved, here.index + 1)
+                with warnings.catch_warnings(record=True) as said:  # of a state that may not be gone to
+                    there = field.after(moved, here.index + 1)
             except NonFiniteError as error:
                 failure = error
             else:
                 if self._falls(here, there, largest):
+                    for word in said:
+                        warnings.warn_explicit(word.message, word.category, word.filename, word.lineno)
                     grown = min(1.0, scale * self.grow) if scale == memory["scale"] else scale
                     return there, after, {"scale": grown, "largest": largest}
                 change = f"the value goes from {here.value:.9g} to {there.value:.9g}"
@@ -137,7 +142,8 @@ class Backtracking:
         raise failure
 
     def _falls(self, here: Here, there: Here, largest: float) -> bool:
-        allowed = rounding(here.dataset.x.dtype, largest)
+        size = math.fsum(map(abs, here.terms.values()))
+        allowed = rounding(here.dataset.x.dtype, largest, size)
         return here.value - there.value >= self.least_share * max(0.0, _slope(here, there)) - allowed
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from advect.data import LabeledDataset
 
 _UNITS = 16  # in the last place of the features' dtype: what a value may be off by, next to the largest one seen
+_FORGIVEN = 1e-3  # of a value, whatever rounding could be
 _BACK = 0.01  # of the whole fall: a value that ends higher above its lowest than this has risen
 _DOMINANT = 0.99  # of squared distances
 _CHANGE = 0.02  # of mass: class shares that differ by less do not matter
@@ -64,37 +65,47 @@ class _Compared(Protocol):
     def has_labels(self) -> bool: ...
 
 
-def rounding(dtype: torch.dtype, largest: float) -> float:
-    """What a value computed in a precision may be off by, next to values of this size.
+def rounding(dtype: torch.dtype, largest: float, size: float) -> float:
+    """What a value of this size, computed in a precision next to values as large as ``largest``, may be off by.
+
+    Terms of a value may cancel, so rounding goes by the largest; but no more than a thousandth of what stands here is forgiven
+    to a precision that a functional need not have used.
 
     Example:
-        >>> rounding(torch.float64, 1.0) < 1e-14
-        True
+        >>> rounding(torch.float64, 1.0, 1.0) < 1e-14, rounding(torch.float32, 1e6, 1e-3) <= 1e-6
+        (True, True)
     """
-    return _UNITS * torch.finfo(dtype).eps * largest
+    units = [_UNITS * torch.finfo(kind).eps * largest for kind in (torch.float64, dtype)]
+    return max(units[0], min(units[1], _FORGIVEN * size))
 
 
 def ended_above(values: Sequence[float], dtype: torch.dtype) -> str:
-    """How a value ended above its lowest, by more than rounding and a hundredth of its fall; empty if it did not.
+    """How a value ended above its lowest: by a hundredth of its fall, or twice as high; empty if it did not.
 
     Example:
         >>> ended_above([8.0, 2.0, 3.0], torch.float64), ended_above([8.0, 2.0, 2.01], torch.float64)
         ('the value ended at 3, above its lowest of 2', '')
+        >>> ended_above([1e6, 0.01, 0.9], torch.float64)
+        'the value ended at 0.9, above its lowest of 0.01'
     """
     lowest = min(values)
-    allowed = max(rounding(dtype, max(map(abs, values))), _BACK * (values[0] - lowest))
+    noise = rounding(dtype, max(map(abs, values)), abs(values[-1]))
+    allowed = max(noise, min(_BACK * (values[0] - lowest), abs(lowest)))
     return f"the value ended at {values[-1]:.6g}, above its lowest of {lowest:.6g}" if values[-1] - lowest > allowed else ""
 
 
-def of_values(values: Sequence[float], first: int, dtype: torch.dtype) -> list[Note]:
+def of_values(values: Sequence[float], first: int, dtype: torch.dtype, sizes: Sequence[float] | None = None) -> list[Note]:
     """Where a value without noise rose by more than rounding; ``first`` is the index of the first one.
+
+    ``sizes`` are those of the terms that the values are the sums of.
 
     Example:
         >>> of_values([8.0, 2.0, 3.0], 0, torch.float64)[0].what
         'The value rose in 1 of 2 steps, first at step 2, and ended at 3, above its lowest of 2 at step 1.'
     """
-    allowed = rounding(dtype, max(map(abs, values)))
-    rose = [step for step, (a, b) in enumerate(pairwise(values), start=first + 1) if b - a > allowed]
+    largest, sizes = max(map(abs, values)), [abs(value) for value in values] if sizes is None else sizes
+    steps = enumerate(zip(pairwise(values), sizes[1:], strict=True), start=first + 1)
+    rose = [step for step, ((a, b), size) in steps if b - a > rounding(dtype, largest, size)]
     if not rose:
         return []
     lowest = min(values)
@@ -102,11 +113,7 @@ def of_values(values: Sequence[float], first: int, dtype: torch.dtype) -> list[N
     end = f"ended at {values[-1]:.6g}"
     end += f", above its lowest of {lowest:.6g} at step {at}" if at != first + len(values) - 1 else ", its lowest"
     what = f"The value rose in {len(rose)} of {len(values) - 1} steps, first at step {rose[0]}, and {end}."
-    remedy = "Take result.best, a smaller step_size, or control=ad.Backtracking() with the exact gradient."
-    command = (
-        "Take a smaller --integrator.step-size, or --control backtracking with the exact gradient (--dynamics.through-laws)."
-    )
-    return [Note(what, remedy, command)]
+    return [Note(what, "Take result.best, a smaller step_size, or control=ad.Backtracking() with the exact gradient.")]
 
 
 def of_noise(names: Sequence[str]) -> list[Note]:

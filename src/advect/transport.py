@@ -79,17 +79,17 @@ class Problem:
 def is_precise(solver: Solver, pair: PairCost, cost: Tensor | BlockedCost) -> bool:
     """Whether costs of this dtype have digits enough for what the solver, prepared for them, makes of them."""
     precise = getattr(solver, "precise", None)
-    return precise is None or precise((cost.shape[0], cost.shape[1]), _largest(pair, cost), cost.dtype)
+    return precise is None or precise((cost.shape[0], cost.shape[1]), largest_of(pair, cost), cost.dtype)
 
 
 def rounding_error(solver: Solver, pair: PairCost, cost: Tensor | BlockedCost) -> float:
     """How far rounding alone can take the value of a problem from the truth, whatever the tolerance of the solver is."""
     epsilon = float(getattr(solver, "epsilon", 0.0))
-    scale = Scale((cost.shape[0], cost.shape[1]), 0.0, _largest(pair, cost), epsilon)
+    scale = Scale((cost.shape[0], cost.shape[1]), 0.0, largest_of(pair, cost), epsilon)
     return scale.value_rounding(cost.dtype) + cost_rounding(pair, cost.dtype)
 
 
-def _largest(pair: PairCost, cost: Tensor | BlockedCost) -> float:
+def largest_of(pair: PairCost, cost: Tensor | BlockedCost) -> float:
     """The largest cost, or a bound of it where looking would take a pass over blocks."""
     bound = largest_cost(pair) if isinstance(cost, BlockedCost) else None
     if bound is not None:

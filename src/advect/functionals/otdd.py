@@ -24,10 +24,11 @@ from advect.functionals.base import Functional
 from advect.memory import MemoryLimit, as_bytes
 from advect.ot import BlockedCost, MiniBatch, Sinkhorn, Solution, Solver
 from advect.ot.solution import check_solver
-from advect.transport import is_precise, rounding_error
+from advect.transport import is_precise, largest_of, rounding_error
 
 _MATRICES = 4  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one)
 _LOST = 0.1  # share of the energy that rounding may take before float64 takes over: it is bounded from far above
+_LOOSE = 0.1  # share of the energy that the solver's tolerance may take before it is sharpened: bounded from far above too
 
 
 class OTDD(Functional):
@@ -36,7 +37,9 @@ class OTDD(Functional):
     A relative epsilon is made a number at the first call after ``reset``, so that a whole flow descends one functional.
     The target's problem with itself is solved once. The potentials of the last call start the next one: that changes
     the work and not the result. Costs are computed in the dtype of the data, and in float64 from where that has not digits
-    enough for the plan (a small epsilon) or for what is left of the energy; ``error`` bounds that of the last call.
+    enough for the plan (a small epsilon) or for what is left of the energy; ``error`` bounds that of the last call. Likewise
+    the tolerance of a ``Sinkhorn`` is made smaller where what it leaves open could be more than a tenth of the energy: near
+    the target a fixed one would show values and follow velocities of its own error.
 
     Args:
         target: the dataset to move toward.
@@ -96,7 +99,9 @@ class OTDD(Functional):
         self._own: PairCost | None = None
         self._calls = 0
         self._wide = False
+        self._tol: float | None = None  # of a solver that was sharpened
         self._error = math.inf
+        self._open = self._largest = 0.0  # of the last call: what its solver left open, and the largest cost
         self._target: _Own | None = None
         self._potentials: dict[str, Tensor] = {}
 
@@ -105,6 +110,9 @@ class OTDD(Functional):
             return {}
         epsilon = getattr(self._prepared, "epsilon", 0.0)
         numbers = {"epsilon": epsilon, "calls": self._calls, "wide": self._wide}
+        numbers |= {"error": self._error, "converged": self._converged}
+        if self._tol is not None:
+            numbers["tol"] = self._tol
         if self._target is not None:
             numbers |= {f"target_{name}": value for name, value in self._target._asdict().items()}
         numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}
@@ -128,6 +136,11 @@ class OTDD(Functional):
         epsilon = float(state["epsilon"])
         with_epsilon = getattr(self.solver, "with_epsilon", None)
         self._prepared = self.solver if with_epsilon is None else with_epsilon(epsilon)
+        if "tol" in state and isinstance(self._prepared, Sinkhorn):
+            self._tol = float(state["tol"])
+            self._prepared = replace(self._prepared, tol=self._tol)
+        self._error = float(state.get("error", math.inf))
+        self._converged = bool(state.get("converged", True))
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         """½ OTDD² as a float64 number, differentiable in features and laws."""
@@ -137,8 +150,21 @@ class OTDD(Functional):
         if found is None:  # and stay there, as a flow that has come so far will
             self._wide, self._target = True, None
             found = call(cost, rho, torch.float64)
+        while found is not None and self._sharpen(float(found.detach())):
+            found = call(cost, rho, self._dtype(rho))  # from the potentials just found
         assert found is not None
         return found
+
+    def _sharpen(self, value: float) -> bool:
+        """Whether the solver now has a smaller tolerance, which it keeps, since its own leaves too much of this value open."""
+        sharpened = getattr(self._prepared, "sharpened", None)
+        if sharpened is None or self._open <= _LOOSE * abs(value):
+            return False
+        finer = sharpened(min(0.1, _LOOSE / 4 * abs(value) / self._open), self._largest)
+        if finer is None:
+            return False
+        self._prepared, self._tol = finer, finer.tol
+        return True
 
     def _dtype(self, rho: LabeledDataset) -> torch.dtype:
         return torch.float64 if self._wide else self.solver.dtype or torch.promote_types(rho.x.dtype, self.target.x.dtype)
@@ -156,8 +182,9 @@ class OTDD(Functional):
         warm = None if f is None or g is None or len(f) != len(rho) else (f, g)
         solved = _found(solver.solve(matrix, rho.weights, self.target.weights, init=warm), solver)
         lost = 0.0 if dtype == torch.float64 else rounding_error(solver, cross, matrix)
+        self._largest = largest_of(cross, matrix)
         pulled, value, (f, g) = _pull(cross, solved, matrix), solved.value, solved.potentials
-        met, error = solved.converged, solved.value_error + cost_rounding(cross, dtype)
+        met, self._open, error = solved.converged, solved.value_error, solved.value_error + cost_rounding(cross, dtype)
         del matrix, solved, cross  # a solution keeps its cost: let go of it before the next is made
         within = cost.between(rho, rho)
         start = self._potentials.get("self")

@@ -26,6 +26,7 @@ from advect.ot.solution import Cost, Potentials, Solution, check_problem
 from advect.ot.support import Scaled, Support
 
 _LARGE = 2**26  # bytes of a matrix from which memory is looked after
+_LEAST_TOL = 1e-12  # that a solver is sharpened to
 _PASSES, _LONG = 60, 600.0  # of a cold solve over the cost, about; seconds that are worth a warning
 
 
@@ -90,6 +91,12 @@ class Sinkhorn:
     def with_epsilon(self, epsilon: float) -> Sinkhorn:
         """The same solver with another regularisation."""
         return replace(self, epsilon=epsilon)
+
+    def sharpened(self, share: float, largest: float) -> Sinkhorn | None:
+        """The solver with at most this share of its tolerance, for costs up to ``largest``; None where rounding is reached."""
+        tol = 1e-5 if self.tol is None else self.tol
+        least = max(_LEAST_TOL, 16 * torch.finfo(torch.float64).eps * largest / _number(self.epsilon))
+        return None if tol <= least else replace(self, tol=max(least, tol * share))
 
     def prepare(self, cost: Cost, a: Tensor, b: Tensor) -> Sinkhorn:
         """The solver with a relative epsilon turned into a number for this problem."""
