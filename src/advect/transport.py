@@ -18,6 +18,7 @@ from advect.ot.divergence import solve_divergence
 
 _LARGE = 2**26  # bytes below which memory is not asked about
 _WIDE = torch.float64
+_LOOSE = 0.1  # share of a value that a tolerance may leave open, as far as that is bounded
 
 Costs = tuple[Tensor | BlockedCost, Tensor | BlockedCost, Tensor | BlockedCost]
 Pairs = tuple[PairCost, PairCost, PairCost]
@@ -87,6 +88,16 @@ def rounding_error(solver: Solver, pair: PairCost, cost: Tensor | BlockedCost) -
     epsilon = float(getattr(solver, "epsilon", 0.0))
     scale = Scale((cost.shape[0], cost.shape[1]), 0.0, largest_of(pair, cost), epsilon)
     return scale.value_rounding(cost.dtype) + cost_rounding(pair, cost.dtype)
+
+
+def sharper(solver: Solver | None, left: float, value: float, largest: float) -> Solver | None:
+    """The solver with a smaller tolerance where what its own leaves open could be a tenth of the value; None where it need not,
+    or cannot, be sharper. The bound is from far above: what is really left open is a small part of it.
+    """
+    sharpened = getattr(solver, "sharpened", None)
+    if sharpened is None or left <= _LOOSE * abs(value):
+        return None
+    return sharpened(min(0.1, _LOOSE / 4 * abs(value) / left), largest)
 
 
 def largest_of(pair: PairCost, cost: Tensor | BlockedCost) -> float:

@@ -30,6 +30,7 @@ from advect.functionals.base import Functional
 from advect.memory import MemoryLimit, as_bytes
 from advect.ot import Sinkhorn
 from advect.ot.solution import Potentials
+from advect.transport import sharper
 
 _MATRICES = 4  # of this rank's rows in a step: cost and kernel, and as much to spare
 _LOST = 0.1  # share of the energy that rounding may take before float64 takes over: it is bounded from far above
@@ -118,6 +119,8 @@ class ShardedOTDD(Functional):
         self._prepared: Sinkhorn | None = None
         self._limit: int | None = None
         self._wide = False
+        self._tol: float | None = None  # of a solver that was sharpened
+        self._open = self._largest = 0.0
         self._error = math.inf
         self._target_value: float | None = None
         self._target_error = math.inf
@@ -126,7 +129,9 @@ class ShardedOTDD(Functional):
     def state(self) -> dict[str, Tensor]:
         if self._prepared is None:
             return {}
-        numbers = {"epsilon": self._prepared.epsilon, "wide": self._wide}
+        numbers = {"epsilon": self._prepared.epsilon, "wide": self._wide, "error": self._error, "converged": self._converged}
+        if self._tol is not None:
+            numbers["tol"] = self._tol
         if self._target_value is not None:
             numbers |= {"target_value": self._target_value, "target_value_error": self._target_error}
         return {**self._potentials, **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}}
@@ -140,6 +145,11 @@ class ShardedOTDD(Functional):
                 self._target_value = float(state["target_value"])
                 self._target_error = float(state.get("target_value_error", math.inf))
             self._prepared = self.solver.with_epsilon(float(state["epsilon"]))
+            if "tol" in state:
+                self._tol = float(state["tol"])
+                self._prepared = replace(self._prepared, tol=self._tol)
+            self._error = float(state.get("error", math.inf))
+            self._converged = bool(state.get("converged", True))
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         """½ OTDD² as a float64 number, the same on every rank, differentiable in features and laws."""
@@ -153,6 +163,8 @@ class ShardedOTDD(Functional):
             if solved is None:  # float32 has not digits enough: from here on in float64
                 self._wide, self._target_value = True, None
                 solved = self._evaluate(rho, mine, whole, through)
+            while solved is not None and self._sharpen(solved[1]):
+                solved = self._evaluate(rho, mine, whole, through)  # from the potentials just found
         assert solved is not None
         energy, value, iterations = solved
         total = rho.weights.new_tensor(value)
@@ -161,6 +173,14 @@ class ShardedOTDD(Functional):
             total = total + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
         self.work = Work(len(mine), *iterations, time.thread_time() - begun)
         return total
+
+    def _sharpen(self, value: float) -> bool:
+        """As in ``OTDD``: a smaller tolerance where this one leaves too much of the value open; on all ranks alike."""
+        finer = sharper(self._prepared, self.group.largest(self._open), value, self._largest)
+        if not isinstance(finer, Sinkhorn):
+            return False
+        self._prepared, self._tol = finer, finer.tol
+        return True
 
     def _evaluate(
         self, rho: LabeledDataset, mine: LabeledDataset, whole: _Leaves, through: bool
@@ -178,6 +198,7 @@ class ShardedOTDD(Functional):
         potentials = self._all(solved.potentials[0], rho), self._all(solved.potentials[1], self.target)
         met, dtype = solved.converged, problem.cost.dtype
         error = solved.value_error + self._rounding(cross.pair, dtype)
+        self._open, self._largest = solved.value_error, scale.largest
         del cross, problem, solved  # one matrix of this rank's rows at a time
         within = self._side(mine, whole.dataset, whole.dataset)
         problem = self._problem(within.pair, rho, rho)

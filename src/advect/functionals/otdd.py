@@ -24,11 +24,10 @@ from advect.functionals.base import Functional
 from advect.memory import MemoryLimit, as_bytes
 from advect.ot import BlockedCost, MiniBatch, Sinkhorn, Solution, Solver
 from advect.ot.solution import check_solver
-from advect.transport import is_precise, largest_of, rounding_error
+from advect.transport import is_precise, largest_of, rounding_error, sharper
 
 _MATRICES = 4  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one)
 _LOST = 0.1  # share of the energy that rounding may take before float64 takes over: it is bounded from far above
-_LOOSE = 0.1  # share of the energy that the solver's tolerance may take before it is sharpened: bounded from far above too
 
 
 class OTDD(Functional):
@@ -157,13 +156,10 @@ class OTDD(Functional):
 
     def _sharpen(self, value: float) -> bool:
         """Whether the solver now has a smaller tolerance, which it keeps, since its own leaves too much of this value open."""
-        sharpened = getattr(self._prepared, "sharpened", None)
-        if sharpened is None or self._open <= _LOOSE * abs(value):
-            return False
-        finer = sharpened(min(0.1, _LOOSE / 4 * abs(value) / self._open), self._largest)
+        finer = sharper(self._prepared, self._open, value, self._largest)
         if finer is None:
             return False
-        self._prepared, self._tol = finer, finer.tol
+        self._prepared, self._tol = finer, getattr(finer, "tol", None)
         return True
 
     def _dtype(self, rho: LabeledDataset) -> torch.dtype:
