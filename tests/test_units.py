@@ -259,3 +259,53 @@ def test_what_passes_the_range_is_clipped_and_said(here: Path) -> None:
         ad.LabeledDataset(x, ["a", "b"]).save("images")
     back = ad.datasets.load("images").samples
     assert back[0, 0, 0] == 0 and back[1, 0, 0] == 1
+
+
+def test_without_its_space_a_run_has_no_units(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Scaled numbers are never rounded to the user's whole numbers and truth values."""
+    cli("map", "fit", "run", "-o", "map", "--name", "nearest")
+    (run / "space.json").unlink()
+    for words in (("data", "convert", "run:run@0", "-o", "no.csv"), ("map", "fit", "run", "-o", "no", "--name", "nearest")):
+        assert main([*words, "-q"]) == 2
+    told = capsys.readouterr().err
+    assert "units=common" in told and told.count("space.json is missing") == 2
+    (run / "env.json").unlink()  # config.toml says it too
+    assert main(["data", "convert", "run:run@0", "-o", "no.csv", "-q"]) == 2
+    cli("data", "convert", "run:run@0?units=common", "-o", "scaled.csv")
+    scaled = pd.read_csv("scaled.csv")
+    assert "kind" in scaled and all(scaled[name].dtype == np.float64 for name in ("age", "indoors", "coat=long"))
+    (Path("map") / "space.json").unlink()
+    assert main(["map", "apply", "map", "csv:a.csv?label=kind&categorical=onehot", "-o", "no.csv", "-q"]) == 2
+    assert not Path("no.csv").exists() and not Path("no").exists()
+
+
+def test_kinds_belong_to_the_units_of_the_table() -> None:
+    first, second = (ad.LabeledDataset.from_pandas(pets(n), label="kind", categorical="onehot") for n in (12, 9))
+    scaled = ad.FeatureSpace.fit(first, second, scale="standardize").apply(first).to_pandas()
+    assert scaled.age.nunique() == pets().age.nunique() and abs(scaled.age.mean()) < 0.9 and "kind" in scaled
+
+
+@pytest.fixture
+def narrow(here: Path) -> Path:
+    """A flow between tables that share some columns, of which the source has the whole number and the truth value alone."""
+    pets(12).drop(columns=["coat", "town"]).to_csv("a.csv", index=False)
+    pets(15, 30.0).drop(columns=["coat", "town", "indoors"]).to_csv("b.csv", index=False)
+    words = ["--space.columns", "common", "--steps", "2", "--no-report", "-o", "run"]
+    cli("flow", *(f"csv:{name}?label=kind" for name in ("a.csv", "b.csv")), *words)
+    return here / "run"
+
+
+def test_columns_that_the_flow_never_saw_are_left_out(narrow: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "convert", "run:run@0", "-o", "first.csv"]) == 0
+    assert "left out: 'indoors'" in capsys.readouterr().err
+    first = pd.read_csv("first.csv")
+    assert list(first.columns) == ["weight", "age", "kind"] and first.age.tolist() == pets().age.tolist()
+    cli("map", "fit", "run", "-o", "map", "--name", "nearest")
+    assert main(["map", "apply", "map", "csv:a.csv?label=kind", "-o", "there.csv"]) == 0
+    assert "left out: 'indoors'" in capsys.readouterr().err and "indoors" not in pd.read_csv("there.csv")
+
+
+def test_principal_components_are_said_to_be_less(here: Path) -> None:
+    cli("flow", "digits?n=30", "digits?n=30&seed=1", "--space.project", "3", "--steps", "1", "--no-report", "-o", "run")
+    with pytest.warns(UserWarning, match="only 3 principal components of 64 dimensions"):
+        ad.datasets.load("run:run@0")

@@ -1,6 +1,6 @@
 """``advect map``: fit a map on a run, carry new samples with it, export it for use elsewhere.
 
-A map is a directory: map.safetensors, and space.json if the run brought its datasets into one feature space.
+A map is a directory: map.safetensors, and space.json with the feature space of the run, empty if it had none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 from advect.cli.commands import COMMANDS
 from advect.cli.config import DataOptions, MapOptions, Out, Overwrite, Units, switch
 from advect.cli.output import Talk, TalkOptions
-from advect.cli.rundir import check_free, check_free_file, read_json, require_run
+from advect.cli.rundir import check_free, check_free_file, read_json, require_run, write_json
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,10 +41,12 @@ def fit(
     """
     from advect._atomic import atomic_directory
     from advect.cli import build
+    from advect.datasets.frames import check_space
     from advect.trajectory import Trajectory
 
     directory, place = require_run(run.expanduser()), out.expanduser()
     check_free(place, overwrite, marks=_MARKS)
+    check_space(directory, "Or run the flow again.")
     with talk.listening():
         frames = Trajectory.open(directory)
         if len(frames) < 2 or frames.indices[0] != 0:
@@ -54,6 +56,8 @@ def fit(
             carrier.save(beside / "map.safetensors")
             if (directory / "space.json").exists():
                 shutil.copyfile(directory / "space.json", beside / "space.json")
+            else:
+                write_json(beside / "space.json", {})  # there was none: not that it was lost
     facts = {"run": directory, "out": place, "map": carrier.kind, "pairs": len(frames[0].dataset), "steps": frames.indices[-1]}
     talk.result(facts, f"{place}: {carrier.kind} map of {facts['pairs']} samples over {facts['steps']} steps")
 
@@ -126,5 +130,11 @@ def _open(path: Path) -> tuple[ad.maps.Map, Any]:
 
     recover(path)
     file = path / "map.safetensors" if path.is_dir() else path
+    if path.is_dir() and file.exists() and not (path / "space.json").exists():
+        raise InputError(
+            "the map has lost its space.json, which says in what units it takes samples",
+            path,
+            f"Fit it again; or pass {file}, which takes and gives the numbers of the flow.",
+        )
     facts = read_json(path / "space.json") if path.is_dir() else {}
     return ad.maps.load(file), ad.FeatureSpace.from_dict(facts) if facts else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.files.guard import damaged, reading
 from advect.space import FeatureSpace
+from advect.space.columns import listed
 from advect.trajectory import Trajectory
 
 UNITS = ("source", "target", "common")
@@ -46,13 +48,17 @@ def open_frame(path: str, units: str | None) -> LabeledDataset:
             raise InputError(
                 f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}", number, "Ask for one of these."
             )
-    return in_units(frame, _space(Path(directory)), units or "source", directory)
+    space = _space(Path(directory))
+    if units != "common":
+        check_space(Path(directory), "Or ask for the numbers of the flow: ?units=common.")
+    return in_units(frame, space, units or "source", directory)
 
 
 def in_units(frame: LabeledDataset, space: FeatureSpace | None, units: str, where: object) -> LabeledDataset:
     """What a flow or a map gave, in the units of one side; of images, no pixel leaves the range of the frame for that."""
     if units == "common" or (space is None and units == "source"):
-        return frame
+        scaled = units == "common" and frame.table is not None and (space is None or space.changes("source"))
+        return frame.replace(table=frame.table.without_kinds) if scaled and frame.table else frame
     if space is None:
         raise InputError("there is no feature space to go back by", f"units={units} of {where}", "Leave units out.")
     back = space.invert(frame.replace(law=None, law_index=None), side=units)
@@ -65,7 +71,47 @@ def in_units(frame: LabeledDataset, space: FeatureSpace | None, units: str, wher
     if space.only_resizes(units):
         low, high = frame.x.aminmax()
         back = back.replace(x=back.x.clamp(low.to(back.x.dtype), high.to(back.x.dtype)))
+    return _without_inventions(back, space, units, where)
+
+
+def _without_inventions(back: LabeledDataset, space: FeatureSpace, units: str, where: object) -> LabeledDataset:
+    """Leave out the columns that the flow never saw; say so, and say where the rest is not the whole."""
+    if dropped := set(space.dropped(units)):
+        kept = [at for at, name in enumerate(back.columns or ()) if name not in dropped]
+        names = [(back.columns or ())[at] for at in kept]
+        back = back.replace(x=back.x[:, kept], sample_shape=(len(kept),), columns=names)
+        warnings.warn(
+            f"columns that only the {units} has were not in the flow and are left out: {listed(space.dropped(units))}",
+            stacklevel=4,
+        )
+    if loss := space.loses(units):
+        warnings.warn(
+            f"{where} has {loss}: what comes back in the units of the {units} is the nearest to them, not the samples",
+            stacklevel=4,
+        )
     return back
+
+
+def check_space(directory: Path, remedy: str) -> None:
+    """A run between two datasets has a feature space; without its file nobody knows in which units the frames are."""
+    if not (directory / "space.json").exists() and _had_space(directory):
+        raise InputError(
+            "the units of the frames cannot be given back: the run had a feature space, and its space.json is missing",
+            directory,
+            f"Take it from a copy. {remedy}",
+        )
+
+
+def _had_space(directory: Path) -> bool:
+    """Whether what the run was made with names a target; damaged files say that there was more than frames, too."""
+    try:
+        env, config = directory / "env.json", directory / "config.toml"
+        digests = json.loads(env.read_text(encoding="utf-8"))["digests"] if env.exists() else {}
+        options = tomllib.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+        terms = any("target=" in str(term) for term in options.get("functional", ()))
+        return "target" in options or terms or any(str(name).startswith("target") for name in digests)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return True
 
 
 def _space(directory: Path) -> FeatureSpace | None:

@@ -86,6 +86,11 @@ class Table:
                 found.append(Cells(name, x[:, at]))
         return found
 
+    @property
+    def without_kinds(self) -> Table:
+        """Names of the columns of labels and weights alone: for features that are in other units than the table's."""
+        return Table((), self.label, self.weights)
+
     def to_dict(self) -> dict[str, Any]:
         """In lists, dictionaries and strings."""
         columns = [{"name": one.name, "dtype": one.dtype, "values": list(one.values)} for one in self.columns]

@@ -60,6 +60,23 @@ class Chain:
             names = step.wanted if isinstance(step, Columns) else None if isinstance(step, Projection) else names
         return names
 
+    @property
+    def keeps_units(self) -> bool:
+        """Whether numbers of a table stay what they were: its columns are chosen and ordered at most."""
+        return all(isinstance(step, Columns) for step in self.steps)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Columns of the side that the space has not: the way back can only invent them."""
+        steps = [step for step in self.steps if isinstance(step, Columns)]
+        return tuple(name for step in steps for name in step.given if name not in set(step.wanted))
+
+    @property
+    def projection(self) -> Projection | None:
+        """The step that keeps some principal components only, if there is one."""
+        lossy = [step for step in self.steps if isinstance(step, Projection) and step.dim_out < step.dim_in]
+        return lossy[0] if lossy else None
+
     def apply(self, x: Tensor) -> Tensor:
         return through(self.steps, x)
 

@@ -179,7 +179,10 @@ class FeatureSpace:
         if x.dtype != self.dtype:
             x = x.to(self.dtype)
             check_finite("features", x, "They do not fit float32: fit the space on float64, or rescale them first.")
-        return _give(data, chain.apply(x), self.sample_shape, self.columns)
+        there: Any = _give(data, chain.apply(x), self.sample_shape, self.columns)
+        if isinstance(data, LabeledDataset) and data.table is not None and not chain.keeps_units:
+            return there.replace(table=data.table.without_kinds)  # a scaled truth value or whole number is neither
+        return there
 
     def invert(self, data: Samples, side: str = "source") -> Samples:
         """Samples of the common space in the units, size, channels and columns of one side.
@@ -244,6 +247,30 @@ class FeatureSpace:
             True
         """
         return self.changes(side) and all(isinstance(step, Pixels) for step in self._chain(side).steps)
+
+    def dropped(self, side: str) -> tuple[str, ...]:
+        """Columns of one side that the space has not, because of ``columns="common"``: ``invert`` gives their mean.
+
+        Example:
+            >>> import advect as ad
+            >>> source = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], columns=["a", "b"])
+            >>> space = ad.FeatureSpace.fit(source, ad.LabeledDataset([[1.0], [2.0]], columns=["b"]), columns="common")
+            >>> space.dropped("source"), space.dropped("target")
+            (('a',), ())
+        """
+        return self._chain(side).dropped
+
+    def loses(self, side: str) -> str:
+        """What principal components leave out of the samples of one side, in words; empty if nothing.
+
+        Example:
+            >>> import advect as ad
+            >>> first, second = ad.datasets.load("digits", n=20), ad.datasets.load("digits", n=30, seed=1)
+            >>> ad.FeatureSpace.fit(first, second, project=5).loses("source")
+            'only 5 principal components of 64 dimensions'
+        """
+        step = self._chain(side).projection
+        return "" if step is None else f"only {step.dim_out} principal components of {step.dim_in} dimensions"
 
     def describe(self) -> str:
         """What each side goes through, in a few lines.
