@@ -179,6 +179,7 @@ def test_distance_is_that_of_the_library(answer):
     a, b = ad.datasets.load(A, seed=0), ad.datasets.load(B)
     library = ad.otdd(a, b)
     assert found["value"] == library.value and found["energy"] == library.energy
+    assert found["error"] == library.error and 0 < found["error"] < found["energy"]
     assert found["class_distances"]["values"] == library.class_distances.values.tolist()
     assert found["class_matching"]["values"] == library.class_matching.values.tolist()
 
@@ -195,7 +196,7 @@ def test_distance_without_labels_has_no_classes(answer, cli):
     found = answer("distance", A, B, "--cost.label", "none")
     assert "class_distances" not in found and found["value"] > 0
     code, out, _ = cli("distance", A, A)
-    assert code == 0 and out.startswith("distance 0 ")
+    assert code == 0 and out.startswith("distance 0 (energy 0 ± 0, converged)")
 
 
 def test_strict_makes_non_convergence_an_error(cli):

@@ -7,7 +7,7 @@ import torch
 from flows import draw, labeled
 
 import advect as ad
-from advect.notes import ended_above, of_mixing, of_values
+from advect.notes import ended_above, of_mixing, of_solver, of_values
 
 
 def words(notes):
@@ -80,6 +80,50 @@ class TestDistance:
     def test_not_converged(self):
         distance = ad.otdd(blobs([20, 20]), blobs([20, 20], 1), solver=ad.Sinkhorn(epsilon=1e-3, max_iter=3))
         assert not distance.converged and "did not converge" in distance.notes[0].what
+
+    def test_epsilon_far_above_the_costs(self):
+        """A distance of 0 between datasets that are not the same is warned of, and what is advised helps."""
+        a, b = blobs([20, 20]), blobs([20, 20], 1, shift=1.0)
+        with pytest.warns(ad.ConvergenceWarning, match="smaller epsilon"):
+            lost = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=1e15))
+        assert not lost.converged and lost.error > ad.otdd(a, b).energy
+        assert lost.notes[0].remedy.startswith("Lower epsilon") and "Lower --solver.epsilon" in lost.notes[0].on_command_line
+        assert ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=1e3)).notes == ()
+
+    def test_flows_are_not_told_to_raise_epsilon_alone(self):
+        remedy = of_solver(3, 10)[0].remedy
+        assert "above the costs, lower it" in remedy and "else raise it" in remedy
+
+    @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+    def test_too_close(self):
+        a = blobs([20, 20])
+        note = ad.otdd(a, a.replace(x=a.x + 1e-9)).notes[0]
+        assert "known to" in note.what and "float64" in note.remedy and "epsilon" not in note.remedy
+
+
+class TestParts:
+    def test_error_holds_the_spread_of_parts_and_a_note_the_bias(self):
+        a, b = blobs([50, 50]), blobs([50, 50], 1, shift=1.0)
+        whole = ad.otdd(a, b)
+        for seed in range(5):
+            found = ad.otdd(a, b, solver=ad.MiniBatch(size=20, seed=seed))
+            assert found.error > found.divergence.standard_error > 0.01 * whole.energy
+            assert found.converged and "larger on average" in words(found.notes) and "size" in found.notes[0].remedy
+
+    def test_one_part_does_not_know_its_spread(self):
+        found = ad.otdd(blobs([20, 20]), blobs([20, 20], 1), solver=ad.MiniBatch(size=10, batches=1))
+        assert found.error == float("inf") and "one part only" in words(found.notes)
+
+    def test_parts_that_are_all_there_is(self):
+        a, b = blobs([20, 20]), blobs([20, 20], 1, shift=1.0)
+        found = ad.otdd(a, b, solver=ad.MiniBatch(size=40))
+        assert found.notes == () and found.error == pytest.approx(ad.otdd(a, b).error, rel=0.01)
+
+    def test_a_dataset_and_itself(self):
+        a = blobs([20, 20])
+        found = ad.otdd(a, a, solver=ad.MiniBatch(size=10))  # without a warning: they are errors here
+        assert found.energy > 0 and found.error == found.energy and not found.converged
+        assert len(found.notes) == 1 and "random parts" in words(found.notes)
 
 
 class TestStandardError:

@@ -201,7 +201,8 @@ class TestOtherSolvers:
         exact = ad.otdd(
             *(data.to(dtype=WIDE) for data in (a, b)), solver=ad.MiniBatch(ad.Sinkhorn(found.epsilon, tol=1e-12), size=30)
         )
-        assert abs(found.energy - exact.energy) <= found.error < 0.01 * found.energy
+        assert abs(found.energy - exact.energy) <= found.divergence.error < 0.01 * found.energy
+        assert found.error >= found.divergence.error + found.divergence.standard_error
 
     def test_a_low_rank_states_its_error(self):
         a, b = clouds(n=200, d=2)

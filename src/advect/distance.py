@@ -21,10 +21,11 @@ from advect._checks import check_count, check_known
 from advect._html import facts_table
 from advect.cost import GroundCost, NoLabels, PairCost
 from advect.cost.ground import check_cost
+from advect.cost.rounding import largest_cost
 from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.memory import MemoryLimit
-from advect.notes import Note, of_pair, of_solver
+from advect.notes import Note, of_pair, of_parts, of_solver, of_unresolved
 from advect.ot import Divergence, ExactOT, Sinkhorn, Solver
 from advect.ot.divergence import warn_unless_converged
 from advect.ot.solution import check_solver
@@ -76,11 +77,11 @@ class Distance:
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else f"not converged, marginal error {self.marginal_error:.1e}"
-        return f"Distance(value={self.value:.6g}, energy={self.energy:.6g}, {state})"
+        return f"Distance(value={self.value:.6g}, energy={self.energy:.6g} ± {self.error:.1g}, {state})"
 
     def _repr_html_(self) -> str:
         state = "yes" if self.converged else f"no, marginal error {self.marginal_error:.1e}"
-        facts = {"value": f"{self.value:.6g}", "energy": f"{self.energy:.6g}", "converged": state}
+        facts = {"value": f"{self.value:.6g}", "energy": f"{self.energy:.6g} ± {self.error:.1g}", "converged": state}
         facts |= {f"note {k}": str(note) for k, note in enumerate(self.notes, start=1)}
         table = facts_table("Distance", facts)
         try:
@@ -91,15 +92,23 @@ class Distance:
 
     @property
     def converged(self) -> bool:
-        """Whether all three problems met their tolerance, and ``error`` is below 1 % of the energy.
+        """Whether all three problems met their tolerance, and their error is below 1 % of the energy.
 
-        Between datasets that are not the same a distance of 0 has not converged: no dtype could tell them apart.
+        Between datasets that are not the same a distance of 0 has not converged: no dtype could tell them apart. Nor has a
+        dataset that is some way from itself. Of ``MiniBatch`` it says that the parts are solved: see ``error`` and ``notes``.
         """
-        return (self.divergence.converged and not self.divergence.equal) or (self.divergence.met and self.same)
+        if self.same:
+            return self.divergence.met and self.energy <= self.divergence.error
+        return self.divergence.converged and not self.divergence.equal
 
     @property
     def error(self) -> float:
         """How far ``energy`` can be from the ½-squared distance of these datasets at this ``epsilon``, rounding included.
+
+        A bound, with two exceptions. Of ``NystromSinkhorn`` it is an estimate, from some rows of the kernel. Of
+        ``MiniBatch`` it holds the standard error over the parts that were drawn (infinite where there is one part only), but
+        not their bias: the mean over parts is larger than the distance of the whole, on average, and only other sizes can
+        show by how much.
 
         Example:
             >>> import advect as ad
@@ -108,7 +117,10 @@ class Distance:
             >>> distance.error < 0.01 * distance.energy
             True
         """
-        return self.energy if self.divergence.met and self.same else self.divergence.error
+        if self.divergence.met and self.same:
+            return self.energy
+        spread = self.divergence.standard_error
+        return self.divergence.error + (math.inf if math.isnan(spread) else spread)
 
     @cached_property
     def same(self) -> bool:
@@ -126,7 +138,15 @@ class Distance:
             >>> ad.otdd(a, a).notes, ad.otdd(a, b).notes[0].what[:34]
             ((), "Column 'feature 2' carries 100.0% ")
         """
-        return (*of_solver(int(not self.converged), 1), *of_pair(self.source, self.target, self.pairs[0].cost))
+        parts = of_parts(self.divergence.standard_error) if self.divergence.sampled else []
+        return (*self._of_solver(), *parts, *of_pair(self.source, self.target, self.pairs[0].cost))
+
+    def _of_solver(self) -> list[Note]:
+        if self.converged or (self.divergence.met and self.same and self.divergence.sampled):  # solved, each part
+            return []
+        if not (self.divergence.met or self.divergence.equal):
+            return of_solver(1, 1)
+        return of_unresolved(self.energy, self.error, self.epsilon, largest_cost(self.pairs[0]))
 
     def standard_error(
         self, n: int = 20, *, class_shares: Literal["fixed", "drawn"] = "fixed", generator: torch.Generator | None = None
@@ -318,7 +338,7 @@ def otdd(
     if solved.met and not found.converged and (hasattr(solver, "refined") or solved.cost_error > solved.error / 2):
         found = Distance(source, target, problem.refined(solver), problem.pairs, solver, memory_limit)
     if not found.same:
-        warn_unless_converged(found.divergence)
+        warn_unless_converged(found.divergence, found.converged)
     return found
 
 

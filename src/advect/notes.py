@@ -6,6 +6,7 @@ where it can be seen cheaply that something needs care; none does not mean that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -142,8 +143,48 @@ def of_solver(unconverged: int, n: int) -> list[Note]:
         return []
     where = f" in {unconverged} of {n} evaluations: values and velocities there are" if n > 1 else ": the value is"
     what = f"The transport solver did not converge{where} approximate."
-    command = "Raise --solver.epsilon or --solver.max-iter, loosen --solver.tol, or use --dtype float64."
-    return [Note(what, "Raise epsilon or max_iter, loosen tol, or use float64.", command)]
+    remedy = "If epsilon is above the costs, lower it; else raise it or max_iter, loosen tol, or use float64."
+    command = (
+        "If --solver.epsilon is above the costs, lower it; else raise it or --solver.max-iter, loosen --solver.tol, or use "
+        "--dtype float64."
+    )
+    return [Note(what, remedy, command)]
+
+
+def of_unresolved(energy: float, error: float, epsilon: float, largest: float | None) -> list[Note]:
+    """Solved problems whose difference is lost in rounding; ``largest`` bounds the costs, where that is known.
+
+    Example:
+        >>> print(of_unresolved(0.0, 67.5, 1e15, 40.0)[0])
+        The energy is 0, known to 6.8e+01 only. Lower epsilon (now 1e+15): costs are no larger than 40.
+    """
+    what = f"The energy is {energy:.3g}, known to {error:.1e} only."
+    if largest is not None and epsilon > largest:
+        lower = f"(now {epsilon:.3g}): costs are no larger than {largest:.3g}."
+        return [Note(what, f"Lower epsilon {lower}", f"Lower --solver.epsilon {lower}")]
+    remedy = "Use float64 and no tol, or ad.ExactOT(); datasets still closer than that count as equal."
+    command = "Use --dtype float64 and no --solver.tol, or --solver.name exact; datasets still closer than that count as equal."
+    return [Note(what, remedy, command)]
+
+
+def of_parts(standard_error: float) -> list[Note]:
+    """An energy that is a mean over random parts of the samples.
+
+    Example:
+        >>> of_parts(0.25)[0].what[:70]
+        'The energy is a mean over random parts of the samples, with a standard'
+    """
+    noise = f"with a standard error of {standard_error:.2g}" if math.isfinite(standard_error) else "of one part only"
+    what = (
+        f"The energy is a mean over random parts of the samples, {noise}; it is larger on average than that of all samples, "
+        "and the error does not say by how much."
+    )
+    remedy = "Use a larger size (less bias), more batches (less noise), or all samples: ad.Sinkhorn() with a memory_limit."
+    command = (
+        "Use a larger --solver.size (less bias), more --solver.batches (less noise), or all samples: --solver.name sinkhorn "
+        "with --memory-limit."
+    )
+    return [Note(what, remedy, command)]
 
 
 def of_pair(source: LabeledDataset, target: LabeledDataset, cost: _Compared) -> list[Note]:

@@ -53,6 +53,7 @@ def distance(
             "target": target,
             "value": found.value,
             "energy": found.energy,
+            "error": found.error,
             "converged": found.converged,
             "marginal_error": found.marginal_error,
             "epsilon": found.epsilon,
@@ -60,7 +61,8 @@ def distance(
             "n": [len(a), len(b)],
             "notes": noted(found.notes),
         }
-        lines = [f"distance {found.value:.6g} (energy {found.energy:.6g}, {'' if found.converged else 'not '}converged)"]
+        state = "converged" if found.converged else "not converged"
+        lines = [f"distance {found.value:.6g} (energy {found.energy:.6g} ± {found.error:.1g}, {state})"]
         if standard_error is not None:
             generator = torch.Generator().manual_seed(options.seed)
             facts["standard_error"] = found.standard_error(standard_error, generator=generator)

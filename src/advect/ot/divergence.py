@@ -54,6 +54,16 @@ class Divergence:
         return self.cross.value_error + (self.source.value_error + self.target.value_error) / 2 + self.cost_error
 
     @property
+    def sampled(self) -> bool:
+        """Whether it is a mean over random parts of the samples, and not of the whole: ``error`` is that of this mean then."""
+        return False
+
+    @property
+    def standard_error(self) -> float:
+        """Of the value, where parts are drawn at random; 0 where they are not."""
+        return 0.0
+
+    @property
     def met(self) -> bool:
         """Whether all three problems met their tolerance."""
         return self.cross.converged and self.source.converged and self.target.converged
@@ -94,7 +104,7 @@ def divergence(
         0.5
     """
     solved = solve_divergence((cross_cost, source_cost, target_cost), a, b, solver=solver)
-    warn_unless_converged(solved)
+    warn_unless_converged(solved, solved.converged)
     return solved
 
 
@@ -127,9 +137,12 @@ def solve_divergence(
     return joined(cross, source, target, a, b, cost_error, equal=certified is not None)
 
 
-def warn_unless_converged(solved: Divergence) -> None:
-    """A word where the problems are solved and their difference is still not known: the solver has warned of the rest."""
-    if solved.met and not solved.converged:
+def warn_unless_converged(solved: Divergence, converged: bool) -> None:
+    """A word where the problems are solved and their difference is still not known: the solver has warned of the rest.
+
+    A solver that only looks at the potentials it is given (``equal``) warns of nothing.
+    """
+    if not converged and (solved.met or solved.equal):
         warnings.warn(
             f"the divergence is {solved.value:.3e}, known to {solved.error:.1e}: the measures are too close for this dtype, "
             "tolerance and epsilon. Pass float64 and no tol, a smaller epsilon if it is large against the costs, or ExactOT.",

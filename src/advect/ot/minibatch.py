@@ -31,16 +31,27 @@ class BatchDivergence(Divergence):
 
     Attributes:
         values: the divergence of each batch.  masses: what each drew of the source's mass, its weight in the mean.
+        whole: whether each batch is all samples of both sides.
 
     ``error`` is that of the solves: how far the mean is from that of these batches. See ``standard_error`` for the draws.
     """
 
     values: tuple[float, ...] = ()
     masses: tuple[float, ...] = ()
+    whole: bool = False
+
+    @property
+    def sampled(self) -> bool:
+        return not self.whole
 
     @property
     def standard_error(self) -> float:
-        """Of the mean over batches: what more batches would lessen. The bias of small batches is not in it."""
+        """Of the mean over batches: what more batches would lessen. The bias of small batches is not in it.
+
+        NaN where there is one batch to tell by, and 0 where that is all there is.
+        """
+        if self.whole:
+            return 0.0
         if len(self.values) < 2:
             return math.nan
         values, masses = (torch.tensor(part, dtype=torch.float64) for part in (self.values, self.masses))
@@ -176,7 +187,15 @@ class MiniBatch:
                 cost.release()
         mean = (shares[0] / math.fsum(masses), shares[1] / math.fsum(masses))
         whole, within_source, within_target = (total.solution() for total in totals)
-        return BatchDivergence(whole, within_source, within_target, mean, values=tuple(values), masses=tuple(masses))
+        return BatchDivergence(
+            whole,
+            within_source,
+            within_target,
+            mean,
+            values=tuple(values),
+            masses=tuple(masses),
+            whole=all(int((weights > 0).sum()) <= self.size for weights in (a, b)),
+        )
 
     def _draws(self, a: Tensor, b: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Positions of each part among the samples that have mass."""

@@ -50,7 +50,8 @@ class NystromSinkhorn:
     For an epsilon that is not small against the cost: at a few percent of the mean cost in many dimensions the kernel is
     nearly the identity matrix, which no low rank comes near. What is reported is honest about it: ``marginal_error`` is that
     under the *exact* kernel, estimated on some hundred rows of each side, and ``converged`` asks that it is below
-    ``kernel_tol``.
+    ``kernel_tol``. ``value_error``, and with it ``Distance.error``, is an estimate from those rows, to second order: it is
+    the size of the error to expect, and no bound.
 
     Args:
         rank: landmarks, drawn from both datasets.

@@ -59,7 +59,8 @@ class Solution:
         make_plan: makes the plan anew; it may write it into a matrix it is given, which may be the cost.
         operator: the plan as products, where the problem was solved without its matrix.
         value_error: how far ``value`` can be from the optimum under the cost as given, rounding included, in units of the
-            cost; infinite where a solver does not say.
+            cost; infinite where a solver does not say. Of ``NystromSinkhorn`` an estimate, of ``MiniBatch`` how far it can
+            be from the mean over the parts that were drawn.
 
     Example:
         >>> import torch, advect as ad
