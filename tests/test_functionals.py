@@ -240,6 +240,33 @@ class TestInternal:
         h = math.sqrt(data.x.numpy().var(axis=0, ddof=1).mean()) * (4 / ((dim + 2) * 30)) ** (1 / (dim + 4))
         assert ad.Internal()(data).item() == pytest.approx(ad.Internal(bandwidth=h)(data).item(), rel=1e-12)
 
+    def test_a_flow_descends_one_functional(self):
+        """The width is that of the first call: later velocities are gradients of the values, to 1e-7 as above."""
+        # Once it was taken anew at each call and not differentiated: gradients of the second call were those of another value.
+        energy, moved = ad.Internal(), self.data.replace(x=1.7 * self.data.x)
+        energy(self.data)
+        velocity = first_velocity(moved, energy, ad.FeatureDriven())["x"]
+        gradient = oracles.central_differences(lambda x: energy(moved.replace(x=x)).item(), moved.x)
+        torch.testing.assert_close(-velocity * moved.weights[:, None], gradient, rtol=1e-6, atol=1e-8)
+
+    def test_the_width_is_kept_and_forgotten(self):
+        energy, other, moved = ad.Internal(), 2 * ad.Internal(), self.data.replace(x=1.7 * self.data.x)
+        fresh = energy(moved).item()
+        energy.reset()
+        assert energy.state() == {} == ad.Internal(bandwidth=0.5).state()
+        energy(self.data)
+        other.load_state(energy.state())
+        assert other(moved).item() == 2 * energy(moved).item() != 2 * fresh
+        other.load_state({})
+        assert other(moved).item() == 2 * fresh
+
+    @pytest.mark.parametrize("light", [1e-11, 1e-13, 1e-100])
+    def test_silverman_of_a_light_sample(self, light):
+        """Its width is that of two samples, (x − x')²/2 whatever their weights; once 1 − Σ w² cancelled."""
+        data = ad.LabeledDataset([[0.0], [2.0]], [0, 0], weights=torch.tensor([1.0, light], dtype=torch.float64))
+        h = math.sqrt(2) * (4 / 3) ** 0.2
+        assert ad.Internal()(data).item() == pytest.approx(ad.Internal(bandwidth=h)(data).item(), rel=1e-6)
+
     def test_silverman_of_one_point(self):
         for x in ([[1.0, 2.0]], [[1.0, 2.0]] * 3):
             assert math.isfinite(ad.Internal()(ad.LabeledDataset(x, [0] * len(x))).item())

@@ -20,15 +20,19 @@ from advect.data import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
 from advect.linalg import squared_distances
+from advect.moments import estimate_gaussians
 
 
 class Internal(Functional):
     """∫ f(ρ) dx with f(r) = r log r for ``power`` 1 and r^m/(m − 1) for power m > 1.
 
+    Without a ``bandwidth``, the width is taken from the samples of the first call after ``reset``, so that a whole flow, which
+    resets first, descends one functional. Values of several datasets are then at one width, as they must be to be compared.
+
     Args:
         power: 1 for the entropy, whose flow is heat; m > 1 for the porous medium ∂_t ρ = Δ ρ^m.
-        bandwidth: the kernel width h, in the units of the features; by default Silverman's rule for the current
-            samples. Small ones need many particles in each ball of radius h.
+        bandwidth: the kernel width h, in the units of the features; by default Silverman's rule for the
+            samples that a flow starts with. Small ones need many particles in each ball of radius h.
         by_class: use the density of each class alone, as the density of z = (x, y).
 
     Example:
@@ -45,9 +49,23 @@ class Internal(Functional):
             raise InputError("power must be at least 1", power, "1 is the entropy, 2 the porous medium of Boussinesq.")
         self.power, self.by_class = power, by_class
         self.bandwidth = None if bandwidth is None else check_positive("bandwidth", bandwidth)
+        self.reset()
+
+    def reset(self) -> None:
+        self._width = self.bandwidth
+
+    def state(self) -> dict[str, Tensor]:
+        if self.bandwidth is not None or self._width is None:
+            return {}
+        return {"width": torch.tensor(self._width, dtype=torch.float64)}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.reset()
+        if "width" in state and self.bandwidth is None:
+            self._width = float(state["width"])
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
-        width = self.bandwidth or self._silverman(rho)
+        width = self._width = self._width or self._silverman(rho)
         mass = rho.weights.clamp_min(torch.finfo(rho.x.dtype).tiny)  # a logarithm of zero has no gradient
         squares = squared_distances(rho.x, rho.x, (rho.weights, rho.weights))
         logs = mass.log().to(rho.x.dtype) - squares / (2 * width**2)  # log w_j φ up to a constant
@@ -61,9 +79,7 @@ class Internal(Functional):
 
     @staticmethod
     def _silverman(rho: LabeledDataset) -> float:
-        present = rho.weights > 0
-        x, weights, d = rho.x.detach()[present].double(), rho.weights[present], rho.dim
-        squares = float(weights.square().sum())  # of equal weights, 1 / n
-        variance = weights @ (x - weights @ x).square() / (1 - squares) if len(x) > 1 else x.new_zeros(d)
-        spread = float(variance.mean().sqrt())
+        whole = estimate_gaussians(rho.x.detach(), torch.zeros(len(rho), dtype=torch.long, device=rho.x.device), rho.weights, 1)
+        d, squares = rho.dim, float(rho.weights.square().sum())  # of equal weights, 1 / n
+        spread = math.sqrt(float(whole.covariance.traces()) / d)
         return (spread or 1.0) * (4 * squares / (d + 2)) ** (1 / (d + 4))
