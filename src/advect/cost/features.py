@@ -112,6 +112,9 @@ class SketchError:
 class Sketch:
     """‖Bᵀ(x − x')‖² with a d × dim matrix B: a cost, and label laws, of fewer dimensions.
 
+    Gradients hold a fitted B fixed: they are those of the distance under this B, not of one that fits B anew to features that
+    moved. A flow fits it once, at its first step.
+
     Args:
         dim: how many.
         kind: ``"pca"``, the principal directions of both datasets together, fitted by ``otdd`` and ``OTDD`` when they first see
@@ -138,6 +141,10 @@ class Sketch:
     def __post_init__(self) -> None:
         check_count("dim", self.dim)
         check_known("kind of sketch", self.kind, ("pca", "gaussian"))
+        if (
+            self.basis is not None
+        ):  # as it is when a checkpoint is read: products with other strides differ in their last digits
+            object.__setattr__(self, "basis", self.basis.contiguous())
 
     def fit(self, *datasets: LabeledDataset) -> Sketch:
         """The sketch with its basis for these datasets (one or two, of one dimension d)."""
