@@ -164,6 +164,20 @@ class TestStandardError:
         with pytest.raises(ad.InputError, match="n must"):
             ad.otdd(a, b).standard_error(1)
 
+    @pytest.mark.parametrize("shares", ["fixed", "drawn"])
+    def test_one_sample_tells_nothing(self, shares):
+        # Once 0.0 without a word: every draw was the same.
+        if shares == "fixed":
+            a = ad.LabeledDataset([[0.0], [1.0], [9.0]], ["a", "b", "b"], weights=[1.0, 2.0, 0.0])
+        else:
+            a = ad.LabeledDataset([[0.0]], ["a"])
+        b = a.replace(x=a.x + 3)
+        with pytest.raises(ad.InputError, match="more samples"):
+            ad.otdd(a, b).standard_error(3, class_shares=shares)
+        more = ad.LabeledDataset([[0.0], [1.0], [5.0]], ["a", "b", "b"])
+        generator = torch.Generator().manual_seed(0)
+        assert ad.otdd(a, more).standard_error(9, class_shares=shares, generator=generator) > 0
+
 
 class TestFlow:
     def test_silent_where_all_is_well(self):

@@ -163,6 +163,9 @@ class Distance:
                 they come, and their shares vary too.
             generator: source of randomness of the draws.
 
+        Raises:
+            InputError: where no draw can differ from another, as with one sample in each class: nothing tells how they vary.
+
         Example:
             >>> import torch, advect as ad
             >>> generator = torch.Generator().manual_seed(0)
@@ -174,6 +177,13 @@ class Distance:
         check_count("n", n, least=2)
         check_known("class_shares", class_shares, ("fixed", "drawn"))
         within = class_shares == "fixed"
+        if not any(_varies(data, within) for data in (self.source, self.target)):
+            raise InputError(
+                "a standard error needs samples that can be drawn in place of others",
+                f"one sample with weight in each {'class of both datasets' if within else 'dataset'}",
+                "Take more samples of each class"
+                + ('; in Python class_shares="drawn" draws across classes.' if within else "."),
+            )
         values = [
             otdd(
                 _redrawn(self.source, within, generator),
@@ -221,6 +231,8 @@ class Distance:
     @cached_property
     def loss(self) -> Tensor:
         """The energy as a differentiable tensor, in features and laws that require gradients (envelope theorem).
+
+        What was fitted to the datasets (the basis of a ``Sketch``, a relative epsilon) is held fixed.
 
         Example:
             >>> import torch, advect as ad
@@ -340,6 +352,12 @@ def otdd(
     if not found.same:
         warn_unless_converged(found.divergence, found.converged)
     return found
+
+
+def _varies(data: LabeledDataset, within_classes: bool) -> bool:
+    """Whether ``_redrawn`` can give anything but the dataset: some class, or else the whole, has two samples with weight."""
+    codes = data.y[data.weights > 0]
+    return len(codes) > (len(codes.unique()) if within_classes else 1)
 
 
 def _redrawn(data: LabeledDataset, within_classes: bool, generator: torch.Generator | None) -> LabeledDataset:
