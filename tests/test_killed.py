@@ -13,7 +13,7 @@ import pytest
 import advect as ad
 from advect import _atomic, datasets, maps
 from advect.cli.app import main
-from advect.cli.rundir import next_to
+from advect.cli.places import next_to
 from advect.snapshots import load_snapshot
 
 A, B = "toy:gaussians?n=40&classes=2&seed=1", "toy:gaussians?n=40&classes=2&seed=2"

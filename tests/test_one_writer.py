@@ -16,7 +16,7 @@ from advect import _atomic, _lock
 from advect._lock import Hold
 from advect.cli.app import main
 from advect.cli.interrupt import Interruptible
-from advect.cli.rundir import next_to
+from advect.cli.places import next_to
 from advect.trajectory import Trajectory
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=12&classes=2&seed=2"

@@ -207,6 +207,16 @@ def hidden_name(path: Path) -> str:
     return f".{name if len(name) <= _LONGEST else name[: _LONGEST - 9] + '-' + _short(name)}"
 
 
+def is_leftover(name: str) -> bool:
+    """Whether a name is that of a place beside another, as writers use them until they are done.
+
+    Example:
+        >>> is_leftover(".notes.txt.0123abcd-4711-0123456789ab.tmp"), is_leftover("notes.txt")
+        (True, False)
+    """
+    return _OWN.fullmatch(name) is not None
+
+
 def _tidy(folder: Path) -> None:
     """Remove what killed writers left; once for each process and folder, since a folder of results may be large."""
     key = (os.getpid(), folder)  # a forked process has more to look for than its parent

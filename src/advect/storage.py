@@ -62,6 +62,18 @@ def read_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
     return tensors, facts
 
 
+def is_ours(path: Path) -> bool:
+    """Whether a file is one of ``write_tensors``, by its header; its numbers may be damaged."""
+    if not path.is_file():
+        return False
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+    except _UNREADABLE:
+        return False
+    return _ENTRY in metadata or metadata.keys() >= {"checksum", "facts"}
+
+
 @contextmanager
 def unpacking(path: Path) -> Iterator[None]:
     """Around what is built from the parts of a file: parts that are missing or do not fit are an error that names the file."""

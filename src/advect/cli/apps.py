@@ -10,8 +10,10 @@ from cyclopts import Parameter
 
 from advect.cli.code import Permission, is_code
 from advect.cli.config import CarryOptions, Out, Overwrite, RunCode, Strict
+from advect.cli.layout import Sets
 from advect.cli.output import Talk, TalkOptions
-from advect.cli.rundir import check_free, write_json
+from advect.cli.places import check_free
+from advect.cli.rundir import write_json
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 Carrying = Annotated[CarryOptions, Parameter(name="*")]
 Format = Annotated[Literal["npz", "csv", "parquet"], Parameter(help="Of the datasets that are written.")]
-_MARKS = ("result.json",)
 
 
 def transfer(
@@ -48,7 +49,7 @@ def transfer(
     from advect.datasets.frames import in_units
 
     place = out.expanduser()
-    check_free(place, overwrite, marks=_MARKS)
+    check_free(place, overwrite, Sets())
     code = permission(run_code, [options.cost.embedding])
     with talk.listening() as unconverged:
         data, few, space = inputs.together((source, target), options, options.space, talk)
@@ -73,6 +74,7 @@ def transfer(
             for name, part in sets.items():
                 part.save(beside / f"{name}.{format}")
             write_json(beside / "result.json", facts)
+            check_free(place, overwrite, Sets())  # something may have come since
     pairs = ", ".join(f"{a} → {b}" for a, b in made.matching.hard.items())
     lines = [f"{place / f'{name}.{format}'}: {len(part)} samples" for name, part in sets.items()]
     lines.append(f"value {facts['first_value']:.6g} → {facts['value']:.6g}; classes {pairs}; purity {made.purity:.1%}")
@@ -108,7 +110,7 @@ def repurpose(
     if not datasets:
         raise InputError("there is nothing to classify", "no datasets", "Give one or more after the reference.")
     place = out.expanduser()
-    check_free(place, overwrite, marks=_MARKS)
+    check_free(place, overwrite, Sets())
     code = permission(run_code, [options.cost.embedding, model if is_code(model) else None])
     with talk.listening() as unconverged:
         asked = load_model(model, code)
@@ -135,6 +137,7 @@ def repurpose(
                     "pseudo_labels": one.pseudo is not None,
                 }
             write_json(beside / "result.json", facts)
+            check_free(place, overwrite, Sets())  # something may have come since
     lines = [f"{place / f'{name}.csv'}: {len(one.predictions)} predictions{_scored(one)}" for name, one in found.items()]
     talk.result(facts, "\n".join(lines))
     talk.end(unconverged, strict)

@@ -10,7 +10,8 @@ from cyclopts import Parameter
 
 from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict, switch
 from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, note_lines, noted, say
-from advect.cli.rundir import check_free, has_checkpoint, read_config, replacing, require_run, write_json, writing
+from advect.cli.places import check_free, has_checkpoint, replacing, require_run, writing
+from advect.cli.rundir import read_config, write_json
 from advect.cli.typed import permission
 from advect.errors import InputError
 
@@ -48,8 +49,8 @@ def flow(
         if resume and has_checkpoint(job.directory):
             _check_unchanged(job)
             return _go_on(job, talk, unconverged, report=report, strict=strict)
-        overwrite = overwrite or resume  # one that was killed before its first checkpoint is begun anew
-        check_free(job.directory, overwrite, remedy=f"Go on with them: advect resume {job.directory}. ")
+        begun = resume and (job.directory / "config.toml").exists()  # killed before its first checkpoint: it is begun anew
+        check_free(job.directory, overwrite or begun, remedy=f"Go on with them: advect resume {job.directory}. ")
         ready = prepare(job, talk)
         with replacing(job.directory) as place:
             result = _run(ready.at(place), talk, resume=False)

@@ -14,7 +14,8 @@ from cyclopts import Parameter
 from advect.cli.code import Permission
 from advect.cli.config import FlowOptions, Out, Overwrite
 from advect.cli.output import Talk, TalkOptions, note_lines, noted
-from advect.cli.rundir import check_free_file, read_config, read_json, require_run
+from advect.cli.places import check_free_file, require_run
+from advect.cli.rundir import read_config, read_json
 from advect.errors import DamageWarning, InputError
 
 if TYPE_CHECKING:

@@ -13,8 +13,10 @@ from cyclopts import App, Parameter
 
 from advect.cli.commands import COMMANDS
 from advect.cli.config import DataOptions, MapOptions, Out, Overwrite, Units, switch
+from advect.cli.layout import Map
 from advect.cli.output import Talk, TalkOptions
-from advect.cli.rundir import check_free, check_free_file, read_json, require_run, write_json
+from advect.cli.places import check_free, check_free_file, require_run
+from advect.cli.rundir import read_json, write_json
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 _COMMAND = next(command for command in COMMANDS if command.name == "map")
 app = App(name="map", help=_COMMAND.line, help_epilogue=_COMMAND.epilogue)
-_MARKS = ("map.safetensors",)
 
 
 @app.command(help_epilogue="Example:\n  advect map fit run -o to-mnist --name nearest --k 5")
@@ -45,7 +46,7 @@ def fit(
     from advect.trajectory import Trajectory
 
     directory, place = require_run(run.expanduser()), out.expanduser()
-    check_free(place, overwrite, marks=_MARKS)
+    check_free(place, overwrite, Map())
     check_space(directory, "Or run the flow again.")
     with talk.listening():
         frames = Trajectory.open(directory)
@@ -58,6 +59,7 @@ def fit(
                 shutil.copyfile(directory / "space.json", beside / "space.json")
             else:
                 write_json(beside / "space.json", {})  # there was none: not that it was lost
+            check_free(place, overwrite, Map())  # something may have come since
     facts = {"run": directory, "out": place, "map": carrier.kind, "pairs": len(frames[0].dataset), "steps": frames.indices[-1]}
     talk.result(facts, f"{place}: {carrier.kind} map of {facts['pairs']} samples over {facts['steps']} steps")
 

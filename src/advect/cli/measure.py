@@ -95,7 +95,8 @@ def matrix(
         references: Two or more datasets.
     """
     from advect.cli import build, inputs
-    from advect.cli.rundir import check_free, check_free_file
+    from advect.cli.layout import Layout
+    from advect.cli.places import check_free, check_free_file
     from advect.cli.typed import permission
     from advect.pairwise import pairwise
 
@@ -104,7 +105,7 @@ def matrix(
     code = permission(run_code, [options.cost.embedding])
     directory = None if out is None else out.expanduser()
     if directory is not None and not (directory / "pairs").is_dir():
-        check_free(directory, False, marks=())
+        check_free(directory, False, Layout())
     elif directory is not None:
         check_free_file(directory / "distances.json", overwrite or not _finished(directory))
     names = inputs.short_names(references)

@@ -11,122 +11,22 @@ report.html     the page about it
 from __future__ import annotations
 
 import json
-import os
 import platform
-import shutil
 import sys
 import tomllib
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advect._atomic import hidden_name, recover, take_place, write_atomically
-from advect._lock import Hold
+from advect._atomic import write_atomically
 from advect.cli.config import FlowOptions
 from advect.cli.output import plain
-from advect.errors import DamageWarning, InputError
+from advect.errors import InputError
 
 if TYPE_CHECKING:
     from advect.data import LabeledDataset
     from advect.flow import Step
     from advect.snapshots import Snapshot
-
-_MARKS = ("config.toml", "frames.jsonl", "checkpoint-a.safetensors", "checkpoint-b.safetensors")
-
-
-def is_run(directory: Path) -> bool:
-    """Whether a directory holds a run."""
-    return any((directory / name).exists() for name in _MARKS)
-
-
-def has_checkpoint(directory: Path) -> bool:
-    """Whether a directory holds a run that can be gone on with, or could if its checkpoints are not damaged."""
-    return any((directory / name).exists() for name in _MARKS if name.startswith("checkpoint"))
-
-
-def require_run(directory: Path) -> Path:
-    """The directory, if it holds a run that this command line made."""
-    put_back(directory)
-    left = next_to(directory)
-    if is_run(left):
-        warnings.warn(f"{left} is left of a killed flow with --overwrite: resume or remove it", UserWarning, stacklevel=2)
-    if not directory.is_dir():
-        raise InputError("no such run directory", directory, "Pass the directory that advect flow -o … wrote.")
-    if not (directory / "frames.jsonl").exists():
-        raise InputError("not a run directory", directory, "Pass the directory that advect flow -o … wrote.")
-    return directory
-
-
-def check_free(directory: Path, overwrite: bool, *, marks: tuple[str, ...] = _MARKS, remedy: str = "") -> None:
-    """A place for a new directory: free, or one of ours that may go."""
-    if directory.exists() and not directory.is_dir():
-        raise InputError("a file is in the way", directory, "Choose another directory.")
-    if not directory.is_dir() or not any(directory.iterdir()):
-        return
-    if not any((directory / name).exists() for name in marks):
-        raise InputError("the directory is not empty, and advect did not make it", directory, "Choose another one.")
-    if not overwrite:
-        raise InputError("the directory has results already", directory, f"{remedy}Pass --overwrite to write over them.")
-
-
-def check_free_file(path: Path, overwrite: bool) -> None:
-    """A place for a new file."""
-    if path.is_dir():
-        raise InputError("a directory is in the way", path, "Choose another name.")
-    if path.exists() and not overwrite:
-        raise InputError("there is a file already", path, "Pass --overwrite, or choose another name.")
-
-
-@contextmanager
-def writing(directory: Path) -> Iterator[None]:
-    """Holds a run: a second writer is refused, and what a killed one left is put back."""
-    with Hold(directory):
-        put_back(directory)
-        yield
-
-
-def put_back(directory: Path) -> None:
-    """Bring back a run that a process had put aside to replace it when it was killed."""
-    place = directory.resolve()
-    if recover(place):
-        warnings.warn(f"{directory} was put back: a process that replaced it was killed", DamageWarning, stacklevel=2)
-    before = place.with_name(f".{place.name}.before")  # where versions until 0.1 put it
-    if is_run(before) and not (place.is_dir() and any(place.iterdir())):
-        with suppress(OSError):
-            place.rmdir()
-        os.rename(before, place)
-
-
-def next_to(directory: Path) -> Path:
-    """Where a run is made that is to replace another."""
-    place = directory.resolve()
-    return place.with_name(f"{hidden_name(place)}.next")
-
-
-@contextmanager
-def replacing(directory: Path) -> Iterator[Path]:
-    """Where to make a run: in its directory; if there is one already, beside it, and at the end they change places.
-
-    A new run that fails before it has begun leaves nothing; one that is killed stays beside the old one.
-    """
-    place, beside = directory.resolve(), next_to(directory)
-    if not (place.is_dir() and any(place.iterdir())):
-        yield place
-        return
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
-    try:
-        yield beside
-        take_place(beside, place, overwrite=True)
-    except BaseException:
-        if is_run(beside):
-            warnings.warn(f"{directory} is as it was; the run that was to replace it is {beside}", UserWarning, stacklevel=2)
-            raise
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-    shutil.rmtree(beside, ignore_errors=True)
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:

@@ -1,0 +1,155 @@
+"""Only what advect wrote is ever removed to make room: whatever else is in a directory stays, and the command says so."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import advect as ad
+from advect.cli.app import main
+from advect.cli.flow import _run as make
+from advect.cli.layout import Map, Run, Sets
+
+S, T = "toy:gaussians?n=12&classes=2", "toy:gaussians?n=12&classes=2&seed=3"
+SHORT = ("--steps", "1", "--no-report", "-q")
+FIT = ("map", "fit", "run", "-o", "map", "--name", "nearest", "--k", "1", "-q")
+TRANSFER = ("transfer", S, T, "-o", "sets", "--steps", "1", "-q")
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+def content(place="."):
+    return {path: path.read_bytes() for path in Path(place).rglob("*") if path.is_file()}
+
+
+def refused(capsys, named, *words):
+    """A command ends with 2 and one sentence with a name in it, and nothing is touched."""
+    before = content()
+    capsys.readouterr()
+    code = main([*words])
+    err = capsys.readouterr().err
+    assert code == 2 and err.startswith("error: ") and named in err and err.count("\n") == 1, (code, err)
+    assert content() == before
+    return err
+
+
+BLOGS = {
+    "hugo": 'baseURL = "https://example.org"\ntitle = "Mine"\n',
+    "settings": f'source = "{S}"\ntarget = "{T}"\nsteps = 5\n',  # written by hand, for -c
+    "text": "no toml at all",
+}
+
+
+@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+@pytest.mark.parametrize("blog", BLOGS)
+def test_a_directory_of_others_is_not_replaced(blog, option, capsys):
+    """That it holds a config.toml makes it no run."""
+    Path("site/posts").mkdir(parents=True)
+    Path("site/config.toml").write_text(BLOGS[blog])
+    refused(capsys, "site/config.toml", "flow", S, T, "-o", "site", option, *SHORT)
+    Path("site/posts/first.md").write_text("…")
+    refused(capsys, "site/", "flow", S, T, "-o", "site", option, *SHORT)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "mine/thesis.tex", "frames/mine.png", "mine/", "link"])
+def test_files_of_yours_in_a_run_stay(name, capsys):
+    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
+    put("run", name)
+    words = ("flow", S, T, "-o", "run", *SHORT)
+    err = refused(capsys, str(Path("run", name.partition("/t")[0])), *words, "--overwrite")
+    assert "-o" in err and "move" in err
+    for checkpoint in Path("run").glob("checkpoint-*"):
+        checkpoint.unlink()
+    refused(capsys, "run/", *words, "--resume")
+    shutil.rmtree("run")
+    assert main([*words]) == 0 and main([*words, "--overwrite"]) == 0
+
+
+def put(directory, name):
+    path = Path(directory, name)
+    path.parent.mkdir(exist_ok=True)
+    if name.endswith("/"):
+        path.mkdir()
+    elif name == "link":
+        path.symlink_to("/")
+    else:
+        path.write_text("mine")
+
+
+def test_files_of_yours_in_maps_and_transfers_stay(capsys):
+    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
+    for words, place in ((FIT, "map"), (TRANSFER, "sets")):
+        assert main([*words]) == 0 and main([*words, "--overwrite"]) == 0
+        put(place, "notes.txt")
+        refused(capsys, f"{place}/notes.txt", *words, "--overwrite")
+        shutil.rmtree(place)
+    for words, name in ((FIT, "map/map.safetensors"), (TRANSFER, "sets/result.json")):
+        Path(name).parent.mkdir()
+        Path(name).write_text("")  # the name alone proves nothing
+        refused(capsys, name, *words, "--overwrite")
+
+
+def test_what_the_library_recorded_is_not_taken_for_a_flow_that_was_killed(capsys):
+    watch = [ad.Recorder(directory="run")]
+    ad.flow(ad.LabeledDataset([[4.0]], ["a"]), ad.Potential(ad.norm()), n_steps=1, callbacks=watch)
+    refused(capsys, "run", "flow", S, T, "-o", "run", "--resume", *SHORT)
+    assert main(["flow", S, T, "-o", "run", "--overwrite", *SHORT]) == 0
+    Path("video").mkdir()
+    Path("video/frames.jsonl").write_text('{"frame": 1, "seconds": 0.04}\n')
+    refused(capsys, "video/frames.jsonl", "flow", S, T, "-o", "video", "--overwrite", *SHORT)
+
+
+def test_a_flow_that_was_killed_before_its_first_checkpoint_is_begun_anew():
+    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
+    for path in [*Path("run").glob("checkpoint-*"), *Path("run").glob("*.jsonl"), Path("run/result.json")]:
+        path.unlink()
+    Path("run/.frames.jsonl.0123abcd-4711-0123456789ab.tmp").write_text("torn")
+    assert main(["flow", S, T, "-o", "run", "--resume", *SHORT]) == 0
+    assert Run().foreign(Path("run")) is None and not [*Path("run").glob(".*")] and os.listdir() == ["run"]
+
+
+def test_what_comes_while_a_flow_replaces_another_stays(monkeypatch, capsys):
+    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
+    before = content("run")
+
+    def slow(*given, **named):
+        Path("run/notes.txt").write_text("mine")
+        return make(*given, **named)
+
+    monkeypatch.setattr("advect.cli.flow._run", slow)
+    assert main(["flow", S, T, "-o", "run", "--overwrite", *SHORT]) == 2
+    assert "run/notes.txt" in capsys.readouterr().err
+    assert content("run") == before | {Path("run/notes.txt"): b"mine"} and Run().foreign(Path(".run.next")) is None
+
+
+def test_what_is_yours_beside_a_run_stays(capsys):
+    """A flow that was killed leaves its run beside the one it was to replace; the next one may remove only that."""
+    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
+    shutil.copytree("run", ".run.next")
+    put(".run.next", "notes.txt")
+    refused(capsys, ".run.next/notes.txt", "flow", S, T, "-o", "run", "--overwrite", *SHORT)
+
+
+def test_the_directory_that_one_is_in_is_not_replaced(monkeypatch, capsys):
+    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
+    monkeypatch.chdir("run/frames")
+    for place in ("..", "../../run"):
+        refused(capsys, "cannot be replaced", "flow", S, T, "-o", place, "--overwrite", *SHORT)
+    Path("../empty").mkdir()
+    monkeypatch.chdir("../empty")
+    assert main(["flow", S, T, "-o", ".", *SHORT]) == 0
+
+
+def test_layouts_know_all_that_is_written():
+    assert main(["flow", S, T, "-o", "run", "--steps", "2", "-q"]) == 0
+    assert main([*FIT]) == 0 and main([*TRANSFER, "--extra", S]) == 0
+    Path("model.py").write_text("def f(x):\n    return x.sum(1) > 0\n")
+    assert main(["repurpose", "model.py:f", S, T, "-o", "answers", "--steps", "1", "--format", "csv", "-q"]) == 0
+    for layout, place in ((Run(), "run"), (Map(), "map"), (Sets(), "sets"), (Sets(), "answers")):
+        assert layout.foreign(Path(place)) is None, place
