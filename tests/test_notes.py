@@ -119,9 +119,11 @@ class TestParts:
         found = ad.otdd(a, b, solver=ad.MiniBatch(size=40))
         assert found.notes == () and found.error == pytest.approx(ad.otdd(a, b).error, rel=0.01)
 
-    def test_a_dataset_and_itself(self):
+    @pytest.mark.parametrize("order", [None, range(40), range(39, -1, -1)], ids=["itself", "copy", "reversed"])
+    def test_a_dataset_and_itself(self, order):
         a = blobs([20, 20])
-        found = ad.otdd(a, a, solver=ad.MiniBatch(size=10))  # without a warning: they are errors here
+        b = a if order is None else a.subset(torch.tensor(order))
+        found = ad.otdd(a, b, solver=ad.MiniBatch(size=10))  # without a warning: they are errors here
         assert found.energy > 0 and found.error == found.energy and not found.converged
         assert len(found.notes) == 1 and "random parts" in words(found.notes)
 

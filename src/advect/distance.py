@@ -77,11 +77,11 @@ class Distance:
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else f"not converged, marginal error {self.marginal_error:.1e}"
-        return f"Distance(value={self.value:.6g}, energy={self.energy:.6g} ± {self.error:.1g}, {state})"
+        return f"Distance(value={self.value:.6g}, energy={self.energy:.6g} ± {self.error:.2g}, {state})"
 
     def _repr_html_(self) -> str:
         state = "yes" if self.converged else f"no, marginal error {self.marginal_error:.1e}"
-        facts = {"value": f"{self.value:.6g}", "energy": f"{self.energy:.6g} ± {self.error:.1g}", "converged": state}
+        facts = {"value": f"{self.value:.6g}", "energy": f"{self.energy:.6g} ± {self.error:.2g}", "converged": state}
         facts |= {f"note {k}": str(note) for k, note in enumerate(self.notes, start=1)}
         table = facts_table("Distance", facts)
         try:
@@ -125,7 +125,10 @@ class Distance:
     @cached_property
     def same(self) -> bool:
         """Whether the datasets are one, in whatever order of samples and under whatever names of classes."""
-        return self.source is self.target or (self.energy <= self.divergence.error and same_measure(self.source, self.target))
+        if self.source is self.target:
+            return True
+        near = self.divergence.sampled or self.energy <= self.divergence.error  # parts of one dataset are apart
+        return near and same_measure(self.source, self.target)
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:

@@ -62,7 +62,7 @@ def distance(
             "notes": noted(found.notes),
         }
         state = "converged" if found.converged else "not converged"
-        lines = [f"distance {found.value:.6g} (energy {found.energy:.6g} ± {found.error:.1g}, {state})"]
+        lines = [f"distance {found.value:.6g} (energy {found.energy:.6g} ± {found.error:.2g}, {state})"]
         if standard_error is not None:
             generator = torch.Generator().manual_seed(options.seed)
             facts["standard_error"] = found.standard_error(standard_error, generator=generator)
