@@ -148,6 +148,44 @@ def test_a_name_that_was_typed_permits_only_itself(elsewhere, capsys):
     assert main(["resume", "other", "--run-code", "--steps", "2", "--no-report", "-q"]) == 0  # found by its whole path
 
 
+def test_only_options_that_take_code_name_it(elsewhere, capsys):
+    """A run directory, a configuration, a dataset or a place to write may be called like an object in a Python file."""
+    Path("evil.py").write_text(EVIL)
+    assert main(["flow", A, B, "-o", "evil.py:f", "--steps", "1", "--no-report", "-q"]) == 0
+    config = Path("evil.py:f/config.toml")
+    config.write_text(config.read_text().replace("metric = []", f"metric = [{toml(str(Path('evil.py:f').absolute()))}]"))
+    refused(capsys, "resume", "evil.py:f", "--steps", "2", "--no-report")
+    Path("sub").mkdir()
+    Path("sub/evil.py").write_text(EVIL)
+    Path("sub/evil.py:toml").write_text("metric = ['sub/evil.py:toml']\n")
+    for words in (["-c", "sub/evil.py:toml"], ["--config=sub/evil.py:toml"]):
+        refused(capsys, "flow", A, B, *words, "-o", "run", "--no-report")
+    Path("flow.toml").write_text("metric = ['evil.py:f']\n[cost]\nembedding = 'evil.py:f'\n")
+    for words in (["-o", "evil.py:f"], ["--out=evil.py:f"], ["-o", "run", "evil.py:f"], ["-o", "run", "--device", "evil.py:f"]):
+        refused(capsys, "flow", A, *words, "-c", "flow.toml", "--no-report", "--resume")
+    refused(capsys, "transfer", A, B, "--extra", "evil.py:f", "-c", "flow.toml", "-o", "out")
+
+
+@pytest.mark.parametrize("value", ["1", "true", "0"])
+def test_a_variable_does_not_permit_code(value, monkeypatch, capsys):
+    Path("flow.toml").write_text("metric = ['elsewhere/evil.py:f']\n")
+    monkeypatch.setenv("ADVECT_RUN_CODE", value)
+    err = refused(capsys, "flow", A, B, "-c", "flow.toml", "-o", "run", "--no-report")
+    assert "ADVECT_RUN_CODE" in err and "--run-code" in err
+    monkeypatch.delenv("ADVECT_RUN_CODE")
+    monkeypatch.setenv("ADVECT_METRIC", "elsewhere/evil.py:f")  # nor does it name any
+    refused(capsys, "flow", A, B, "-o", "run", "--no-report")
+
+
+def test_every_option_that_takes_code_names_it():
+    Path("mine.py").write_text("def f(rho):\n    return 1.0\n\n\ndef embed(x):\n    return x\n")
+    words = ["--metric", "mine.py:f", "--cost.embedding=mine.py:embed", "--steps", "1", "--no-report", "-q"]
+    assert main(["flow", A, B, "-o", "run", *words]) == 0
+    assert main(["repurpose", "mine.py:predict", A, B, "-o", "out", "--steps", "1", "-q"]) == 2
+    Path("mine.py").write_text("def predict(x):\n    return x.sum(1) > 0\n")
+    assert main(["repurpose", "mine.py:predict", A, B, "-o", "out", "--steps", "1", "-q"]) == 0
+
+
 def test_the_loader_itself_asks(elsewhere):
     for name in NAMES:
         with pytest.raises(InputError, match="only if you name it"):

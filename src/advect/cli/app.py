@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from advect.cli.commands import COMMANDS, GROUPS
 from advect.cli.interrupt import NotedInterrupt
 from advect.cli.output import BAD_INPUT, DONE, FAILED, INTERRUPTED, Exit, say
-from advect.cli.typed import TYPED
+from advect.cli.typed import TYPED, check_typed, note_typed
 from advect.errors import AdvectError, InputError
 
 _SHORT = {f"--{name}": f"--{name}.name" for name in ("dynamics", "integrator", "control", "solver", "map")} | {
@@ -54,9 +54,6 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
         if isinstance(values.get(word.removeprefix("--")), str):
             values[name] = {field: values[name]}
     update_argument_collection(values, str(path), arguments, (app,), root_keys=(), allow_unknown=False)
-    for argument in arguments:
-        if "--run-code" in argument.names and any(token.source == str(path) for token in argument.tokens):
-            raise InputError("a file cannot permit itself to run code", f"run_code in {path}", "Pass --run-code yourself.")
 
 
 def build_app() -> App:
@@ -74,7 +71,7 @@ def build_app() -> App:
         help_format="plaintext",
         help_epilogue="Example:\n  advect flow digits mnist --max-samples 300 -o run && advect show run",
         version=_version,
-        config=(Env("ADVECT_", command=False, show=False), _from_file),
+        config=(note_typed, Env("ADVECT_", command=False, show=False), _from_file, check_typed),
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
@@ -123,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    TYPED.set(tuple(tokens))
+    TYPED.set(())
     with NotedInterrupt() as noted:
         code = _run(spelled_out(tokens))
         if noted.came and code in (FAILED, BAD_INPUT):  # what a library that was being loaded made of Ctrl-C
