@@ -309,3 +309,52 @@ def test_principal_components_are_said_to_be_less(here: Path) -> None:
     cli("flow", "digits?n=30", "digits?n=30&seed=1", "--space.project", "3", "--steps", "1", "--no-report", "-o", "run")
     with pytest.warns(UserWarning, match="only 3 principal components of 64 dimensions"):
         ad.datasets.load("run:run@0")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_long_whole_numbers_come_back(name: str, here: Path) -> None:
+    """float32 has no 16777217: a table with such numbers is float64, and one in float32 does not say that it is whole."""
+    frame = pd.DataFrame({"id": [16777217, -16777219, 3], "x": [1, 2, 3]})
+    frame.to_csv(name, index=False) if name.endswith("csv") else frame.to_parquet(name, index=False)
+    data = ad.datasets.load(name)
+    assert data.x.dtype == torch.float64
+    data.save("b.csv")
+    same_table(frame, pd.read_csv("b.csv"))
+    with pytest.warns(UserWarning, match=r"float32 rounds whole numbers from 2\*\*24 on.*column 'id'"):
+        narrow = ad.datasets.load(name, dtype="float32")
+    narrow.save("c.csv")
+    back = pd.read_csv("c.csv")
+    assert narrow.x.dtype == torch.float32 and back.id.dtype == np.float64 and back.x.dtype == np.int64
+    frame.assign(id=[2**24 - 1, 5, 6]).to_csv("small.csv", index=False)
+    assert ad.datasets.load("small.csv").x.dtype == torch.float32
+
+
+def test_long_whole_numbers_from_python(here: Path) -> None:
+    frame = pd.DataFrame({"id": [16777217, 16777219], "x": [1, 2]})
+    same_table(frame, ad.LabeledDataset.from_pandas(frame, label=None).to_pandas(label=None))
+    assert ad.LabeledDataset([[16777217], [1]]).x.tolist() == [[16777217.0], [1.0]]
+    assert ad.LabeledDataset(np.array([[2**24 - 1]])).x.dtype == torch.float32
+    np.savez("a.npz", x=frame.to_numpy())
+    with pytest.warns(UserWarning, match="float32 rounds"):
+        ad.datasets.load("a.npz")
+    Path("ids.csv").write_text("id\n9007199254740993\n1\n")
+    with pytest.warns(UserWarning, match=r"float64 rounds whole numbers from 2\*\*53"):
+        ad.datasets.load("ids.csv")
+
+
+@pytest.mark.parametrize("labels", [["007", "1", "1.0"], ["1", "007", "1"], [1, 2, 1], ["1", "1", "1"], ["1.0", "a", "1"]])
+def test_labels_come_back_by_the_same_options(labels: list[Any], here: Path) -> None:
+    data = ad.LabeledDataset([[1.0], [2.0], [3.0]], labels, columns=["u"], table=Table((), "kind"))
+    data.save("a.csv")
+    again = ad.datasets.load("csv:a.csv?label=kind")
+    assert again.labels == data.labels and again.classes == data.classes and again.table == Table((), "kind")
+    plain = labels != ["1"] * 3  # which nothing in the file would tell from numbers
+    assert Path("a.csv").read_text().splitlines()[0] == ("u,kind" if plain else "u,kind:json")
+    again.save("b.csv")
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+
+
+def test_labels_that_differ_in_spaces_are_one_class_and_it_is_said(here: Path) -> None:
+    Path("a.csv").write_text('x,label\n1,"a "\n2,a\n3, a\n4, b\n')
+    with pytest.warns(UserWarning, match="differ in spaces alone are one class: 'a ', 'a', ' a'$"):
+        assert ad.datasets.load("a.csv").counts == {"a": 3, "b": 1}

@@ -34,9 +34,17 @@ def as_features(x: Any) -> Tensor:
     if values.ndim == 1:
         values = values[:, None]
     if values.dtype not in (torch.float32, torch.float64):
-        values = values.float()
+        values = _floats(values)
     check_finite("features", values)
     return values
+
+
+def _floats(values: Tensor) -> Tensor:
+    """float32, but float64 for whole numbers that it would round."""
+    if values.is_floating_point() or values.dtype in (torch.bool, torch.uint8, torch.int8, torch.int16):
+        return values.float()
+    wide = values.double()
+    return wide if float(wide.abs().max()) >= 2.0**24 else wide.float()
 
 
 def _tensor_from(x: Any) -> Tensor:

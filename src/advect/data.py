@@ -39,7 +39,7 @@ class LabeledDataset:
     Args:
         x: features (n, …) as a numpy array, torch tensor or nested list. The sample shape is remembered and the
             features are flattened to (n, d) for geometry. Floating dtypes are kept (half precision becomes
-            float32); integers become float32.
+            float32); integers become float32, or float64 if there are some from 2²⁴ on, which float32 would round.
         y: n labels of any hashable kind: strings, integers that need not start at 0, tuples. A tensor or array of
             whole numbers works too. None, NaN or pandas' NA is a missing label; ``y=None`` leaves all of them out.
         weights: None for uniform, ``"balanced"`` for the same mass for each class, or n non-negative numbers; scaled
@@ -469,8 +469,8 @@ class LabeledDataset:
         """The rows of a data frame; the names of its columns are kept, its index is not.
 
         Args:
-            df: numbers and truth values in all columns but those of labels and weights. With a column of 64-bit floats the
-                features are float64, else float32.
+            df: numbers and truth values in all columns but those of labels and weights. With a column of 64-bit floats, or of
+                whole numbers from 2²⁴ on, the features are float64, else float32.
             label: the column of labels, None for none. Categories give the classes in their order, unused ones too.
             weights: a column, or what ``LabeledDataset`` takes.
             categorical: ``"onehot"`` turns other columns into a column ``name=value`` for each of their values.
@@ -618,7 +618,8 @@ class LabeledDataset:
                 asked for ``dtype="float64"``. Tables have the columns that the data came with: categories as text, truth
                 values, whole numbers, the name of the label column; a table of text needs the same options to be read
                 again, the others say themselves what they hold. Without a suffix it is a folder of PNG images, sorted by
-                class, of 8 bits. Label laws are not kept: they are estimated again.
+                class, of 8 bits. Weights are written as they are held, with a sum of one. Label laws are not kept: they are
+                estimated again.
             overwrite: an existing file or folder of images is an error, unless this is set.
 
         Example:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from advect._checks import check_known
 from advect.errors import InputError
-from advect.files.kinds import WHOLE, Column, Table, plain_values
+from advect.files.kinds import EXACT, WHOLE, Column, Table, plain_values, warn_rounded
 from advect.files.table import category_values, check_categorical, grid_names, grid_shape, refuse_dates
 
 _DATES = ("datetime64", "datetime", "date", "timedelta64", "timedelta", "time", "period")
@@ -37,8 +37,11 @@ def frame_fields(frame: Any, label: Hashable | None, weights: Any, categorical: 
     if features.shape[1] == 0 or len(frame) == 0:
         raise InputError("a frame needs a row and a column of features", f"shape {features.shape}", "Add some.")
     features, kinds = _encoded(features, onehot)
-    wide = any(_dtype(kind) == np.float64 for kind in features.dtypes)
+    largest = {str(name): _largest(features[name]) for name, kind in features.dtypes.items() if kind.kind in "iu"}
+    wide = any(most >= EXACT["float32"] for most in largest.values())
+    wide = wide or any(_dtype(kind) == np.float64 for kind in features.dtypes)
     x = _numbers(features, np.dtype(np.float64 if wide else np.float32))
+    warn_rounded("the frame", largest, x.dtype)
     columns = tuple(map(str, features.columns))
     shape = grid_shape(columns)
     if shape is not None:
@@ -130,6 +133,12 @@ def _plain_kind(kind: Any) -> str:
     """numpy's name of a dtype of pandas that holds numbers or truth values."""
     name = str(np.dtype(getattr(kind, "numpy_dtype", getattr(kind, "subtype", kind))))
     return name if name in ("bool", "float16", "float32", "float64", *WHOLE) else "float64"
+
+
+def _largest(column: Any) -> float:
+    """The largest size of whole numbers; 0 if all are missing."""
+    ends = [float(end) for end in (column.min(), column.max()) if not _pandas().isna(end)]
+    return max(map(abs, ends), default=0.0)
 
 
 def _numbers(features: Any, dtype: np.dtype) -> np.ndarray:

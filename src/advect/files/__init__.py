@@ -21,7 +21,8 @@ from advect.files.idx import IdxSource, is_idx
 from advect.files.kinds import Table
 from advect.files.npz import NpySource, NpzSource, write_npz
 from advect.files.parquet import ParquetSource, write_parquet
-from advect.files.text import CsvSource, write_csv
+from advect.files.text import CsvSource
+from advect.files.text_writer import write_csv
 
 __all__ = ["SUFFIXES", "Content", "Source", "Table", "kind_of", "open_source", "reader_options", "write"]
 

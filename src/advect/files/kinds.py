@@ -7,7 +7,8 @@ weights are called, so that a table is written as the user's own was.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 WHOLE = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _DTYPES = ("bool", "category", "text", "float16", "float32", "float64", *WHOLE)
-_EXACT = 2.0**53  # floats above are whole whatever they were
+EXACT = {"float32": 2.0**24, "float64": 2.0**53}  # from here on floats are whole whatever they were
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,15 @@ def plain_values(values: Iterable[Any]) -> tuple[str | int, ...]:
     return known if all(type(value) is int for value in known) else tuple(map(str, known))
 
 
+def warn_rounded(where: object, largest: Mapping[str, float], dtype: np.dtype) -> None:
+    """Say which columns of whole numbers, given with the largest of each, this dtype rounds."""
+    rounded = [repr(name) for name, most in largest.items() if most >= EXACT[dtype.name]]
+    if rounded:
+        names = ", ".join(rounded[:8]) + (f" and {len(rounded) - 8} more" if len(rounded) > 8 else "")
+        power = 24 if dtype == np.float32 else 53
+        warnings.warn(f"{dtype.name} rounds whole numbers from 2**{power} on, which {where} has: column {names}", stacklevel=6)
+
+
 def _restored(column: Column, x: np.ndarray) -> np.ndarray:
     if column.values:
         return x.argmax(axis=1)
@@ -137,8 +147,9 @@ def _restored(column: Column, x: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
             narrow = x.astype(column.dtype)
         return narrow if bool(np.isfinite(narrow).all()) else x
-    if float(np.abs(x).max()) >= _EXACT:
+    exact = EXACT["float32" if x.dtype.itemsize <= 4 else "float64"]
+    if float(np.abs(x).max()) >= exact:
         return x
     bounds = np.iinfo(column.dtype)
-    low, high = max(float(bounds.min), -_EXACT), min(float(bounds.max), _EXACT)
+    low, high = max(float(bounds.min), -exact), min(float(bounds.max), exact)
     return np.clip(np.rint(x.astype(np.float64)), math.ceil(low), math.floor(high)).astype(column.dtype)

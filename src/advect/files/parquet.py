@@ -31,7 +31,7 @@ from advect.files.content import (
     unpack_name,
 )
 from advect.files.guard import check_growth, damaged, empty, reading
-from advect.files.kinds import Cells, Column, Table
+from advect.files.kinds import EXACT, Cells, Column, Table, warn_rounded
 from advect.files.stored import CHUNK
 from advect.files.table import (
     LABEL,
@@ -49,6 +49,7 @@ from advect.files.table import (
 
 _KIND = "a Parquet file"
 _META = b"advect"
+_LONG = ("int32", "int64", "uint32", "uint64")  # kinds that may have more digits than float32
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ class ParquetSource(Source):
         weights: name or position of the column of weights; None takes one called ``sample_weight``, False none.
         columns: names or positions of the features; None for all other columns.
         categorical: ``"onehot"`` turns each column of text into a column ``name=value`` for each of its values.
-        dtype: ``"float32"`` or ``"float64"``; by default float64 if any column is.
+        dtype: ``"float32"`` or ``"float64"``; by default float64 if any column is, or has whole numbers from 2²⁴ on, which
+            float32 would round.
         raw: keep the values of uint8 images.
 
     Raises:
@@ -141,6 +143,9 @@ class ParquetSource(Source):
             self.labels, self.classes = self._read_labels(schema.field(place.label), own)
         self.weights = None if place.weights is None else self._read_weights(schema.field(place.weights))
         self._features = [self._feature(schema.field(at), onehot, known.get(names[at])) for at in place.features]
+        largest = self._largest([f.name for f in self._features if f.was in _LONG and not f.lengths and not f.values])
+        self._wide = any(most >= EXACT["float32"] for most in largest.values())
+        warn_rounded(path, largest, self._dtype)
         self._sample_shape, self.columns = self._shape(own)
         special = [None if at is None else names[at] for at in (place.label, place.weights)]
         found = [feature.column for feature in self._features if not feature.lengths]
@@ -174,7 +179,8 @@ class ParquetSource(Source):
 
     @property
     def _dtype(self) -> np.dtype:
-        return self._wanted or np.result_type(np.float32, *(f.dtype for f in self._features if f.dtype.kind == "f"))
+        least = np.float64 if self._wide else np.float32
+        return self._wanted or np.result_type(least, *(f.dtype for f in self._features if f.dtype.kind == "f"))
 
     @property
     def _row_bytes(self) -> int:
@@ -235,6 +241,18 @@ class ParquetSource(Source):
                         yield at, batch
                         at += len(batch)
                 first = end
+
+    def _largest(self, names: list[str]) -> dict[str, float]:
+        """The largest size of the whole numbers of some columns."""
+        found = dict.fromkeys(names, 0.0)
+        for _, batch in self._batches(names, np.arange(self._n), 8 * len(names)) if names else ():
+            for name in names:
+                with self._reading():
+                    cells = batch.column(name)
+                    cells = cells.dictionary_decode() if self._arrow.types.is_dictionary(cells.type) else cells
+                    ends = self._compute().min_max(cells).as_py().values()
+                found[name] = max(found[name], *(abs(float(end)) for end in ends if end is not None), 0.0)
+        return found
 
     def _read_weights(self, field: Any) -> np.ndarray:
         feature, rows = self._feature(field, onehot=False), np.arange(self._n)

@@ -16,6 +16,7 @@ import numpy as np
 from advect.errors import InputError
 from advect.files.content import Advance, are_images, check_rows, number_dtype, quiet
 from advect.files.guard import check_growth, damaged, empty, reading
+from advect.files.kinds import warn_rounded
 
 CHUNK = 1 << 22  # bytes held at once besides the rows that were asked for
 _DEFLATE = 1032  # the most that deflate can shrink
@@ -167,7 +168,7 @@ def read_parts(parts: list[Stored], rows: np.ndarray | None, raw: bool, advance:
         if upto > done:
             part.gather(rows[done:upto] - first, out[done:upto], advance)
         first, done = first + part.shape[0], upto
-    return _scaled(out, dtype, raw)
+    return _scaled(out, dtype, raw, parts[0].path)
 
 
 def read_blocks(parts: list[Stored], size: int, raw: bool, advance: Advance) -> Iterator[np.ndarray]:
@@ -178,11 +179,13 @@ def read_blocks(parts: list[Stored], size: int, raw: bool, advance: Advance) -> 
             yield from (read_parts([part], np.arange(at, min(at + size, part.shape[0])), raw, advance) for at in starts)
             continue
         for block in part.blocks(size):
-            yield _scaled(block.astype(number_dtype(part.dtype, part.path)), part.dtype, raw)
+            yield _scaled(block.astype(number_dtype(part.dtype, part.path)), part.dtype, raw, part.path)
             advance(len(block))
 
 
-def _scaled(out: np.ndarray, dtype: np.dtype, raw: bool) -> np.ndarray:
+def _scaled(out: np.ndarray, dtype: np.dtype, raw: bool, where: object) -> np.ndarray:
     if are_images(dtype, out.shape[1:], raw):
         out /= 255
+    if dtype.kind in "iu" and dtype.itemsize >= 4 and out.size:
+        warn_rounded(where, {"x": float(np.abs(out).max())}, out.dtype)
     return out if out.ndim > 1 else out[:, None]

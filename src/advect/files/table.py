@@ -17,6 +17,7 @@ from advect._checks import check_known
 from advect.errors import InputError
 
 LABEL, WEIGHT = "label", "sample_weight"  # what our own files call these columns
+JSON = ":json"  # behind the name of a column of labels that text cannot tell: 1 and "1", tuples, text with line ends
 MOST_VALUES = 1000
 _WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0)?", re.ASCII)  # 007 is a name; pandas writes 1.0 where labels are missing
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)

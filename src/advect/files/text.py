@@ -9,6 +9,8 @@ import codecs
 import csv
 import gzip
 import math
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +18,12 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from advect._atomic import atomic_file
 from advect.errors import InputError
-from advect.files.content import Advance, Content, Source, check_rows, class_names, dump_name, load_name, quiet
+from advect.files.content import Advance, Source, check_rows, class_names, load_name, quiet
 from advect.files.guard import check_growth, damaged, empty, reading
-from advect.files.kinds import Cells, Column, Table
+from advect.files.kinds import EXACT, Column, Table, warn_rounded
 from advect.files.table import (
+    JSON,
     LABEL,
     MOST_VALUES,
     Key,
@@ -29,17 +31,15 @@ from advect.files.table import (
     check_categorical,
     check_dtype,
     check_names,
-    grid_names,
     grid_shape,
     layout,
     not_a_number,
-    special_names,
     text_labels,
 )
 
 _KIND = "a table of text"
-_JSON_LABEL = f"{LABEL}:json"  # for names that are neither plain text nor whole numbers
 _BLOCK = 1024
+_LONG = 8  # characters of a whole number that float32 may not hold
 _WIDEST = 1 << 20
 _LONGEST = 1 << 24  # characters of a row: four million numbers, or what an unpacked file without line ends would fill
 _WORDS = {"true": 1.0, "false": 0.0}
@@ -48,8 +48,8 @@ _WORDS = {"true": 1.0, "false": 0.0}
 class CsvSource(Source):
     """A table of numbers with a header; one column may hold labels, one weights.
 
-    Labels are ints if every one is written as one, else text; an empty cell is a missing label. ``true`` and ``false`` are
-    1 and 0.
+    Labels are ints if every one is written as one, else text without the spaces around it (a warning says where that makes
+    two classes one); an empty cell is a missing label. ``true`` and ``false`` are 1 and 0.
 
     Args:
         path: the file; compressed if its name ends in ``.gz``.
@@ -59,7 +59,8 @@ class CsvSource(Source):
         header: whether the first line names the columns; None says yes, but a line of numbers is an error.
         delimiter: by default whichever of comma, semicolon and tab splits the first line most.
         categorical: ``"onehot"`` turns each column of text into a column ``name=value`` for each of its values.
-        dtype: ``"float32"`` (the default) or ``"float64"``.
+        dtype: ``"float32"`` or ``"float64"``; by default float64 if a column of whole numbers has some from 2²⁴ on, which
+            float32 would round.
         encoding: of the text.
 
     Raises:
@@ -89,7 +90,8 @@ class CsvSource(Source):
         encoding: str = "utf-8-sig",
     ) -> None:
         self._path, self._encoding = path, encoding
-        self._dtype = check_dtype(dtype) or np.dtype(np.float32)
+        self._wanted = check_dtype(dtype)
+        self._dtype = self._wanted or np.dtype(np.float32)
         onehot = check_categorical(categorical)
         if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'):
             raise InputError("delimiter must be one character", repr(delimiter), "Pass ',', ';' or '\\t'.")
@@ -101,13 +103,15 @@ class CsvSource(Source):
             ) from None
         self._header = header is not False
         self._delimiter, self._names = self._first_line(delimiter, header)
-        json_label = _JSON_LABEL in self._names
-        self._layout = layout(path, self._names, label, weights, columns, _JSON_LABEL if json_label else LABEL)
+        key = self._label_column(label)
+        self._layout = layout(path, self._names, key, weights, columns)
+        at = self._layout.label
+        as_json = at is not None and (key != label or self._names[at] == f"{LABEL}{JSON}")
         self._n, texts, self.weights, kinds = self._scan()
         if self._n == 0:
             raise InputError("a table needs at least one row", f"none in {path}", "Add rows under the header.")
         if texts is not None and self._layout.label is not None:
-            self.labels = self._read_labels(texts, json_label and self._names[self._layout.label] == _JSON_LABEL)
+            self.labels = self._read_labels(texts, as_json)
             self.classes = class_names(self.labels)
         self._values = self._categories() if onehot else {}
         names = [name for at in self._layout.features for name in self._encoded(at)]
@@ -117,6 +121,7 @@ class CsvSource(Source):
         special = [
             None if at is None or not self._header else self._names[at] for at in (self._layout.label, self._layout.weights)
         ]
+        special[0] = special[0].removesuffix(JSON) if special[0] and as_json else special[0]
         texts = {at: Column(self._names[at], "text", values) for at, values in self._values.items()}
         kept = () if self.columns is None else tuple(column for at, column in sorted((kinds | texts).items()))
         self.table = Table(kept, *special)
@@ -174,7 +179,7 @@ class CsvSource(Source):
             raise InputError("a table needs a first line", f"nothing in {self._path}", "Write a header and rows of numbers.")
         if not self._header:
             return mark, [str(position) for position in range(len(names))]
-        if header is None and all(_number(name) is not None for name in names):
+        if header is None and all(number_in(name) is not None for name in names):
             raise InputError(
                 f"the first line must name the columns in {self._path}",
                 mark.join(names[:8]),
@@ -186,7 +191,7 @@ class CsvSource(Source):
     def _lines(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         """(number, cells) of each line that is not blank."""
         with reading(self._path, _KIND):
-            file = _open_text(self._path, "r", self._encoding)
+            file = open_text(self._path, "r", self._encoding)
         with file:
             lines = _Lines(file, self._path)
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -217,19 +222,26 @@ class CsvSource(Source):
                 )
             yield line, cells
 
+    def _label_column(self, label: Key | bool | None) -> Key | bool | None:
+        """Where the labels are: our own files have ``kind:json`` where text in ``kind`` could not tell them."""
+        own = f"{LABEL if label is None else label}{JSON}"
+        return own if own in self._names and (label is None or label not in self._names) else label
+
     def _scan(self) -> tuple[int, list[str] | None, np.ndarray | None, dict[int, Column]]:
         """Count of rows, their labels and weights, what columns hold; equal labels are one object, which saves memory."""
         y, w, n = self._layout.label, self._layout.weights, 0
         wholes = words = list(self._layout.features)
         seen: dict[str, str] = {}
+        wide: dict[int, float] = {}
         labels: list[str] = []
         weights: list[float] = []
         for line, cells in self._records():
             if y is not None:
-                text = cells[y].strip()
-                labels.append(seen.setdefault(text, text))
+                if cells[y] not in seen:
+                    seen[cells[y]] = sys.intern(cells[y].strip())
+                labels.append(seen[cells[y]])
             if w is not None:
-                weight = _number(cells[w])
+                weight = number_in(cells[w])
                 if weight is None or not math.isfinite(weight):
                     raise InputError(
                         f"weights must be numbers in {self._path}",
@@ -238,10 +250,21 @@ class CsvSource(Source):
                     )
                 weights.append(weight)
             wholes, words = _still_whole(wholes, cells), [at for at in words if cells[at].strip().lower() in _WORDS]
+            if max(map(len, cells)) >= _LONG:
+                for at in wholes:
+                    wide[at] = max(wide.get(at, 0.0), abs(number_in(cells[at]) or 0.0))
             n += 1
+        _warn_merged(self._path, seen)
+        self._widen({self._names[at]: most for at, most in wide.items() if at in wholes})
         kinds = dict.fromkeys(wholes, "int64") | dict.fromkeys(words, "bool")
         columns = {at: Column(self._names[at], dtype) for at, dtype in kinds.items()} if n else {}
         return n, None if y is None else labels, None if w is None else np.array(weights), columns
+
+    def _widen(self, wide: dict[str, float]) -> None:
+        """float64 for whole numbers that float32 would round, unless told otherwise; ``wide`` has the largest of columns."""
+        if self._wanted is None and any(most >= EXACT["float32"] for most in wide.values()):
+            self._dtype = np.dtype(np.float64)
+        warn_rounded(self._path, wide, self._dtype)
 
     def _read_labels(self, texts: list[str], as_json: bool) -> list[Any]:
         distinct = {text for text in texts if text}
@@ -257,7 +280,7 @@ class CsvSource(Source):
         """The values of each column that has text in it: one pass finds the columns, one more their values."""
         numeric = set(self._layout.features)
         for _, cells in self._records():
-            numeric -= {at for at in numeric if cells[at].strip() and _number(cells[at]) is None}
+            numeric -= {at for at in numeric if cells[at].strip() and number_in(cells[at]) is None}
         found: dict[int, set[str]] = {at: set() for at in self._layout.features if at not in numeric}
         if found:
             for _, cells in self._records():
@@ -280,7 +303,7 @@ class CsvSource(Source):
             if at in self._values and cell.strip():
                 numbers += [float(value == cell.strip()) for value in self._values[at]]
                 continue
-            number = _number(cell)
+            number = number_in(cell)
             if number is None:
                 raise not_a_number(self._path, f"row {row} (line {line})", self._names[at], cell.strip())
             numbers.append(number)
@@ -324,45 +347,18 @@ class _Lines:
         return line
 
 
-def write_csv(path: Path, content: Content) -> None:
-    """A header and a line for each sample; numbers are written so that they come back to the last bit.
-
-    Classes without samples are not kept.
-    """
-    x, table = content.x.reshape(len(content.x), -1), content.table or Table()
-    columns = table.cells(grid_names(content.x.shape[1:]) if content.columns is None else content.columns, x)
-    names = [column.name for column in columns]
-    own, weight = special_names(names, table.label, table.weights, _JSON_LABEL)
-    if any(name != name.strip() or not name or not name.isprintable() for name in names):
-        raise InputError("names of columns must be plain text in a table", names[:8], "Rename them, or save as .npz.")
-    labels, weights = content.labels, content.weights
-    as_text = _plain_names(content.classes or ())
-    cells = {name: str(name) if as_text else dump_name(name) for name in content.classes or ()}
-    names += [] if labels is None else [own if as_text else _JSON_LABEL]
-    names += [] if weights is None else [weight]
-    if all(_number(name) is not None for name in names):
-        raise InputError("names of columns must not all be numbers in a table", names[:8], "Rename them, or save as .npz.")
-    delimiter = "\t" if ".tsv" in path.name else ","
-    with atomic_file(path) as beside, _open_text(beside, "w", "utf-8", path.suffix == ".gz") as file:
-        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(names)
-        for row, line in enumerate(_written(columns)):
-            if labels is not None:
-                line.append("" if labels[row] is None else cells[labels[row]])
-            writer.writerow(line if weights is None else [*line, float(weights[row])])
-
-
-def _written(columns: list[Cells]) -> Iterator[list[Any]]:
-    """The cells of each row, a block at a time."""
-    for first in range(0, len(columns[0].numbers), _BLOCK):
-        block = [_texts(one, one.numbers[first : first + _BLOCK].tolist()) for one in columns]
-        yield from map(list, zip(*block, strict=True))
-
-
-def _texts(cells: Cells, numbers: list[Any]) -> list[Any]:
-    if cells.column is not None and cells.column.values:
-        return [cells.column.values[code] for code in numbers]
-    return ["true" if value else "false" for value in numbers] if cells.numbers.dtype == bool else numbers
+def _warn_merged(path: Path, seen: dict[str, str]) -> None:
+    """Say which labels differ in the spaces around them alone; ``seen`` has each cell and its text without them."""
+    cells: dict[str, list[str]] = {}
+    for cell, text in seen.items():
+        if text:
+            cells.setdefault(text, []).append(cell)
+    merged = [", ".join(map(repr, found)) for found in cells.values() if len(found) > 1]
+    if merged:
+        more = f" and {len(merged) - 3} more" if len(merged) > 3 else ""
+        warnings.warn(
+            f"labels of {path} that differ in spaces alone are one class: {'; '.join(merged[:3])}{more}", stacklevel=5
+        )
 
 
 def _still_whole(wholes: list[int], cells: list[str]) -> list[int]:
@@ -372,23 +368,14 @@ def _still_whole(wholes: list[int], cells: list[str]) -> list[int]:
     return [at for at in wholes if cells[at].strip().removeprefix("-").isdecimal()]
 
 
-def _plain_names(names: tuple[Any, ...]) -> bool:
-    """Whether names come back from text as they were: whole numbers, or text that is not one."""
-    if all(type(name) is int for name in names):
-        return True
-    if not all(isinstance(name, str) and name and name == name.strip() and name.isprintable() for name in names):
-        return False
-    return all(text_labels([name]) is str for name in names)
-
-
-def _number(cell: str) -> float | None:
+def number_in(cell: str) -> float | None:
     try:
         return None if "_" in cell else float(cell)  # Python also reads 1_000
     except ValueError:
         return _WORDS.get(cell.strip().lower())
 
 
-def _open_text(path: Path, mode: str, encoding: str, packed: bool | None = None) -> IO[str]:
+def open_text(path: Path, mode: str, encoding: str, packed: bool | None = None) -> IO[str]:
     if path.suffix == ".gz" if packed is None else packed:
         return cast(IO[str], gzip.open(path, f"{mode}t", encoding=encoding, newline=""))
     return open(path, mode, encoding=encoding, newline="")
