@@ -45,7 +45,7 @@ RANKS = {
     "pseudo": 9,
     "matching": 9,
     "storage": 8,
-    "logs": 2,
+    "logs": 3,
     "recovery": 9,
     "_jobs": 2,
     "_digest": 10,

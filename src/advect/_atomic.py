@@ -204,6 +204,8 @@ def _beside(path: Path) -> Iterator[Path]:
 def hidden_name(path: Path) -> str:
     """What the names of files begin with that stand beside a path; not too long for a file system."""
     name = path.name
+    if not name:
+        raise InputError("the root of the file system is no place to write to", path, "Choose a directory in it.")
     return f".{name if len(name) <= _LONGEST else name[: _LONGEST - 9] + '-' + _short(name)}"
 
 

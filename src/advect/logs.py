@@ -18,6 +18,7 @@ from typing import Any
 
 from advect._atomic import sync_directory, write_atomically
 from advect.errors import DamageWarning, InputError
+from advect.files.guard import check_plain
 
 Record = dict[str, Any]
 _LONGEST = 1 << 20  # bytes of a line: no record of ours comes near
@@ -41,6 +42,7 @@ class Log:
 def append_line(path: Path, record: Record) -> None:
     """Add a record and flush it to the disk; a torn last line of an earlier crash is cut off first."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    check_plain(path)
     new = not path.exists()
     with open(path, "ab+") as file:
         size = file.seek(0, os.SEEK_END)
@@ -57,8 +59,9 @@ def append_line(path: Path, record: Record) -> None:
 
 def read_log(path: Path, sound: Callable[[Record], bool]) -> Log:
     """What a log holds; ``sound`` tells whether a record is one that belongs there."""
+    check_plain(path)
     try:
-        whole = path.read_bytes() if path.is_file() else b""
+        whole = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise InputError("cannot read the log", f"{path} ({error.strerror})", "Check the disk, or take a copy.") from None
     records: dict[int, Record] = {}

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict, switch
 from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, note_lines, noted, say
-from advect.cli.places import check_free, has_checkpoint, replacing, require_run, writing
+from advect.cli.places import check_files, check_free, has_checkpoint, replacing, require_run, writing
 from advect.cli.rundir import read_config, write_json
 from advect.cli.typed import permission
 from advect.errors import InputError
@@ -47,6 +47,7 @@ def flow(
     job = Job.settle(source, target, options, out.expanduser(), permission(run_code, options.code))
     with talk.listening() as unconverged, writing(job.directory):
         if resume and has_checkpoint(job.directory):
+            check_files(job.directory)
             _check_unchanged(job)
             return _go_on(job, talk, unconverged, report=report, strict=strict)
         begun = resume and (job.directory / "config.toml").exists()  # killed before its first checkpoint: it is begun anew

@@ -121,8 +121,10 @@ class Sets(Layout):
 
 def _is_config(directory: Path) -> bool:
     """Whether config.toml is that of a run as it was written, with what nobody writes by hand."""
+    from advect.files.guard import read_text
+
     try:
         read_config(directory)
-        return tomllib.loads((directory / "config.toml").read_text(encoding="utf-8")).keys() >= _SETTLED
+        return tomllib.loads(read_text(directory / "config.toml")).keys() >= _SETTLED
     except InputError:
         return False

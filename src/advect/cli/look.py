@@ -113,8 +113,7 @@ def report(
     with talk.listening():
         directory = require_run(run.expanduser())
         path = directory / "report.html" if out is None else out.expanduser()
-        if out is not None:
-            check_free_file(path, overwrite)
+        check_free_file(path, overwrite or out is None)
         job = _job(directory)
         ended = _ended(directory)
         known = {name: ended[name] for name in ("status", "message") if name in ended}
@@ -149,6 +148,7 @@ def _sentence(note: Mapping[str, str]) -> str:
 def _told(story: Story, job: Job, target: ad.LabeledDataset | None) -> Story:
     """A story with what the run directory knows."""
     from advect.cli.inputs import short_names
+    from advect.files.guard import read_text
 
     names = short_names([job.source, job.target]) if job.target else [*short_names([job.source]), "target"]
     command = f"advect flow -c {shlex.quote(str(job.directory / 'config.toml'))} -o again"
@@ -156,7 +156,7 @@ def _told(story: Story, job: Job, target: ad.LabeledDataset | None) -> Story:
         story,
         target=target,
         names=(names[0], names[1]),
-        config=(job.directory / "config.toml").read_text(encoding="utf-8"),
+        config=read_text(job.directory / "config.toml"),
         command=command,
         metrics={name: curve for name, curve in story.metrics.items() if name != "flow"},
     )

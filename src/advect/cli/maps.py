@@ -5,7 +5,6 @@ A map is a directory: map.safetensors, and space.json with the feature space of 
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +55,7 @@ def fit(
         with atomic_directory(place, overwrite=overwrite) as beside:
             carrier.save(beside / "map.safetensors")
             if (directory / "space.json").exists():
-                shutil.copyfile(directory / "space.json", beside / "space.json")
+                write_json(beside / "space.json", read_json(directory / "space.json"))
             else:
                 write_json(beside / "space.json", {})  # there was none: not that it was lost
             check_free(place, overwrite, Map())  # something may have come since

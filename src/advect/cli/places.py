@@ -37,7 +37,16 @@ def require_run(directory: Path) -> Path:
         raise InputError("no such run directory", directory, "Pass the directory that advect flow -o … wrote.")
     if not (directory / "frames.jsonl").exists():
         raise InputError("not a run directory", directory, "Pass the directory that advect flow -o … wrote.")
+    check_files(directory)
     return directory
+
+
+def check_files(directory: Path) -> None:
+    """An error for what has the name of a file of a run and is none, before anything is read or written."""
+    from advect.files.guard import check_plain
+
+    for name in (*_RUN.marks, "env.json", "space.json", "result.json", "metrics.jsonl"):
+        check_plain(directory / name)
 
 
 def check_free(directory: Path, overwrite: bool, layout: Layout = _RUN, *, remedy: str = "") -> None:
@@ -75,6 +84,8 @@ def check_free_file(path: Path, overwrite: bool) -> None:
     """A place for a new file."""
     if path.is_dir():
         raise InputError("a directory is in the way", path, "Choose another name.")
+    if path.exists() and not path.is_file():
+        raise InputError("what is there is neither a file nor a directory", path, "Choose another name.")
     if path.exists() and not overwrite:
         raise InputError("there is a file already", path, "Pass --overwrite, or choose another name.")
 
@@ -92,7 +103,7 @@ def put_back(directory: Path) -> None:
     place = directory.resolve()
     if recover(place):
         warnings.warn(f"{directory} was put back: a process that replaced it was killed", DamageWarning, stacklevel=2)
-    before = place.with_name(f".{place.name}.before")  # where versions until 0.1 put it
+    before = place.parent / f".{place.name}.before"  # where versions until 0.1 put it
     if is_run(before) and not (place.is_dir() and any(place.iterdir())):
         with suppress(OSError):
             place.rmdir()

@@ -36,10 +36,14 @@ def write_json(path: Path, facts: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """What ``write_json`` wrote; empty if it is not there."""
+    from advect.files.guard import read_text
+
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
     except FileNotFoundError:
         return {}
+    except InputError:  # no file at all
+        raise
     except (OSError, ValueError, RecursionError) as error:
         raise InputError("not a JSON file, or damaged", f"{path} ({error})", "Remove it, or take it from a copy.") from None
     if not isinstance(found, dict):
@@ -64,15 +68,19 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_config(directory: Path) -> tuple[str, str | None, FlowOptions]:
     """Source, target and options of a run."""
+    from advect.files.guard import read_text
+
     path = directory / "config.toml"
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_text(path))
         source, target = values.pop("source"), values.pop("target", None)
         if not isinstance(source, str) or not isinstance(target, str | None):
             raise TypeError("source and target must be text")
         return source, target, FlowOptions.model_validate(values)
     except FileNotFoundError:
         raise InputError("the run has no config.toml", directory, "Pass a directory that advect flow -o … wrote.") from None
+    except InputError:  # no file at all
+        raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:  # of TOML, of text, of pydantic
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError("config.toml cannot be used", f"{path} ({why})", "Mend it, or take it from a copy.") from None

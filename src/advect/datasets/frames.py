@@ -17,7 +17,7 @@ from advect import files
 from advect._checks import check_known
 from advect.data import LabeledDataset
 from advect.errors import InputError
-from advect.files.guard import damaged, reading
+from advect.files.guard import damaged, read_text, reading
 from advect.space import FeatureSpace
 from advect.space.columns import listed
 from advect.trajectory import Trajectory
@@ -106,8 +106,8 @@ def _had_space(directory: Path) -> bool:
     """Whether what the run was made with names a target; damaged files say that there was more than frames, too."""
     try:
         env, config = directory / "env.json", directory / "config.toml"
-        digests = json.loads(env.read_text(encoding="utf-8"))["digests"] if env.exists() else {}
-        options = tomllib.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+        digests = json.loads(read_text(env))["digests"] if env.exists() else {}
+        options = tomllib.loads(read_text(config)) if config.exists() else {}
         terms = any("target=" in str(term) for term in options.get("functional", ()))
         return "target" in options or terms or any(str(name).startswith("target") for name in digests)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -119,7 +119,7 @@ def _space(directory: Path) -> FeatureSpace | None:
     if not os.path.exists(path):
         return None
     with reading(path, "a saved feature space", ValueError):
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = json.loads(read_text(path))
     return FeatureSpace.from_dict(facts)
 
 

@@ -147,6 +147,8 @@ def _check_place(path: Path, is_file: bool, overwrite: bool) -> None:
         raise InputError("a directory is in the way", path, "Choose another name.")
     if path.is_file() and not is_file:
         raise InputError("a file is in the way", path, "Choose another name, or give it the suffix of a format.")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError("what is there is neither a file nor a directory", path, "Choose another name.")
     if not overwrite and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
         raise InputError("there is something already", path, "Pass overwrite=True, or choose another name.")
 

@@ -66,6 +66,19 @@ def check_regular(path: Path) -> None:
         raise InputError("not a file or directory", f"{path}, {what}", "Write its content to a file first, and give that.")
 
 
+def check_plain(path: Path) -> None:
+    """An error for what has the name of a file of ours and is none: a pipe, a device, a directory. Nothing is no error."""
+    if path.exists() and not path.is_file():
+        what = _KINDS.get(stat.S_IFMT(path.stat().st_mode), "a directory")
+        raise InputError("not a file", f"{path}, {what}", "Remove it, or put the file back from a copy.")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of ours, whatever stands in its place; errors of the disk and of text are passed on."""
+    check_plain(path)
+    return path.read_text(encoding="utf-8")
+
+
 def check_growth(path: Path, what: str, size: int, packed: int) -> None:
     """An error for ``packed`` bytes that stand for out of all proportion more."""
     if size > max(_SMALL, _GROWTH * packed):

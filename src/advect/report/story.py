@@ -11,6 +11,7 @@ from typing import Any
 from advect.cost import GroundCost
 from advect.data import LabeledDataset
 from advect.errors import InputError
+from advect.files.guard import read_text
 from advect.flow import FlowResult
 from advect.functionals import OTDD
 from advect.logs import is_metric, read_lines
@@ -137,9 +138,7 @@ class Story:
                 metrics.setdefault(line["name"], []).append((line["index"], line["value"]))
         history = _logged(steps) if steps else _checkpointed(directory)
         config = directory / "config.toml"
-        return cls(
-            trajectory, metrics=metrics, config=config.read_text(encoding="utf-8") if config.is_file() else None, **history
-        )
+        return cls(trajectory, metrics=metrics, config=read_text(config) if config.exists() else None, **history)
 
 
 def _logged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""What has the name of a file and is none (a pipe, a folder, a link to a device) is named; nothing hangs, nothing is lost."""
+
+import os
+import shutil
+import signal
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import advect as ad
+from advect.cli.app import main
+from advect.logs import append_line
+
+S, T = "toy:gaussians?n=12&classes=2", "toy:gaussians?n=12&classes=2&seed=3"
+NAMES = ("config.toml", "env.json", "result.json", "space.json", "frames.jsonl", "metrics.jsonl")
+COMMANDS = (
+    ("show", "run"),
+    ("resume", "run", "--steps", "2", "--no-report"),
+    ("flow", S, T, "-o", "run", "--steps", "2", "--resume", "--no-report"),
+    ("report", "run"),
+    ("map", "fit", "run", "-o", "map", "--name", "nearest", "--k", "1"),
+)
+KINDS = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda path: path.symlink_to("/dev/zero")}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    place = tmp_path_factory.mktemp("made") / "run"
+    assert main(["flow", S, T, "-o", str(place), "--steps", "1", "--no-report", "-q"]) == 0
+    return place
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@contextmanager
+def soon():
+    """To wait for a pipe is to wait for ever."""
+
+    def ring(*_):
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(10)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def refused(capsys, named, *words):
+    capsys.readouterr()
+    with soon():
+        code = main([*words, "-q"])
+    err = capsys.readouterr().err
+    assert code == 2 and err.startswith("error: ") and str(named) in err and err.count("\n") == 1, (code, err)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_no_file_in_a_run_is_named(name, kind, made, capsys):
+    shutil.copytree(made, "run")
+    path = Path("run", name)
+    path.unlink()
+    KINDS[kind](path)
+    for words in COMMANDS:
+        refused(capsys, path, *words)
+    refused(capsys, "run", "flow", S, T, "-o", "run", "--overwrite", "--no-report")
+    assert not Path("map").exists() and not path.is_file()
+
+
+@pytest.mark.parametrize("name", ["frames.jsonl", "metrics.jsonl", "space.json"])
+def test_from_python_too(name, made):
+    shutil.copytree(made, "run")
+    path = Path("run", name)
+    path.unlink()
+    os.mkfifo(path)
+    with soon(), pytest.raises(ad.InputError, match=f"{name}, a pipe"):
+        ad.datasets.load("run:run@-1") if name != "metrics.jsonl" else append_line(path, {"index": 0})
+
+
+@pytest.mark.parametrize("option", [(), ("--overwrite",)])
+def test_pipes_and_devices_are_not_written_over(option, made, capsys):
+    os.mkfifo("ff.csv")
+    Path("zero.npz").symlink_to("/dev/zero")
+    for name in ("ff.csv", "zero.npz"):
+        refused(capsys, name, "data", "convert", S, "-o", name, *option)
+    os.mkfifo("page.html")
+    refused(capsys, "page.html", "report", str(made), "-o", "page.html", *option)
+    assert Path("ff.csv").is_fifo() and Path("page.html").is_fifo() and Path("zero.npz").is_symlink()
+
+
+@pytest.mark.parametrize("words", [("flow", S, T, "-o", "/"), ("resume", "/"), ("show", "/"), ("transfer", S, T, "-o", "/")])
+def test_the_root_is_no_place_for_results(words, capsys):
+    refused(capsys, "/", *words)
