@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from advect.cli.commands import COMMANDS, GROUPS
 from advect.cli.interrupt import NotedInterrupt
 from advect.cli.output import BAD_INPUT, DONE, FAILED, INTERRUPTED, Exit, say
+from advect.cli.spelling import spelled
 from advect.cli.typed import TYPED, check_typed, note_typed
 from advect.errors import AdvectError, InputError
 
@@ -144,7 +145,7 @@ def _run(tokens: list[str]) -> int:
         say(f"error: {_message(error)}\nSee: {command} --help")
         return BAD_INPUT
     except InputError as error:
-        say(f"error: {error}")
+        say(f"error: {spelled(error)}")
         return BAD_INPUT
     except AdvectError as error:
         say(f"error: {error}")

@@ -128,6 +128,7 @@ def _open(path: Path) -> tuple[ad.maps.Map, Any]:
     """A map, and its feature space if it has one; a file that map.save wrote will do."""
     import advect as ad
     from advect._atomic import recover
+    from advect.datasets.frames import space_from
 
     recover(path)
     file = path / "map.safetensors" if path.is_dir() else path
@@ -138,4 +139,4 @@ def _open(path: Path) -> tuple[ad.maps.Map, Any]:
             f"Fit it again; or pass {file}, which takes and gives the numbers of the flow.",
         )
     facts = read_json(path / "space.json") if path.is_dir() else {}
-    return ad.maps.load(file), ad.FeatureSpace.from_dict(facts) if facts else None
+    return ad.maps.load(file), space_from(facts, path / "space.json") if facts else None

@@ -120,7 +120,15 @@ def _space(directory: Path) -> FeatureSpace | None:
         return None
     with reading(path, "a saved feature space", ValueError):
         facts = json.loads(read_text(path))
-    return FeatureSpace.from_dict(facts)
+    return space_from(facts, path)
+
+
+def space_from(facts: object, path: Path) -> FeatureSpace:
+    """The feature space that a file holds; an error names the file."""
+    try:
+        return FeatureSpace.from_dict(facts)
+    except InputError as error:
+        raise InputError(f"{path}: {error.what}", error.got, error.remedy) from None
 
 
 def _listed(steps: list[int]) -> str:

@@ -15,6 +15,9 @@ from torch import Tensor
 from advect._checks import check_count, check_finite, check_non_negative
 from advect.data import LabeledDataset
 from advect.errors import InputError
+from advect.memory import check_room
+
+_BYTES = 128  # for a sample while it is drawn, in double precision and a few copies
 
 
 def gaussians(
@@ -149,6 +152,7 @@ def _balanced_labels(n: int, classes: int, generator: torch.Generator | None) ->
     n, classes = check_count("n", n), check_count("classes", classes)
     if n < classes:
         raise InputError(f"n must give each of the {classes} classes a sample", n, f"Pass n={classes} or more.")
+    check_room(f"a dataset of {n:.3g} samples", _BYTES * n, "Pass a smaller n.")
     return torch.arange(n) % classes, classes
 
 

@@ -1,0 +1,53 @@
+"""Remedies of the library in the words of the command line."""
+
+from __future__ import annotations
+
+import re
+
+from advect.errors import InputError
+
+_QUERY = "Options of a file go behind its name: file.csv?key=value&key=value."
+_OF_FILES = re.compile(
+    r"""\b(?:(?P<name>categorical|channels|dtype|label|labels|weights|header|delimiter|encoding)="""
+    r"""(?:'(?P<text>[^']*)'|(?P<word>True|False|…))|columns=\[…\]|(?P<size>size=)(?=\ \(one))"""
+)
+_WORDS = (
+    (re.compile(r"""\bcolumns=["'](common|union)["']"""), r"--space.columns \1"),
+    (re.compile(r"""\bscale=["']([\w-]+)["']"""), r"--space.scale \1"),
+    (re.compile(r"\bproject=(\w+)"), r"--space.project \1"),
+    (re.compile(r"\b([Rr]ename) with \.replace\(columns=…\)"), r"\1 them in the files"),
+    (re.compile(r"\bn_steps=(\d+)"), r"--steps \1"),
+    (re.compile(r"\bn_steps\b"), "--steps"),
+    (re.compile(r"\boverwrite=True\b"), "--overwrite"),
+    (re.compile(r"Record a flow with Recorder\(directory=…\) first"), "Pass the directory that advect flow -o … wrote"),
+    (re.compile(r"Pass what FeatureSpace.to_dict returned, or fit the space again"), "Take it from a copy, or run it again"),
+    (re.compile(r"\bad\.GroundCost\(label=ad\.NoLabels\(\)\)"), "--cost none"),
+    (re.compile(r" with data\.subset\(data\.labeled\)"), ""),
+    (re.compile(r"apply takes these as of the (\w+): pass side='\w+' for samples of the \w+"), r"these are taken as of the \1"),
+)
+
+
+def spelled(error: InputError) -> str:
+    """The message of an error, with options as they are typed.
+
+    Example:
+        >>> print(spelled(InputError("the columns differ", "'a'", 'Pass columns="common".')))
+        the columns differ; got 'a'. Pass --space.columns common.
+        >>> print(spelled(InputError("features must be numbers", "'x'", "Pass categorical='onehot'.")))
+        features must be numbers; got 'x'. Pass ?categorical=onehot. Options of a file go behind its name: ...
+    """
+    got, remedy = str(error.got), error.remedy
+    for python, typed in _WORDS:
+        remedy = python.sub(typed, remedy)
+        got = python.sub(typed, got) if got.startswith(("n_steps=", "project=")) else got  # the rest is the user's own
+    remedy, options = _OF_FILES.subn(_typed, remedy)
+    return f"{error.what}; got {got}. {remedy}" + (f" {_QUERY}" if options else "")
+
+
+def _typed(option: re.Match[str]) -> str:
+    from urllib.parse import quote
+
+    if option["name"] is None:
+        return "?size=" if option["size"] else "?columns=…"
+    value = quote(option["text"], safe="") if option["text"] is not None else option["word"].lower()
+    return f"?{option['name']}={value}"
