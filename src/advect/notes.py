@@ -114,7 +114,11 @@ def of_values(values: Sequence[float], first: int, dtype: torch.dtype, sizes: Se
     end = f"ended at {values[-1]:.6g}"
     end += f", above its lowest of {lowest:.6g} at step {at}" if at != first + len(values) - 1 else ", its lowest"
     what = f"The value rose in {len(rose)} of {len(values) - 1} steps, first at step {rose[0]}, and {end}."
-    return [Note(what, "Take result.best, a smaller step_size, or control=ad.Backtracking() with the exact gradient.")]
+    remedy = "Take result.best, a smaller step_size, or control=ad.Backtracking() with the exact gradient."
+    command = (
+        "Take a smaller --integrator.step-size, or --control backtracking with the exact gradient (--dynamics.through-laws)."
+    )
+    return [Note(what, remedy, command)]
 
 
 def of_noise(names: Sequence[str]) -> list[Note]:
