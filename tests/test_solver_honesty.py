@@ -119,6 +119,8 @@ class TestCloseDatasets:
         a = ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 0, 1])
         assert ad.otdd(a, ad.LabeledDataset([[4.0], [1.0], [0.0]], [5, 2, 2])).same
         assert not ad.otdd(a, ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 1, 1])).same
+        features = ad.GroundCost(label=ad.NoLabels())  # where labels cost nothing, they are no part of it
+        assert ad.otdd(a, ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 1, 1]), cost=features).same
         assert not ad.otdd(a, ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 0, 1], weights=[1, 1, 2])).same
 
 

@@ -128,7 +128,7 @@ class Distance:
         if self.source is self.target:
             return True
         near = self.divergence.sampled or self.energy <= self.divergence.error  # parts of one dataset are apart
-        return near and same_measure(self.source, self.target)
+        return near and same_measure(self.source, self.target, labels=self.pairs[0].cost.has_labels)
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:

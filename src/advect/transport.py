@@ -117,8 +117,13 @@ def _matrices(n: int, m: int, solver: Solver) -> int:
     return n * m + n * n + m * m + 3 * (n * m if isinstance(solver, ExactOT) else max(n, m) ** 2)
 
 
-def same_measure(a: LabeledDataset, b: LabeledDataset) -> bool:
-    """Whether two datasets have the same samples with the same mass in the same classes, whatever their order and names."""
+def same_measure(a: LabeledDataset, b: LabeledDataset, *, labels: bool = True) -> bool:
+    """Whether two datasets have the same samples with the same mass in the same classes, whatever their order and names.
+
+    Without ``labels``, classes do not count.
+    """
+    if not labels:
+        a, b = (data.replace(y=torch.zeros_like(data.y), law=None, law_index=None) for data in (a, b))
     if a.dim != b.dim or a.law is not None or b.law is not None:
         return a is b
     (mean, size), (other, width) = (_middle(data) for data in (a, b))
