@@ -247,7 +247,7 @@ def test_a_file_is_gone_through_once_however_small_the_batches(kind, tmp_path, m
         np.savez_compressed(path, x=x, y=y)
     else:
         ad.LabeledDataset(x, y).save(path)
-    module, name = (npz, "_open") if kind == "npz" else (text, "_open_text")
+    module, name = (npz, "_open") if kind == "npz" else (text, "open_text")
     plain, opened = getattr(module, name), []
     monkeypatch.setattr(module, name, lambda *arguments: opened.append(1) or plain(*arguments))
     counts = []
