@@ -1,5 +1,6 @@
 """Notes: said where they are true, silent where they are not; and the standard error of a distance."""
 
+import dataclasses
 import time
 
 import pytest
@@ -241,3 +242,9 @@ class TestFlow:
         begun = time.perf_counter()
         of_mixing(data, data)
         assert time.perf_counter() - begun < 2.0
+
+
+def test_a_term_of_some_steps_only_is_no_obstacle():
+    result = ad.flow(ad.LabeledDataset([[4.0], [8.0]], ["a", "b"]), ad.Potential(ad.norm()), n_steps=3)
+    late = dataclasses.replace(result, terms={**result.terms, "late": [1.0]})
+    assert late.diagnosis == result.diagnosis

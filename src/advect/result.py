@@ -92,7 +92,8 @@ class FlowResult:
         random = [part for part in (self.functional, self.integrator) if getattr(part, "stochastic", False)]
         notes = of_noise([getattr(part, "name", type(part).__name__) for part in random])
         if not random:
-            sizes = [sum(map(abs, parts)) for parts in zip(*self.terms.values(), strict=True)] if self.terms else None
+            whole = all(len(term) == len(self.values) for term in self.terms.values())  # a term may be of some steps only
+            sizes = [sum(map(abs, parts)) for parts in zip(*self.terms.values(), strict=True)] if whole and self.terms else None
             notes += of_values(self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes)
         notes += of_solver(self.unconverged, len(self.values))
         if self.target is not None and self.distance_term is not None:
