@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: $(STAMP)
-	@$(BIN)/python -m advect.demo
+	@$(BIN)/python -m advect.cli.demo
 
 # Report pages are tested in a browser: Debian's, installed where that is possible. Without one these tests are skipped.
 APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o DPkg::Lock::Timeout=60

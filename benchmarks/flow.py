@@ -20,7 +20,7 @@ import torch
 from common import additional_peak, clock, digits_and_mnist, growth, in_fresh_process, product_time
 
 import advect as ad
-from advect._threads import side_by_side
+from advect._util.threads import side_by_side
 
 FULL = ad.GroundCost()
 CASES = {

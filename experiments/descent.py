@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import advect as ad
-from advect.notes import rounding
+from advect.transport.notes import rounding
 
 SETUPS = runpy.run_path(str(Path(__file__).parent.parent / "tests" / "setups.py"))["SETUPS"]
 BEFORE = {"control": ad.FixedSteps(), "dynamics": ad.FeatureDriven(through_laws=False)}

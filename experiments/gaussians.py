@@ -19,7 +19,7 @@ from matplotlib.patches import Circle
 
 import advect as ad
 from advect import viz
-from advect.storage import write_atomically
+from advect.data.store import write_atomically
 
 CENTRE, RADIUS = (48.0, 10.0), 8.0  # of the ball: the middle of the target, too small to hold it
 

@@ -19,7 +19,7 @@ from scipy.optimize import linear_sum_assignment
 
 import advect as ad
 from advect import viz
-from advect.storage import write_atomically
+from advect.data.store import write_atomically
 
 
 def datasets(n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:

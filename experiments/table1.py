@@ -24,7 +24,7 @@ from results import Results
 from sklearn.neighbors import KNeighborsClassifier
 
 import advect as ad
-from advect.pseudo import clustering_accuracy
+from advect.classes import clustering_accuracy
 
 PAPER = {  # before, supervised, unsupervised
     "usps": (77.1, 99.1, 66.4),

@@ -14,7 +14,7 @@ from flows import EXACT_LAWS, FEATURES_ONLY, labeled
 
 import advect as ad
 import advect.distributed
-from advect.storage import write_tensors
+from advect.data.store import write_tensors
 
 CLOSE = ad.Sinkhorn(epsilon=1.0, tol=1e-9)  # few iterations: a loaded machine needs milliseconds for a collective
 

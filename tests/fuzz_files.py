@@ -31,8 +31,8 @@ from PIL import Image
 
 import advect as ad
 from advect.cli.app import main as command
-from advect.files import Content, write
-from advect.files.kinds import Column, Table
+from advect.data.formats import Content, write
+from advect.data.formats.kinds import Column, Table
 
 SECONDS, ROOM = 20, 2 << 30
 Corpus = list[tuple[bytes, dict[str, Any]]]

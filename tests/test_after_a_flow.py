@@ -18,7 +18,7 @@ from flows import labeled
 import advect as ad
 import advect.distributed
 from advect import viz
-from advect.snapshots import load_snapshot
+from advect.flows.snapshots import load_snapshot
 
 DYNAMICS = {
     "fd": ad.FeatureDriven(),

@@ -1,8 +1,9 @@
-"""The house rules that a machine can check: one-way imports, a light import, drawing only where it belongs."""
+"""The house rules that a machine can check: layers, one-way imports, a light import, drawing only where it belongs."""
 
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,67 +12,20 @@ import advect
 
 ROOT = Path(advect.__file__).parent
 
-# A room may import from rooms of a lower rank, and from its own folder.
-RANKS = {
-    "errors": 0,
-    "_atomic": 1,
-    "_lock": 2,
-    "_checks": 1,
-    "_html": 1,
-    "_progress": 1,
-    "memory": 1,
-    "_threads": 1,
-    "_draw": 2,
-    "_adapters": 3,
-    "files": 2,
-    "linalg": 2,
-    "nuclear": 2,
-    "tables": 1,
-    "ot": 3,
-    "gaussians": 3,
-    "moments": 4,
-    "_coerce": 4,
-    "data": 5,
-    "notes": 6,
-    "space": 6,
-    "cost": 7,
-    "transport": 7.5,
-    "distance": 8,
-    "integrators": 2,
-    "labels": 4,
-    "motion": 4,
-    "functionals": 8,
-    "dynamics": 9,
-    "pseudo": 9,
-    "matching": 9,
-    "storage": 8,
-    "logs": 3,
-    "recovery": 9,
-    "_jobs": 2,
-    "_digest": 10,
-    "field": 10,
-    "snapshots": 10,
-    "trajectory": 10,
-    "datasets": 11,
-    "control": 11,
-    "result": 12,
-    "flow": 13,
-    "callbacks": 14,
-    "pairwise": 12,
-    "statistics": 12,
-    "sweep": 12,
-    "distributed": 15,
-    "maps": 14,
-    "viz": 15,
-    "estimators": 15,
-    "apps": 16,
-    "report": 17,
-    "cli": 98,
-    "__init__": 99,
-    "__main__": 99,
-    "demo": 100,
-}
-DOORS = {("result.py", "report")}  # upward imports that are documented where they are: FlowResult.report
+# A file imports from the layers above its own line, and within a line from the rooms to its left.
+LAYERS = (
+    ("errors", "_util"),  # nothing here knows a dataset
+    ("ot", "data"),  # measures and costs; labeled datasets
+    ("datasets", "cost"),  # where datasets come from; what it costs to move a sample
+    ("transport",),  # the debiased problem between two datasets
+    ("functionals", "classes"),  # a dataset as a number; its classes
+    ("flows",),  # dynamics, integrators, the loop
+    ("distributed", "maps", "viz"),
+    ("apps", "report", "testing", "cli"),
+)
+ROOMS = [room for layer in LAYERS for room in layer]
+FRONT = ("__init__", "__main__")  # the package's own doors: names, and the command line
+DOORS = {("flows", "report")}  # upward, by name and on demand: FlowResult.report
 HEAVY = (
     "joblib",
     "imageio_ffmpeg",
@@ -87,39 +41,74 @@ HEAVY = (
     "geomloss",
     "mlxtend",
 )
-
-
-def room(path: Path) -> str:
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
-
-
-def imported_rooms(path: Path) -> set[str]:
-    rooms = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "advect":
-            parts = node.module.split(".")
-            rooms |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            rooms |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("advect.")}
-    return rooms
-
-
 FILES = sorted(ROOT.rglob("*.py"))
+by_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module(path): path for path in FILES}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Modules of the package that a file imports, at its top or anywhere else, or names to ``import_module``."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and room(node.module) == "advect":
+            base = node.module.removeprefix("advect").removeprefix(".")
+            names = [f"{base}.{alias.name}".removeprefix(".") for alias in node.names]
+            found |= {name if name in MODULES else base for name in names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name[7:] for alias in node.names if alias.name.startswith("advect.")}
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
+            found |= {a.value[7:] for a in node.args if isinstance(a, ast.Constant) and str(a.value).startswith("advect.")}
+    return found - {""}
+
+
+def test_there_are_few_layers_and_few_rooms():
+    built = {room(name) for name in MODULES} - set(FRONT)
+    assert built == set(ROOMS), "name every room in LAYERS, and no other"
+    assert len(LAYERS) <= 8
+    assert len(ROOMS) <= 17
+
+
+@by_file
 def test_imports_go_one_way(path):
-    here = room(path)
-    assert here in RANKS, f"give the new room {here} a rank in this test"
-    upward = {other for other in imported_rooms(path) - {here} if RANKS.get(other, 99) >= RANKS[here]}
-    upward -= {door for file, door in DOORS if path == ROOT / file}
-    if here != "demo":  # the demo is a user: it imports the public surface
-        assert not upward, f"{path.name} imports from rooms at or above its own: {upward}"
+    here = room(module(path))
+    if here in FRONT:
+        return
+    layer = next(k for k, rooms in enumerate(LAYERS) if here in rooms)
+    above = {other for rooms in LAYERS[:layer] for other in rooms}
+    left = set(LAYERS[layer][: LAYERS[layer].index(here)])
+    others = {room(name) for name in imported_modules(path)} - {here}
+    upward = {other for other in others - above - left if (here, other) not in DOORS}
+    assert not upward, f"{path.name} imports from rooms below or right of its own: {upward}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_two_files_import_each_other_even_in_functions():
+    graph = {name: imported_modules(path) & set(MODULES) for name, path in MODULES.items()}
+    graph = {name: {other for other in others if (room(name), room(other)) not in DOORS} for name, others in graph.items()}
+    for name in graph:  # a package's file of names stands for its modules: importing a module runs it first, but names no one
+        graph[name] -= {name}
+    TopologicalSorter(graph).prepare()  # raises CycleError with the cycle
+
+
+@by_file
+def test_formats_know_no_dataset(path):
+    if module(path).startswith("data.formats"):
+        inside = {name for name in imported_modules(path) if room(name) == "data"}
+        assert all(name.startswith("data.formats") for name in inside)
+
+
+@by_file
 def test_only_viz_draws(path):
-    if room(path) != "viz":
+    if room(module(path)) != "viz":
         assert "matplotlib" not in path.read_text()
 
 
@@ -135,17 +124,15 @@ def test_every_public_object_has_a_runnable_example():
         name
         for name in advect.__all__
         if getattr(advect, name).__doc__ is None
-        or (">>>" not in getattr(advect, name).__doc__ and not hasattr(getattr(advect, name), "__path__"))
+        or (">>>" not in getattr(advect, name).__doc__ and not hasattr(getattr(advect, name), "__spec__"))
     ]
     assert not missing
 
 
 def test_public_names_exist():
-    assert all(hasattr(advect, name) for name in advect.__all__)
-
-
-def test_public_names_resolve_at_first_use():
-    rooms = {"apps", "datasets", "distributed", "maps", "ot", "pseudo", "viz"}
-    assert set(advect._WHERE) | rooms == set(advect.__all__)
     assert all(getattr(advect, name) is not None for name in advect.__all__)
-    assert callable(advect.flow) and callable(advect.pairwise) and callable(advect.sweep)  # not the modules of these names
+    assert callable(advect.flow) and callable(advect.pairwise) and callable(advect.sweep)
+
+
+def test_types_are_for_users_too():
+    assert (ROOT / "py.typed").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advect._atomic import atomic_directory, atomic_file, write_atomically
+from advect._util.atomic import atomic_directory, atomic_file, write_atomically
 from advect.errors import InputError
 
 
@@ -85,7 +85,7 @@ def test_several_writers_of_one_folder(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from advect._atomic import atomic_directory, atomic_file
+from advect._util.atomic import atomic_directory, atomic_file
 with atomic_file(Path(sys.argv[1], "a")) as file, atomic_directory(Path(sys.argv[1], "d")) as folder:
     file.write_text("half")
     (folder / "file").write_text("half")

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import advect as ad
-from advect._atomic import write_atomically
-from advect.logs import append_line, read_lines
-from advect.snapshots import CHECKPOINTS, load_snapshot
-from advect.storage import pack_dataset, read_tensors, unpack_dataset, write_tensors
+from advect._util.atomic import write_atomically
+from advect.data.store import pack_dataset, read_tensors, unpack_dataset, write_tensors
+from advect.datasets.logs import append_line, read_lines
+from advect.flows.snapshots import CHECKPOINTS, load_snapshot
 
 UNIT = ad.Euler(1.0)
 

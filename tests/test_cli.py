@@ -13,7 +13,7 @@ import advect as ad
 from advect.cli.app import main
 from advect.cli.commands import COMMANDS
 from advect.cli.terms import Term
-from advect.storage import read_tensors
+from advect.data.store import read_tensors
 
 A, B = "toy:gaussians?n=30", "toy:gaussians?n=36&shift=4,0&seed=1"
 

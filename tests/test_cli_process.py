@@ -14,7 +14,7 @@ import torch
 
 from advect.cli.app import main
 from advect.cli.commands import COMMANDS
-from advect.storage import read_tensors
+from advect.data.store import read_tensors
 
 A, B = "toy:gaussians?n=80", "toy:gaussians?n=80&shift=6,0&seed=1"
 STEPS = 150

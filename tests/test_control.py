@@ -12,9 +12,9 @@ from flows import bowl, draw, first_velocity, labeled, states
 from setups import SETUPS
 
 import advect as ad
-from advect.notes import rounding
-from advect.snapshots import load_snapshot, save_snapshot
-from advect.storage import read_tensors, write_tensors
+from advect.data.store import read_tensors, write_tensors
+from advect.flows.snapshots import load_snapshot, save_snapshot
+from advect.transport.notes import rounding
 
 QUICK = [name for name, setup in SETUPS.items() if not setup.data]
 SOURCE = ad.LabeledDataset(draw(6, 3, seed=1), [0, 1] * 3, weights=[1, 2, 3, 4, 5, 6])

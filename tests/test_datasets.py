@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
 from advect.datasets import digits, gaussians, load, mnist, moons, rings, swiss_roll
 from advect.errors import InputError
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import advect as ad
-from advect.distributed.labels import _pairs
-from advect.distributed.shards import rows_of
-from advect.logs import read_lines
-from advect.snapshots import load_snapshot
-from advect.storage import read_tensors
+from advect.data.store import read_tensors
+from advect.datasets.logs import read_lines
+from advect.distributed.pair_labels import _pairs
+from advect._util.ranks import rows_of
+from advect.flows.snapshots import load_snapshot
 
 SCRIPT = str(Path(worker.__file__))
 ALONE = ad.distributed.Group()

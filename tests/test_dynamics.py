@@ -10,8 +10,8 @@ import torch
 from flows import EXACT_LAWS, TIGHT, draw, first_velocity, labeled, states
 
 import advect as ad
-from advect.labels import law_points, relabel
-from advect.linalg import symmetric_root
+from advect._util.linalg import symmetric_root
+from advect.classes.clustering import law_points, relabel
 
 MOTIONS = {
     "euclidean": (ad.EuclideanMotion(), ad.Bures()),

@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-import advect.files
-from advect._atomic import atomic_directory, atomic_file
-from advect._progress import track
+import advect.data.formats
+from advect._util.atomic import atomic_directory, atomic_file
+from advect._util.progress import track
+from advect.data.formats import Content, folder, open_source, parquet, stored, write
 from advect.errors import InputError
-from advect.files import Content, folder, open_source, parquet, stored, write
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -98,7 +98,7 @@ def contents(draw: st.DrawFn, columns: bool = True) -> Content:
     return Content(x, labels, classes, names, weights)
 
 
-def same(source: advect.files.Source, content: Content, classes: bool = True) -> None:
+def same(source: advect.data.formats.Source, content: Content, classes: bool = True) -> None:
     x = source.read()
     assert x.dtype == content.x.dtype and x.shape == content.x.shape
     np.testing.assert_array_equal(x, content.x)
@@ -623,7 +623,7 @@ def test_a_terminal_gets_a_bar_when_it_takes_long() -> None:
 
 
 def test_files_know_nothing_of_datasets() -> None:
-    for path in Path(advect.files.__file__).parent.glob("*.py"):
+    for path in Path(advect.data.formats.__file__).parent.glob("*.py"):
         imported = [node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
         rooms = {str(module).split(".")[1] for module in imported if str(module).startswith("advect.")}
         assert rooms <= {"errors", "_checks", "_atomic", "files", "memory"}, path.name

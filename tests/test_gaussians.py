@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advect import Diagonal, Factored, Full, Gaussians, InputError, LabeledDataset, bures
-from advect.linalg import symmetric_root
-from advect.moments import estimate_gaussians
-from advect.nuclear import nuclear_norms, polar_factor
+from advect._util.linalg import symmetric_root
+from advect._util.nuclear import nuclear_norms, polar_factor
+from advect.data.moments import estimate_gaussians
 
 
 def random_laws(k, d, rank=None, seed=0):

@@ -20,10 +20,10 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 import advect as ad
-from advect._jobs import Job, run_jobs
+from advect._util.jobs import Job, run_jobs
 from advect.cli.app import main
+from advect.data.formats import kind_of, open_source
 from advect.errors import InputError
-from advect.files import kind_of, open_source
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -140,7 +140,7 @@ def packed(path: Path, start: bytes, line: bytes, times: int) -> Path:
 
 
 def test_a_compressed_table_does_not_grow_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advect.files.guard._SMALL", 1 << 18, raising=False)  # what takes seconds will do
+    monkeypatch.setattr("advect.data.formats.guard._SMALL", 1 << 18, raising=False)  # what takes seconds will do
     place = packed(tmp_path / "a.csv.gz", b"u,v\n", b"0,0\n" * (1 << 16), 4)
     assert place.stat().st_size < 10_000
     with pytest.raises(InputError, match=r"grows too much to be safe; got text of .* in .* of .*a.csv.gz"):
@@ -172,7 +172,7 @@ def test_an_idx_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", [b"0," * 512, b'"\n",' * 200], ids=["one line", "lines that quotes join"])
 def test_a_row_without_an_end_is_not_held_in_memory(line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advect.files.text._LONGEST", 1 << 18, raising=False)  # of 16 million characters otherwise
+    monkeypatch.setattr("advect.data.formats.text._LONGEST", 1 << 18, raising=False)  # of 16 million characters otherwise
     place = packed(tmp_path / "a.csv.gz", b"", line, 400)
     with pytest.raises(InputError, match=r"a row of a table must have less than 262,144 characters"):
         open_source(place)

@@ -7,7 +7,7 @@ import torch
 from flows import bowl, draw, labeled, states
 
 import advect as ad
-from advect.integrators import step_size_at
+from advect.flows.integrators import step_size_at
 
 
 class TestIntegrators:

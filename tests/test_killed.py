@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import advect as ad
-from advect import _atomic, datasets, maps
+from advect import datasets, maps
+from advect._util import atomic as _atomic
 from advect.cli.app import main
 from advect.cli.places import next_to
-from advect.snapshots import load_snapshot
+from advect.flows.snapshots import load_snapshot
 
 A, B = "toy:gaussians?n=40&classes=2&seed=1", "toy:gaussians?n=40&classes=2&seed=2"
 SMALL = ["--record-every", "1", "--checkpoint-every", "2", "-q"]

@@ -15,8 +15,8 @@ from oracles import half_squared, sinkhorn_loop
 from torch import nn
 
 import advect as ad
+from advect.data.store import read_tensors, write_tensors
 from advect.maps import EntropicMap, Map, NearestMap, NeuralMap
-from advect.storage import read_tensors, write_tensors
 
 QUICK = {"epochs": 3, "restarts": 1, "progress": False}
 MAPS = {

@@ -10,7 +10,7 @@ import pytest
 
 import advect as ad
 from advect.cli.app import main
-from advect.logs import append_line
+from advect.datasets.logs import append_line
 
 S, T = "toy:gaussians?n=12&classes=2", "toy:gaussians?n=12&classes=2&seed=3"
 NAMES = ("config.toml", "env.json", "result.json", "space.json", "frames.jsonl", "metrics.jsonl")

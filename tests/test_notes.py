@@ -8,7 +8,7 @@ import torch
 from flows import draw, labeled
 
 import advect as ad
-from advect.notes import ended_above, of_mixing, of_solver, of_values
+from advect.transport.notes import ended_above, of_mixing, of_solver, of_values
 
 
 def words(notes):

@@ -12,18 +12,19 @@ from pathlib import Path
 import pytest
 
 import advect as ad
-from advect import _atomic, _lock
-from advect._lock import Hold
+from advect._util import atomic as _atomic
+from advect._util import lock as _lock
+from advect._util.lock import Hold
 from advect.cli.app import main
 from advect.cli.interrupt import Interruptible
 from advect.cli.places import next_to
-from advect.trajectory import Trajectory
+from advect.datasets.trajectory import Trajectory
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=12&classes=2&seed=2"
 HOLD = """
 import sys
 from pathlib import Path
-from advect._lock import Hold
+from advect._util.lock import Hold
 
 with Hold(Path(sys.argv[1])):
     print("held", flush=True)

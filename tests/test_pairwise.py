@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import advect as ad
-from advect._digest import digest
+from advect.apps.pairwise import Pairwise, pairwise
+from advect.data.digest import digest
 from advect.errors import InputError
-from advect.pairwise import Pairwise, pairwise
 
 QUICK = ad.GroundCost(label=ad.Bures(diagonal=True))
 
@@ -201,7 +201,7 @@ def test_pairs_that_do_not_converge_are_marked():
 CHILD = """
 import os, sys, time
 import advect as ad
-from advect.pairwise import pairwise
+from advect.apps.pairwise import pairwise
 
 calls = 0
 
@@ -294,7 +294,7 @@ def test_results_are_kept_and_shown(tmp_path):
     assert "set 3" in str(found.table)
     frame = found.to_pandas()
     assert frame.loc["set 1", "set 2"] == found["set 2", "set 1"]
-    for text in ("", "[]", "{}", '{"format": "advect.pairwise/1", "names": ["a"], "values": []}'):
+    for text in ("", "[]", "{}", '{"format": "advect.apps.pairwise/1", "names": ["a"], "values": []}'):
         (tmp_path / "wrong.json").write_text(text)
         with pytest.raises(InputError, match="damaged"):
             Pairwise.load(tmp_path / "wrong.json")
@@ -500,7 +500,7 @@ def test_names_of_arguments_count():
 def test_digests_are_the_same_in_every_process():
     parts = "{'a': ad.GroundCost(), 'b': {3, 'x', 2.5}}, ad.otdd, ad.datasets.load('toy:moons?n=9')"
     parts += ", torch.nn.TransformerEncoderLayer(2, 1, 1).apply(lambda m: [p.data.zero_() for p in m.parameters()])"
-    code = f"import torch, advect as ad; from advect._digest import digest; print(digest({parts}))"
+    code = f"import torch, advect as ad; from advect.data.digest import digest; print(digest({parts}))"
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == eval(f"digest({parts})")

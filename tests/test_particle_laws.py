@@ -232,7 +232,7 @@ def test_many_laws_take_no_more_memory_than_their_distances(monkeypatch):
 
     whole = distances()
     wanted = torch.autograd.grad(whole.sqrt().sum(), [means, factors])
-    monkeypatch.setattr("advect.nuclear._ENTRIES", 1000)
+    monkeypatch.setattr("advect._util.nuclear._ENTRIES", 1000)
     shapes = []
     plain = torch.einsum
     monkeypatch.setattr(torch, "einsum", lambda *args: shapes.append(plain(*args).numel()) or plain(*args))

@@ -13,11 +13,11 @@ from sklearn.metrics import cluster as contingency
 from sklearn.neighbors import kneighbors_graph
 
 import advect as ad
-from advect.pseudo import align, best_permutation, clustering_accuracy, purity
-from advect.pseudo.fill import _conjugate_gradients, _propagated
-from advect.pseudo.graph import neighbor_graph
-from advect.pseudo.running import renumbered
-from advect.pseudo.scores import assign
+from advect.classes import align, best_permutation, clustering_accuracy, purity
+from advect.classes.fill import _conjugate_gradients, _propagated
+from advect.classes.graph import neighbor_graph
+from advect.classes.running import renumbered
+from advect.classes.scores import assign
 
 CENTRES = np.array([[0.0, 0.0, 0.0], [20.0, 0.0, 0.0], [0.0, 20.0, 0.0], [0.0, 0.0, 20.0]])
 SIZES = (50, 40, 30, 20)  # the largest first, as clusters are numbered
@@ -174,7 +174,7 @@ def test_embeddings_replace_the_features_for_clustering_alone():
 
 @pytest.mark.parametrize("shape", [(60, 8), (8, 60)])
 def test_principal_components_are_scikit_learns(shape):
-    from advect.pseudo.points import points_of
+    from advect.classes.points import points_of
 
     x = np.random.default_rng(0).normal(size=shape) * np.linspace(1, 5, shape[1])
     data = ad.LabeledDataset(x)

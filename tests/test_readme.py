@@ -43,7 +43,7 @@ def test_ci_only_calls_the_test_command():
 
 
 def test_demo_runs(capsys, tmp_path):
-    from advect.demo import main
+    from advect.cli.demo import main
 
     main(["--particles", "100", "--steps", "3", "--out", str(tmp_path)])
     out = capsys.readouterr().out

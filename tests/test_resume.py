@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import save_file
 
 import advect as ad
-from advect.logs import read_lines
-from advect.snapshots import CHECKPOINTS, load_snapshot
+from advect.datasets.logs import read_lines
+from advect.flows.snapshots import CHECKPOINTS, load_snapshot
 
 N_STEPS = 7
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
@@ -572,7 +572,7 @@ from pathlib import Path
 import torch
 
 import advect as ad
-from advect.snapshots import CHECKPOINTS
+from advect.flows.snapshots import CHECKPOINTS
 
 torch.set_num_threads(1)
 run, n, d, n_steps = Path(sys.argv[1]), *map(int, sys.argv[2:])

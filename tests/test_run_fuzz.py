@@ -14,8 +14,8 @@ import pytest
 import advect as ad
 from advect.cli.app import main
 from advect.cli.rundir import read_json
-from advect.snapshots import load_snapshot
-from advect.storage import read_tensors, write_tensors
+from advect.data.store import read_tensors, write_tensors
+from advect.flows.snapshots import load_snapshot
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=10&classes=2&seed=2"
 NEVER = (b"", b"\0" * 64, b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"1" * 5000, b"{}", b"[]", b"null", b'"x"', b"NaN")

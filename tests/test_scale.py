@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import advect as ad
-from advect.memory import ScaleWarning, as_bytes, free_memory, readable
+from advect._util.memory import ScaleWarning, as_bytes, free_memory, readable
 from advect.ot import BlockedCost, blocks, certificate, divergence, kernel, sinkhorn
 
 

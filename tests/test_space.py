@@ -19,11 +19,11 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 from torch.nn.functional import interpolate
 
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
+from advect.data.gaussians import Diagonal, Gaussians
+from advect.data.spaces import FeatureSpace, harmonize
 from advect.datasets import load
 from advect.errors import InputError
-from advect.gaussians import Diagonal, Gaussians
-from advect.space import FeatureSpace, harmonize
 
 
 def dataset(samples: torch.Tensor, **options) -> LabeledDataset:

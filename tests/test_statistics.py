@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import advect as ad
+from advect.data.formats import npz, open_source, text
+from advect.data.store import read_tensors, write_tensors
+from advect.datasets.statistics import ClassStatistics
 from advect.errors import InputError
-from advect.files import npz, open_source, text
-from advect.statistics import ClassStatistics
-from advect.storage import read_tensors, write_tensors
 
 
 def sample(n=300, dim=3, classes=3, seed=0, offset=0.0):

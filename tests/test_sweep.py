@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import advect as ad
+from advect.apps.sweep import sweep
 from advect.errors import InputError
-from advect.sweep import sweep
 
 
 def product_of(a, b, seed=0):

@@ -14,8 +14,8 @@ from PIL import Image
 
 import advect as ad
 from advect.cli.app import main
+from advect.data.formats.kinds import Column, Table
 from advect.errors import InputError
-from advect.files.kinds import Column, Table
 
 
 def pets(n: int = 12, shift: float = 0.0) -> pd.DataFrame:
@@ -242,7 +242,7 @@ def test_images_stay_images(here: Path) -> None:
 
 
 def test_only_images_are_bound(here: Path) -> None:
-    from advect.space.images import brightness_range
+    from advect.data.spaces.images import brightness_range
 
     x = torch.rand(5, 4)
     assert brightness_range(((2, 2), x), ((4, 1, 1), x)) == (0, 1)

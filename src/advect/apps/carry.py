@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advect._checks import check_count, check_non_negative, check_positive
+from advect._util.checks import check_count, check_non_negative, check_positive
 from advect.cost import Bures, GroundCost
 from advect.cost.labels import LabelCost
-from advect.data import LabeledDataset
-from advect.dynamics import FeatureDriven
-from advect.flow import Callback, FlowResult, flow
+from advect.data.dataset import LabeledDataset
+from advect.flows.dynamics import FeatureDriven
+from advect.flows.integrators import Euler
+from advect.flows.loop import Callback, FlowResult, flow
 from advect.functionals import OTDD
-from advect.integrators import Euler
 from advect.maps import EntropicMap
 from advect.maps.base import Map
 from advect.ot import Sinkhorn, Solver

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._checks import check_count
-from advect._progress import Progress, track
+from advect._util.checks import check_count
+from advect._util.progress import Progress, track
 from advect.apps.transfer import TransferOptions, joined, transfer
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
 _WAYS = ("target only", "+ source", "+ final", "+ way", "+ mapped", "fine-tuned")

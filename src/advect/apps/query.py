@@ -1,7 +1,7 @@
 """Asking a model that is a black box: any callable from samples to scores or labels, queried in batches, never differentiated.
 
 Torch modules, scikit-learn estimators and plain functions answer the same way from here on. What an answer means for another
-set of classes is for ``advect.matching``.
+set of classes is for ``advect.classes.matching``.
 """
 
 from __future__ import annotations

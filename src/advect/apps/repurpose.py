@@ -17,13 +17,13 @@ from torch import Tensor
 
 from advect.apps.carry import CarryOptions, carrier, carry
 from advect.apps.query import query
-from advect.callbacks import Metric
-from advect.data import LabeledDataset
+from advect.classes import PseudoLabels, pseudo_labels
+from advect.classes.matching import ClassMatching
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.flow import FlowResult
+from advect.flows.callbacks import Metric
+from advect.flows.loop import FlowResult
 from advect.maps.base import Map
-from advect.matching import ClassMatching
-from advect.pseudo import PseudoLabels, pseudo_labels
 
 
 @dataclass(frozen=True)

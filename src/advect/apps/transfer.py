@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import torch
 
+from advect._util.linalg import squared_distances
 from advect.apps.carry import CarryOptions, carrier, carry
-from advect.callbacks import Recorder
-from advect.data import LabeledDataset
+from advect.classes.matching import ClassMatching
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.flow import FlowResult
-from advect.linalg import squared_distances
+from advect.flows.callbacks import Recorder
+from advect.flows.loop import FlowResult
 from advect.maps.base import Map
-from advect.matching import ClassMatching
 from advect.ot import Relative, Sinkhorn, Solver
 
 _SOLVER = Sinkhorn(Relative(0.001), tol=1e-3)

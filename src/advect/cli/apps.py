@@ -43,10 +43,10 @@ def transfer(
         target: A few labeled samples.
     """
     import advect as ad
-    from advect._atomic import atomic_directory
+    from advect._util.atomic import atomic_directory
     from advect.cli import inputs
     from advect.cli.typed import permission
-    from advect.datasets.frames import in_units
+    from advect.datasets.run_frames import in_units
 
     place = out.expanduser()
     check_free(place, overwrite, Sets())
@@ -102,7 +102,7 @@ def repurpose(
         datasets: What to classify, one or more; labeled, partly labeled or not.
     """
     import advect as ad
-    from advect._atomic import atomic_directory, write_atomically
+    from advect._util.atomic import atomic_directory, write_atomically
     from advect.cli import inputs
     from advect.cli.models import load_model
     from advect.cli.typed import permission

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from advect._checks import check_known
+from advect._util.checks import check_known
 from advect.cli.code import Permission, load_object
 from advect.cli.config import (
     ControlOptions,
@@ -28,9 +28,9 @@ from advect.errors import InputError
 
 if TYPE_CHECKING:
     import advect as ad
-    from advect.control import StepControl
-    from advect.dynamics import Dynamics
-    from advect.integrators import Integrator
+    from advect.flows.control import StepControl
+    from advect.flows.dynamics import Dynamics
+    from advect.flows.integrators import Integrator
 
 
 def found(kind: str, name: str) -> Any:
@@ -105,7 +105,7 @@ def control(options: ControlOptions) -> StepControl | None:
 
 def image_bounds(given: tuple[float, float] | None, *held: ad.LabeledDataset | None) -> tuple[float, float] | None:
     """The bounds that were asked for; otherwise images stay in the range of images, and nothing else is bound."""
-    from advect.space.images import brightness_range
+    from advect.data.spaces.images import brightness_range
 
     return given or brightness_range(*((data.sample_shape, data.x) for data in held if data is not None))
 

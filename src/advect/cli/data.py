@@ -78,7 +78,7 @@ def convert(
 
 def save(data: object, out: Path, overwrite: bool) -> Path:
     """Write a dataset; the remedy for a file that is there is the option of that name."""
-    from advect.data import LabeledDataset
+    from advect.data.dataset import LabeledDataset
     from advect.errors import InputError
 
     assert isinstance(data, LabeledDataset)

@@ -42,7 +42,7 @@ def flow(
         target: The dataset to move toward.
     """
     from advect.cli.job import Job, prepare
-    from advect.trajectory import Trajectory
+    from advect.datasets.trajectory import Trajectory
 
     job = Job.settle(source, target, options, out.expanduser(), permission(run_code, options.code))
     with talk.listening() as unconverged, writing(job.directory):

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from advect.flow import Step
+    from advect.flows.loop import Step
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it, and a killed process cannot show it again

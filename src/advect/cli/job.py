@@ -93,7 +93,7 @@ class Ready:
 
 def prepare(job: Job, talk: Talk) -> Ready:
     """Read and build; every error in the input shows here."""
-    from advect._digest import digest
+    from advect.data.digest import digest
 
     options = job.options
     terms = [Term.parse(text) for text in options.functional]
@@ -126,7 +126,7 @@ def _datasets(
 
 def target_of(job: Job, talk: Talk) -> ad.LabeledDataset | None:
     """The target of a run in its common space; None, with a note, where there is none or it cannot be read any more."""
-    from advect.space import FeatureSpace
+    from advect.data.spaces import FeatureSpace
 
     try:
         facts = read_json(job.directory / "space.json")

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from advect._atomic import is_leftover
+from advect._util.atomic import is_leftover
 from advect.cli.rundir import read_config, read_json
 from advect.errors import InputError
 
@@ -74,8 +74,8 @@ class Run(Layout):
         return _RUN.fullmatch(name) is not None and (name != "config.toml" or _is_config(directory))
 
     def is_proven(self, directory: Path) -> bool:
-        from advect.logs import is_frame, read_log
-        from advect.storage import is_ours
+        from advect.data.store import is_ours
+        from advect.datasets.logs import is_frame, read_log
 
         checkpoints = (directory / name for name in self.marks if name.startswith("checkpoint"))
         if (directory / "config.toml").exists() or any(map(is_ours, checkpoints)):
@@ -92,7 +92,7 @@ class Map(Layout):
         return name in ("map.safetensors", "space.json")
 
     def is_proven(self, directory: Path) -> bool:
-        from advect.storage import is_ours
+        from advect.data.store import is_ours
 
         return is_ours(directory / "map.safetensors")
 
@@ -121,7 +121,7 @@ class Sets(Layout):
 
 def _is_config(directory: Path) -> bool:
     """Whether config.toml is that of a run as it was written, with what nobody writes by hand."""
-    from advect.files.guard import read_text
+    from advect.data.formats.guard import read_text
 
     try:
         read_config(directory)

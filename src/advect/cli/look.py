@@ -30,9 +30,9 @@ def show(run: Path, *, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (froze
     Args:
         run: Its directory.
     """
-    from advect.logs import is_metric, read_lines
-    from advect.snapshots import checkpoint_indices
-    from advect.trajectory import Trajectory
+    from advect.datasets.logs import is_metric, read_lines
+    from advect.datasets.trajectory import Trajectory
+    from advect.flows.snapshots import checkpoint_indices
 
     with talk.listening():
         directory = require_run(run.expanduser())
@@ -148,7 +148,7 @@ def _sentence(note: Mapping[str, str]) -> str:
 def _told(story: Story, job: Job, target: ad.LabeledDataset | None) -> Story:
     """A story with what the run directory knows."""
     from advect.cli.inputs import short_names
-    from advect.files.guard import read_text
+    from advect.data.formats.guard import read_text
 
     names = short_names([job.source, job.target]) if job.target else [*short_names([job.source]), "target"]
     command = f"advect flow -c {shlex.quote(str(job.directory / 'config.toml'))} -o again"
@@ -176,8 +176,8 @@ def animate(
         run: Its directory.
     """
     from advect import viz
-    from advect._checks import check_known
-    from advect.trajectory import Trajectory
+    from advect._util.checks import check_known
+    from advect.datasets.trajectory import Trajectory
 
     directory, path = require_run(run.expanduser()), out.expanduser()
     check_known("format of an animation", path.suffix.lower(), (".gif", ".mp4"))

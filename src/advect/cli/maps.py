@@ -39,10 +39,10 @@ def fit(
     Args:
         run: The directory of the run.
     """
-    from advect._atomic import atomic_directory
+    from advect._util.atomic import atomic_directory
     from advect.cli import build
-    from advect.datasets.frames import check_space
-    from advect.trajectory import Trajectory
+    from advect.datasets.run_frames import check_space
+    from advect.datasets.trajectory import Trajectory
 
     directory, place = require_run(run.expanduser()), out.expanduser()
     check_free(place, overwrite, Map())
@@ -83,7 +83,7 @@ def apply(
     """
     from advect.cli.data import save
     from advect.cli.inputs import load
-    from advect.datasets.frames import in_units
+    from advect.datasets.run_frames import in_units
 
     with talk.listening():
         carrier, space = _open(map.expanduser())
@@ -127,8 +127,8 @@ def export(
 def _open(path: Path) -> tuple[ad.maps.Map, Any]:
     """A map, and its feature space if it has one; a file that map.save wrote will do."""
     import advect as ad
-    from advect._atomic import recover
-    from advect.datasets.frames import space_from
+    from advect._util.atomic import recover
+    from advect.datasets.run_frames import space_from
 
     recover(path)
     file = path / "map.safetensors" if path.is_dir() else path

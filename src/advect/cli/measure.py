@@ -94,11 +94,11 @@ def matrix(
     Args:
         references: Two or more datasets.
     """
+    from advect.apps.pairwise import pairwise
     from advect.cli import build, inputs
     from advect.cli.layout import Layout
     from advect.cli.places import check_free, check_free_file
     from advect.cli.typed import permission
-    from advect.pairwise import pairwise
 
     if len(references) < 2:
         raise InputError("pairs need two or more datasets", f"{len(references)}", "Give more references.")
@@ -139,7 +139,7 @@ def matrix(
 
 
 def _finished(directory: Path) -> bool:
-    from advect.pairwise import Pairwise
+    from advect.apps.pairwise import Pairwise
 
     try:
         return not Pairwise.load(directory / "distances.json").errors
@@ -152,7 +152,7 @@ def _write(directory: Path, found: Any) -> None:
     import io
 
     from advect import viz
-    from advect._atomic import write_atomically
+    from advect._util.atomic import write_atomically
 
     found.save(directory / "distances.json")
     text = io.StringIO()

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from advect._atomic import hidden_name, recover, take_place
-from advect._lock import Hold
+from advect._util.atomic import hidden_name, recover, take_place
+from advect._util.lock import Hold
 from advect.cli.layout import Layout, Run
 from advect.errors import DamageWarning, InputError
 
@@ -43,7 +43,7 @@ def require_run(directory: Path) -> Path:
 
 def check_files(directory: Path) -> None:
     """An error for what has the name of a file of a run and is none, before anything is read or written."""
-    from advect.files.guard import check_plain
+    from advect.data.formats.guard import check_plain
 
     for name in (*_RUN.marks, "env.json", "space.json", "result.json", "metrics.jsonl"):
         check_plain(directory / name)

@@ -26,7 +26,7 @@ def reproduce(
         name: Which experiment.
         arguments: Passed on to it, after --.
     """
-    from advect._checks import check_known
+    from advect._util.checks import check_known
 
     known = experiments()
     if name is None:

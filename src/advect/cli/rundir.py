@@ -3,7 +3,7 @@
 config.toml     the resolved options; ``advect flow -c config.toml -o other`` does it again
 env.json        versions, device, seed, digests of the inputs
 space.json      how both datasets came into one feature space
-frames.jsonl, frames/, metrics.jsonl, checkpoint-a and -b: see ``advect.storage``
+frames.jsonl, frames/, metrics.jsonl, checkpoint-a and -b: see ``advect.data.store``
 result.json     how it ended; not there while it runs, or when it was killed
 report.html     the page about it
 """
@@ -18,15 +18,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advect._atomic import write_atomically
+from advect._util.atomic import write_atomically
 from advect.cli.config import FlowOptions
 from advect.cli.output import plain
 from advect.errors import InputError
 
 if TYPE_CHECKING:
-    from advect.data import LabeledDataset
-    from advect.flow import Step
-    from advect.snapshots import Snapshot
+    from advect.data.dataset import LabeledDataset
+    from advect.flows.loop import Step
+    from advect.flows.snapshots import Snapshot
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
@@ -36,7 +36,7 @@ def write_json(path: Path, facts: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """What ``write_json`` wrote; empty if it is not there."""
-    from advect.files.guard import read_text
+    from advect.data.formats.guard import read_text
 
     try:
         found = json.loads(read_text(path))
@@ -68,7 +68,7 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_config(directory: Path) -> tuple[str, str | None, FlowOptions]:
     """Source, target and options of a run."""
-    from advect.files.guard import read_text
+    from advect.data.formats.guard import read_text
 
     path = directory / "config.toml"
     try:
@@ -133,7 +133,7 @@ class Curves:
         self._clean = False
 
     def __call__(self, step: Step) -> None:
-        from advect.logs import append_line, is_metric, keep_lines
+        from advect.datasets.logs import append_line, is_metric, keep_lines
 
         if not self._clean:  # steps from here on are logged anew
             keep_lines(self.path, is_metric, lambda record: record["name"] != "flow" or record["index"] < self._first)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from advect._checks import check_known, check_number
+from advect._util.checks import check_known, check_number
 from advect.cli.code import is_code, settled_code
 from advect.cli.names import REGISTRY, TERMS
 from advect.errors import InputError

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._checks import check_count, check_finite, check_known
-from advect.data import LabeledDataset
+from advect._util.checks import check_count, check_finite, check_known
+from advect._util.linalg import mass_centre
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.linalg import mass_centre
 
 
 @dataclass(frozen=True)

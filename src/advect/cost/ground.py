@@ -14,14 +14,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from advect._checks import check_finite, check_methods, check_non_negative
+from advect._util.checks import check_finite, check_methods, check_non_negative
+from advect._util.linalg import centred
+from advect._util.memory import readable
 from advect.cost.features import EUCLIDEAN, Embedding, FeatureCost, Sketch, SquaredEuclidean
 from advect.cost.labels import Bures, ExactLabelOT, LabelCost, MeansOnly, NoLabels, n_laws
 from advect.cost.rows import FEW_LAWS, FeatureRows, LabelTable, OwnRows
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.linalg import centred
-from advect.memory import readable
 from advect.ot.blocks import BlockedCost
 from advect.ot.solution import Plan
 

@@ -12,10 +12,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from advect.data import LabeledDataset
+from advect._util.linalg import squared_distances, squared_gaps
+from advect.data.dataset import LabeledDataset
+from advect.data.gaussians import Diagonal, Gaussians, bures
 from advect.errors import InputError
-from advect.gaussians import Diagonal, Gaussians, bures
-from advect.linalg import squared_distances, squared_gaps
 from advect.ot.divergence import solve_divergence
 from advect.ot.exact import ExactOT
 from advect.ot.solution import Solution, Solver, check_solver

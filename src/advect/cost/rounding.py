@@ -8,10 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from advect._util.linalg import centred
 from advect.cost.features import EUCLIDEAN, Embedding, Sketch, SquaredEuclidean
 from advect.cost.ground import GroundCost, PairCost
-from advect.data import LabeledDataset
-from advect.linalg import centred
+from advect.data.dataset import LabeledDataset
 
 
 def cost_rounding(pair: PairCost, dtype: torch.dtype) -> float:

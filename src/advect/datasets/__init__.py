@@ -13,17 +13,17 @@ from typing import Any
 
 import torch
 
-from advect import files
-from advect._adapters import source_fields
-from advect._checks import check_known
-from advect._draw import Draw
-from advect._progress import Progress
-from advect.data import LabeledDataset
+from advect._util.checks import check_known
+from advect._util.progress import Progress
+from advect.data import formats as files
+from advect.data.adapters import source_fields
+from advect.data.dataset import LabeledDataset
+from advect.data.sampling import Draw
 from advect.datasets.embedded import digits, mnist
-from advect.datasets.frames import open_frame
 from advect.datasets.named import NAMES, Available, available, cache_directory, open_named
 from advect.datasets.openml import fetch_table
 from advect.datasets.reference import SAMPLING, Reference
+from advect.datasets.run_frames import open_frame
 from advect.datasets.synthetic import gaussians, moons, rings, swiss_roll
 
 __all__ = [

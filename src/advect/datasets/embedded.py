@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from advect._atomic import atomic_file
-from advect._checks import check_known
-from advect.data import LabeledDataset
+from advect._util.atomic import atomic_file
+from advect._util.checks import check_known
+from advect.data.dataset import LabeledDataset
+from advect.data.formats import Source, open_source
+from advect.data.formats.content import Advance, quiet
 from advect.datasets.embedded import digits, has_mnist, mnist
 from advect.datasets.openml import Images, fetch_images
 from advect.errors import InputError
-from advect.files import Source, open_source
-from advect.files.content import Advance, quiet
 
 _TEN = tuple("0123456789")
 _FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")

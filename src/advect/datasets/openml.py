@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from advect._adapters import frame_fields
-from advect.data import LabeledDataset
+from advect.data.adapters import frame_fields
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from advect._checks import check_known
+from advect._util.checks import check_known
 from advect.errors import InputError
 
 FILES = ("npz", "npy", "csv", "parquet", "folder", "idx")

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from advect._checks import check_count, check_finite, check_non_negative
-from advect.data import LabeledDataset
+from advect._util.checks import check_count, check_finite, check_non_negative
+from advect._util.memory import check_room
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.memory import check_room
 
 _BYTES = 128  # for a sample while it is drawn, in double precision and a few copies
 

@@ -4,8 +4,8 @@ The same script runs alone and under ``torchrun``. Features, labels and laws are
 feature; costs, kernels and plans, which are n × m, are cut by rows. See docs/scaling.md.
 """
 
+from advect._util.ranks import Group, LostRankError, Traffic, group
 from advect.distributed.otdd import ShardedOTDD
-from advect.distributed.ranks import Group, LostRankError, Traffic, group
 from advect.distributed.run import flow
 
 __all__ = ["Group", "LostRankError", "ShardedOTDD", "Traffic", "flow", "group"]

@@ -17,20 +17,20 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from advect._util.memory import MemoryLimit, as_bytes
+from advect._util.ranks import Group
 from advect.cost import GroundCost, NoLabels, PairCost, Sketch
 from advect.cost.ground import check_cost
 from advect.cost.rounding import cost_rounding
-from advect.data import LabeledDataset
-from advect.distributed.ranks import Group
+from advect.data.dataset import LabeledDataset
 from advect.distributed.shards import cut, moving, on_leaves, spread, with_mass
 from advect.distributed.sides import Side, side_between
 from advect.distributed.sinkhorn import Problem, prepared, solve, solve_self
 from advect.errors import InputError
 from advect.functionals.base import Functional
-from advect.memory import MemoryLimit, as_bytes
 from advect.ot import Sinkhorn
 from advect.ot.solution import Potentials
-from advect.transport import sharper
+from advect.transport.problem import sharper
 
 _MATRICES = 4  # of this rank's rows in a step: cost and kernel, and as much to spare
 _LOST = 0.1  # share of the energy that rounding may take before float64 takes over: it is bounded from far above

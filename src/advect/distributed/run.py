@@ -1,4 +1,4 @@
-"""A flow on all ranks of a group: ``advect.flow`` with the callbacks where they belong.
+"""A flow on all ranks of a group: ``advect.flows.loop`` with the callbacks where they belong.
 
 Every rank walks the same states. Callbacks run on rank 0, and what they answer is told to all, so that a flow stops everywhere
 at the same step even when the answer depends on the clock. Frames on disk are the exception: every rank writes its rows.
@@ -12,18 +12,18 @@ from typing import Any
 
 import torch
 
-from advect.callbacks import Recorder
-from advect.control import StepControl
-from advect.data import LabeledDataset
-from advect.distributed.frames import SharedFrames
-from advect.distributed.ranks import Group
-from advect.dynamics import Dynamics
-from advect.flow import Callback, FlowResult, Step
-from advect.flow import flow as flow_alone
+from advect._util.ranks import Group
+from advect.data.dataset import LabeledDataset
+from advect.datasets.trajectory import Trajectory
+from advect.distributed.shared_frames import SharedFrames
+from advect.flows.callbacks import Recorder
+from advect.flows.control import StepControl
+from advect.flows.dynamics import Dynamics
+from advect.flows.integrators import Integrator
+from advect.flows.loop import Callback, FlowResult, Step
+from advect.flows.loop import flow as flow_alone
+from advect.flows.snapshots import Snapshot
 from advect.functionals.base import Functional
-from advect.integrators import Integrator
-from advect.snapshots import Snapshot
-from advect.trajectory import Trajectory
 
 
 def flow(
@@ -39,7 +39,7 @@ def flow(
     generator: torch.Generator | None = None,
     resume: str | Path | None = None,
 ) -> FlowResult:
-    """``advect.flow`` on all ranks of a group, each of which calls it with the same arguments; see there for them.
+    """``advect.flows.loop`` on all ranks of a group, each of which calls it with the same arguments; see there for them.
 
     Args:
         group: the ranks, from ``advect.distributed.group``.

@@ -7,21 +7,9 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
+from advect.data.gaussians import Covariance, Factored, Gaussians
 from advect.errors import InputError
-from advect.gaussians import Covariance, Factored, Gaussians
-
-
-def rows_of(n: int, rank: int, size: int) -> slice:
-    """The rows of one rank: consecutive, and as many as those of any other, give or take one.
-
-    Example:
-        >>> [rows_of(7, rank, 3) for rank in range(3)]
-        [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
-    """
-    least, more = divmod(n, size)
-    start = rank * least + min(rank, more)
-    return slice(start, start + least + (rank < more))
 
 
 def with_mass(data: LabeledDataset) -> Tensor:

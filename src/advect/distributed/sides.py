@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from advect._util.ranks import Group
 from advect.cost import GroundCost, NoLabels, PairCost
 from advect.cost.features import EUCLIDEAN
-from advect.data import LabeledDataset
-from advect.distributed.labels import KnownDistances, own_distances, whole_distances
-from advect.distributed.ranks import Group
+from advect.data.dataset import LabeledDataset
+from advect.distributed.pair_labels import KnownDistances, own_distances, whole_distances
 from advect.distributed.shards import cut, moving, on_leaves, with_mass
 from advect.ot import Plan
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect.distributed.ranks import Group
+from advect._util.ranks import Group
 from advect.errors import InputError
 from advect.ot import BlockedCost, Relative, Sinkhorn
 from advect.ot.certificate import Scale

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from advect._checks import check_number
-from advect.data import LabeledDataset
+from advect._util.checks import check_number
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
 

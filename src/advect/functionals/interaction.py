@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect._checks import check_positive
-from advect.data import LabeledDataset
+from advect._util.checks import check_positive
+from advect._util.linalg import mass_centre
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
-from advect.linalg import mass_centre
 
 PairFunction = Callable[[Tensor, Tensor], Tensor]
 _BLOCK_ENTRIES = 4_000_000  # numbers in the largest temporary of a block

@@ -15,12 +15,12 @@ import math
 import torch
 from torch import Tensor
 
-from advect._checks import check_positive
-from advect.data import LabeledDataset
+from advect._util.checks import check_positive
+from advect._util.linalg import squared_distances
+from advect.data.dataset import LabeledDataset
+from advect.data.moments import estimate_gaussians
 from advect.errors import InputError
 from advect.functionals.base import Functional
-from advect.linalg import squared_distances
-from advect.moments import estimate_gaussians
 
 
 class Internal(Functional):

@@ -15,16 +15,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from advect._util.memory import MemoryLimit, as_bytes
 from advect.cost import GroundCost, PairCost, Sketch
 from advect.cost.ground import check_cost
 from advect.cost.rounding import cost_rounding
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
-from advect.memory import MemoryLimit, as_bytes
 from advect.ot import BlockedCost, MiniBatch, Sinkhorn, Solution, Solver
 from advect.ot.solution import check_solver
-from advect.transport import is_precise, largest_of, rounding_error, sharper
+from advect.transport.problem import is_precise, largest_of, rounding_error, sharper
 
 _MATRICES = 4  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one)
 _LOST = 0.1  # share of the energy that rounding may take before float64 takes over: it is bounded from far above

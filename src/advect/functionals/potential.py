@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._checks import check_non_negative
-from advect.data import LabeledDataset
+from advect._util.checks import check_non_negative
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
 

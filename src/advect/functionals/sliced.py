@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from advect._checks import check_count, check_non_negative
-from advect.data import LabeledDataset
+from advect._util.checks import check_count, check_non_negative
+from advect._util.linalg import mass_centre, root
+from advect.data.dataset import LabeledDataset
+from advect.data.gaussians import Diagonal, Factored
+from advect.data.moments import class_shares
 from advect.errors import InputError
 from advect.functionals.base import Functional
-from advect.gaussians import Diagonal, Factored
-from advect.linalg import mass_centre, root
-from advect.moments import class_shares
 
 _ENTRIES = 2_000_000  # numbers in an array of a group of projections
 

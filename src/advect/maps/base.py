@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._coerce import as_codes, as_features
-from advect.data import LabeledDataset
+from advect.data.coerce import as_codes, as_features
+from advect.data.dataset import LabeledDataset
+from advect.data.store import read_tensors, write_tensors
 from advect.errors import InputError
-from advect.flow import FlowResult
+from advect.flows.loop import FlowResult
 from advect.maps.pairs import as_pairs
-from advect.storage import read_tensors, write_tensors
 
 _KINDS: dict[str, type[Map]] = {}  # files name a kind, never a class
 _NAME, _VERSION = "advect map", 1

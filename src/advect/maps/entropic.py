@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._checks import check_non_negative, check_positive
+from advect._util.checks import check_non_negative, check_positive
 from advect.cost import GroundCost, NoLabels
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.maps.base import Map
 from advect.maps.pairs import pack_pairs, unpack_pairs

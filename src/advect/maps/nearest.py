@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._checks import check_count, check_positive
-from advect.data import LabeledDataset
+from advect._util.checks import check_count, check_positive
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.maps.base import Map
 from advect.maps.pairs import pack_pairs, unpack_pairs

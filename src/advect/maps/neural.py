@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from advect._atomic import write_atomically
-from advect._checks import check_count, check_known, check_positive
-from advect._progress import Progress, track
-from advect.data import LabeledDataset
+from advect._util.atomic import write_atomically
+from advect._util.checks import check_count, check_known, check_positive
+from advect._util.progress import Progress, track
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.maps.base import Map
 from advect.maps.networks import Network, Pushforward, build, is_image

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
+from advect.data.store import pack_dataset, unpack_dataset
 from advect.errors import InputError
-from advect.flow import FlowResult
-from advect.storage import pack_dataset, unpack_dataset
+from advect.flows.loop import FlowResult
 
 Pairs = tuple[LabeledDataset, LabeledDataset]
 

@@ -15,8 +15,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from advect._util.memory import readable
 from advect.errors import InputError
-from advect.memory import readable
 
 Index = slice | Tensor
 _ENTRIES = 8_000_000  # numbers in a block: enough rows for an efficient product

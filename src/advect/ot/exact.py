@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect._checks import check_count, check_finite
+from advect._util.checks import check_count, check_finite
+from advect._util.memory import readable
 from advect.errors import ConvergenceWarning, InputError
-from advect.memory import readable
 from advect.ot.blocks import BlockedCost
 from advect.ot.solution import Cost, Potentials, Solution, check_problem
 

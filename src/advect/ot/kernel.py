@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from advect.memory import check_room
+from advect._util.memory import check_room
 from advect.ot.blocks import BlockedCost, Extremes
 
 _CACHED_ENTRIES = 1_000_000  # of a block whose exponentials are taken while it is in the cache

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from advect._checks import check_count
+from advect._util.checks import check_count
+from advect._util.memory import check_room
 from advect.errors import InputError
-from advect.memory import check_room
 from advect.ot.blocks import BlockedCost
 from advect.ot.divergence import Divergence, solve_divergence
 from advect.ot.sinkhorn import Relative, Sinkhorn

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from advect._checks import check_count, check_positive
+from advect._util.checks import check_count, check_positive
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot.blocks import BlockedCost
 from advect.ot.kernel import ScaledKernel

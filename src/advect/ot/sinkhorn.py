@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from advect._checks import check_count, check_positive
+from advect._util.checks import check_count, check_positive
+from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.errors import ConvergenceWarning, InputError
-from advect.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.ot.blocks import BlockedCost, in_blocks
 from advect.ot.certificate import CAP, Scale, is_small
 from advect.ot.iteration import Iteration, Symmetric

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from advect._checks import check_finite, check_methods, check_weights
+from advect._util.checks import check_finite, check_methods, check_weights
 from advect.errors import InputError
 from advect.ot.blocks import BlockedCost, Index
 

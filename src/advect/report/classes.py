@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from advect.cost import Bures, GroundCost, NoLabels
-from advect.data import LabeledDataset
-from advect.distance import class_distances, match_classes
+from advect.data.class_table import ClassTable
+from advect.data.dataset import LabeledDataset
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot import Solver
 from advect.report.story import shown
-from advect.tables import ClassTable
+from advect.transport.distance import class_distances, match_classes
 
 MOST_CLASSES = 30  # of a table that one can still read
 _HOT = 0.88  # shades on which white letters read better than dark ones

@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
+from advect.data.spaces.projection import Projection
 from advect.errors import InputError
 from advect.report.classes import partners, tables_for_page
-from advect.report.frames import Frames, Part, codes_of, thinned
+from advect.report.movie import Frames, Part, codes_of, thinned
 from advect.report.pack import Box, pack_integers
 from advect.report.pictures import Album
 from advect.report.story import Story
 from advect.report.summary import charts, number, summary
-from advect.space.projection import Projection
-from advect.viz.frames import as_array
+from advect.viz.inputs import as_array
 from advect.viz.look import DARK, LIGHT
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect.space.images import Pixels, layout
+from advect.data.spaces.images import Pixels, layout
 
 _FULL = 32767  # the largest 16-bit integer: half the side of the box
 _BLOCK = 256  # images that are resized at once

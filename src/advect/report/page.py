@@ -17,13 +17,13 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from advect._atomic import write_atomically
-from advect.data import LabeledDataset
+from advect._util.atomic import write_atomically
+from advect.data.dataset import LabeledDataset
+from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
-from advect.flow import FlowResult
+from advect.flows.loop import FlowResult
 from advect.report.gather import Scene, gather
 from advect.report.story import Curve, Story
-from advect.trajectory import Trajectory
 
 
 def write_report(

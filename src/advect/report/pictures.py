@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
 from advect.report.pack import Shades, fitting_sprite
 
 MOST_IMAGES = 40

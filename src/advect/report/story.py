@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from advect.cost import GroundCost
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
+from advect.data.formats.guard import read_text
+from advect.datasets.logs import is_metric, read_lines
+from advect.datasets.trajectory import Frame, Trajectory
 from advect.errors import InputError
-from advect.files.guard import read_text
-from advect.flow import FlowResult
+from advect.flows.loop import FlowResult
+from advect.flows.snapshots import load_snapshot
 from advect.functionals import OTDD
-from advect.logs import is_metric, read_lines
 from advect.ot import Sinkhorn, Solver
-from advect.snapshots import load_snapshot
-from advect.trajectory import Frame, Trajectory
 
 Curve = Sequence[tuple[int, float]]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from advect.data import LabeledDataset
-from advect.report.frames import Frames
+from advect.data.dataset import LabeledDataset
+from advect.report.movie import Frames
 from advect.report.story import Curve, Story
 
 _MOST_KNOTS = 500  # of a curve

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advect._atomic import atomic_file
-from advect._checks import check_count, check_known, check_non_negative, check_positive
-from advect._progress import Progress, track
-from advect.data import LabeledDataset
+from advect._util.atomic import atomic_file
+from advect._util.checks import check_count, check_known, check_non_negative, check_positive
+from advect._util.progress import Progress, track
+from advect.data.dataset import LabeledDataset
+from advect.data.spaces.images import layout
 from advect.errors import InputError
-from advect.space.images import layout
-from advect.viz.frames import Frames, State, caption, check_target, dataset_of, names_of, same_samples, states_of
 from advect.viz.images import bare, check_images, in_turn, mosaic, pixels, scaled, show_mosaic
+from advect.viz.inputs import Frames, State, caption, check_target, dataset_of, names_of, same_samples, states_of
 from advect.viz.look import TEXT, class_marks, look, new_figure
 from advect.viz.moving import draw_state, draw_target, single_panel
 from advect.viz.panels import check_points, draw_paths, limits_of, paths_of

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advect._checks import check_count
-from advect.data import LabeledDataset
-from advect.distance import Distance
+from advect._util.checks import check_count
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.viz.frames import as_array, dataset_of, names_of
+from advect.transport.distance import Distance
+from advect.viz.inputs import as_array, dataset_of, names_of
 from advect.viz.look import SMALL, class_marks, dress, heat_colours, look, new_figure, short, text_width
 from advect.viz.moving import single_panel
 from advect.viz.panels import check_points, draw_paths, draw_points, limits_of

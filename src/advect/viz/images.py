@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from advect._checks import check_count
-from advect.data import LabeledDataset
+from advect._util.checks import check_count
+from advect.data.dataset import LabeledDataset
+from advect.data.spaces.images import Pixels, layout
+from advect.datasets.trajectory import Frame
 from advect.errors import InputError
-from advect.space.images import Pixels, layout
-from advect.trajectory import Frame
-from advect.viz.frames import Frames, State, as_array, dataset_of, panel_states, same_samples
+from advect.viz.inputs import Frames, State, as_array, dataset_of, panel_states, same_samples
 from advect.viz.look import dress, look, new_figure, short, text_width
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from advect._checks import check_count
-from advect.data import LabeledDataset
+from advect._util.checks import check_count
+from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.viz.frames import Frames, State, caption, check_target, dataset_of, names_of, panel_states, states_of
+from advect.viz.inputs import Frames, State, caption, check_target, dataset_of, names_of, panel_states, states_of
 from advect.viz.look import TEXT, add_legend, class_marks, look, new_figure
 from advect.viz.panels import (
     Limits,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from advect.data import LabeledDataset
+from advect.data.dataset import LabeledDataset
+from advect.datasets.trajectory import Frame
 from advect.errors import InputError
-from advect.trajectory import Frame
-from advect.viz.frames import State, as_array, dataset_of, some_rows
+from advect.viz.inputs import State, as_array, dataset_of, some_rows
 from advect.viz.look import TEXT, Mark, dress, look, short
 
 Marks = Mapping[Hashable, Mark]

@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advect._atomic import write_atomically
-from advect._checks import check_positive
+from advect._util.atomic import write_atomically
+from advect._util.checks import check_positive
 from advect.errors import InputError
 
 if TYPE_CHECKING:

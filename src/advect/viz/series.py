@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from advect.datasets.trajectory import Frame, Trajectory
 from advect.errors import InputError
-from advect.flow import FlowResult
-from advect.trajectory import Frame, Trajectory
-from advect.viz.frames import Frames, dataset_of, names_of, states_of
+from advect.flows.loop import FlowResult
+from advect.viz.inputs import Frames, dataset_of, names_of, states_of
 from advect.viz.look import SMALL, add_legend, class_marks, dress, look, new_figure, short
 from advect.viz.panels import class_label
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from advect.distance import Distance
+from advect.classes.matching import ClassMatching
+from advect.data.class_table import ClassTable
 from advect.errors import InputError
-from advect.matching import ClassMatching
-from advect.tables import ClassTable
+from advect.transport.distance import Distance
 from advect.viz.heat import cell_sizes, draw_heat, has_numbers, name_room
 from advect.viz.look import SMALL, TEXT, look, new_figure, text_width
 

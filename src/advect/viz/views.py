@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._checks import check_count, check_positive
-from advect.data import LabeledDataset
+from advect._util.checks import check_count, check_positive
+from advect.data.dataset import LabeledDataset
+from advect.data.spaces.projection import Projection
 from advect.errors import InputError
-from advect.space.projection import Projection
-from advect.viz.frames import Frames, State, as_array, check_target, dataset_of, some_rows, states_of, with_dataset
+from advect.viz.inputs import Frames, State, as_array, check_target, dataset_of, some_rows, states_of, with_dataset
 
 _ROWS = 20_000  # more rows change principal components little and take long
 

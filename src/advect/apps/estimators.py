@@ -1,0 +1,173 @@
+"""scikit-learn's habits over a flow and a map: flat options, ``fit`` and ``transform``, clones, pipelines.
+
+Names such as "entropic" and "fd" live here, at the edge, and nowhere below.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from advect._util.checks import check_known
+from advect.cost import Bures, GroundCost, NoLabels
+from advect.data.class_table import ClassTable
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.flows.dynamics import Dynamics, FeatureDriven, JointFixedLabels, JointVariableLabels
+from advect.flows.integrators import Euler
+from advect.flows.loop import flow
+from advect.functionals.otdd import OTDD
+from advect.maps import EntropicMap, Map, NearestMap, NeuralMap
+from advect.ot import Relative, Sinkhorn
+from advect.transport.distance import Distance, otdd
+
+_DYNAMICS: dict[str, Callable[[], Dynamics]] = {
+    "fd": FeatureDriven,
+    "jd-fl": JointFixedLabels,
+    "jd-vl": JointVariableLabels,
+}
+_MAPS: dict[str, Callable[[Sinkhorn, float, int], Map]] = {
+    "entropic": lambda solver, label_weight, seed: EntropicMap(epsilon=solver.epsilon, label_weight=label_weight),
+    "nearest": lambda solver, label_weight, seed: NearestMap(),
+    "neural": lambda solver, label_weight, seed: NeuralMap(seed=seed),
+}
+
+
+class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Flow a source dataset to a target, and carry any new sample of the source the same way.
+
+    ``fit(X, y, Xt, yt)`` decreases ½ OTDD² from (X, y) to (Xt, yt) and fits a map on the first and last states, which
+    ``transform(X)`` applies. Labels count where both sides have them, otherwise features alone do. Without a target
+    there is nowhere to go: the transport is the identity. In a pipeline, pass it as ``name__Xt`` and ``name__yt``.
+
+    Args:
+        n_steps, step_size: of the flow, by explicit Euler steps.
+        label_weight: how much a change of label costs against a change of features.
+        epsilon: of the transport, in units of the cost, or ``ad.Relative(share)`` of its mean; None for 1 % of the mean.
+        map: "entropic", "nearest", "neural", or a map of ``ad.maps`` with options of its own, of which a copy is fitted.
+        dynamics: "fd", "jd-fl", "jd-vl", or a dynamics object. Joint dynamics need labels.
+        random_state: of a neural map.
+
+    Attributes:
+        flowed_: the samples of the fit at the end of the flow, (n, d).
+        map_: the fitted map; its ``transform`` also takes labels.
+        distance_: the ``Distance`` from the source to the target before the flow, made on first use.
+        class_matching_: which class of the source matches which of the target; needs labels.
+        n_features_in_, feature_names_in_: as elsewhere in scikit-learn.
+
+    Example:
+        >>> import numpy as np, advect as ad
+        >>> rng = np.random.default_rng(0)
+        >>> source, target = rng.normal(size=(60, 2)), rng.normal(size=(50, 2)) + [7, 0]
+        >>> transport = ad.DatasetTransport(n_steps=20).fit(source, Xt=target)
+        >>> new = transport.transform(rng.normal(size=(200, 2)))
+        >>> bool(np.allclose(new.mean(axis=0), target.mean(axis=0), atol=0.3))
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_steps: int = 50,
+        step_size: float = 0.2,
+        label_weight: float = 1.0,
+        epsilon: float | Relative | None = None,
+        map: str | Map = "entropic",
+        dynamics: str | Dynamics = "fd",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_steps = n_steps
+        self.step_size = step_size
+        self.label_weight = label_weight
+        self.epsilon = epsilon
+        self.map = map
+        self.dynamics = dynamics
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> DatasetTransport:
+        """Flow (X, y) to (Xt, yt) and fit the map.
+
+        Args:
+            X: source samples (n, d).  y: their labels, of any hashable kind, or None.
+            Xt: target samples (m, d), or None for the identity.  yt: their labels, or None.
+
+        Raises:
+            InputError: options or labels that cannot be used, or a flow that diverged.
+        """
+        options: dict[str, Any] = {"dtype": (np.float64, np.float32)}
+        samples = validate_data(self, X, **options)
+        if Xt is None and yt is not None:
+            raise InputError("target labels need target samples", "yt without Xt", "Pass fit(X, y, Xt, yt).")
+        identity = Xt is None
+        target = samples if identity else validate_data(self, Xt, reset=False, **options)
+        labeled = y is not None and (identity or yt is not None)
+        first = LabeledDataset(samples, _labels(y) if labeled else None)
+        last = first if identity else LabeledDataset(target, _labels(yt) if labeled else None)
+        solver = Sinkhorn(Relative(0.01) if self.epsilon is None else self.epsilon, tol=1e-3)
+        cost = GroundCost(label=Bures() if labeled else NoLabels(), label_weight=self.label_weight)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        fitted = _choose("map", self.map, _MAPS, Map, solver, self.label_weight if labeled else 0.0, seed)
+        dynamics = _choose("dynamics", self.dynamics, _DYNAMICS, object)
+        self.__dict__.pop("distance_", None)
+        self._source, self._target, self._cost, self._solver = first, last, cost, solver
+        flowed = first
+        if not identity:
+            objective, integrator = OTDD(last, cost=cost, solver=solver), Euler(self.step_size)
+            result = flow(first, objective, dynamics=dynamics, integrator=integrator, n_steps=self.n_steps)
+            flowed = result.checked().dataset
+        self.flowed_ = flowed.x.numpy()
+        self.map_ = fitted.fit(first, flowed)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Carry samples (n, d) of the source the way of the flow.
+
+        Example:
+            >>> import numpy as np, advect as ad
+            >>> x = np.random.default_rng(0).normal(size=(30, 2))
+            >>> bool(np.allclose(ad.DatasetTransport().fit(x).transform(x), x))      # no target: the identity
+            True
+        """
+        check_is_fitted(self)
+        return self.map_.transform(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))
+
+    @cached_property
+    def distance_(self) -> Distance:
+        """The distance from the source to the target, before the flow."""
+        check_is_fitted(self)
+        return otdd(self._source, self._target, cost=self._cost, solver=self._solver)
+
+    @property
+    def class_matching_(self) -> ClassTable:
+        """Which class of the source matches which of the target."""
+        return self.distance_.class_matching
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # pyright: ignore[reportAssignmentType]
+        return {name: value for name, value in state.items() if name != "distance_"}  # made again on first use
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _labels(y: Any) -> Any:
+    return np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "to_numpy") else y
+
+
+def _choose(option: str, value: Any, known: dict[str, Callable[..., Any]], kind: type, *arguments: Any) -> Any:
+    """A name looked up, or a copy of an object."""
+    if isinstance(value, str):
+        check_known(option, value, known)
+        return known[value](*arguments)
+    if not isinstance(value, kind) or isinstance(value, type):
+        raise InputError(f"{option} must be a name or an object", repr(value), f"Known names: {', '.join(known)}.")
+    return copy.deepcopy(value)

@@ -1,0 +1,324 @@
+"""The distances between all pairs of several labeled datasets (paper, eq. 5), by as many workers as there are.
+
+Each pair is a job of its own: see ``_jobs`` for what happens to results and errors. What is known about one dataset alone, its
+label laws and the distances between them, is found once in each worker and used for all of its pairs. The self terms
+OT(A, A) are solved for each pair, since a relative epsilon belongs to the pair.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+from torch import Tensor
+
+from advect import datasets as references
+from advect._util.atomic import write_atomically
+from advect._util.jobs import Job, jobs_at_once, run_jobs
+from advect._util.memory import MemoryLimit, as_bytes
+from advect._util.progress import Progress
+from advect.cost import GroundCost, NoLabels
+from advect.cost.ground import check_cost
+from advect.cost.labels import LabelCost
+from advect.data.class_table import ClassTable
+from advect.data.dataset import LabeledDataset
+from advect.data.digest import digest
+from advect.datasets.reference import FILES, Reference
+from advect.errors import InputError
+from advect.ot import Sinkhorn, Solver
+from advect.ot.solution import check_solver
+from advect.transport.distance import otdd
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_TILE = 4  # pairs are taken in tiles of so many datasets by so many, so that a worker finds most of them at hand
+_FORMAT = "advect.apps.pairwise/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Pairwise:
+    """Distances between k datasets.
+
+    Attributes:
+        names: of the datasets, in order.
+        values: (k, k) distances, symmetric, 0 on the diagonal, NaN where a pair failed.
+        converged: (k, k), whether the transport problems of the pair met their tolerance.
+        seconds: (k, k), what each pair took when it was computed.
+        errors: for each pair of names that failed, why.
+
+    Example:
+        >>> import advect as ad
+        >>> sets = {name: ad.datasets.load(f"toy:{name}?n=60&classes=2") for name in ("gaussians", "rings")}
+        >>> found = ad.pairwise(sets, progress=False)
+        >>> found
+        Pairwise(2 datasets, 1 pair)
+        >>> found["rings", "gaussians"] == ad.otdd(sets["gaussians"], sets["rings"]).value
+        True
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    converged: np.ndarray
+    seconds: np.ndarray
+    errors: dict[tuple[str, str], str]
+
+    def __getitem__(self, pair: tuple[str, str]) -> float:
+        return self.table[pair]
+
+    def __repr__(self) -> str:
+        pairs = len(self.names) * (len(self.names) - 1) // 2
+        loose = int(np.triu(~self.converged, 1).sum()) - len(self.errors)
+        notes = [f"{count} {what}" for count, what in ((len(self.errors), "failed"), (loose, "not converged")) if count]
+        return f"Pairwise({', '.join([f'{len(self.names)} datasets', f'{pairs} pair' + 's' * (pairs != 1), *notes])})"
+
+    @property
+    def table(self) -> ClassTable:
+        """The distances as a matrix with names on both sides, which prints well."""
+        return ClassTable(self.values, self.names, self.names)
+
+    def nearest(self, name: str) -> list[tuple[str, float]]:
+        """The other datasets, the nearest first, with their distances; without those whose pair failed.
+
+        Example:
+            >>> import advect as ad
+            >>> sets = {str(shift): ad.datasets.gaussians(60, shift=(shift, 0.0)) for shift in (0, 9, 2)}
+            >>> [other for other, _ in ad.pairwise(sets, progress=False).nearest("0")]
+            ['2', '9']
+        """
+        known = [(other, self[name, other]) for other in self.names if other != name]
+        return sorted((pair for pair in known if not math.isnan(pair[1])), key=lambda pair: pair[1])
+
+    def to_pandas(self) -> DataFrame:
+        """The distances as a data frame with the names as index and columns."""
+        from pandas import DataFrame
+
+        return DataFrame(self.values, index=list(self.names), columns=list(self.names))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to a JSON file, whole or not at all."""
+        place = Path(path).expanduser()
+        record = {
+            "format": _FORMAT,
+            "names": self.names,
+            "values": [[None if math.isnan(value) else value for value in row] for row in self.values.tolist()],
+            "converged": self.converged.tolist(),
+            "seconds": self.seconds.tolist(),
+            "errors": [[*pair, message] for pair, message in self.errors.items()],
+        }
+        write_atomically(place, json.dumps(record, indent=1).encode())
+        return place
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Pairwise:
+        """What ``save`` wrote.
+
+        Example:
+            >>> import tempfile, advect as ad
+            >>> found = ad.pairwise(["toy:moons?n=40", "toy:rings?n=40"], progress=False)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = found.save(f"{folder}/distances.json")
+            ...     bool((ad.Pairwise.load(path).values == found.values).all())
+            True
+        """
+        try:
+            record = json.loads(Path(path).expanduser().read_bytes())
+            if record["format"] != _FORMAT:
+                raise ValueError(f"format {record['format']}")
+            names, k = tuple(map(str, record["names"])), len(record["names"])
+            numbers = [[math.nan if value is None else float(value) for value in row] for row in record["values"]]
+            errors = {(str(a), str(b)): str(message) for a, b, message in record["errors"]}
+            values, seconds = np.array(numbers).reshape(k, k), np.array(record["seconds"], dtype=float).reshape(k, k)
+            return cls(names, values, np.array(record["converged"], dtype=bool).reshape(k, k), seconds, errors)
+        except FileNotFoundError:
+            raise InputError("no such file", path, "Check the path.") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError("not a file of Pairwise.save, or damaged", f"{path} ({error})", "Compute it again.") from None
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A dataset on its way to a worker, or a reference and its options; what it holds is known by its digest."""
+
+    source: LabeledDataset | tuple[str | Path, Mapping[str, Any]] = field(compare=False, repr=False)
+    content: str = ""
+
+    def read(self) -> LabeledDataset:
+        if isinstance(self.source, LabeledDataset):
+            return self.source
+        reference, options = self.source
+        data = references.load(reference, progress=False, **options)
+        if self.content and digest(data) != self.content:
+            raise InputError("a dataset has changed while distances to it were computed", reference, "Compute them again.")
+        return data
+
+
+@dataclass(frozen=True)
+class _Settings:
+    cost: GroundCost = field(compare=False, repr=False)
+    solver: Solver = field(compare=False, repr=False)
+    memory_limit: MemoryLimit
+    at_once: int
+    content: str
+
+
+class _Ready:
+    """A dataset in a worker, with what is known about it alone."""
+
+    def __init__(self, data: LabeledDataset, label: LabelCost) -> None:
+        self.data, self.label = data, label
+
+    @cached_property
+    def label_distances(self) -> Tensor:
+        return self.label(self.data, self.data)
+
+
+class _KnownLabels:
+    """A label cost that has been asked before about some datasets and themselves."""
+
+    def __init__(self, label: LabelCost, *ready: _Ready) -> None:
+        self.label, self.ready = label, ready
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        for one in self.ready:
+            if source is target is one.data:
+                return one.label_distances
+        return self.label(source, target)
+
+
+@lru_cache(maxsize=2 * _TILE)
+def _ready(item: _Item, settings: _Settings) -> _Ready:
+    return _Ready(item.read(), settings.cost.label)
+
+
+def _fingerprint(item: _Item) -> dict[str, Any]:
+    return {"content": digest(item.read())}
+
+
+def _distance(a: _Item, b: _Item, settings: _Settings) -> dict[str, Any]:
+    source, target, cost = _ready(a, settings), _ready(b, settings), settings.cost
+    if not isinstance(cost.label, NoLabels):
+        cost = replace(cost, label=_KnownLabels(cost.label, source, target))
+    limit = settings.memory_limit
+    if settings.at_once > 1:
+        limit = as_bytes(limit, source.data.x.device) // settings.at_once
+    found = otdd(source.data, target.data, cost=cost, solver=settings.solver, memory_limit=limit)
+    return {"value": found.value, "converged": found.converged, "marginal_error": found.marginal_error, "n_iter": found.n_iter}
+
+
+def pairwise(
+    datasets: Mapping[str, LabeledDataset | str | os.PathLike[str]] | Sequence[LabeledDataset | str | os.PathLike[str]],
+    *,
+    cost: GroundCost | None = None,
+    solver: Solver | None = None,
+    memory_limit: MemoryLimit = None,
+    n_jobs: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    progress: Progress | bool = None,
+) -> Pairwise:
+    """The distance ``otdd`` between each two of several datasets.
+
+    Args:
+        datasets: by name, or in order (then a reference is its own name, and other datasets are called "0", "1", …). A
+            reference such as ``"csv:pets.csv?label=kind"`` is read by the workers, with ``ad.datasets.load``. All must
+            live in one feature space (see ``ad.harmonize``).
+        cost, solver: as for ``otdd``.
+        memory_limit: as for ``otdd``, for all pairs on one machine that are computed at the same time.
+        n_jobs: how many pairs at a time, −1 for one on each core. By default one, or what ``joblib.parallel_config`` says,
+            which is also how to use a Dask or Ray cluster.
+        store: a directory where the result of each pair is written as soon as it is there. A later call finds those of equal
+            data, cost and solver, and computes the others: also those that failed.
+        progress: None or True shows it on stderr when it takes long, False is silent, a function is called with (done, total).
+
+    Returns:
+        A ``Pairwise``. A pair that fails is NaN there, with the reason in ``errors``; the others are not lost. With as many
+        threads for each worker, values are those of ``otdd`` to the last bit.
+
+    Raises:
+        InputError: fewer than two datasets, unknown references, or options that cannot be used.
+
+    Example:
+        >>> import advect as ad
+        >>> found = ad.pairwise({"near": "toy:moons?n=50", "far": "toy:moons?n=50&seed=1", "ring": "toy:rings?n=50&classes=2"})
+        >>> found.values.shape, found.nearest("near")[0][0]
+        ((3, 3), 'far')
+    """
+    cost, solver = check_cost(cost) or GroundCost(), check_solver(solver or Sinkhorn())
+    items, failed = _recognised(_named(datasets), n_jobs)
+    names = tuple(items)
+    content = uuid4().hex if store is None else digest(_FORMAT, cost, solver)
+    settings = _Settings(cost, solver, memory_limit, jobs_at_once(n_jobs), content)
+    errors = {(a, b): f"{bad}: {failed[bad]}" for a, b in combinations(names, 2) for bad in (b, a) if bad in failed}
+    places = combinations(range(len(names)), 2)
+    tiles = sorted(places, key=lambda place: (place[0] // _TILE, place[1] // _TILE, place))
+    pairs = [(names[i], names[j]) for i, j in tiles if (names[i], names[j]) not in errors]
+    jobs = [
+        Job(f"{a} and {b}", (items[a], items[b], settings), digest(items[a].content, items[b].content, settings.content))
+        for a, b in pairs
+    ]
+    try:
+        outcomes = run_jobs(_distance, jobs, label="pairs of datasets", n_jobs=n_jobs, store=store, progress=progress)
+    finally:
+        _ready.cache_clear()
+    values = np.diag([math.nan if name in failed else 0.0 for name in names])  # a divergence of equal measures vanishes
+    converged, seconds = np.diag([name not in failed for name in names]), np.zeros_like(values)
+    for a, b in errors:
+        _set(values, names, (a, b), math.nan)
+    for pair, outcome in zip(pairs, outcomes, strict=True):
+        result = outcome.result or {"value": math.nan, "converged": False}
+        _set(values, names, pair, result["value"])
+        _set(converged, names, pair, result["converged"])
+        _set(seconds, names, pair, outcome.seconds)
+        if outcome.error is not None:
+            errors[pair] = outcome.error
+    return Pairwise(names, values, converged, seconds, errors)
+
+
+def _set(matrix: np.ndarray, names: tuple[str, ...], pair: tuple[str, str], value: float) -> None:
+    i, j = map(names.index, pair)
+    matrix[i, j] = matrix[j, i] = value
+
+
+def _named(datasets: Any) -> dict[str, _Item]:
+    if isinstance(datasets, Mapping):
+        given = {str(name): data for name, data in datasets.items()}
+    elif isinstance(datasets, Sequence) and not isinstance(datasets, (str, bytes)):
+        plain = all(isinstance(data, (str, os.PathLike)) for data in datasets) and len(set(datasets)) == len(datasets)
+        given = {str(data) if plain else str(position): data for position, data in enumerate(datasets)}
+    else:
+        raise InputError("datasets must be several, by name or in order", type(datasets).__name__, "Pass a dict or a list.")
+    if len(given) < 2 or len(given) < len(datasets):
+        raise InputError("pairs need two or more datasets with different names", f"{len(given)}", "Add some, or rename them.")
+    return {name: _item(name, data) for name, data in given.items()}
+
+
+def _item(name: str, data: Any) -> _Item:
+    if isinstance(data, LabeledDataset):
+        return _Item(data.replace(x=data.x.detach()) if data.x.requires_grad else data, digest(data))
+    if not isinstance(data, (str, os.PathLike)):
+        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+        raise InputError(f"{name} must be a LabeledDataset or a reference", type(data).__name__, remedy)
+    parsed = Reference.parse(data, [known.name for known in references.names()])
+    if parsed.kind not in (*FILES, "path", "run"):
+        return _Item((os.fspath(data), {}))
+    place = os.path.abspath(os.path.expanduser(parsed.path))  # workers may have been started in another directory
+    return _Item((Path(place) if parsed.kind == "path" else f"{parsed.kind}:{place}", parsed.options))
+
+
+def _recognised(items: dict[str, _Item], n_jobs: int | None) -> tuple[dict[str, _Item], dict[str, str]]:
+    """The items with the digests of what is behind references; for those that cannot be read, why."""
+    unread = {name: item for name, item in items.items() if not item.content}
+    jobs = [Job(name, (item,)) for name, item in unread.items()]
+    outcomes = run_jobs(_fingerprint, jobs, label="reading datasets", n_jobs=n_jobs, progress=False)
+    told = dict(zip(unread, outcomes, strict=True))
+    known = {name: _Item(item.source, (told[name].result or {}).get("content", "")) for name, item in unread.items()}
+    return items | known, {name: outcome.error for name, outcome in told.items() if outcome.error is not None}

@@ -1,0 +1,216 @@
+"""Which class of one dataset is which class of another, and a model's answers read through that (paper, section 5.4).
+
+The class masses are coupled by exact optimal transport under the squared label distances. A model of k classes then answers
+for k' classes by a k' × k matrix, as a final linear layer or applied to its probabilities: its gradients are never needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advect.cost import GroundCost
+from advect.cost.ground import check_cost
+from advect.data.class_table import ClassTable
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.transport.distance import otdd_classes
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMatching:
+    """A correspondence between the classes of a dataset and those of a reference, from a coupling of their masses.
+
+    Args:
+        coupling: (k', k) masses shared by class i of the data and class j of the reference; see ``between``.
+
+    Attributes:
+        data_classes, reference_classes: the names on both sides.
+
+    Example:
+        >>> import advect as ad
+        >>> letters = ad.LabeledDataset([[0.0], [0.1], [5.0], [5.1]], ["b", "b", "a", "a"])
+        >>> digits = ad.LabeledDataset([[0.2], [0.3], [5.2], [5.3]], [0, 0, 1, 1])
+        >>> matching = ad.ClassMatching.between(letters, digits)
+        >>> matching.hard
+        {'a': 1, 'b': 0}
+        >>> matching.apply([[0.9, 0.1]]).tolist()        # a model of digits answers for letters: P(a), P(b)
+        [[0.1, 0.9]]
+    """
+
+    coupling: ClassTable
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.coupling.values, dtype=np.float64)
+        if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
+            raise InputError(
+                "a coupling must hold masses", "negative, NaN or no mass", "Pass the class_matching of an ad.otdd distance."
+            )
+
+    @classmethod
+    def between(
+        cls, data: LabeledDataset, reference: LabeledDataset, *, cost: GroundCost | None = None, balanced: bool = True
+    ) -> ClassMatching:
+        """The matching of two datasets' classes under the label distances of ``cost`` (Gaussian by default).
+
+        Args:
+            data: whose classes a model does not know.
+            reference: a sample of what it knows.
+            cost: its label cost is used.
+            balanced: give each class that has samples the same mass, so that a frequent class does not spill over others.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.datasets.load("digits", n=200, balanced=True)
+            >>> matching = ad.ClassMatching.between(data, data)
+            >>> all(name == match for name, match in matching.hard.items())
+            True
+        """
+        if balanced:
+            data, reference = data.balanced(), data.balanced() if reference is data else reference.balanced()
+        return cls(otdd_classes(data, reference, check_cost(cost) or GroundCost()))
+
+    @property
+    def data_classes(self) -> tuple[Hashable, ...]:
+        return self.coupling.rows
+
+    @property
+    def reference_classes(self) -> tuple[Hashable, ...]:
+        return self.coupling.columns
+
+    @cached_property
+    def soft(self) -> ClassTable:
+        """How each class of the data is spread over the reference's, rows summing to one (zero for classes without mass)."""
+        masses = self.coupling.values.sum(axis=1, keepdims=True)
+        return ClassTable(_divided(self.coupling.values, masses), self.data_classes, self.reference_classes)
+
+    @cached_property
+    def weights(self) -> ClassTable:
+        """The (k', k) matrix that turns probabilities of reference classes to those of the data's: π* by columns.
+
+        Column j says how the answer j is shared among the classes of the data that are coupled to it. The paper's layer is
+        π* itself; with columns scaled to sum to one, probabilities stay probabilities.
+        """
+        masses = self.coupling.values.sum(axis=0, keepdims=True)
+        return ClassTable(_divided(self.coupling.values, masses), self.data_classes, self.reference_classes)
+
+    @cached_property
+    def hard(self) -> dict[Hashable, Hashable]:
+        """The reference class with most of each class's mass; classes of the data without mass are left out."""
+        values = self.coupling.values
+        return {
+            name: self.reference_classes[int(row.argmax())]
+            for name, row in zip(self.data_classes, values, strict=True)
+            if row.sum() > 0
+        }
+
+    def apply(self, scores: Any) -> np.ndarray:
+        """A black box's answers for reference classes, (n, k) probabilities or n labels, as (n, k') ones for the data's.
+
+        Labels are class names of the reference, each taken as a certain answer. What the model says of classes without samples
+        in the reference, which are matched to none, is left out: such rows sum to less than one, to zero if it says nothing
+        else.
+        """
+        return self._answers(scores) @ self.weights.values.T
+
+    def predict(self, scores: Any, *, unknown: Hashable = ...) -> list[Hashable]:
+        """The most likely class of the data for each answer of the model; see ``apply``.
+
+        Args:
+            scores: (n, k) probabilities or n labels.
+            unknown: what stands for an answer that has nothing but classes without samples in the reference, which are
+                matched to no class of the data. By default such an answer is an error.
+
+        Raises:
+            InputError: such an answer, unless ``unknown`` is given.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[0.0], [5.0]], ["low", "high"])
+            >>> digits = ad.LabeledDataset([[0.0], [5.0]], [0, 1], classes=[0, 1, 2])  # a model may answer 2
+            >>> matching = ad.ClassMatching.between(data, digits)
+            >>> matching.predict([[0.1, 0.2, 0.7]])
+            ['high']
+            >>> matching.predict([0, 2], unknown="neither")
+            ['low', 'neither']
+        """
+        answers = self._answers(scores)
+        matched = self.coupling.values.sum(axis=0) > 0
+        empty: np.ndarray = np.abs(answers[:, matched]).sum(axis=1) == 0
+        if unknown is ... and empty.any():
+            codes = np.where(matched, -np.inf, answers)[empty].argmax(axis=1)
+            names = dict.fromkeys(self.reference_classes[code] for code in codes)
+            raise InputError(
+                "an answer of the model must be a class that has samples in the reference",
+                f"{', '.join(map(repr, names))} for {int(empty.sum())} of {len(answers)} samples",
+                "Add samples of it to the reference, let the model give probabilities, or say with unknown=… what to return.",
+            )
+        best = (answers @ self.weights.values.T).argmax(axis=1)
+        return [unknown if nothing else self.data_classes[code] for code, nothing in zip(best, empty, strict=True)]
+
+    def as_layer(self, *, dtype: torch.dtype = torch.float32) -> nn.Linear:
+        """The paper's final linear layer, k → k' without bias, to append to a classifier that gives probabilities.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> data = ad.LabeledDataset([[0.0], [5.0]], ["low", "high"])
+            >>> layer = ad.ClassMatching.between(data, data).as_layer()
+            >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.Softmax(dim=1), layer)
+            >>> network(torch.zeros(3, 1)).shape
+            torch.Size([3, 2])
+        """
+        from torch import nn
+
+        layer = nn.Linear(len(self.reference_classes), len(self.data_classes), bias=False, dtype=dtype)
+        layer.weight = nn.Parameter(torch.as_tensor(self.weights.values, dtype=dtype), requires_grad=False)
+        return layer
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name} → {match}" for name, match in self.hard.items())
+
+    def _answers(self, scores: Any) -> np.ndarray:
+        """One row of numbers for each answer, one column for each reference class."""
+        array = _as_array(scores)
+        if array.ndim == 1:
+            array = self._one_hot(array)
+        if array.ndim != 2 or array.shape[1] != len(self.reference_classes):
+            raise InputError(
+                f"answers must be probabilities of the {len(self.reference_classes)} reference classes, or labels",
+                f"shape {array.shape}",
+                "Check which classes the model answers for.",
+            )
+        if not np.isfinite(array).all():
+            raise InputError("answers must be finite", "NaN or infinite scores", "Check the model on these samples.")
+        return array
+
+    def _one_hot(self, labels: np.ndarray) -> np.ndarray:
+        position = {name: code for code, name in enumerate(self.reference_classes)}
+        names = labels.tolist()
+        strange = [name for name in names if name not in position]
+        if strange:
+            raise InputError(
+                "labels must be reference classes", repr(strange[0]), f"Classes: {', '.join(map(str, self.reference_classes))}."
+            )
+        return np.eye(len(position))[[position[name] for name in names]]
+
+
+def _divided(values: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    return np.divide(values, masses, out=np.zeros_like(values), where=masses > 0)
+
+
+def _as_array(scores: Any) -> np.ndarray:
+    if isinstance(scores, Tensor):
+        scores = scores.detach().cpu().numpy()
+    try:
+        return np.asarray(scores)
+    except ValueError as error:
+        raise InputError("answers must be one row for each sample", str(error), "Pass an array (n, k) or n labels.") from None

@@ -1,0 +1,43 @@
+"""Files that are open for reading: the rows of a draw are chosen from the labels, then only these are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_weights
+from advect._util.progress import Progress, track
+from advect.data.formats import Source
+from advect.data.sampling import Draw
+
+
+def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, Any]:
+    """The same as reading everything and drawing then, but for the memory."""
+    rows = draw.rows(_codes(source), source.classes or ())
+    read, back = (None, None) if rows is None else torch.unique(rows, return_inverse=True)
+    with track(len(source) if read is None else len(read), "reading samples", progress) as advance:
+        x = source.read(None if read is None else read.numpy(), advance)
+    labels, weights = source.labels, source.weights
+    if rows is not None and back is not None:
+        x = x[back.numpy()]
+        labels = None if labels is None else [labels[row] for row in rows.tolist()]
+        # scaled as a whole first, as the weights of the whole dataset would be
+        weights = None if weights is None else check_weights("weights", torch.as_tensor(weights).double(), len(source))[rows]
+    return {
+        "x": x,
+        "y": labels,
+        "weights": weights,
+        "classes": source.classes,
+        "columns": source.columns,
+        "table": source.table,
+    }
+
+
+def _codes(source: Source) -> Tensor:
+    if source.labels is None:
+        return torch.full((len(source),), -1)
+    position: dict[Any, int] = {name: code for code, name in enumerate(source.classes or ())} | {None: -1}
+    return torch.from_numpy(np.fromiter((position[label] for label in source.labels), np.int64, len(source)))

@@ -1,0 +1,481 @@
+"""Parquet tables: a column for each feature, or a column of lists such as flattened images.
+
+Only the columns and groups of rows that are needed are read, a batch at a time. Our own files keep sample shape and class
+names in the file's metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from advect._util.atomic import atomic_file
+from advect.data.formats.content import (
+    Advance,
+    Content,
+    Source,
+    are_images,
+    as_names,
+    check_rows,
+    class_names,
+    dump_name,
+    pack_name,
+    quiet,
+    unpack_name,
+)
+from advect.data.formats.guard import check_growth, damaged, empty, reading
+from advect.data.formats.kinds import EXACT, Cells, Column, Table, warn_rounded
+from advect.data.formats.stored import CHUNK
+from advect.data.formats.table import (
+    LABEL,
+    MOST_VALUES,
+    Key,
+    category_values,
+    check_categorical,
+    check_dtype,
+    check_names,
+    layout,
+    not_a_number,
+    refuse_dates,
+    special_names,
+)
+from advect.errors import InputError
+
+_KIND = "a Parquet file"
+_META = b"advect"
+_LONG = ("int32", "int64", "uint32", "uint64")  # kinds that may have more digits than float32
+
+
+@dataclass(frozen=True)
+class _Feature:
+    """A column of the file: numbers, lists of numbers with these lengths, or text with these values."""
+
+    name: str
+    dtype: np.dtype
+    lengths: tuple[int, ...] = ()
+    values: tuple[str | int, ...] | None = None
+    was: str | None = None
+
+    @property
+    def column(self) -> Column | None:
+        """What it was, if that is more than can be seen from the features."""
+        if self.was is None or (self.values is not None and not self.values):
+            return None
+        return Column(self.name, self.was, self.values or ())
+
+    @property
+    def width(self) -> int:
+        return math.prod(self.lengths) if self.values is None else len(self.values)
+
+    @property
+    def names(self) -> list[str]:
+        if self.values is not None:
+            return [f"{self.name}={value}" for value in self.values]
+        return [self.name + "".join(f"[{i}]" for i in index) for index in np.ndindex(*self.lengths)]
+
+
+class ParquetSource(Source):
+    """A table of numbers; one column may hold labels, one weights.
+
+    Files of our own are read as they were saved: with their column of labels, whatever it is called, and their categories.
+    A single column of (nested) lists of one length holds samples of that shape; bytes of two or more axes are images, which
+    are scaled to 0 … 1. Booleans are 0 and 1. A null or NaN label is a missing one.
+
+    Args:
+        path: the file.
+        label: name or position of the column of labels; None takes one called ``label``, False none.
+        weights: name or position of the column of weights; None takes one called ``sample_weight``, False none.
+        columns: names or positions of the features; None for all other columns.
+        categorical: ``"onehot"`` turns each column of text into a column ``name=value`` for each of its values.
+        dtype: ``"float32"`` or ``"float64"``; by default float64 if any column is, or has whole numbers from 2²⁴ on, which
+            float32 would round.
+        raw: keep the values of uint8 images.
+
+    Raises:
+        InputError: a file that cannot be used, or pyarrow is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from advect.data.formats import Content, write
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "data.parquet")
+        ...     write(path, Content(np.eye(3), ["a", "b", None], columns=("u", "v", "w")))
+        ...     source = ParquetSource(path)
+        ...     print(source.labels, source.columns, source.read(np.array([2])).tolist())
+        ['a', 'b', None] ('u', 'v', 'w') [[0.0, 0.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        label: Key | bool | None = None,
+        weights: Key | bool | None = None,
+        columns: Sequence[Key] | None = None,
+        categorical: str | None = None,
+        dtype: str | None = None,
+        raw: bool = False,
+    ) -> None:
+        self._path, self._raw, self._arrow, self._texts = path, raw, _pyarrow(), []
+        onehot, self._wanted = check_categorical(categorical), check_dtype(dtype)
+        with self._open() as file, self._reading():
+            schema, self._n = file.schema_arrow, file.metadata.num_rows
+            self._check_growth(file.metadata)
+            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            own = _own_facts(path, (schema.metadata or {}).get(_META))
+        names = [str(name) for name in schema.names]
+        check_names(path, names)
+        self._texts = [field.name for field in schema if _is_text(self._arrow.types, field.type)]
+        if self._n == 0:
+            raise InputError("a table needs at least one row", f"none in {path}", "Add rows.")
+        was: Table = own.get("table", Table())
+        label = was.label if label is None and was.label in names else label
+        weights = was.weights if weights is None and was.weights in names else weights
+        known = {column.name: column for column in was.columns if column.values}
+        place = layout(path, names, label, weights, columns, ignored=[name for name in names if name in index])
+        if place.label is not None:
+            self.labels, self.classes = self._read_labels(schema.field(place.label), own)
+        self.weights = None if place.weights is None else self._read_weights(schema.field(place.weights))
+        self._features = [self._feature(schema.field(at), onehot, known.get(names[at])) for at in place.features]
+        largest = self._largest([f.name for f in self._features if f.was in _LONG and not f.lengths and not f.values])
+        self._wide = any(most >= EXACT["float32"] for most in largest.values())
+        warn_rounded(path, largest, self._dtype)
+        self._sample_shape, self.columns = self._shape(own)
+        special = [None if at is None else names[at] for at in (place.label, place.weights)]
+        found = [feature.column for feature in self._features if not feature.lengths]
+        self.table = Table(tuple(column for column in found if column is not None), *special)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
+        rows = check_rows(rows, self._n)
+        out = empty(self._path, _KIND, (len(rows), *self._sample_shape), self._dtype)
+        done = 0
+        for first, batch in self._batches([feature.name for feature in self._features], rows, self._row_bytes):
+            upto = int(np.searchsorted(rows, first + len(batch)))
+            if upto > done:
+                out[done:upto] = self._samples(batch, first, rows[done:upto])
+                advance(upto - done)
+                done = upto
+        self._check_whole(done, len(rows))
+        return out
+
+    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
+        done, rows = 0, np.arange(self._n)
+        for first, batch in self._batches([feature.name for feature in self._features], rows, self._row_bytes):
+            for at in range(first, first + len(batch), size):
+                here = rows[at : min(at + size, first + len(batch))]
+                yield self._samples(batch, first, here)
+                advance(len(here))
+                done += len(here)
+        self._check_whole(done, self._n)
+
+    @property
+    def _dtype(self) -> np.dtype:
+        least = np.float64 if self._wide else np.float32
+        return self._wanted or np.result_type(least, *(f.dtype for f in self._features if f.dtype.kind == "f"))
+
+    @property
+    def _row_bytes(self) -> int:
+        return 8 * sum(feature.width for feature in self._features)
+
+    def _check_whole(self, done: int, wanted: int) -> None:
+        if done < wanted:
+            raise damaged(self._path, _KIND, f"only {done} of {wanted} rows")
+
+    def _samples(self, batch: Any, first: int, rows: np.ndarray) -> np.ndarray:
+        """The samples at ``rows`` of the file from a batch that begins with row ``first``."""
+        parts = []
+        for feature in self._features:
+            with self._reading():
+                cells = batch.column(feature.name).take(self._arrow.array(rows - first))
+            parts.append(self._numbers(feature, cells, rows, self._dtype))
+        out = np.concatenate(parts, axis=1)
+        if len(self._features) == 1 and are_images(self._features[0].dtype, self._sample_shape, self._raw):
+            out /= 255
+        return out.reshape(len(rows), *self._sample_shape)
+
+    def _reading(self) -> Any:
+        return reading(self._path, _KIND, self._arrow.ArrowException, ValueError, KeyError, UnicodeError)
+
+    def _open(self) -> Any:
+        from pyarrow import parquet
+
+        with self._reading():
+            if self._path.is_dir():  # pyarrow would say that it is damaged
+                raise IsADirectoryError
+            # texts stay references to the different ones: a long one that is repeated takes no more than once
+            return parquet.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 16, read_dictionary=self._texts)
+
+    def _check_growth(self, facts: Any) -> None:
+        """What the groups of rows say that they hold, against the size of the file."""
+        groups = [facts.row_group(at) for at in range(facts.num_row_groups)]
+        chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+        size = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for chunk in chunks)
+        check_growth(self._path, "a table", size, self._path.stat().st_size)
+
+    def _batches(self, columns: list[str], rows: np.ndarray, row_bytes: int) -> Iterator[tuple[int, Any]]:
+        """(first row, batch) of the groups that have any of ``rows``."""
+        size, first = max(1, CHUNK // row_bytes), 0
+        with self._open() as file:
+            for group in range(file.num_row_groups):
+                with self._reading():
+                    end = first + file.metadata.row_group(group).num_rows
+                lo, hi = np.searchsorted(rows, [first, end])
+                if lo < hi:
+                    at = first
+                    with self._reading():
+                        batches = file.iter_batches(size, row_groups=[group], columns=columns, use_threads=False)
+                    while at <= rows[hi - 1]:
+                        with self._reading():
+                            batch = next(batches, None)
+                        if batch is None:
+                            break
+                        yield at, batch
+                        at += len(batch)
+                first = end
+
+    def _largest(self, names: list[str]) -> dict[str, float]:
+        """The largest size of the whole numbers of some columns."""
+        found = dict.fromkeys(names, 0.0)
+        for _, batch in self._batches(names, np.arange(self._n), 8 * len(names)) if names else ():
+            for name in names:
+                with self._reading():
+                    cells = batch.column(name)
+                    cells = cells.dictionary_decode() if self._arrow.types.is_dictionary(cells.type) else cells
+                    ends = self._compute().min_max(cells).as_py().values()
+                found[name] = max(found[name], *(abs(float(end)) for end in ends if end is not None), 0.0)
+        return found
+
+    def _read_weights(self, field: Any) -> np.ndarray:
+        feature, rows = self._feature(field, onehot=False), np.arange(self._n)
+        if feature.lengths:
+            raise InputError(
+                f"weights must be numbers in {self._path}", f"column {field.name!r} of {field.type}", "Name another."
+            )
+        parts = [
+            self._numbers(feature, batch.column(field.name), rows[first : first + len(batch)], np.dtype(np.float64))
+            for first, batch in self._batches([field.name], rows, 8)
+        ]
+        return np.concatenate(parts)[:, 0]
+
+    def _read_labels(self, field: Any, own: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
+        """Names of rows; equal ones are one object, which saves memory."""
+        types, name, labels = self._arrow.types, field.name, []
+        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+        tests = (types.is_boolean, types.is_integer, types.is_floating, types.is_null)
+        if not _is_text(types, kind) and not any(test(kind) for test in tests):
+            raise InputError(
+                f"labels must be whole numbers or text in {self._path}", f"column {name!r} of {field.type}", "Convert it first."
+            )
+        for _, batch in self._batches([name], np.arange(self._n), 8):
+            with self._reading():
+                cells = batch.column(name)
+                cells = cells if types.is_dictionary(cells.type) else cells.dictionary_encode()
+                names = cells.dictionary.to_pylist()
+                codes = np.where(cells.is_valid(), cells.indices.fill_null(0), -1)
+            if types.is_floating(kind):
+                names = as_names(np.array(names, dtype=np.float64), self._path)
+            labels += [None if code < 0 else names[code] for code in codes.tolist()]
+        if "classes" not in own or name != (own.get("table", Table()).label or LABEL):
+            return labels, class_names(labels)
+        classes = tuple(own["classes"])
+        stored = {dump_name(known) if own["json"] else known: known for known in classes}
+        strange = {label for label in labels if label is not None} - set(stored)
+        if strange:
+            raise damaged(self._path, _KIND, f"label {strange.pop()!r} is not among its classes")
+        return [None if label is None else stored[label] for label in labels], classes
+
+    def _feature(self, field: Any, onehot: bool, known: Column | None = None) -> _Feature:
+        types, kind, lengths = self._arrow.types, field.type, []
+        if known is not None and not types.is_nested(kind):  # a file of our own says what its categories are
+            return _Feature(field.name, np.dtype(np.float32), values=known.values, was=known.dtype)
+        first = None
+        while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+            if first is None and not lengths:
+                first = self._first(field.name)
+            if not isinstance(first, list) or not first:
+                raise not_a_number(self._path, "row 0", field.name, None)
+            lengths.append(len(first))
+            kind, first = kind.value_type, first[0]
+        was = "category" if types.is_dictionary(kind) else "text"
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+            dtype = np.dtype(bool) if types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
+            plain = np.dtype(np.float32) if dtype == np.float16 else dtype
+            return _Feature(field.name, plain, tuple(lengths), was=str(dtype))
+        if types.is_decimal(kind):
+            return _Feature(field.name, np.dtype(np.float64), tuple(lengths))
+        if _is_text(types, kind) and not lengths:
+            if onehot:
+                return _Feature(field.name, np.dtype(np.float32), values=self._distinct(field.name), was=was)
+            raise not_a_number(self._path, "row 0", field.name, self._first(field.name) or "text")
+        if types.is_temporal(kind):
+            raise refuse_dates(self._path, field.name, kind)
+        raise InputError(
+            f"features must be numbers in {self._path}",
+            f"column {field.name!r} of {field.type}",
+            "Convert it, or pass columns=[…].",
+        )
+
+    def _first(self, name: str) -> Any:
+        batch = next(self._batches([name], np.zeros(1, np.int64), CHUNK), None)
+        return None if batch is None else batch[1].column(name)[0].as_py()
+
+    def _distinct(self, name: str) -> tuple[str, ...]:
+        found: set[str] = set()
+        for _, batch in self._batches([name], np.arange(self._n), 64):
+            with self._reading():
+                found |= {value for value in batch.column(name).unique().to_pylist() if value is not None}
+            if len(found) > MOST_VALUES:
+                break
+        return category_values(self._path, name, found)
+
+    def _shape(self, own: dict[str, Any]) -> tuple[tuple[int, ...], tuple[str, ...] | None]:
+        """Of a sample, and the names of its features."""
+        names = [name for feature in self._features for name in feature.names]
+        if len(self._features) > 1 or not self._features[0].lengths:
+            return (len(names),), tuple(names)
+        shape = tuple(own.get("shape", ()))
+        return (shape if shape and math.prod(shape) == len(names) else self._features[0].lengths), None
+
+    def _numbers(self, feature: _Feature, cells: Any, rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """The cells of ``rows`` as (k, width) numbers."""
+        compute = self._compute()
+        per = 1
+        for length in feature.lengths:
+            self._check_null(feature, cells, rows, per)
+            with self._reading():
+                sizes = compute.list_value_length(cells).to_numpy(zero_copy_only=False)
+            if (sizes != length).any():
+                bad = int(np.argmax(sizes != length))
+                raise InputError(
+                    f"lists of column {feature.name!r} must have one length in {self._path}",
+                    f"{sizes[bad]} in row {rows[bad // per]} where row 0 has {length}",
+                    "Make all samples of one shape, or leave the column out: columns=[…].",
+                )
+            with self._reading():
+                cells = cells.flatten()
+            per *= length
+        self._check_null(feature, cells, rows, per)
+        if feature.values is not None:
+            with self._reading():
+                values = self._arrow.array(map(str, feature.values), "string")
+                codes = compute.index_in(cells.cast("string"), values).fill_null(-1).to_numpy(zero_copy_only=False)
+            if len(codes) and codes.min() < 0:
+                raise damaged(self._path, _KIND, f"a value of column {feature.name!r} is not among its categories")
+            return np.eye(len(feature.values), dtype=dtype)[codes]
+        with self._reading():
+            if self._arrow.types.is_dictionary(cells.type):
+                cells = cells.dictionary_decode()
+            if self._arrow.types.is_decimal(cells.type):
+                cells = cells.cast("float64")
+            with np.errstate(over="ignore"):
+                numbers = cells.to_numpy(zero_copy_only=False).astype(dtype).reshape(len(rows), per)
+        bad = np.argwhere(~np.isfinite(numbers))
+        if len(bad):
+            raise not_a_number(self._path, f"row {rows[bad[0][0]]}", feature.names[bad[0][1]], float(numbers[tuple(bad[0])]))
+        return numbers
+
+    def _check_null(self, feature: _Feature, cells: Any, rows: np.ndarray, per: int) -> None:
+        if cells.null_count:
+            bad = int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
+            raise not_a_number(self._path, f"row {rows[bad // per]}", feature.name, None)
+
+    def _compute(self) -> Any:
+        from pyarrow import compute
+
+        return compute
+
+
+def write_parquet(path: Path, content: Content) -> None:
+    """Columns by name, or one column of lists; sample shape and class names go to the metadata."""
+    arrow = _pyarrow()
+    from pyarrow import parquet
+
+    facts: dict[str, Any] = {"shape": list(content.x.shape[1:])}
+    was = content.table or Table()
+    own, weight = special_names(content.columns or (), was.label, was.weights)
+    check_names(path, content.columns or ())
+    as_json = content.classes is not None and not _one_kind(content.classes)
+    if content.classes is not None:
+        facts |= {"classes": [pack_name(name) for name in content.classes], "json": as_json}
+    x = content.x.reshape(len(content.x), -1)
+    cells = None if content.columns is None else was.cells(content.columns, x)
+    kept = tuple(one.column for one in cells or () if one.column is not None)
+    facts["table"] = Table(kept, own, weight).to_dict()
+
+    def table(some: slice) -> Any:
+        if cells is None:
+            block = np.ascontiguousarray(x[some])
+            values = {"x": arrow.FixedSizeListArray.from_arrays(arrow.array(block.reshape(-1)), block.shape[1])}
+        else:
+            values = {one.name: _arrow_cells(arrow, one, some) for one in cells}
+        if content.labels is not None:
+            labels = [dump_name(label) if as_json and label is not None else label for label in content.labels[some]]
+            values[own] = arrow.array(labels, arrow.string() if as_json else _arrow_type(arrow, content.classes or ()))
+        if content.weights is not None:
+            values[weight] = arrow.array(content.weights[some].astype(np.float64))
+        return arrow.table(values)
+
+    step = max(1, 4 * CHUNK // (x.shape[1] * x.itemsize))
+    schema = table(slice(0, 1)).schema.with_metadata({_META: json.dumps(facts).encode()})
+    with atomic_file(path) as beside, parquet.ParquetWriter(beside, schema) as writer:
+        for at in range(0, len(x), step):
+            writer.write_table(table(slice(at, at + step)).cast(schema))
+
+
+def _arrow_cells(arrow: Any, cells: Cells, some: slice) -> Any:
+    numbers = np.ascontiguousarray(cells.numbers[some])
+    if cells.column is None or not cells.column.values:
+        return arrow.array(numbers)
+    values = arrow.DictionaryArray.from_arrays(arrow.array(numbers.astype(np.int32)), arrow.array(cells.column.values))
+    return values if cells.column.dtype == "category" else values.dictionary_decode()
+
+
+def _one_kind(names: tuple[Any, ...]) -> bool:
+    """Whether a column of Parquet keeps the names as they are."""
+    if all(isinstance(name, str) for name in names):
+        return all(name.encode("utf-8", "replace").decode() == name for name in names)  # no lone surrogates
+    return all(type(name) is bool for name in names) or all(type(name) is int and abs(name) < 2**63 for name in names)
+
+
+def _arrow_type(arrow: Any, names: tuple[Any, ...]) -> Any:
+    first = names[0] if names else ""
+    return arrow.string() if isinstance(first, str) else arrow.bool_() if isinstance(first, bool) else arrow.int64()
+
+
+def _own_facts(path: Path, text: bytes | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        facts = json.loads(text)
+        own: dict[str, Any] = {"shape": [int(size) for size in facts["shape"]]}
+        if any(size < 1 for size in own["shape"]):
+            raise ValueError(f"shape {own['shape']}")
+        if "table" in facts:
+            own["table"] = Table.from_dict(facts["table"])
+        if "classes" in facts:
+            own |= {"classes": [unpack_name(name) for name in facts["classes"]], "json": bool(facts["json"])}
+        return own
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise damaged(path, _KIND, f"metadata of advect: {type(error).__name__}: {error}") from None
+
+
+def _is_text(types: Any, kind: Any) -> bool:
+    return types.is_string(kind) or types.is_large_string(kind) or getattr(types, "is_string_view", lambda _: False)(kind)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise InputError("Parquet needs pyarrow", str(error), "Install it: pip install 'advect[tables]'.") from None
+    return pyarrow

@@ -1,0 +1,101 @@
+"""Which rows a draw takes, told from labels alone, so that a file can be asked for just these. Reading is for others."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_count, missing_labels
+from advect.errors import InputError
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How many rows to draw: ``n`` exactly, ``max_samples`` at most, or all of them in their order.
+
+    Args:
+        n: how many; more than there are is an error.
+        max_samples: how many at most; where there are no more, rows stay in their order.
+        balanced: equally many of each class that has samples, as far as ``max_samples`` allows.
+        seed: of the draw.
+
+    Raises:
+        InputError: options that exclude each other or are out of range.
+
+    Example:
+        >>> draw = Draw(max_samples=10, balanced=True)
+        >>> sorted(draw.rows(torch.tensor([0, 0, 0, 1, 1]), "ab").tolist())[-2:]
+        [3, 4]
+        >>> Draw().rows(torch.tensor([0, 1]), "ab") is None
+        True
+    """
+
+    n: int | None = None
+    max_samples: int | None = None
+    balanced: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("n", 1), ("max_samples", 1), ("seed", 0)):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else check_count(name, value, least))
+        if not isinstance(self.balanced, bool):
+            raise InputError("balanced must be True or False", repr(self.balanced), "Pass one of these.")
+        if self.n is not None and self.max_samples is not None:
+            raise InputError(
+                "n and max_samples exclude each other", f"{self.n} and {self.max_samples}", "Pass the one that you mean."
+            )
+        if self.balanced and self.n is None and self.max_samples is None:
+            raise InputError(
+                "a balanced draw needs its size", "n=None", "Pass n or max_samples, or load all and take .balanced() weights."
+            )
+
+    def rows(self, codes: Tensor, classes: Sequence[Hashable]) -> Tensor | None:
+        """Positions in the order drawn, among rows with these positions of classes; None for all."""
+        n = self.n
+        if self.max_samples is not None:
+            n = min(self.max_samples, _most_balanced(codes)) if self.balanced else self.max_samples
+            if n >= len(codes) and not self.balanced:
+                return None
+        if n is None:
+            return None
+        return draw_rows(codes, classes, n, self.balanced, torch.Generator().manual_seed(self.seed))
+
+
+def draw_rows(codes: Tensor, classes: Sequence[Hashable], n: int, balanced: bool, generator: torch.Generator | None) -> Tensor:
+    """``n`` different positions, of equally many of each class where the draw is balanced."""
+    n = check_count("n", n)
+    if n > len(codes):
+        raise InputError(f"a sample of different rows has at most {len(codes)}", n, "Ask for fewer.")
+    shuffled = torch.randperm(len(codes), generator=generator).to(codes.device)
+    if not balanced:
+        return shuffled[:n]
+    counts = _counts(codes)
+    present = [code for code, count in enumerate(counts) if count]
+    chosen = []
+    for position, code in enumerate(present):
+        wanted = n // len(present) + (position < n % len(present))
+        if wanted > counts[code]:
+            raise InputError(
+                f"class {classes[code]!r} has too few samples for a balanced draw of {n}",
+                f"{counts[code]} where {wanted} are needed",
+                "Ask for fewer, or use .balanced() weights instead.",
+            )
+        chosen.append(shuffled[codes[shuffled] == code][:wanted])
+    return torch.cat(chosen)
+
+
+def _most_balanced(codes: Tensor) -> int:
+    """The size of the largest balanced draw: the class at position j gives ⌈(n − j)/k⌉ samples."""
+    counts = [count for count in _counts(codes) if count]
+    return min(count * len(counts) + position for position, count in enumerate(counts))
+
+
+def _counts(codes: Tensor) -> list[int]:
+    missing = int((codes < 0).sum())
+    if missing:
+        raise missing_labels("a balanced draw", missing, len(codes))
+    return torch.bincount(codes).tolist()

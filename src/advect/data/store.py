@@ -1,0 +1,219 @@
+"""Datasets and states on disk: safetensors files, written whole or not at all, and never unpickled.
+
+A file is written beside its place, flushed to the disk and renamed: a process killed at any moment loses at most what it was
+writing. A checksum covers all that a file says, so that damage is found; it is no seal against those who mean harm.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from advect._util.atomic import write_atomically
+from advect.data.dataset import LabeledDataset
+from advect.data.formats import Table
+from advect.data.gaussians import Diagonal, Factored, Full, Gaussians
+from advect.errors import InputError
+
+_KINDS: dict[str, tuple[Any, str]] = {
+    "full": (Full, "matrices"),
+    "factored": (Factored, "rows"),
+    "diagonal": (Diagonal, "deviations"),
+}
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """One safetensors file: named tensors, and facts as JSON in its header. The same content gives the same bytes."""
+    ready = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    text = json.dumps(facts)
+    # One entry: several would come in another order each time.
+    write_atomically(path, save(ready, metadata={_ENTRY: f"{_checksum(ready, text)} {text}"}))
+
+
+def read_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What ``write_tensors`` wrote; a clear error for anything else."""
+    if not path.is_file():
+        raise InputError("no such file", path, "Check the path.")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        if _ENTRY in metadata:
+            checksum, _, text = metadata[_ENTRY].partition(" ")
+            found = _checksum(tensors, text)
+        else:  # a file of before, whose checksum is of the numbers alone
+            checksum, text, found = metadata["checksum"], metadata["facts"], _checksum_of_numbers(tensors)
+        facts = json.loads(text)
+    except _UNREADABLE as error:
+        raise damaged(path, f"{type(error).__name__}: {error}") from None
+    if found != checksum:
+        raise damaged(path, "checksum")
+    if not isinstance(facts, dict):
+        raise damaged(path, "its facts are no table")
+    return tensors, facts
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file is one of ``write_tensors``, by its header; its numbers may be damaged."""
+    if not path.is_file():
+        return False
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+    except _UNREADABLE:
+        return False
+    return _ENTRY in metadata or metadata.keys() >= {"checksum", "facts"}
+
+
+@contextmanager
+def unpacking(path: Path) -> Iterator[None]:
+    """Around what is built from the parts of a file: parts that are missing or do not fit are an error that names the file."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise damaged(path, f"{type(error).__name__}: {error}") from None
+
+
+def damaged(path: Path, why: str) -> InputError:
+    """The error for a file that is not what was written."""
+    return InputError("not a file of advect, or damaged", f"{path} ({why})", "Use another frame or checkpoint.")
+
+
+_ENTRY = "advect"
+_UNREADABLE = (
+    SafetensorError,
+    OSError,
+    KeyError,
+    IndexError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    OverflowError,
+    RecursionError,
+)
+
+
+def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
+    """Of all that a file says: facts, names, kinds and shapes of tensors, and numbers."""
+    total = zlib.crc32(facts.encode())
+    for name in sorted(tensors):
+        total = zlib.crc32(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode(), total)
+        total = zlib.crc32(_bytes(tensors[name]), total)
+    return f"{total:08x}"
+
+
+def _checksum_of_numbers(tensors: dict[str, Tensor]) -> str:
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(_bytes(tensors[name]), total)
+    return f"{total:08x}"
+
+
+def _bytes(values: Tensor) -> Any:
+    return values.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
+def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """A dataset as tensors and facts."""
+    tensors = {"x": data.x, "y": data.y, "weights": data.weights}
+    facts: dict[str, Any] = {"classes": [_pack_name(name) for name in data.classes], "sample_shape": list(data.sample_shape)}
+    if data.columns is not None:
+        facts["columns"] = list(data.columns)
+    if data.table is not None:
+        facts["table"] = data.table.to_dict()
+    if data.law is not None:
+        covariance = data.law.covariance
+        kind = next(kind for kind, (cls, _) in _KINDS.items() if isinstance(covariance, cls))
+        tensors |= {"law.means": data.law.means, "law.covariance": getattr(covariance, _KINDS[kind][1])}
+        facts["law"] = {"kind": kind, "sizes": list(covariance.sizes) if isinstance(covariance, Factored) else None}
+    if data.law_index is not None:
+        tensors["law_index"] = data.law_index
+    return tensors, facts
+
+
+def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> LabeledDataset:
+    """The dataset that ``pack_dataset`` packed, bit for bit; a ``ValueError`` for parts that do not fit together."""
+    _check_parts(tensors, facts)
+    law = None
+    if "law" in facts:
+        kind, values = facts["law"]["kind"], tensors["law.covariance"]
+        covariance = Factored(values, tuple(facts["law"]["sizes"])) if kind == "factored" else _KINDS[kind][0](values)
+        law = Gaussians(tensors["law.means"], covariance)
+    return LabeledDataset(tensors["x"]).replace(
+        y=tensors["y"],
+        weights=tensors["weights"],
+        classes=tuple(_unpack_name(name) for name in facts["classes"]),
+        sample_shape=tuple(facts["sample_shape"]),
+        columns=tuple(facts["columns"]) if "columns" in facts else None,
+        table=Table.from_dict(facts["table"]) if "table" in facts else None,
+        law=law,
+        law_index=tensors.get("law_index"),
+    )
+
+
+def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    x, y, weights = tensors["x"], tensors["y"], tensors["weights"]
+    index = tensors.get("law_index")
+    laws = len(tensors["law.means"]) if index is not None else 0
+    fits = {
+        "features": x.ndim == 2 and x.is_floating_point() and len(x) > 0,
+        "labels": _are_positions(y, len(x), -1, len(facts["classes"])),
+        "weights": weights.shape == (len(x),) and weights.is_floating_point() and bool((weights >= 0).all()),
+        "laws": index is None or _are_positions(index, len(x), -1, laws),
+        "numbers of laws": all(value.is_floating_point() for name, value in tensors.items() if name.startswith("law.")),
+        "names of classes": len({_unpack_name(name) for name in facts["classes"]}) == len(facts["classes"]),
+    }
+    for name, right in fits.items():
+        if not right:
+            raise ValueError(f"{name} do not fit the other parts")
+
+
+def _are_positions(values: Tensor, n: int, least: int, end: int) -> bool:
+    whole = values.shape == (n,) and values.dtype == torch.int64
+    return whole and bool(((values >= least) & (values < end)).all())
+
+
+_BY_ROW = ("x", "y", "weights", "law_index")
+
+
+def pack_rows(data: LabeledDataset, rows: slice, shard: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Some rows of a dataset as tensors and facts, for one of several files; what has no rows goes with the first."""
+    tensors, facts = pack_dataset(data)
+    own = {name: value[rows] for name, value in tensors.items() if name in _BY_ROW}
+    return (own if shard else tensors | own), facts
+
+
+def join_rows(shards: list[tuple[dict[str, Tensor], dict[str, Any]]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The whole dataset from what ``pack_rows`` has cut."""
+    tensors, facts = shards[0]
+    if len(shards) > 1:
+        tensors = tensors | {name: torch.cat([part[name] for part, _ in shards]) for name in tensors if name in _BY_ROW}
+    return tensors, facts
+
+
+def _pack_name(name: Hashable) -> Any:
+    """Names as JSON; tuples become lists under a key, since JSON has none."""
+    if isinstance(name, tuple):
+        return {"tuple": [_pack_name(part) for part in name]}
+    if name is None or isinstance(name, (str, int, float, bool)):
+        return name
+    return str(name)
+
+
+def stored_name(name: Hashable) -> Hashable:
+    """What a class name comes back as: itself, or a string for kinds that JSON does not have."""
+    return _unpack_name(_pack_name(name))
+
+
+def _unpack_name(name: Any) -> Hashable:
+    return tuple(_unpack_name(part) for part in name["tuple"]) if isinstance(name, dict) else name

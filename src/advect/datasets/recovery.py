@@ -1,0 +1,68 @@
+"""Frames whose line in ``frames.jsonl`` is damaged, found again by their files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from advect.data.store import read_tensors
+from advect.datasets.logs import Log, Record, is_frame, is_metric, read_log
+from advect.errors import InputError
+
+_NAME = re.compile(r"(?P<index>[0-9]{6,18})(?:\.1-of-(?P<shards>[0-9]{1,5}))?\.safetensors")
+
+
+def frame_path(directory: Path, index: int, shard: int = 0, shards: int = 1) -> Path:
+    """Where a frame, or one of several files of it, is kept."""
+    part = f".{shard + 1}-of-{shards}" if shards > 1 else ""
+    return directory / "frames" / f"{index:06d}{part}.safetensors"
+
+
+def find_frames(directory: Path, log: Log) -> list[Record]:
+    """The frames that damaged lines of the log may have told of: those between the steps of the sound lines around them.
+
+    A frame without a line is none, and what a crash left behind the last line is not to be taken for one: behind the last sound
+    line, a frame must also have the value that ``metrics.jsonl`` has for its step, where that says anything.
+    """
+    if not log.damaged:
+        return []
+    known = {record["index"] for record in log.records.values()}
+    files = [file for file in _files(directory) if file["index"] not in known]
+    found: dict[int, Record] = {}
+    for line in log.damaged:
+        before = max((record["index"] for at, record in log.records.items() if at < line), default=-1)
+        after = min((record["index"] for at, record in log.records.items() if at > line), default=None)
+        for file in files:
+            if before < file["index"] and (after is None or file["index"] < after) and file["index"] not in found:
+                record = _with_value(directory, file, last=after is None)
+                found |= {} if record is None else {file["index"]: record}
+    return [found[index] for index in sorted(found)]
+
+
+def _files(directory: Path) -> list[Record]:
+    names = sorted(path.name for path in (directory / "frames").glob("*.safetensors"))
+    matches = [match for name in names if (match := _NAME.fullmatch(name))]
+    return [{"index": int(match["index"]), "shards": int(match["shards"] or 1)} for match in matches]
+
+
+def _with_value(directory: Path, file: Record, *, last: bool) -> Record | None:
+    """The record of a frame if all its files are whole, with its value from the file or, of before, from the curves."""
+    index, shards = file["index"], file["shards"]
+    try:
+        facts: list[dict[str, Any]] = [
+            read_tensors(frame_path(directory, index, shard, shards))[1] for shard in range(max(1, shards))
+        ]
+    except InputError:
+        return None
+    curve = {record["index"]: record["value"] for record in _curve(directory)}
+    value = facts[0].get("value", curve.get(index))
+    if last and curve and curve.get(index) != value:
+        return None
+    record = {"index": index, "value": value, "shards": shards}
+    return record if facts[0].get("index", index) == index and is_frame(record) else None
+
+
+def _curve(directory: Path) -> list[Record]:
+    lines = read_log(directory / "metrics.jsonl", is_metric).records.values()
+    return [record for record in lines if record["name"] == "flow"]

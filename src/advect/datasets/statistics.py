@@ -1,0 +1,358 @@
+"""Gaussian label laws of data that does not fit in memory: counts, means and covariances of classes in one pass.
+
+A batch is centred on its own mean before anything is squared, and two parts are joined by the rule of Chan, Golub and LeVeque,
+
+    μ = μ₁ + (w₂/w) δ ,   C = C₁ + C₂ + (w₁ w₂/w) δ δᵀ ,        δ = μ₂ − μ₁ ,  w = w₁ + w₂
+
+in float64, so that parts may be joined in any order. Means are kept as a fixed point nearby and what is missing to it, so that
+features far from the origin lose no digits however many batches there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_count, check_finite
+from advect._util.progress import Progress, track
+from advect.data.coerce import as_codes, as_features, own_tensor
+from advect.data.dataset import LabeledDataset
+from advect.data.formats import Source, kind_of, open_source, reader_options
+from advect.data.formats.content import class_names, pack_name, unpack_name
+from advect.data.gaussians import Diagonal, Full, Gaussians
+from advect.data.moments import weigh
+from advect.data.store import read_tensors, unpacking, write_tensors
+from advect.datasets import load, names
+from advect.datasets.named import NAMES, open_named
+from advect.datasets.reference import FILES, Reference
+from advect.errors import InputError
+
+_FORMAT = "advect.class_statistics/2"
+_FORMER = "advect.class_statistics/1"  # with Σ w² in place of the freedom, and no moments of classes without weight
+_TENSORS = ("near", "rest", "scatter")
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Of one class: rows, Σ w, mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its diagonal (d,).
+
+    ``freedom`` is what that is divided by, Σ w − Σ w²/Σ w, kept as Σ_{i≠j} w_i w_j / Σ w: sums of what is positive, in which
+    light samples beside heavy ones are not lost. While no row has weight, all but ``weight`` are those of weights 1.
+    """
+
+    count: int
+    weight: float
+    freedom: float
+    near: Tensor
+    rest: Tensor
+    scatter: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor, weights: Tensor, diagonal: bool) -> _Moments:
+        total = float(weights.sum())
+        weights = weights if total > 0 else torch.ones_like(weights)
+        share, freedom, heaviest = weigh(torch.zeros(len(x), dtype=torch.long), weights, 1)
+        near = x[int(heaviest)]
+        centred = x - near
+        rest = share @ centred
+        centred = centred - rest
+        weighted = centred * weights[:, None]
+        scatter = (weighted * centred).sum(dim=0) if diagonal else weighted.T @ centred
+        return cls(len(x), total, float(weights.sum() * freedom), near, rest, scatter)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.near + self.rest
+
+    def joined(self, other: _Moments) -> _Moments:
+        weight, count = self.weight + other.weight, self.count + other.count
+        if (self.weight == 0) != (other.weight == 0):  # rows without weight, beside others, are counted and say nothing else
+            some = other if self.weight == 0 else self
+            return replace(some, count=count)
+        # About the heavier part: the mean may be nearer to its own than rounding of features is.
+        one, two = (self, other) if self._mass >= other._mass else (other, self)
+        large, small = one._mass / (one._mass + two._mass), two._mass / (one._mass + two._mass)
+        step = (two.near - one.near) + (two.rest - one.rest)
+        spread = step.square() if one.scatter.ndim == 1 else torch.outer(step, step)
+        scatter = one.scatter + two.scatter + (two._mass * large) * spread
+        freedom = large * one.freedom + small * two.freedom + 2 * two._mass * large
+        return _Moments(count, weight, freedom, one.near, one.rest + small * step, scatter)
+
+    @property
+    def _mass(self) -> float:
+        """The weights that the moments are of."""
+        return self.weight or float(self.count)
+
+    def covariance(self) -> Tensor:
+        """Divided by the freedom, which is n − 1 for equal weights; zero for a single sample."""
+        return self.scatter / self.freedom if self.freedom > 0 else torch.zeros_like(self.scatter)
+
+    @classmethod
+    def former(cls, count: int, weight: float, squares: float, near: Tensor, rest: Tensor, scatter: Tensor) -> _Moments:
+        """From the sums of files of old; of a class without weight they kept nothing, so its mean is not known."""
+        if weight == 0:
+            return cls(count, weight, 0.0, near.new_full(near.shape, torch.nan), rest, scatter)
+        freedom = weight - squares / weight
+        return cls(count, weight, freedom if freedom > 1e-12 * weight else 0.0, near, rest, scatter)
+
+
+class ClassStatistics:
+    """Counts, weights, means and covariances of classes, gathered batch by batch.
+
+    Classes are discovered on the way; samples without a label are left out and counted. Memory does not grow with the number of
+    samples: a (d, d) matrix for each class, or d numbers if ``diagonal``. Means and covariances are those of a dataset of
+    the same samples: a class without any weight is described by its samples with equal weights.
+
+    Args:
+        diagonal: keep variances only.
+
+    Attributes:
+        missing: how many samples had no label.
+
+    Example:
+        >>> import advect as ad
+        >>> first = ad.ClassStatistics().update([[0.0], [2.0]], ["a", "a"])
+        >>> second = ad.ClassStatistics().update([[4.0], [9.0], [5.0]], ["a", "b", None])
+        >>> both = first.merge(second)
+        >>> both
+        ClassStatistics(n=4, classes=2, dim=1, missing=1)
+        >>> both.counts, both.means.flatten().tolist(), both.covariances.flatten().tolist()
+        ({'a': 3, 'b': 1}, [2.0, 9.0], [4.0, 0.0])
+    """
+
+    def __init__(self, *, diagonal: bool = False) -> None:
+        self.diagonal, self.missing = diagonal, 0
+        self._moments: dict[Hashable, _Moments] = {}
+
+    def update(self, x: Any, y: Any, weights: Any = None) -> ClassStatistics:
+        """Take in a batch: features (n, …), n labels, and n non-negative weights (1 each by default); returns itself.
+
+        Raises:
+            InputError: features that are not finite numbers, or do not fit those before; a wrong number of labels or weights.
+        """
+        features = _features(x)
+        codes, classes = as_codes(y, None, len(features))
+        self._check_dim(features.shape[1])
+        heavy = _weights(weights, len(features))
+        self.missing += int((codes < 0).sum())
+        order = torch.argsort(codes, stable=True)[int((codes < 0).sum()) :]
+        sizes = torch.bincount(codes[codes >= 0], minlength=len(classes)).tolist()
+        for name, rows in zip(classes, order.split(sizes), strict=True):
+            self._join(name, _Moments.of(features[rows], heavy[rows], self.diagonal))
+        return self
+
+    def merge(self, other: ClassStatistics) -> ClassStatistics:
+        """The statistics of both together, as a new object; the order of merging does not matter, up to rounding.
+
+        Raises:
+            InputError: other dimensions, or one with full and one with diagonal covariances.
+        """
+        if not isinstance(other, ClassStatistics) or other.diagonal != self.diagonal:
+            got = f"diagonal={other.diagonal}" if isinstance(other, ClassStatistics) else type(other).__name__
+            raise InputError(
+                f"statistics to merge must be ClassStatistics(diagonal={self.diagonal})", got, "Gather both alike."
+            )
+        if other.dim is not None:
+            self._check_dim(other.dim)
+        both = ClassStatistics(diagonal=self.diagonal)
+        both.missing, both._moments = self.missing + other.missing, dict(self._moments)
+        for name, moments in other._moments.items():
+            both._join(name, moments)
+        return both
+
+    @classmethod
+    def from_source(
+        cls,
+        ref: str | os.PathLike[str],
+        *,
+        batch: int = 8192,
+        diagonal: bool = False,
+        progress: Progress | bool = None,
+        **options: Any,
+    ) -> ClassStatistics:
+        """The statistics of a file or named dataset, read ``batch`` samples at a time.
+
+        Args:
+            ref: a path, or what ``ad.datasets.load`` takes. Numbers of tables are read as float64.
+            batch: how many samples are in memory at once.
+            diagonal: keep variances only.
+            progress: None or True shows it on stderr when it takes long, False is silent, a function is called with
+                (done, total).
+            **options: those of the format, as in ``label="kind"``.
+
+        Raises:
+            InputError: a reference, file or option that cannot be used.
+
+        Example:
+            >>> import tempfile, advect as ad
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = ad.datasets.load("digits").save(f"{folder}/digits.npz")
+            ...     digits = ad.ClassStatistics.from_source(path, batch=500)
+            >>> digits.counts[0], digits.to_gaussians().means.shape
+            (178, torch.Size([10, 64]))
+        """
+        found, batch = cls(diagonal=diagonal), check_count("batch", batch)
+        source = _open(ref, options)
+        if isinstance(source, LabeledDataset):
+            return found.update(source.x, source.labels, source.weights * len(source))
+        labels = [None] * len(source) if source.labels is None else source.labels
+        with track(len(source), "reading samples", None if progress is True else progress) as advance:
+            first = 0
+            for x in source.blocks(batch, advance):
+                rows, first = slice(first, first + len(x)), first + len(x)
+                found.update(x, labels[rows], None if source.weights is None else source.weights[rows])
+        return found
+
+    @property
+    def classes(self) -> tuple[Hashable, ...]:
+        """The names, sorted where they compare, else in order of appearance."""
+        return class_names(self._moments)
+
+    @property
+    def dim(self) -> int | None:
+        """d, the number of features; None before the first sample with a label."""
+        return next((len(moments.rest) for moments in self._moments.values()), None)
+
+    @property
+    def counts(self) -> dict[Hashable, int]:
+        """How many samples each class has."""
+        return {name: self._moments[name].count for name in self.classes}
+
+    @property
+    def weights(self) -> dict[Hashable, float]:
+        """The sum of weights of each class."""
+        return {name: self._moments[name].weight for name in self.classes}
+
+    @property
+    def means(self) -> Tensor:
+        """(k, d), float64."""
+        return self._stacked([moments.mean for moments in self._ordered()])
+
+    @property
+    def covariances(self) -> Tensor:
+        """(k, d, d), or variances (k, d) if ``diagonal``; unbiased, so n − 1 for equal weights."""
+        return self._stacked([moments.covariance() for moments in self._ordered()])
+
+    def to_gaussians(self) -> Gaussians:
+        """The label laws, in the order of ``classes``; for the ``law`` of a dataset, or ``ad.bures``.
+
+        Example:
+            >>> import advect as ad
+            >>> x, y = [[0.0], [2.0], [5.0], [9.0]], ["a", "a", "b", "b"]
+            >>> laws = ad.ClassStatistics().update(x, y).to_gaussians()
+            >>> few = ad.LabeledDataset(x[::2], y[::2], law=laws)     # two samples, with the laws of all
+            >>> few.laws().means.flatten().tolist()
+            [1.0, 7.0]
+        """
+        covariances = self.covariances
+        return Gaussians(self.means, Diagonal(covariances.clamp_min(0).sqrt()) if self.diagonal else Full(covariances))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to a safetensors file, whole or not at all."""
+        place, moments = Path(path).expanduser(), list(self._moments.values())
+        facts = {
+            "format": _FORMAT,
+            "diagonal": self.diagonal,
+            "missing": self.missing,
+            "classes": [pack_name(name) for name in self._moments],
+        }
+        sums = torch.tensor([[part.weight, part.freedom] for part in moments], dtype=torch.float64)
+        tensors = {"counts": torch.tensor([part.count for part in moments]), "sums": sums}
+        if moments:
+            tensors |= {name: torch.stack([getattr(part, name) for part in moments]) for name in _TENSORS}
+        write_tensors(place, tensors, facts)
+        return place
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ClassStatistics:
+        """What ``save`` wrote, to go on with; earlier files did not keep the means of classes without weight, which are NaN.
+
+        Example:
+            >>> import tempfile, advect as ad
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = ad.ClassStatistics().update([[0.0], [2.0]], ["a", "a"]).save(f"{folder}/part.safetensors")
+            ...     ad.ClassStatistics.load(path).update([[4.0]], ["a"]).means.tolist()
+            [[2.0]]
+        """
+        tensors, facts = read_tensors(Path(path).expanduser())
+        if facts.get("format") not in (_FORMAT, _FORMER):
+            raise InputError("not a file of ClassStatistics.save", path, "Give the path of one.")
+        with unpacking(Path(path)):
+            found = cls(diagonal=facts["diagonal"])
+            found.missing = check_count("missing", facts["missing"], least=0)
+            if any(len(values) != len(facts["classes"]) for values in tensors.values()):
+                raise ValueError("not one entry for each class")
+            for at, packed in enumerate(facts["classes"]):
+                weight, freedom = tensors["sums"][at].tolist()
+                count, parts = int(tensors["counts"][at]), [tensors[name][at] for name in _TENSORS]
+                make = _Moments if facts["format"] == _FORMAT else _Moments.former
+                found._moments[unpack_name(packed)] = make(count, weight, freedom, *parts)
+        return found
+
+    def __repr__(self) -> str:
+        n = sum(self.counts.values())
+        return f"ClassStatistics(n={n}, classes={len(self._moments)}, dim={self.dim}, missing={self.missing})"
+
+    def _ordered(self) -> list[_Moments]:
+        return [self._moments[name] for name in self.classes]
+
+    def _stacked(self, parts: list[Tensor]) -> Tensor:
+        if not parts:
+            raise InputError("there are no classes yet", "no sample with a label", "Update with labeled samples first.")
+        return torch.stack(parts)
+
+    def _join(self, name: Hashable, moments: _Moments) -> None:
+        before = self._moments.get(name)
+        self._moments[name] = moments if before is None else before.joined(moments)
+
+    def _check_dim(self, dim: int) -> None:
+        if self.dim not in (None, dim):
+            raise InputError(f"samples must have {self.dim} features, as those before", dim, "Bring them to one space first.")
+
+
+def _features(x: Any) -> Tensor:
+    """(n, d) in float64, also where a dataset would take float32: whole numbers and lists may be large."""
+    if not isinstance(x, Tensor):
+        array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
+        x = array.astype(np.float64) if array.dtype.kind in "iubf" else x
+    elif not x.is_complex():
+        x = x.detach().cpu().double()
+    features = as_features(x)
+    return features.reshape(len(features), -1).double()
+
+
+def _weights(weights: Any, n: int) -> Tensor:
+    if weights is None:
+        return torch.ones(n, dtype=torch.float64)
+    try:
+        values = weights.detach().cpu().double() if isinstance(weights, Tensor) else own_tensor(weights).double()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError("weights must be numbers", type(weights).__name__, "Pass one for each sample.") from None
+    if values.shape != (n,):
+        raise InputError(f"weights must be {n} numbers", f"shape {tuple(values.shape)}", "Pass one for each sample.")
+    check_finite("weights", values, "Weights are plain non-negative numbers.")
+    if bool((values < 0).any()):
+        raise InputError("weights must not be negative", f"{values.min().item():g}", "Clip or drop these samples.")
+    if not bool(values.sum().isfinite()):
+        raise InputError("weights must have a finite sum", f"up to {values.max().item():g}", "Divide all by one number.")
+    return values
+
+
+def _open(ref: str | os.PathLike[str], options: dict[str, Any]) -> Source | LabeledDataset:
+    reference = Reference.parse(ref, [known.name for known in names()])
+    options = reference.merged(options)
+    if reference.kind in (*FILES, "path"):
+        kind = kind_of(reference.path) if reference.kind == "path" else reference.kind
+        if "dtype" in reader_options(kind):
+            options.setdefault("dtype", "float64")
+        return open_source(reference.path, kind, **options)
+    if reference.kind == "name" and reference.path in NAMES and options.keys() <= {"split"}:
+        return open_named(reference.path, options.get("split"))
+    return load(ref, progress=False, **options)

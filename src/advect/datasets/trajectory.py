@@ -1,0 +1,159 @@
+"""The recorded frames of a flow: in memory, or in a run directory read back one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advect.data.dataset import LabeledDataset
+from advect.data.store import (
+    damaged,
+    join_rows,
+    pack_dataset,
+    pack_rows,
+    read_tensors,
+    unpack_dataset,
+    unpacking,
+    write_tensors,
+)
+from advect.datasets.logs import append_line, is_frame, keep_lines, read_log, write_lines
+from advect.datasets.recovery import find_frames, frame_path
+from advect.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A kept state: how many moves led to it, its value, the dataset."""
+
+    index: int
+    value: float
+    dataset: LabeledDataset
+
+
+class Trajectory:
+    """A sequence of frames in order of their index; ``Trajectory.open(directory)`` reads those of a run.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> recorder = ad.Recorder(every=2)
+        >>> result = ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0), n_steps=4, callbacks=[recorder])
+        >>> [(frame.index, frame.value) for frame in result.trajectory]
+        [(0, 6.0), (2, 4.0), (4, 2.0)]
+        >>> result.trajectory[-1].dataset.x.flatten().tolist()
+        [0.0, 4.0]
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory
+        self._records: dict[int, float] = {}
+        self._datasets: dict[int, LabeledDataset] = {}
+        self._shards: dict[int, int] = {}
+        self._damaged = False
+        if directory is not None:
+            path = directory / "frames.jsonl"
+            log = read_log(path, is_frame)
+            found = find_frames(directory, log)
+            steps = ", ".join(str(record["index"]) for record in found)
+            log.warn(path, f"; frames of steps {steps} were found by their files" if found else "")
+            for record in [*log.records.values(), *found]:
+                self._records[record["index"]] = record["value"]
+                self._shards[record["index"]] = record.get("shards", 1)
+            self._damaged = bool(log.damaged)
+
+    @classmethod
+    def open(cls, directory: str | Path) -> Trajectory:
+        """The frames of a run directory."""
+        directory = Path(directory)
+        if not (directory / "frames.jsonl").exists():
+            raise InputError("no recorded frames", directory, "Record a flow with Recorder(directory=…) first.")
+        return cls(directory)
+
+    def add(self, index: int, value: float, dataset: LabeledDataset) -> None:
+        """Keep a frame; one that is there already (after a resume) is left as it is, unless the flow went another way."""
+        if not self.wants(index, value):
+            return
+        if self.directory is None:
+            self._datasets[index] = dataset
+        else:
+            tensors, facts = pack_dataset(dataset)
+            write_tensors(frame_path(self.directory, index), tensors, {**facts, "index": index, "value": value})
+        self.commit(index, value)
+
+    def wants(self, index: int, value: float) -> bool:
+        """Whether this frame is missing; one of another flow in its place is dropped, with all that follow."""
+        if self._records.get(index) == value:
+            return False
+        if index in self._records:
+            self.forget_after(index - 1)
+        return True
+
+    @staticmethod
+    def write_rows(directory: Path, frame: Frame, rows: slice, shard: int, shards: int) -> None:
+        """Write some rows of a frame as one of several files; it becomes a frame when it is committed."""
+        tensors, facts = pack_rows(frame.dataset, rows, shard)
+        facts |= {"index": frame.index, "value": frame.value}
+        write_tensors(frame_path(directory, frame.index, shard, shards), tensors, facts)
+
+    def commit(self, index: int, value: float, shards: int = 1) -> None:
+        """A frame whose files are all there."""
+        if self.directory is not None:
+            append_line(self.directory / "frames.jsonl", _record(index, value, shards))
+        self._records[index], self._shards[index] = value, shards
+
+    def forget_after(self, index: int) -> None:
+        """Drop the frames of later steps."""
+        later = [known for known in self._records if known > index]
+        if later and self.directory is not None:
+            self.mend()
+            keep_lines(self.directory / "frames.jsonl", is_frame, lambda record: record["index"] <= index)
+        for known in later:
+            del self._records[known]
+            self._datasets.pop(known, None)
+            shards = self._shards.pop(known, 1)
+            if self.directory is not None:
+                for shard in range(shards):
+                    frame_path(self.directory, known, shard, shards).unlink(missing_ok=True)
+
+    def mend(self) -> None:
+        """Write the log anew if it is damaged; for those who go on with it."""
+        if self._damaged and self.directory is not None:
+            records = [_record(index, self._records[index], self._shards[index]) for index in self.indices]
+            write_lines(self.directory / "frames.jsonl", records)
+            self._damaged = False
+
+    @property
+    def indices(self) -> list[int]:
+        """The step numbers of the frames."""
+        return sorted(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, position: int) -> Frame:
+        index = self.indices[position]
+        dataset = self._datasets[index] if self.directory is None else self._read(self.directory, index)
+        return Frame(index, self._records[index], dataset)
+
+    def _read(self, directory: Path, index: int) -> LabeledDataset:
+        shards = self._shards[index]
+        paths = [frame_path(directory, index, shard, shards) for shard in range(shards)]
+        parts = [read_tensors(path) for path in paths]
+        for path, (_, facts) in zip(paths, parts, strict=True):
+            if facts.get("index", index) != index:
+                raise damaged(path, f"it is the frame of step {facts['index']}")
+        with unpacking(paths[0]):
+            return unpack_dataset(*join_rows(parts))
+
+    def __iter__(self) -> Iterator[Frame]:
+        return (self[position] for position in range(len(self)))
+
+    def __repr__(self) -> str:
+        place = "in memory" if self.directory is None else f"in {self.directory}"
+        return f"Trajectory({len(self)} frames {place})"
+
+
+def _record(index: int, value: float, shards: int) -> dict[str, Any]:
+    return {"index": index, "value": value} | ({"shards": shards} if shards > 1 else {})

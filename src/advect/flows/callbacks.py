@@ -1,0 +1,306 @@
+"""What may watch a flow: each is called with every ``Step``; a true answer stops the flow.
+
+A plain function will do. Objects may also have ``begin(source, start)``, ``end(step, status)``, ``reason()`` and ``close()``,
+which is called last, whatever became of the flow. Those that write to a directory hold it: no other process may write there.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from advect._util.checks import check_count, check_positive
+from advect._util.lock import Hold
+from advect._util.progress import time_left
+from advect.data.dataset import LabeledDataset
+from advect.datasets.logs import append_line, is_metric, keep_lines, read_lines
+from advect.datasets.trajectory import Trajectory
+from advect.errors import InputError
+from advect.flows.loop import Step
+from advect.flows.snapshots import CHECKPOINTS, Snapshot, checkpoint_indices, save_snapshot
+
+
+class _Writer:
+    """What writes to a directory: nobody else may, from the first step to the end of the flow."""
+
+    _hold: Hold | None = None
+
+    def _take(self, directory: Path | None) -> None:
+        self.close()
+        self._hold = None if directory is None else Hold(directory)
+
+    def close(self) -> None:
+        """Let others write to the directory."""
+        if self._hold is not None:
+            self._hold.release()
+
+
+class Recorder(_Writer):
+    """Keeps every k-th frame, the first and the last; in memory, or streamed to a run directory so that memory stays flat.
+
+    Args:
+        every: keep states whose index divides by this.
+        directory: where to stream frames to; None keeps them in memory.
+        overwrite: a directory that holds another flow's frames is an error unless this is set.
+
+    Example:
+        >>> import tempfile, advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> with tempfile.TemporaryDirectory() as run:
+        ...     recorder = ad.Recorder(every=2, directory=run)
+        ...     result = ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0), n_steps=3, callbacks=[recorder])
+        ...     print(ad.Trajectory.open(run).indices)
+        [0, 2, 3]
+    """
+
+    def __init__(self, every: int = 1, directory: str | Path | None = None, *, overwrite: bool = False) -> None:
+        self.every = check_count("every", every)
+        self.directory = None if directory is None else Path(directory)
+        self.overwrite = overwrite
+        self.trajectory = Trajectory()
+        self._mended = False
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._take(self.directory)
+        self.trajectory = Trajectory(self.directory)
+        self._mended = False
+        if start is None and len(self.trajectory):
+            if not self.overwrite:
+                raise InputError(
+                    "the run directory holds frames of another flow",
+                    self.directory,
+                    "Resume it, choose another directory, or pass overwrite=True.",
+                )
+            self.trajectory.forget_after(-1)
+
+    def __call__(self, step: Step) -> None:
+        if not self._mended:  # the functional has a value: from here on we write
+            self.trajectory.mend()
+            self._mended = True
+        if step.index % self.every == 0:
+            self.trajectory.add(step.index, step.value, step.dataset)
+
+    def end(self, step: Step, status: str) -> None:
+        if status not in ("interrupted", "diverged"):
+            self.trajectory.forget_after(step.index)  # of an earlier run that went further
+            self.trajectory.add(step.index, step.value, step.dataset)
+
+
+class Checkpoint(_Writer):
+    """Writes the complete state at every k-th step, in turn to two files, and once more when the flow ends or is interrupted.
+
+    Args:
+        directory: where to; pass it to ``flow(resume=…)`` to go on bit for bit.
+        every: at states whose index divides by this.
+
+    Example:
+        >>> import tempfile, advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> with tempfile.TemporaryDirectory() as run:
+        ...     options = dict(integrator=ad.Euler(1.0), callbacks=[ad.Checkpoint(run, every=1)])
+        ...     _ = ad.flow(data, ad.Potential(ad.norm()), n_steps=1, **options)
+        ...     result = ad.flow(data, ad.Potential(ad.norm()), n_steps=3, resume=run, **options)
+        >>> result.values
+        [6.0, 5.0, 4.0, 3.0]
+    """
+
+    def __init__(self, directory: str | Path, every: int = 10) -> None:
+        self.directory, self.every = Path(directory), check_count("every", every)
+        self._turn, self._saved = 0, -1
+        self._strange: list[str] = []
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._take(self.directory)
+        self._turn, self._saved, self._strange = 0, -1, [*CHECKPOINTS]
+        if start is None:
+            return
+        indices = checkpoint_indices(self.directory)
+        if start.index in indices:  # keep the file that we came from until a newer one is whole
+            self._turn, self._saved = 1 - indices.index(start.index), start.index
+        named = zip(CHECKPOINTS, indices, strict=True)
+        self._strange = [name for name, index in named if index is None or index > start.index]
+
+    def __call__(self, step: Step) -> None:
+        if step.index % self.every == 0:
+            self._save(step)
+
+    def end(self, step: Step, status: str) -> None:
+        self._save(step)
+
+    def _save(self, step: Step) -> None:
+        if step.index != self._saved:
+            for name in self._strange:  # of another flow, or beyond where we came from: not to be mistaken for ours
+                (self.directory / name).unlink(missing_ok=True)
+            self._strange = []
+            save_snapshot(step.snapshot, self.directory / CHECKPOINTS[self._turn])
+            self._turn, self._saved = 1 - self._turn, step.index
+
+
+class StopWhen:
+    """Stops a flow that has done enough; any of the given conditions will do.
+
+    Args:
+        tol: the value has changed by less than this share of its first change over ``patience`` steps.
+        below: the value is below this.
+        speed: the root mean square velocity is below this.
+        seconds: so much time has passed.
+        patience: steps over which ``tol`` looks back.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> half = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+        >>> result = ad.flow(data, half, integrator=ad.Euler(0.5), n_steps=100, callbacks=[ad.StopWhen(below=1.0)])
+        >>> result.status, result.message
+        ('stopped', 'the value 0.3125 is below 1')
+    """
+
+    def __init__(
+        self,
+        tol: float | None = None,
+        *,
+        below: float | None = None,
+        speed: float | None = None,
+        seconds: float | None = None,
+        patience: int = 5,
+    ) -> None:
+        if tol is None and below is None and speed is None and seconds is None:
+            raise InputError("StopWhen needs a condition", "none", "Pass tol, below, speed or seconds.")
+        self.tol = None if tol is None else check_positive("tol", tol)
+        self.below = below
+        self.speed = None if speed is None else check_positive("speed", speed)
+        self.seconds = None if seconds is None else check_positive("seconds", seconds)
+        self.patience = check_count("patience", patience)
+        self._values: list[float] = []
+        self._reason = ""
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._values = [] if start is None else list(start.history.get("values", []))
+
+    def __call__(self, step: Step) -> bool:
+        self._values.append(step.value)
+        values, look_back = self._values, self.patience
+        if self.below is not None and step.value < self.below:
+            self._reason = f"the value {step.value:.6g} is below {self.below:g}"
+        elif self.speed is not None and step.speed < self.speed:
+            self._reason = f"the speed {step.speed:.3g} is below {self.speed:g}"
+        elif self.seconds is not None and step.seconds > self.seconds:
+            self._reason = f"{step.seconds:.0f} s have passed"
+        elif self.tol is not None and len(values) > look_back:
+            whole = abs(values[0] - min(values)) or abs(values[0]) or 1.0
+            if abs(values[-1] - values[-1 - look_back]) > self.tol * whole:
+                return False
+            self._reason = f"the value has settled at {step.value:.6g}"
+        else:
+            return False
+        return bool(self._reason)
+
+    def reason(self) -> str:
+        return self._reason
+
+
+class Metric(_Writer):
+    """Measures any function of the current dataset along the flow, such as a frozen model's accuracy on it.
+
+    Args:
+        name: how it is called in ``result.metrics``.
+        measure: from a dataset to a number.
+        every: at states whose index divides by this.
+        directory: also append the figures to ``metrics.jsonl`` there.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> spread = ad.Metric("spread", lambda rho: rho.x.max() - rho.x.min())
+        >>> ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0), n_steps=1, callbacks=[spread]).metrics
+        {'spread': [(0, 4.0), (1, 4.0)]}
+    """
+
+    def __init__(
+        self, name: str, measure: Callable[[LabeledDataset], Any], every: int = 1, *, directory: str | Path | None = None
+    ) -> None:
+        self.name, self.measure, self.every = name, measure, check_count("every", every)
+        self.log = None if directory is None else Path(directory) / "metrics.jsonl"
+        self.metrics: dict[str, list[tuple[int, float]]] = {name: []}
+        self._first: int | None = None
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._take(None if self.log is None else self.log.parent)
+        self._first = 0 if start is None else start.index
+        before = [] if self.log is None else [r for r in read_lines(self.log, is_metric) if r["name"] == self.name]
+        self.metrics = {self.name: [(r["index"], r["value"]) for r in before if r["index"] < self._first]}
+
+    def __call__(self, step: Step) -> None:
+        if self.log is not None and self._first is not None:  # figures from here on are measured anew
+            first, self._first = self._first, None
+            keep_lines(self.log, is_metric, lambda record: record["name"] != self.name or record["index"] < first)
+        if step.index % self.every == 0:
+            value = float(self.measure(step.dataset))
+            self.metrics[self.name].append((step.index, value))
+            if self.log is not None:
+                append_line(self.log, {"name": self.name, "index": step.index, "value": value})
+
+
+class Progress:
+    """Shows on stderr how far a flow is: a bar with rate, time left and value on a terminal, else a line every few seconds.
+
+    Args:
+        n_steps: how many steps are expected.
+        label: what to call the work.
+        stream: where to write; stderr by default.
+        interval: seconds between lines where there is no terminal.
+
+    Example:
+        >>> import io, advect as ad
+        >>> data, out = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"]), io.StringIO()
+        >>> progress = ad.Progress(2, stream=out, interval=0.0)
+        >>> _ = ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0), n_steps=2, callbacks=[progress])
+        >>> "2/2" in out.getvalue()
+        True
+    """
+
+    def __init__(self, n_steps: int, label: str = "flow", *, stream: IO[str] | None = None, interval: float = 5.0) -> None:
+        self.n_steps, self.label = check_count("n_steps", n_steps, least=0), label
+        self.stream, self.interval = stream, interval
+        self._bar: Any = None
+        self._task: Any = None
+        self._next = 0.0
+        self._first = 0
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        stream = self.stream or sys.stderr
+        self._next = time.monotonic() + self.interval
+        self._first = 0 if start is None else start.index
+        if not stream.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+        self._bar = Bar(*columns, TimeRemainingColumn(), TextColumn("value {task.fields[value]}"), console=Console(file=stream))
+        self._task = self._bar.add_task(self.label, total=self.n_steps, completed=self._first, rate="", value="…")
+        self._bar.start()
+
+    def __call__(self, step: Step) -> None:
+        made = step.index - self._first
+        rate = f"{made / step.seconds:.1f} steps/s" if step.seconds > 0 else ""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step.index, rate=rate, value=f"{step.value:.5g}")
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + self.interval
+            left = f", {time_left(self.n_steps - step.index, made / step.seconds)} left" if made and step.seconds else ""
+            line = f"{self.label}: {step.index}/{self.n_steps}, value {step.value:.5g}{left}, {rate}"
+            print(line, file=self.stream or sys.stderr, flush=True)
+
+    def end(self, step: Step, status: str) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the bar off the terminal; for those who catch errors that a flow does not."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

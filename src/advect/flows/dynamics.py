@@ -1,0 +1,235 @@
+"""What moves in a flow: features, and label laws (paper, section 5.1; algorithms 1 to 3 of appendix C).
+
+A dynamics says which tensors of a dataset move, which mass each row carries, and what a displacement does to them. The
+mass factor of particle methods appears here and nowhere else: velocity = −gradient ÷ mass of the row, so that
+``step_size`` is flow time whatever n is. Costs and functionals never ask which dynamics is running.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_count
+from advect.classes.clustering import Clustering, KMeans, relabel
+from advect.data.dataset import LabeledDataset
+from advect.data.gaussians import Gaussians
+from advect.errors import InputError
+from advect.flows.integrators import Tensors
+from advect.flows.law_motion import BuresMotion, DiagonalMotion, FactoredMotion, LawMotion
+
+Bounds = tuple[float, float] | None
+
+
+class Dynamics(Protocol):
+    """How a dataset may move; see ``FeatureDriven`` for the smallest."""
+
+    def start(self, data: LabeledDataset) -> LabeledDataset:
+        """The dataset with what moves made explicit (its laws)."""
+        ...
+
+    def parameters(self, rho: LabeledDataset) -> Tensors:
+        """The tensors that move."""
+        ...
+
+    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
+        """The dataset with given tensors in place of its own, for differentiation."""
+        ...
+
+    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        """−gradient ÷ mass, for each row."""
+        ...
+
+    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
+        """The dataset after a displacement."""
+        ...
+
+
+@dataclass(frozen=True)
+class FeatureDriven:
+    """fd: features move, labels stay, label laws are estimated anew from the features at each step.
+
+    Laws that a dataset carries are not used: they would not move along. ``JointFixedLabels`` starts from them.
+
+    Args:
+        through_laws: let the gradient pass through the estimated laws too, as it must to be the gradient of the energy. With
+            False a particle's velocity under ``OTDD`` is T(x) − x as if laws stood still: not the gradient of the value that is
+            shown, which may then rise; a flow does not control its steps.
+        bounds: keep features in this range, so that images stay images.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])
+        >>> list(ad.FeatureDriven().parameters(data))
+        ['x']
+    """
+
+    through_laws: bool = True
+    bounds: Bounds = None
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.bounds)
+
+    @property
+    def descends(self) -> bool:
+        """Whether velocities are those of the value that is shown, so that small steps make it fall."""
+        return self.through_laws
+
+    def start(self, data: LabeledDataset) -> LabeledDataset:
+        return data.replace(law=None, law_index=None)
+
+    def parameters(self, rho: LabeledDataset) -> Tensors:
+        return {"x": rho.x}
+
+    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
+        return rho.replace(x=parameters["x"], fixed_laws=not self.through_laws)
+
+    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        return {"x": _per_mass(gradient["x"], rho.weights)}
+
+    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
+        return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), fixed_laws=False)
+
+
+class _Joint:
+    """What both joint dynamics do: features and laws move, each by its own gradient."""
+
+    bounds: Bounds
+
+    def _motion(self, dim: int) -> LawMotion:
+        raise NotImplementedError
+
+    def parameters(self, rho: LabeledDataset) -> Tensors:
+        return {"x": rho.x, **self._motion(rho.dim).parameters(_laws(rho))}
+
+    def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
+        return rho.replace(x=parameters["x"], law=self._motion(rho.dim).attach(_laws(rho), parameters))
+
+    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        laws, motion = _laws(rho), self._motion(rho.dim)
+        mass = rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
+        per_law = {name: _per_mass(value, motion.mass(laws, mass, name)) for name, value in gradient.items() if name != "x"}
+        return {"x": _per_mass(gradient["x"], rho.weights), **motion.velocity(laws, per_law)}
+
+    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
+        law = self._motion(rho.dim).move(_laws(rho), displacement)
+        return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), law=law)
+
+
+@dataclass(frozen=True)
+class JointFixedLabels(_Joint):
+    """jd-fl: features and one law for each class move, each by its own gradient; labels stay.
+
+    Laws start as those the dataset carries, otherwise as the moments of its samples. Laws of single samples (``law_index``),
+    such as a jd-vl flow leaves, are joined by class first (``class_laws``).
+
+    Args:
+        laws: how covariances move: ``FactoredMotion()`` (the default, the Wasserstein step), ``BuresMotion()`` (the same on
+            full matrices), ``DiagonalMotion()``, or ``EuclideanMotion()``, the paper's step, projected: from classes tight
+            against the target's it is unstable, since the slope of W₂² in S is as 1/√S.
+        bounds: keep features in this range.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.JointFixedLabels().start(ad.LabeledDataset([[0.0], [2.0], [5.0]], ["a", "a", "b"]))
+        >>> sorted(ad.JointFixedLabels().parameters(data))
+        ['factor', 'mean', 'x']
+    """
+
+    laws: LawMotion | None = None
+    bounds: Bounds = None
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.bounds)
+
+    def _motion(self, dim: int) -> LawMotion:
+        return self.laws or FactoredMotion()
+
+    def start(self, data: LabeledDataset) -> LabeledDataset:
+        data.require_labels("a flow of label laws")
+        data = data.with_class_laws()
+        return data.replace(law=self._motion(data.dim).start(_first_laws(data)))
+
+
+@dataclass(frozen=True)
+class JointVariableLabels(_Joint):
+    """jd-vl: features and one law for each particle move; labels are read off by clustering the laws.
+
+    Each particle starts with the law that the dataset carries for it (``law`` of its class, or at its ``law_index``), otherwise
+    with the moments of its class. So a flow from where another jd-vl flow ended goes on with the laws as they were.
+
+    Args:
+        clustering: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4 points), or ``AnyClusterer(estimator)`` of scikit-learn.
+        laws: how covariances move; by default Bures up to 8 dimensions, diagonal beyond (n full matrices would not fit).
+        every: cluster at every so many steps.
+        bounds: keep features in this range.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.JointVariableLabels().start(ad.LabeledDataset([[0.0], [2.0], [5.0]], ["a", "a", "b"]))
+        >>> len(data.law), data.law_index.tolist()
+        (3, [0, 1, 2])
+    """
+
+    clustering: Clustering = field(default_factory=KMeans)
+    laws: LawMotion | None = None
+    every: int = 1
+    bounds: Bounds = None
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.bounds)
+        check_count("every", self.every)
+        if isinstance(self.laws, FactoredMotion):
+            raise InputError(
+                "one law for each particle needs equal sizes", "FactoredMotion", "Use DiagonalMotion or BuresMotion."
+            )
+
+    def _motion(self, dim: int) -> LawMotion:
+        return self.laws or (BuresMotion() if dim <= 8 else DiagonalMotion())
+
+    def start(self, data: LabeledDataset) -> LabeledDataset:
+        motion = self._motion(data.dim)
+        laws = motion.start(_first_laws(data))
+        each = motion.attach(laws, {name: value[data.law_rows] for name, value in motion.parameters(laws).items()})
+        return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
+
+    def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
+        moved = super().move(rho, displacement, step)
+        if (step + 1) % self.every:
+            return moved
+        y = relabel(_laws(moved), moved.y, self.clustering)
+        classes = moved.classes
+        if int(y.max()) >= len(classes):  # a class is born: name it by the next number that is free
+            names = (name for name in range(len(classes) + int(y.max()) + 1) if name not in classes)
+            classes = (*classes, *(next(names) for _ in range(int(y.max()) + 1 - len(classes))))
+        return moved.replace(y=y, classes=classes)
+
+
+def _laws(rho: LabeledDataset) -> Gaussians:
+    assert rho.law is not None, "joint dynamics start with laws"
+    return rho.law
+
+
+def _first_laws(data: LabeledDataset) -> Gaussians:
+    """The laws that a dataset carries, otherwise those of its samples, in the precision of its features."""
+    data.require_labels("a flow of label laws")
+    return data.laws().to(data.x.device, data.x.dtype)
+
+
+def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
+    """−gradient ÷ mass by rows; rows without mass, or with less than the gradient's dtype can tell, stay where they are."""
+    least = torch.finfo(gradient.dtype).tiny  # the inverse of a smaller mass is infinite in this dtype
+    inverse = torch.where(mass >= least, 1 / mass.clamp_min(least), 0).to(gradient.dtype)
+    return -gradient * inverse.reshape(-1, *[1] * (gradient.ndim - 1))
+
+
+def _bounded(x: Tensor, bounds: Bounds) -> Tensor:
+    return x if bounds is None else x.clamp(*bounds)
+
+
+def _check_bounds(bounds: Bounds) -> None:
+    if bounds is not None and not (isinstance(bounds, (tuple, list)) and len(bounds) == 2 and bounds[0] < bounds[1]):
+        raise InputError("bounds must be (low, high) with low < high", bounds, "Images usually have (0.0, 1.0).")

@@ -1,0 +1,281 @@
+"""How far to go along a velocity: explicit schemes, one small class each (paper, eq. 13 and section 5.4).
+
+An integrator turns velocities into displacements, for dictionaries of tensors: ``{"x": …}`` or ``{"x": …, "mean": …}``.
+What a displacement does to a covariance is left to the dynamics. ``step_size`` is flow time, whatever the number
+of particles. State is a flat dictionary of tensors, so that a checkpoint can hold it.
+
+A flow takes a step through ``step(field, here, state, scale)``. Schemes that need no more than the velocity where they are
+write ``displace`` and have that from ``Explicit``; one that looks elsewhere too (Heun, an implicit step) writes ``step`` and
+asks the field: ``field.at(dataset, index)`` evaluates there, ``field.move(here, displacement)`` is the dataset after a move.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_non_negative, check_positive
+from advect.errors import InputError
+
+Tensors = dict[str, Tensor]
+StepSize = float | Callable[[int], float]
+
+
+class Integrator(Protocol):
+    """Anything with ``init`` and ``displace``; see ``Euler`` for the smallest."""
+
+    def init(self, parameters: Tensors) -> Tensors:
+        """The state before the first step."""
+        ...
+
+    def displace(
+        self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
+    ) -> tuple[Tensors, Tensors]:
+        """Displacements for one step, and the state after it."""
+        ...
+
+
+class Explicit:
+    """What schemes share that need the velocity where they are and no other.
+
+    Attributes:
+        descends: whether a small enough step goes down: then a flow controls the steps unless told otherwise.
+        stochastic: whether a step is random.
+
+    Example:
+        >>> import advect as ad
+        >>> ad.Euler(0.1).descends, ad.Adam(0.1).descends, ad.EulerMaruyama(0.1).stochastic
+        (True, False, True)
+    """
+
+    descends: ClassVar[bool] = False
+    stochastic: ClassVar[bool] = False
+
+    def displace(
+        self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
+    ) -> tuple[Tensors, Tensors]:
+        raise NotImplementedError("an explicit integrator needs displace(self, velocity, state, step, generator)")
+
+    def step(self, field: Any, here: Any, state: Tensors, scale: float = 1.0) -> tuple[Any, Tensors]:
+        """The dataset after one step, made smaller by ``scale`` where a control asks for that, and the state after it."""
+        displacement, state = self.displace(here.velocity, state, here.index, field.generator)
+        if scale != 1.0:
+            displacement = {name: scale * change for name, change in displacement.items()}
+        return field.move(here, displacement), state
+
+
+def _check_step_size(step_size: StepSize) -> None:
+    if not callable(step_size):
+        check_positive("step_size", step_size)
+
+
+def step_size_at(step_size: StepSize, step: int) -> float:
+    """The number that a step size or schedule means at this step (counted from 0)."""
+    return check_positive(f"step_size at step {step}", step_size(step)) if callable(step_size) else step_size
+
+
+@dataclass(frozen=True)
+class Decay:
+    """A step-size schedule: ``first`` halved every ``half_life`` steps, and not below ``last``.
+
+    Any function from the step's number to a size is a schedule too.
+
+    Example:
+        >>> import advect as ad
+        >>> schedule = ad.Decay(first=0.4, half_life=10, last=0.05)
+        >>> schedule(0), schedule(10), schedule(1000)
+        (0.4, 0.2, 0.05)
+    """
+
+    first: float
+    half_life: float
+    last: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_positive("first", self.first)
+        check_positive("half_life", self.half_life)
+        check_non_negative("last", self.last)
+
+    def __call__(self, step: int) -> float:
+        return max(self.first * 0.5 ** (step / self.half_life), self.last)
+
+
+@dataclass(frozen=True)
+class Euler(Explicit):
+    """z ← z + step_size · v(z): plain gradient descent, called sgd in the paper.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> displacement, _ = ad.Euler(0.1).displace({"x": torch.tensor([2.0])}, {}, 0, None)
+        >>> round(displacement["x"].item(), 6)
+        0.2
+    """
+
+    descends = True
+    step_size: StepSize = 0.1
+
+    def __post_init__(self) -> None:
+        _check_step_size(self.step_size)
+
+    def init(self, parameters: Tensors) -> Tensors:
+        return {}
+
+    def displace(
+        self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
+    ) -> tuple[Tensors, Tensors]:
+        size = step_size_at(self.step_size, step)
+        return {name: size * v for name, v in velocity.items()}, state
+
+
+@dataclass(frozen=True)
+class EulerMaruyama(Explicit):
+    """z ← z + step_size · v(z) + √(2 step_size temperature) ξ on the features, ξ standard normal.
+
+    The noise is the flow of temperature · ∫ρ log ρ, the entropy (paper, section 4, internal energy). With a potential V this
+    is Langevin dynamics, whose stationary law is proportional to exp(−V / temperature). A flow without a ``generator``
+    makes one, seeded from torch's own, and checkpoints hold its state.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> noisy = ad.EulerMaruyama(0.5, temperature=1.0)
+        >>> still = {"x": torch.zeros(100_000)}
+        >>> displacement, _ = noisy.displace(still, {}, 0, torch.Generator().manual_seed(0))
+        >>> round(displacement["x"].std().item(), 1)
+        1.0
+    """
+
+    stochastic = True
+    step_size: StepSize = 0.1
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_step_size(self.step_size)
+        check_non_negative("temperature", self.temperature)
+
+    def init(self, parameters: Tensors) -> Tensors:
+        return {}
+
+    def displace(
+        self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
+    ) -> tuple[Tensors, Tensors]:
+        size = step_size_at(self.step_size, step)
+        displacement = {name: size * v for name, v in velocity.items()}
+        x = velocity["x"]
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=generator.device if generator else x.device)
+        displacement["x"] = displacement["x"] + math.sqrt(2 * size * self.temperature) * noise.to(x.device)
+        return displacement, state
+
+
+@dataclass(frozen=True)
+class Momentum(Explicit):
+    """Heavy-ball momentum: m ← momentum · m + v, z ← z + step_size · m; ``nesterov`` looks ahead along m.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> method, v = ad.Momentum(0.1, momentum=0.5), {"x": torch.tensor([1.0])}
+        >>> state = method.init(v)
+        >>> for step in range(2):
+        ...     displacement, state = method.displace(v, state, step, None)
+        >>> round(displacement["x"].item(), 6)
+        0.15
+    """
+
+    step_size: StepSize = 0.1
+    momentum: float = 0.9
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        _check_step_size(self.step_size)
+        _check_share("momentum", self.momentum)
+
+    def init(self, parameters: Tensors) -> Tensors:
+        return {name: torch.zeros_like(value) for name, value in parameters.items()}
+
+    def displace(
+        self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
+    ) -> tuple[Tensors, Tensors]:
+        size = step_size_at(self.step_size, step)
+        state = {name: self.momentum * state[name] + v for name, v in velocity.items()}
+        direction = {name: v + self.momentum * state[name] for name, v in velocity.items()} if self.nesterov else state
+        return {name: size * m for name, m in direction.items()}, state
+
+
+@dataclass(frozen=True)
+class Adam(Explicit):
+    """Adam (Kingma and Ba 2015): each coordinate moves by about ``step_size`` whatever the size of its velocity.
+
+    ``step_size`` is then a length, in the units of the features, and no longer flow time.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> method, v = ad.Adam(0.1), {"x": torch.tensor([1.0, 1e3])}
+        >>> [round(d, 6) for d in method.displace(v, method.init(v), 0, None)[0]["x"].tolist()]
+        [0.1, 0.1]
+    """
+
+    step_size: StepSize = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.999
+    floor: float = 1e-8
+
+    def __post_init__(self) -> None:
+        _check_step_size(self.step_size)
+        _check_share("beta1", self.beta1)
+        _check_share("beta2", self.beta2)
+        check_positive("floor", self.floor)
+
+    def init(self, parameters: Tensors) -> Tensors:
+        zeros = {name: torch.zeros_like(value) for name, value in parameters.items()}
+        return {f"{part}.{name}": zero.clone() for part in ("first", "second") for name, zero in zeros.items()}
+
+    def displace(
+        self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
+    ) -> tuple[Tensors, Tensors]:
+        size = step_size_at(self.step_size, step)
+        displacement, after = {}, {}
+        for name, v in velocity.items():
+            first = self.beta1 * state[f"first.{name}"] + (1 - self.beta1) * v
+            second = self.beta2 * state[f"second.{name}"] + (1 - self.beta2) * v.square()
+            root = (second / (1 - self.beta2 ** (step + 1))).sqrt()
+            displacement[name] = size * (first / (1 - self.beta1 ** (step + 1))) / (root + self.floor)
+            after |= {f"first.{name}": first, f"second.{name}": second}
+        return displacement, after
+
+
+@dataclass(frozen=True)
+class Adagrad(Explicit):
+    """Adagrad (Duchi, Hazan and Singer 2011): steps shrink as a coordinate's squared velocities add up.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> method, v = ad.Adagrad(0.1), {"x": torch.tensor([2.0])}
+        >>> round(method.displace(v, method.init(v), 0, None)[0]["x"].item(), 6)
+        0.1
+    """
+
+    step_size: StepSize = 0.1
+    floor: float = 1e-10
+
+    def __post_init__(self) -> None:
+        _check_step_size(self.step_size)
+        check_positive("floor", self.floor)
+
+    def init(self, parameters: Tensors) -> Tensors:
+        return {name: torch.zeros_like(value) for name, value in parameters.items()}
+
+    def displace(
+        self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
+    ) -> tuple[Tensors, Tensors]:
+        size = step_size_at(self.step_size, step)
+        state = {name: state[name] + v.square() for name, v in velocity.items()}
+        return {name: size * v / (state[name].sqrt() + self.floor) for name, v in velocity.items()}, state
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= check_non_negative(name, value) < 1:
+        raise InputError(f"{name} must be at least 0 and below 1", value, "0.9 is usual.")

@@ -1,0 +1,167 @@
+"""What a flow leaves behind, and what a careful user would want to know of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from advect._util.html import facts_table
+from advect.data.dataset import LabeledDataset
+from advect.datasets.trajectory import Trajectory
+from advect.errors import InputError
+from advect.flows.control import StepControl
+from advect.flows.dynamics import Dynamics
+from advect.flows.integrators import Integrator
+from advect.functionals import OTDD, Functional, Scaled, Sum
+from advect.transport.notes import Note, of_mixing, of_noise, of_pair, of_solver, of_values
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """One state of a flow.
+
+    Attributes:
+        index: how many moves led there.  value: F(ρ).  dataset: the state.
+    """
+
+    index: int
+    value: float
+    dataset: LabeledDataset
+
+
+@dataclass(frozen=True, eq=False)
+class FlowResult:
+    """What a flow leaves behind.
+
+    Attributes:
+        dataset: the last state.  source: the first.
+        status: "completed"; "rose" (completed, but the value ended above its lowest: see ``best``); "stopped" (by a callback);
+            "stalled" (no step, however small, makes the value fall); "interrupted" (Ctrl-C); "diverged" (not finite).
+        message: the same in a sentence, with a remedy where there is one.
+        values, terms, speeds, seconds: one entry for each evaluated state.
+        n_steps: moves made.
+        trajectory: the recorded frames, if there was a ``Recorder``.
+        metrics: what ``Metric`` callbacks measured: ``{name: [(index, value), …]}``.
+        functional, dynamics, integrator, control: what was run.
+        best: the state with the lowest value, as ``best.dataset``, ``best.value`` and ``best.index``.
+        unconverged: in how many steps a solver did not meet its tolerance.
+        diagnosis: in plain sentences, what a careful user would want to know, each with a remedy.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> result = ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0), n_steps=3)
+        >>> result.status, result.values, result.dataset.x.flatten().tolist()
+        ('completed', [6.0, 5.0, 4.0, 3.0], [1.0, 5.0])
+    """
+
+    dataset: LabeledDataset
+    source: LabeledDataset
+    status: str
+    message: str
+    values: list[float]
+    terms: dict[str, list[float]]
+    speeds: list[float]
+    seconds: list[float]
+    n_steps: int
+    trajectory: Trajectory
+    metrics: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    functional: Functional | None = None
+    dynamics: Dynamics | None = None
+    integrator: Integrator | None = None
+    control: StepControl | None = None
+    best: State | None = None
+    unconverged: int = 0
+
+    @cached_property
+    def diagnosis(self) -> tuple[Note, ...]:
+        """What a careful user would want to know of this flow; nothing where there is nothing to say.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[1.0]], ["a"])
+            >>> bowl = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+            >>> result = ad.flow(data, bowl, integrator=ad.Euler(3.0), n_steps=3, control=ad.FixedSteps())
+            >>> result.status, result.best.index
+            ('rose', 0)
+            >>> print(result.diagnosis[0].what)
+            The value rose in 3 of 3 steps, first at step 1, and ended at 32, above its lowest of 0.5 at step 0.
+        """
+        random = [part for part in (self.functional, self.integrator) if getattr(part, "stochastic", False)]
+        notes = of_noise([getattr(part, "name", type(part).__name__) for part in random])
+        if not random:
+            whole = all(len(term) == len(self.values) for term in self.terms.values())  # a term may be of some steps only
+            sizes = [sum(map(abs, parts)) for parts in zip(*self.terms.values(), strict=True)] if whole and self.terms else None
+            notes += of_values(self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes)
+        notes += of_solver(self.unconverged, len(self.values))
+        if self.target is not None and self.distance_term is not None:
+            notes += of_pair(self.source, self.target, self.distance_term.cost)
+        return (*notes, *of_mixing(self.source, self.dataset, self.target))
+
+    def checked(self) -> FlowResult:
+        """This result, for code that goes on with it: Ctrl-C during the flow is raised again, divergence is an error.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+            >>> ad.flow(data, ad.Potential(ad.norm()), n_steps=3).checked().n_steps
+            3
+        """
+        if self.status == "interrupted":
+            raise KeyboardInterrupt
+        if self.status == "diverged":
+            raise InputError("the flow did not stay finite", self.message, "Try a smaller step_size or a larger epsilon.")
+        return self
+
+    @property
+    def distance_term(self) -> OTDD | None:
+        """The first ``OTDD`` in the functional, if there is one."""
+        return None if self.functional is None else _first_distance(self.functional)
+
+    @property
+    def target(self) -> LabeledDataset | None:
+        """Where the flow was going: the target of the functional's first ``OTDD``."""
+        return None if self.distance_term is None else self.distance_term.target
+
+    def report(self, path: str | Path, target: LabeledDataset | None = None, **options: Any) -> Path:
+        """Write the flow as one HTML page that plays it; see ``advect.report.write_report`` for the options.
+
+        Example:
+            >>> import tempfile, advect as ad
+            >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+            >>> result = ad.flow(data, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     result.report(f"{folder}/flow.html", title="Two points").name
+            'flow.html'
+        """
+        # Upward, for the user's convenience: the one such door (tests/test_architecture.py names it).
+        return import_module("advect.report").write_report(self, path, target=target, **options)
+
+    def __repr__(self) -> str:
+        first, last = (f"{value:.4g}" for value in (self.values[0], self.values[-1]))
+        return f"FlowResult({self.status} after {self.n_steps} steps, value {first} → {last}, {self.seconds[-1]:.1f} s)"
+
+    def _repr_html_(self) -> str:
+        name = "objective" if self.functional is None else self.functional.name
+        facts = {
+            "status": f"{self.status}: {self.message}",
+            "steps": f"{self.n_steps}",
+            name: f"{self.values[0]:.4g} → {self.values[-1]:.4g}",
+            "time": f"{self.seconds[-1]:.1f} s",
+            **{metric: f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}" for metric, curve in self.metrics.items() if curve},
+            "frames": f"{len(self.trajectory)}",
+            **{f"note {k}": str(note) for k, note in enumerate(self.diagnosis, start=1)},
+        }
+        return facts_table("FlowResult", facts)
+
+
+def _first_distance(functional: Functional) -> OTDD | None:
+    if isinstance(functional, OTDD):
+        return functional
+    if isinstance(functional, Scaled):
+        return _first_distance(functional.functional)
+    parts = functional.functionals if isinstance(functional, Sum) else ()
+    return next((found for found in map(_first_distance, parts) if found is not None), None)
