@@ -1,4 +1,5 @@
-"""OTDD against the machine's limit and its peers, as ratios taken in one run: digits to MNIST, d = 784, 10 classes.
+"""OTDD against the machine's limit and its peers, as ratios taken in one run: digits to MNIST, d =
+784, 10 classes.
 
     python benchmarks/distance.py [--sizes 500 1000 2000 5000]
 
@@ -15,7 +16,14 @@ import math
 import sys
 
 import torch
-from common import additional_peak, digits_and_mnist, growth, in_fresh_process, median_time, product_time
+from common import (
+    additional_peak,
+    digits_and_mnist,
+    growth,
+    in_fresh_process,
+    median_time,
+    product_time,
+)
 
 import advect as ad
 from advect.ot import divergence
@@ -29,17 +37,30 @@ def geomloss_time(costs: list[torch.Tensor], epsilon: float) -> tuple[float, flo
 
     cross, within_source, within_target = costs
     n, m = cross.shape
-    tags = torch.zeros(1, n, 1), torch.ones(1, m, 1)  # say which side a cloud is, since geomloss wants points
+    tags = (
+        torch.zeros(1, n, 1),
+        torch.ones(1, m, 1),
+    )  # say which side a cloud is, since geomloss wants points
 
     def cost(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         left, right = bool(x[0, 0, 0]), bool(y[0, 0, 0])
-        return {(0, 0): within_source, (1, 1): within_target, (0, 1): cross, (1, 0): cross.T}[left, right][None]
+        return {(0, 0): within_source, (1, 1): within_target, (0, 1): cross, (1, 0): cross.T}[
+            left, right
+        ][None]
 
     a, b = torch.full((1, n), 1 / n), torch.full((1, m), 1 / m)
-    options = {"loss": "sinkhorn", "p": 2, "blur": math.sqrt(epsilon), "cost": cost, "backend": "tensorized"}
+    options = {
+        "loss": "sinkhorn",
+        "p": 2,
+        "blur": math.sqrt(epsilon),
+        "cost": cost,
+        "backend": "tensorized",
+    }
     options["diameter"] = math.sqrt(2 * float(cross.max()))
     for scaling in (0.5, 0.8, 0.9, 0.95, 0.99):
-        f, g = SamplesLoss(**options, scaling=scaling, debias=False, potentials=True)(a, tags[0], b, tags[1])
+        f, g = SamplesLoss(**options, scaling=scaling, debias=False, potentials=True)(
+            a, tags[0], b, tags[1]
+        )
         plan = torch.exp((f[0][:, None] + g[0][None, :] - cross) / epsilon) / (n * m)
         error = float((plan.sum(0) - b[0]).abs().sum() + (plan.sum(1) - a[0]).abs().sum())
         if error <= 1e-3 or scaling == 0.99:
@@ -49,7 +70,12 @@ def geomloss_time(costs: list[torch.Tensor], epsilon: float) -> tuple[float, flo
 
 
 def textbook_label_time(
-    source: ad.LabeledDataset, target: ad.LabeledDataset, *, matrices: int, pairs: int, sample: int = 12
+    source: ad.LabeledDataset,
+    target: ad.LabeledDataset,
+    *,
+    matrices: int,
+    pairs: int,
+    sample: int = 12,
 ) -> float:
     """Seconds for so many roots of d × d covariances and so many label distances by them."""
     covariances = torch.cat([data.moments().covariances().double() for data in (source, target)])
@@ -63,7 +89,15 @@ def textbook_label_time(
     roots = median_time(lambda: [root(c) for c in covariances[:2]], 1) / 2 * matrices
     chosen = [(i % k, (7 * i + 3) % k) for i in range(sample)]
     ready = {i: root(covariances[i]) for i, _ in chosen}
-    each = median_time(lambda: [torch.linalg.eigvalsh(ready[i] @ covariances[j] @ ready[i]) for i, j in chosen], 1) / sample
+    each = (
+        median_time(
+            lambda: [
+                torch.linalg.eigvalsh(ready[i] @ covariances[j] @ ready[i]) for i, j in chosen
+            ],
+            1,
+        )
+        / sample
+    )
     return roots + each * pairs
 
 
@@ -91,7 +125,11 @@ def measure(n: int) -> dict[str, float]:
     peer, peer_error = geomloss_time(costs, distance.epsilon) if n <= 2000 else (math.nan, math.nan)
     k = len(source.classes)
     pairs = k * k + 2 * math.comb(k, 2)  # of the three problems
-    textbook = textbook_label_time(source, target, matrices=2 * k, pairs=pairs) if n in (500, 2000) else math.nan
+    textbook = (
+        textbook_label_time(source, target, matrices=2 * k, pairs=pairs)
+        if n in (500, 2000)
+        else math.nan
+    )
     memory = float(in_fresh_process(sys.argv[0], "--memory", str(n)))
     return {
         "products_ms": 1e3 * products,
@@ -111,18 +149,25 @@ def measure(n: int) -> dict[str, float]:
 
 def memory(n: int) -> None:
     source, target = digits_and_mnist(n)
-    ad.otdd(*(data.sample(50) for data in (source, target)), solver=SOLVER)  # libraries and buffers loaded
+    ad.otdd(
+        *(data.sample(50) for data in (source, target)), solver=SOLVER
+    )  # libraries and buffers loaded
     print(additional_peak(lambda: ad.otdd(source, target, solver=SOLVER)))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000, 5000])
     parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory:
         return memory(options.memory)
-    print(f"{torch.get_num_threads()} threads; epsilon = 1 % of the mean cost, marginal error 1e-3, float32\n")
+    print(
+        f"{torch.get_num_threads()} threads; epsilon = 1 % of the mean cost, marginal error 1e-3, "
+        "float32\n"
+    )
     columns = (
         ("products_ms", "products, ms", "8.1f"),
         ("whole", "distance / products", ".2f"),
@@ -139,10 +184,17 @@ def main() -> None:
     rows = {}
     for n in options.sizes:
         row = rows[n] = measure(n)
-        print(f"{n:6d}  " + "  ".join(f"{row[name]:{form}}".rjust(len(title)) for name, title, form in columns), flush=True)
+        print(
+            f"{n:6d}  "
+            + "  ".join(f"{row[name]:{form}}".rjust(len(title)) for name, title, form in columns),
+            flush=True,
+        )
     if len(rows) > 1:
         sizes = list(rows)
-        print(f"\ngrowth with n: time n^{growth(sizes, [rows[n]['seconds'] for n in sizes]):.2f},", end=" ")
+        print(
+            f"\ngrowth with n: time n^{growth(sizes, [rows[n]['seconds'] for n in sizes]):.2f},",
+            end=" ",
+        )
         print(f"memory n^{growth(sizes, [rows[n]['bytes'] for n in sizes]):.2f}")
     return None
 

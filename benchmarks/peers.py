@@ -1,4 +1,5 @@
-"""A whole flow step, full covariances, against the same step put together from textbook parts, as one ratio of one run.
+"""A whole flow step, full covariances, against the same step put together from textbook parts, as
+one ratio of one run.
 
     python benchmarks/peers.py [--sizes 500 2000] [--steps 16]
 
@@ -23,12 +24,17 @@ CASE = "fd, laws detached"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000])
     parser.add_argument("--steps", type=int, default=16)
     options = parser.parse_args()
     print(f"{torch.get_num_threads()} threads, float32, digits to MNIST, d = 784, 10 classes\n")
-    print("     n  our step, ms  roots / our step  geomloss / our step  (its marginal error, ours 1e-3)  together")
+    print(
+        "     n  our step, ms  roots / our step  geomloss / our step  (its marginal error, ours "
+        "1e-3)  together"
+    )
     for n in options.sizes:
         source, target = steady_state(n)
         ours = step_time(source, target, CASE, options.steps)

@@ -1,4 +1,5 @@
-"""A flow on 1, 2 and 4 ranks: what each rank does and says at every step; digits to MNIST, d = 784, 10 classes, gloo.
+"""A flow on 1, 2 and 4 ranks: what each rank does and says at every step; digits to MNIST, d = 784,
+10 classes, gloo.
 
     python benchmarks/ranks.py [--n 2000] [--ranks 1 2 4] [--steps 4]
 
@@ -45,17 +46,29 @@ def launch(size: int, n: int, steps: int) -> list[dict[str, float]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    shared = {
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, __file__, "--measure", "--n", str(n), "--steps", str(steps)]
     ranks = [
-        subprocess.Popen(command, env=os.environ | shared | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            command,
+            env=os.environ | shared | {"RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for rank in range(size)
     ]
     return [json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--n", type=int, default=2000)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--steps", type=int, default=4)
@@ -63,8 +76,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         return measure(options.n, options.steps)
-    print(f"n = m = {options.n}, float32, epsilon = 1 % of the mean cost, marginal error 1e-3, laws detached\n")
-    print("ranks   rows  work of a rank  of one rank's  iterations  payload, MB a step  by the formula")
+    print(
+        f"n = m = {options.n}, float32, epsilon = 1 % of the mean cost, marginal error 1e-3, laws "
+        "detached\n"
+    )
+    print(
+        "ranks   rows  work of a rank  of one rank's  iterations  payload, MB a step  by the "
+        "formula"
+    )
     first = None
     for size in options.ranks:
         found = launch(size, options.n, options.steps)
@@ -74,7 +93,8 @@ def main() -> None:
         across, within = one["cross_iterations"], one["self_iterations"]
         formula = 4 * ((options.n + one["m"]) * across + options.n * (within + one["d"]))
         print(
-            f"{size:5d}  {rows:5.0f}  {work:12.2f} s  {work / first:13.2f}  {across:5.1f} {within:4.1f}"
+            f"{size:5d}  {rows:5.0f}  {work:12.2f} s  {work / first:13.2f}  {across:5.1f} "
+            f"{within:4.1f}"
             f"  {one['payload'] / 1e6:18.2f}  {formula / 1e6 if size > 1 else 0:14.2f}",
             flush=True,
         )

@@ -1,4 +1,5 @@
-"""Time, memory and error by route as n grows: digits to MNIST with noise, d = 784, 10 classes, every row in a fresh process.
+"""Time, memory and error by route as n grows: digits to MNIST with noise, d = 784, 10 classes,
+every row in a fresh process.
 
     python benchmarks/scale.py [--quick] [--sizes 1000 2000 5000 10000 20000 60000]
 
@@ -34,18 +35,33 @@ LIMIT = "2GiB"
 ROUTES = {
     "dense": (lambda a, b: ad.otdd(a, b, solver=SOLVER, memory_limit="1TiB").value, 10_000),
     "blocked": (lambda a, b: ad.otdd(a, b, solver=SOLVER, memory_limit=LIMIT).value, 20_000),
-    "mini-batch": (lambda a, b: ad.otdd(a, b, solver=ad.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value, 10**9),
-    "sketch": (lambda a, b: ad.otdd(a, b, cost=SKETCH, solver=SOLVER, memory_limit=LIMIT).value, 10_000),
+    "mini-batch": (
+        lambda a, b: ad.otdd(a, b, solver=ad.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value,
+        10**9,
+    ),
+    "sketch": (
+        lambda a, b: ad.otdd(a, b, cost=SKETCH, solver=SOLVER, memory_limit=LIMIT).value,
+        10_000,
+    ),
     "sketch + batch": (
-        lambda a, b: ad.otdd(a, b, cost=SKETCH, solver=ad.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value,
+        lambda a, b: (
+            ad.otdd(a, b, cost=SKETCH, solver=ad.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value
+        ),
         10**9,
     ),
     "dense, 30 %": (lambda a, b: ad.otdd(a, b, solver=COARSE, memory_limit="1TiB").value, 5000),
     "nystrom": (
-        lambda a, b: ad.otdd(a, b, solver=ad.NystromSinkhorn(500, ad.Relative(0.3), tol=1e-3, kernel_tol=0.1)).value,
+        lambda a, b: (
+            ad.otdd(
+                a, b, solver=ad.NystromSinkhorn(500, ad.Relative(0.3), tol=1e-3, kernel_tol=0.1)
+            ).value
+        ),
         10**9,
     ),
-    "sliced": (lambda a, b: ad.sliced_otdd(a, b, 500, generator=torch.Generator().manual_seed(0)).value, 10**9),
+    "sliced": (
+        lambda a, b: ad.sliced_otdd(a, b, 500, generator=torch.Generator().manual_seed(0)).value,
+        10**9,
+    ),
 }
 FLOWS = {
     "dense": (lambda b: ad.OTDD(b, memory_limit="1TiB"), 5000),
@@ -59,7 +75,9 @@ FLOWS = {
 def distance_row(route: str, n: int, part: int) -> dict[str, float]:
     """One distance between n and n samples, or between the first ``part`` of them."""
     source, target = (data.subset(torch.arange(part or n)) for data in digits_and_mnist(n))
-    small = [data.sample(200, generator=torch.Generator().manual_seed(0)) for data in (source, target)]
+    small = [
+        data.sample(200, generator=torch.Generator().manual_seed(0)) for data in (source, target)
+    ]
     call = ROUTES[route][0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a small rank does not converge, which the error shows
@@ -96,9 +114,12 @@ def exponents(rows: dict[int, dict[str, float]]) -> str:
     if len(sizes) < 2:
         return ""
     powers = (
-        growth(sizes, [max(rows[n][name], 1.0 if name == "bytes" else 1e-9) for n in sizes]) for name in ("seconds", "bytes")
+        growth(sizes, [max(rows[n][name], 1.0 if name == "bytes" else 1e-9) for n in sizes])
+        for name in ("seconds", "bytes")
     )
-    return "  growth over {} … {}: time n^{:.2f}, memory n^{:.2f}".format(sizes[0], sizes[-1], *powers)
+    return "  growth over {} … {}: time n^{:.2f}, memory n^{:.2f}".format(
+        sizes[0], sizes[-1], *powers
+    )
 
 
 def distances(sizes: list[int], largest_exact: int) -> None:
@@ -112,10 +133,14 @@ def distances(sizes: list[int], largest_exact: int) -> None:
             row = rows[n] = fresh("--distance", route, n, 0)
             values[route, n] = row["value"]
             if reference == "dense" and route == "blocked" and ("dense", n) not in values:
-                values["dense", n] = row["value"]  # the same distance, beyond where all matrices are kept
+                values["dense", n] = row[
+                    "value"
+                ]  # the same distance, beyond where all matrices are kept
             exact = values.get((reference, n), math.nan)
             error, note = abs(row["value"] / exact - 1), ""
-            if math.isnan(exact) and (known := [k for r, k in values if r == reference and k <= largest_exact]):
+            if math.isnan(exact) and (
+                known := [k for r, k in values if r == reference and k <= largest_exact]
+            ):
                 part = max(known)  # a part of that size, both ways
                 if (reference, n, part) not in parts:
                     parts[reference, n, part] = fresh("--distance", reference, n, part)["value"]
@@ -132,24 +157,39 @@ def flows(sizes: list[int]) -> None:
         rows = {}
         for n in (n for n in sizes if n <= most):
             row = rows[n] = fresh("--flow", route, n)
-            print(f"{route:15s} {n:6d} {row['seconds']:9.2f} {row['bytes'] / 2**20:10.0f}", flush=True)
+            print(
+                f"{route:15s} {n:6d} {row['seconds']:9.2f} {row['bytes'] / 2**20:10.0f}", flush=True
+            )
         print(exponents(rows) + "\n", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 2000, 5000, 10_000, 20_000, 60_000])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[1000, 2000, 5000, 10_000, 20_000, 60_000]
+    )
     parser.add_argument("--quick", action="store_true", help="1000, 2000 and 4000 samples")
     parser.add_argument("--distance", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--flow", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.distance:
-        print(json.dumps(distance_row(options.distance[0], int(options.distance[1]), int(options.distance[2]))))
+        print(
+            json.dumps(
+                distance_row(
+                    options.distance[0], int(options.distance[1]), int(options.distance[2])
+                )
+            )
+        )
     elif options.flow:
         print(json.dumps(flow_row(options.flow[0], int(options.flow[1]))))
     else:
         sizes = [1000, 2000, 4000] if options.quick else options.sizes
-        print(f"{torch.get_num_threads()} threads, float32, epsilon = 1 % of the mean cost, marginal error 1e-3\n")
+        print(
+            f"{torch.get_num_threads()} threads, float32, epsilon = 1 % of the mean cost, marginal "
+            "error 1e-3\n"
+        )
         distances(sizes, 10_000)
         flows(sizes)
 

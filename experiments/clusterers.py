@@ -2,10 +2,10 @@
 
     ADVECT_DATA=path/to/data python experiments/clusterers.py [--quick] [--seed 0] [--out out]
 
-Clusters 5000 training images of USPS, KMNIST, Fashion-MNIST and EMNIST letters into as many clusters as there are classes,
-with every clusterer, on pixels and on 50 principal components. The labels are used for the scores alone: accuracy under the
-best one-to-one naming of clusters, and purity.
-"""
+Clusters 5000 training images of USPS, KMNIST, Fashion-MNIST and EMNIST letters into as many
+clusters as there are classes, with every clusterer, on pixels and on 50 principal components. The
+labels are used for the scores alone: accuracy under the best one-to-one naming of clusters, and
+purity."""
 
 from __future__ import annotations
 
@@ -31,29 +31,43 @@ def scores(data: ad.LabeledDataset, clusterer: object, embedding: int | None) ->
     start = time.perf_counter()
     finds_number = isinstance(clusterer, ad.HDBSCAN)
     try:
-        found = ad.pseudo_labels(data, clusterer, target=None if finds_number else data, embedding=embedding)
+        found = ad.pseudo_labels(
+            data, clusterer, target=None if finds_number else data, embedding=embedding
+        )
     except ad.InputError:
         if not finds_number:
             raise
-        return {"accuracy": 0.0, "purity": 0.0, "clusters": 0, "seconds": time.perf_counter() - start}  # noise alone
+        return {
+            "accuracy": 0.0,
+            "purity": 0.0,
+            "clusters": 0,
+            "seconds": time.perf_counter() - start,
+        }  # noise alone
     return {
-        "accuracy": ad.pseudo.clustering_accuracy(found, data),
-        "purity": ad.pseudo.purity(found, data),
+        "accuracy": ad.classes.clustering_accuracy(found, data),
+        "purity": ad.classes.purity(found, data),
         "clusters": found.n_clusters,
         "seconds": time.perf_counter() - start,
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="500 samples")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw of samples; scores differ between draws")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the draw of samples; scores differ between draws"
+    )
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
     n = 500 if options.quick else 5000
 
     report: dict[str, dict[str, dict[str, float]]] = {}
-    print(f"{n} samples; accuracy / purity in %, seconds\n{'':24}" + "".join(f"{name:>22}" for name in SETS))
+    print(
+        f"{n} samples; accuracy / purity in %, seconds\n{'':24}"
+        + "".join(f"{name:>22}" for name in SETS)
+    )
     data = {name: ad.datasets.load(name, n=n, seed=options.seed) for name in SETS}
     for name, clusterer in CLUSTERERS.items():
         for space, embedding in EMBEDDINGS.items():
@@ -61,7 +75,10 @@ def main() -> None:
                 continue  # covariances of 784² numbers
             row = {each: scores(data[each], clusterer, embedding) for each in SETS}
             report[f"{name}, {space}"] = row
-            cells = (f"{100 * c['accuracy']:.1f} / {100 * c['purity']:.1f}, {c['seconds']:.1f} s" for c in row.values())
+            cells = (
+                f"{100 * c['accuracy']:.1f} / {100 * c['purity']:.1f}, {c['seconds']:.1f} s"
+                for c in row.values()
+            )
             print(f"{f'{name}, {space}':24}" + "".join(f"{cell:>22}" for cell in cells), flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "clusterers.json"

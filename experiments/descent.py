@@ -1,7 +1,9 @@
-"""Do ordinary flows descend? Fourteen setups with the default cost and solver, as flows were made before and as they are.
+"""Do ordinary flows descend? Fourteen setups with the default cost and solver, as flows were made
+before and as they are.
 
-"Before" is T(x) − x with steps that are made whatever comes; "after" is the exact gradient with controlled steps. For each: the
-first, lowest and last value, how many steps rose by more than rounding, and the status. The setups are those of the tests.
+"Before" is T(x) − x with steps that are made whatever comes; "after" is the exact gradient with
+controlled steps. For each: the first, lowest and last value, how many steps rose by more than
+rounding, and the status. The setups are those of the tests.
 
     python experiments/descent.py            # out/descent/descent.json and descent.md, the table of docs/flows.md
 """
@@ -26,13 +28,26 @@ BEFORE = {"control": ad.FixedSteps(), "dynamics": ad.FeatureDriven(through_laws=
 def measured(result: ad.FlowResult) -> dict[str, Any]:
     allowed = rounding(result.dataset.x.dtype, max(map(abs, result.values)))
     rises = sum(after - before > allowed for before, after in pairwise(result.values))
-    figures = {"first": result.values[0], "lowest": min(result.values), "last": result.values[-1], "rises": rises}
-    return {**figures, "steps": result.n_steps, "status": result.status, "notes": [note.what for note in result.diagnosis]}
+    figures = {
+        "first": result.values[0],
+        "lowest": min(result.values),
+        "last": result.values[-1],
+        "rises": rises,
+    }
+    return {
+        **figures,
+        "steps": result.n_steps,
+        "status": result.status,
+        "notes": [note.what for note in result.diagnosis],
+    }
 
 
 def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
     """The figures as Markdown."""
-    lines = ["| setup | first value | before: last (lowest), steps that rose | after: last, steps that rose |"]
+    lines = [
+        "| setup | first value | before: last (lowest), steps that rose | after: last, steps that "
+        "rose |"
+    ]
     lines += ["| --- | --- | --- | --- |"]
     for name, kinds in found.items():
         before, after = kinds["before"], kinds["after"]
@@ -52,11 +67,19 @@ def main() -> None:
     warnings.simplefilter("ignore")
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for name, setup in SETUPS.items():
-        kinds = {"before": {**BEFORE, **{k: v for k, v in setup.options.items() if k == "dynamics"}}, "after": {}}
-        runs = {kind: setup.run(options.samples, options.steps, **more) for kind, more in kinds.items()}
+        kinds = {
+            "before": {**BEFORE, **{k: v for k, v in setup.options.items() if k == "dynamics"}},
+            "after": {},
+        }
+        runs = {
+            kind: setup.run(options.samples, options.steps, **more) for kind, more in kinds.items()
+        }
         found[name] = {kind: measured(result) for kind, result in runs.items()}
         print(f"{name}: {runs['before']}, {runs['after']}", flush=True)
-        for path, text in (("descent.json", json.dumps(found, indent=2)), ("descent.md", table(found))):
+        for path, text in (
+            ("descent.json", json.dumps(found, indent=2)),
+            ("descent.md", table(found)),
+        ):
             (options.out / path).write_text(text, encoding="utf-8")
 
 

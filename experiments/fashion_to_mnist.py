@@ -1,11 +1,12 @@
-"""Fashion-MNIST read by a frozen MNIST model (paper, section 6.3, supervised flow): the oracle evaluation of a flow.
+"""Fashion-MNIST read by a frozen MNIST model (paper, section 6.3, supervised flow): the oracle
+evaluation of a flow.
 
     ADVECT_DATA=path/to/data python experiments/fashion_to_mnist.py [--quick] [--out out]
 
-Flows 2000 balanced Fashion-MNIST images to 2000 balanced MNIST images, and asks a LeNet-5 trained on MNIST, which never sees
-the flow, for the class of each particle. A particle counts as right when the answer is the digit that its class
-is matched to. The flow uses the labels of the samples it moves: this is the paper's upper bound, not a test accuracy.
-"""
+Flows 2000 balanced Fashion-MNIST images to 2000 balanced MNIST images, and asks a LeNet-5 trained
+on MNIST, which never sees the flow, for the class of each particle. A particle counts as right when
+the answer is the digit that its class is matched to. The flow uses the labels of the samples it
+moves: this is the paper's upper bound, not a test accuracy."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ import advect as ad
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="400 particles, 5 epochs")
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
@@ -46,9 +49,18 @@ def main() -> None:
         callbacks=[ad.Recorder(every=5), ad.Progress(30, "Fashion-MNIST → MNIST")],
     )
     seconds = time.perf_counter() - start
-    matching = torch.as_tensor(ad.otdd(result.dataset, target, cost=cost).class_matching.values).argmax(dim=1)
+    matching = torch.as_tensor(
+        ad.otdd(result.dataset, target, cost=cost).class_matching.values
+    ).argmax(dim=1)
     curve = [
-        (frame.index, float((predictions(model, frame.dataset.samples) == matching[frame.dataset.y]).double().mean()))
+        (
+            frame.index,
+            float(
+                (predictions(model, frame.dataset.samples) == matching[frame.dataset.y])
+                .double()
+                .mean()
+            ),
+        )
         for frame in result.trajectory
     ]
     figures = {
@@ -56,7 +68,10 @@ def main() -> None:
         "steps": result.n_steps,
         "seconds": seconds,
         "model on MNIST's test part": on_mnist,
-        "matching": {str(name): str(target.classes[int(to)]) for name, to in zip(source.classes, matching, strict=True)},
+        "matching": {
+            str(name): str(target.classes[int(to)])
+            for name, to in zip(source.classes, matching, strict=True)
+        },
         "accuracy along the flow": curve,
         "accuracy before": curve[0][1],
         "accuracy after": curve[-1][1],

@@ -1,10 +1,10 @@
-"""Every kind of figure that ``advect.viz`` draws, on data that needs no download, for light and for dark pages.
+"""Every kind of figure that ``advect.viz`` draws, on data that needs no download, for light and for
+dark pages.
 
     python experiments/gallery.py [--quick] [--out DIR]
 
-Writes a PNG for each kind and ground, and two GIFs; where imageio-ffmpeg is installed, an MP4 too. Hard cases are among them:
-many classes, long names, missing labels, failed pairs.
-"""
+Writes a PNG for each kind and ground, and two GIFs; where imageio-ffmpeg is installed, an MP4 too.
+Hard cases are among them: many classes, long names, missing labels, failed pairs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,35 @@ from advect import viz
 
 
 def plane(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
-    """Three Gaussian classes become four: labels follow their laws, so a class is born on the way."""
+    """Three Gaussian classes become four: labels follow their laws, so a class is born on the
+    way.
+    """
     generator = torch.Generator().manual_seed(0)
     source = ad.datasets.gaussians(n, 3, separation=12.0, spread=3.0, generator=generator)
-    target = ad.datasets.gaussians(n, 4, separation=15.0, spread=3.0, shift=(48.0, 10.0), rotation=0.6, generator=generator)
+    target = ad.datasets.gaussians(
+        n, 4, separation=15.0, spread=3.0, shift=(48.0, 10.0), rotation=0.6, generator=generator
+    )
     labels = ad.JointVariableLabels(ad.DBSCAN(radius=5.0, min_points=4))
     spread = ad.Metric("spread", lambda rho: rho.x.std())
     objective = ad.OTDD(target) + 0.02 * ad.Potential(ad.norm())
     callbacks = [ad.Recorder(every=3), spread]
-    return ad.flow(source, objective, dynamics=labels, integrator=ad.Adam(1.0), n_steps=90, callbacks=callbacks), target
+    return ad.flow(
+        source, objective, dynamics=labels, integrator=ad.Adam(1.0), n_steps=90, callbacks=callbacks
+    ), target
 
 
 def space(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
     """A blob becomes a swiss roll."""
     generator = torch.Generator().manual_seed(0)
     target = ad.datasets.swiss_roll(n, generator=generator)
-    source = target.replace(x=target.x.mean(dim=0) + 0.3 * (target.x - target.x.mean(dim=0)).roll(1, dims=0))
-    options: dict[str, Any] = {"dynamics": ad.FeatureDriven(through_laws=True), "integrator": ad.Euler(0.1), "n_steps": 40}
+    source = target.replace(
+        x=target.x.mean(dim=0) + 0.3 * (target.x - target.x.mean(dim=0)).roll(1, dims=0)
+    )
+    options: dict[str, Any] = {
+        "dynamics": ad.FeatureDriven(through_laws=True),
+        "integrator": ad.Euler(0.1),
+        "n_steps": 40,
+    }
     return ad.flow(source, ad.OTDD(target), callbacks=[ad.Recorder(every=2)], **options), target
 
 
@@ -60,22 +72,34 @@ def shapes(n: int) -> dict[str, ad.LabeledDataset]:
         "three rings": ad.datasets.rings(n, classes=3, generator=torch.Generator().manual_seed(3)),
     }
     for classes in (2, 3, 4, 5):
-        made[f"{classes} gaussians"] = ad.datasets.gaussians(n, classes, generator=torch.Generator().manual_seed(classes))
-    return {name: data.replace(x=(data.x - data.x.mean(dim=0)) / data.x.std()) for name, data in made.items()}
+        made[f"{classes} gaussians"] = ad.datasets.gaussians(
+            n, classes, generator=torch.Generator().manual_seed(classes)
+        )
+    return {
+        name: data.replace(x=(data.x - data.x.mean(dim=0)) / data.x.std())
+        for name, data in made.items()
+    }
 
 
 def distances(datasets: dict[str, ad.LabeledDataset]) -> np.ndarray:
     """OTDD of every pair; one pair is left out, as if it had failed."""
     sets = list(datasets.values())
-    values = np.array([[0.0 if a is b else ad.otdd(a, b, solver=ad.ExactOT()).value for b in sets] for a in sets])
+    values = np.array(
+        [[0.0 if a is b else ad.otdd(a, b, solver=ad.ExactOT()).value for b in sets] for a in sets]
+    )
     values[1, -1] = values[-1, 1] = np.nan
     return (values + values.T) / 2
 
 
 def many_classes(classes: int) -> ad.LabeledDataset:
     """More classes than colours, some with long names, some samples without a label."""
-    data = ad.datasets.gaussians(12 * classes, classes, separation=20.0, generator=torch.Generator().manual_seed(0))
-    names = [f"{position}" if position % 5 else f"a rather long name, number {position}" for position in range(classes)]
+    data = ad.datasets.gaussians(
+        12 * classes, classes, separation=20.0, generator=torch.Generator().manual_seed(0)
+    )
+    names = [
+        f"{position}" if position % 5 else f"a rather long name, number {position}"
+        for position in range(classes)
+    ]
     labels = [None if i % 17 == 0 else names[code] for i, code in enumerate(data.y.tolist())]
     return ad.LabeledDataset(data.x, labels, classes=names)
 
@@ -91,18 +115,24 @@ def figures(quick: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, Callab
     digits = written.source
     between = ad.otdd(moved.source, goal)
     exact = ad.otdd(digits, mnist, solver=ad.ExactOT())
-    big = ad.ClassTable(np.abs(np.subtract.outer(np.arange(30.0), np.arange(40.0))), crowd.classes, tuple(range(40)))
+    big = ad.ClassTable(
+        np.abs(np.subtract.outer(np.arange(30.0), np.arange(40.0))), crowd.classes, tuple(range(40))
+    )
     drawn: dict[str, Callable[[], Any]] = {
         "particles": lambda: viz.particles(moved, goal, columns=4, trails=moved),
         "particles-3d": lambda: viz.particles(rolled, roll, columns=4),
         "particles-rows": lambda: viz.particle_grid(
             {"to four classes": moved, "back": list(moved.trajectory)[::-6]}, goal, columns=3
         ),
-        "particles-many": lambda: viz.particles([crowd, crowd.replace(x=-crowd.x)], titles=["before", "after"]),
+        "particles-many": lambda: viz.particles(
+            [crowd, crowd.replace(x=-crowd.x)], titles=["before", "after"]
+        ),
         "paths": lambda: viz.paths(moved, goal),
         "paths-3d": lambda: viz.paths(rolled, roll, n=80),
         "images": lambda: viz.image_grid(written, rows=10, columns=9),
-        "images-captions": lambda: viz.image_grid([digits, written.dataset], titles=["as they were", "as they became"], rows=5),
+        "images-captions": lambda: viz.image_grid(
+            [digits, written.dataset], titles=["as they were", "as they became"], rows=5
+        ),
         "curves": lambda: viz.curves(moved),
         "class-counts": lambda: viz.class_counts(moved),
         "class-distances": lambda: viz.class_table(ad.otdd(digits, mnist)),
@@ -134,14 +164,18 @@ def _seen(view: viz.View) -> Any:
 def _cities(k: int) -> tuple[np.ndarray, list[str]]:
     """Distances between points of a plane in a few groups."""
     random = np.random.default_rng(0)
-    points = 6 * random.normal(size=(k // 4, 2))[np.arange(k) % (k // 4)] + random.normal(size=(k, 2))
+    points = 6 * random.normal(size=(k // 4, 2))[np.arange(k) % (k // 4)] + random.normal(
+        size=(k, 2)
+    )
     names = [f"group {i % (k // 4)}, place {i}" for i in range(k)]
     return np.linalg.norm(points[:, None] - points, axis=2), names
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few samples, and a light ground alone")
+    parser.add_argument(
+        "--quick", action="store_true", help="few samples, and a light ground alone"
+    )
     parser.add_argument("--out", type=Path, default=Path("out"), help="where to write")
     parser.add_argument("--only", help="names of figures that begin so")
     options = parser.parse_args()

@@ -1,10 +1,11 @@
-"""Gaussian classes in the plane: the dynamics and the functionals of the paper's figure 3 and appendix D.
+"""Gaussian classes in the plane: the dynamics and the functionals of the paper's figure 3 and
+appendix D.
 
     python experiments/gaussians.py [--quick] [--out DIR]
 
-Writes gaussians-dynamics.png, gaussians-functionals.png and gaussians.json. The target has four classes and the source
-three, so that fixed labels (fd, jd-fl) must share a class out, k-means (jd-vl) keeps three, and DBSCAN finds the fourth.
-"""
+Writes gaussians-dynamics.png, gaussians-functionals.png and gaussians.json. The target has four
+classes and the source three, so that fixed labels (fd, jd-fl) must share a class out, k-means
+(jd-vl) keeps three, and DBSCAN finds the fourth."""
 
 from __future__ import annotations
 
@@ -25,14 +26,20 @@ CENTRE, RADIUS = (48.0, 10.0), 8.0  # of the ball: the middle of the target, too
 
 
 def datasets(n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
-    """Three classes around the origin, four (A to D) around a point to the right, turned and wider apart."""
+    """Three classes around the origin, four (A to D) around a point to the right, turned and wider
+    apart.
+    """
     generator = torch.Generator().manual_seed(0)
     source = ad.datasets.gaussians(n, 3, separation=12.0, spread=3.0, generator=generator)
-    target = ad.datasets.gaussians(n, 4, separation=15.0, spread=3.0, shift=CENTRE, rotation=0.6, generator=generator)
+    target = ad.datasets.gaussians(
+        n, 4, separation=15.0, spread=3.0, shift=CENTRE, rotation=0.6, generator=generator
+    )
     return source, target.replace(classes=tuple("ABCD"))
 
 
-def run(source: ad.LabeledDataset, functional: ad.Functional, n_steps: int, **options: Any) -> ad.FlowResult:
+def run(
+    source: ad.LabeledDataset, functional: ad.Functional, n_steps: int, **options: Any
+) -> ad.FlowResult:
     return ad.flow(source, functional, n_steps=n_steps, callbacks=[ad.Recorder()], **options)
 
 
@@ -44,7 +51,10 @@ def dynamics(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[str, 
         "jd-vl, k-means": ad.JointVariableLabels(ad.KMeans()),
         "jd-vl, DBSCAN": ad.JointVariableLabels(ad.DBSCAN(radius=5.0, min_points=4)),
     }
-    return {name: run(source, ad.OTDD(target), 120, dynamics=how, integrator=ad.Adam(1.0)) for name, how in rows.items()}
+    return {
+        name: run(source, ad.OTDD(target), 120, dynamics=how, integrator=ad.Adam(1.0))
+        for name, how in rows.items()
+    }
 
 
 def functionals(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[str, ad.FlowResult]:
@@ -67,7 +77,10 @@ def functionals(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[st
 def draw(results: dict[str, ad.FlowResult], target: ad.LabeledDataset, middle: float):
     """The first, a middle and the last state of each flow, and its paths."""
     trails = {name: result.trajectory for name, result in results.items()}
-    rows = {name: [path[0], path[round(middle * (len(path) - 1))], path[-1]] for name, path in trails.items()}
+    rows = {
+        name: [path[0], path[round(middle * (len(path) - 1))], path[-1]]
+        for name, path in trails.items()
+    }
     return viz.particle_grid(rows, target, trails=trails)
 
 
@@ -92,7 +105,10 @@ def main() -> None:
     begun = time.perf_counter()
     source, target = datasets(48 if options.quick else 192)
     moved, shaped = dynamics(source, target), functionals(source, target)
-    figures = {"gaussians-dynamics.png": draw(moved, target, 0.3), "gaussians-functionals.png": draw(shaped, target, 0.4)}
+    figures = {
+        "gaussians-dynamics.png": draw(moved, target, 0.3),
+        "gaussians-functionals.png": draw(shaped, target, 0.4),
+    }
     for name, result in {**moved, **shaped}.items():
         print(f"{name:22s} {result}, classes {facts(result)['class_counts']}")
     for axes in figures["gaussians-functionals.png"].axes[:6]:

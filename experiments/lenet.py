@@ -1,7 +1,8 @@
-"""The paper's classifier (appendix C): LeNet-5 with ReLU, Adam 1e-3, weight decay 1e-6, 20 epochs, 10 of fine-tuning.
+"""The paper's classifier (appendix C): LeNet-5 with ReLU, Adam 1e-3, weight decay 1e-6, 20 epochs,
+10 of fine-tuning.
 
-For colour images of 32 × 32, where the paper takes a large pretrained network, a convolutional one that trains in a minute.
-"""
+For colour images of 32 × 32, where the paper takes a large pretrained network, a convolutional one
+that trains in a minute."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ def colour_network(classes: int = 10) -> nn.Module:
     """A small convolutional network for 32 × 32 colour images given as (n, 32, 32, 3)."""
 
     def block(channels: int, out: int) -> list[nn.Module]:
-        return [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU(), nn.MaxPool2d(2)]
+        return [
+            nn.Conv2d(channels, out, 3, padding=1),
+            nn.BatchNorm2d(out),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
 
     return nn.Sequential(
         _ChannelsFirst(),
@@ -58,7 +64,8 @@ def network(shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 class Trainer:
-    """A LeNet-5 trained by a given number of updates, whatever the number of samples, so that comparisons are fair.
+    """A LeNet-5 trained by a given number of updates, whatever the number of samples, so that
+    comparisons are fair.
 
     Samples are drawn for a batch in proportion to their weights.
     """
@@ -90,7 +97,9 @@ class Trainer:
         return self
 
 
-def train(data: ad.LabeledDataset, *, epochs: int = 20, batch: int = 64, seed: int = 0) -> nn.Module:
+def train(
+    data: ad.LabeledDataset, *, epochs: int = 20, batch: int = 64, seed: int = 0
+) -> nn.Module:
     """Train a network on images with values in 0..1, and freeze it."""
     torch.manual_seed(seed)
     model = network(data.sample_shape, len(data.classes)).train()

@@ -1,14 +1,17 @@
-"""Does the objective tell how well a frozen model will read the flowed data? (paper, section 6.3 and appendix F)
+"""Does the objective tell how well a frozen model will read the flowed data? (paper, section 6.3
+and appendix F)
 
-    ADVECT_DATA=path/to/data python experiments/oracle.py [--quick] [--settings usps-mnist …] [--out out]
+    ADVECT_DATA=path/to/data python experiments/oracle.py [--quick] [--settings usps-mnist …] [--out
+    out]
 
-Flows a dataset to the one a model was trained on, and asks the model on the way, for several regularisations epsilon (relative
-to the mean cost) and several step sizes at the same total time. Printed: accuracy at the end, and Spearman's correlation of
-minus the objective with the accuracy along each flow. The flow uses the labels of the samples it is scored on.
+Flows a dataset to the one a model was trained on, and asks the model on the way, for several
+regularisations epsilon (relative to the mean cost) and several step sizes at the same total time.
+Printed: accuracy at the end, and Spearman's correlation of minus the objective with the accuracy
+along each flow. The flow uses the labels of the samples it is scored on.
 
-For CAMELYON also the honest figures: test patches, from other slides, whose labels nobody used, carried by a map and read by
-the same CIFAR-10 model; beside them a network of the same kind, and nearest neighbours, trained on the same samples.
-"""
+For CAMELYON also the honest figures: test patches, from other slides, whose labels nobody used,
+carried by a map and read by the same CIFAR-10 model; beside them a network of the same kind, and
+nearest neighbours, trained on the same samples."""
 
 from __future__ import annotations
 
@@ -31,10 +34,16 @@ SETTINGS = [
 EPSILONS, STEP_SIZES, TIME = (0.001, 0.01, 0.1, 0.5), (0.1, 0.2, 0.5), 3.0
 
 
-def pair(source: str, target: str, n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset, ad.LabeledDataset]:
-    """n balanced samples of the data, n of the reference, and all of the reference's training part."""
+def pair(
+    source: str, target: str, n: int
+) -> tuple[ad.LabeledDataset, ad.LabeledDataset, ad.LabeledDataset]:
+    """n balanced samples of the data, n of the reference, and all of the reference's training
+    part.
+    """
     generator = torch.Generator().manual_seed(0)
-    data, whole = ad.harmonize(ad.datasets.load(source), ad.datasets.load(target), size=32 if target == "cifar10" else 28)
+    data, whole = ad.harmonize(
+        ad.datasets.load(source), ad.datasets.load(target), size=32 if target == "cifar10" else 28
+    )
     return (
         data.sample(n, balanced=True, generator=generator).balanced(),
         whole.sample(n, balanced=True, generator=generator).balanced(),
@@ -42,11 +51,21 @@ def pair(source: str, target: str, n: int) -> tuple[ad.LabeledDataset, ad.Labele
     )
 
 
-def watched(model: torch.nn.Module, data: ad.LabeledDataset, reference: ad.LabeledDataset, epsilon: float, step: float) -> dict:
+def watched(
+    model: torch.nn.Module,
+    data: ad.LabeledDataset,
+    reference: ad.LabeledDataset,
+    epsilon: float,
+    step: float,
+) -> dict:
     def accuracy(rho: ad.LabeledDataset) -> float:
-        matching = ad.ClassMatching.between(rho, reference, cost=ad.GroundCost(label=ad.Bures(diagonal=True)))
+        matching = ad.ClassMatching.between(
+            rho, reference, cost=ad.GroundCost(label=ad.Bures(diagonal=True))
+        )
         answers = torch.softmax(scores(model, rho.samples), dim=1)
-        return float(np.mean([a == b for a, b in zip(matching.predict(answers), rho.labels, strict=True)]))
+        return float(
+            np.mean([a == b for a, b in zip(matching.predict(answers), rho.labels, strict=True)])
+        )
 
     cost = ad.GroundCost(label=ad.Bures(tolerance=1e-3), label_weight=5.0)
     steps = round(TIME / step)
@@ -57,7 +76,10 @@ def watched(model: torch.nn.Module, data: ad.LabeledDataset, reference: ad.Label
         dynamics=ad.FeatureDriven(through_laws=False, bounds=(0.0, 1.0)),
         integrator=ad.Euler(step),
         n_steps=steps,
-        callbacks=[ad.Metric("accuracy", accuracy, every=every), ad.Progress(steps, f"epsilon {epsilon}, step {step}")],
+        callbacks=[
+            ad.Metric("accuracy", accuracy, every=every),
+            ad.Progress(steps, f"epsilon {epsilon}, step {step}"),
+        ],
     )
     curve = result.metrics["accuracy"]
     values = [result.values[index] for index, _ in curve]
@@ -82,7 +104,9 @@ def honest(model: torch.nn.Module, whole: ad.LabeledDataset, n: int, epochs: int
     reference = whole.sample(n // 2, balanced=True, generator=generator)
     data = ad.datasets.load("camelyon").sample(n, balanced=True, generator=generator)
     test = ad.datasets.load("camelyon", split="test")
-    options = ad.apps.RepurposeOptions(bounds=(0.0, 1.0), n_steps=12, step_size=0.4, every=12, label=ad.Bures(diagonal=True))
+    options = ad.apps.RepurposeOptions(
+        bounds=(0.0, 1.0), n_steps=12, step_size=0.4, every=12, label=ad.Bures(diagonal=True)
+    )
     repurposed = ad.apps.repurpose(model, reference, data, options)
     read = repurposed.predict(test)
     found = {
@@ -91,7 +115,9 @@ def honest(model: torch.nn.Module, whole: ad.LabeledDataset, n: int, epochs: int
         "held out": float(np.mean([a == b for a, b in zip(read, test.labels, strict=True)])),
     }
     own = train(data, epochs=epochs)
-    found["trained on the same samples"] = float((predictions(own, test.samples) == test.y).double().mean())
+    found["trained on the same samples"] = float(
+        (predictions(own, test.samples) == test.y).double().mean()
+    )
     for k in (1, 15):
         nearest = KNeighborsClassifier(k).fit(data.x.numpy(), data.y.numpy())
         found[f"{k} nearest neighbours"] = float(nearest.score(test.x.numpy(), test.y.numpy()))
@@ -99,7 +125,9 @@ def honest(model: torch.nn.Module, whole: ad.LabeledDataset, n: int, epochs: int
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="200 samples, one step size, 2 epochs")
     parser.add_argument("--settings", nargs="+", default=[f"{a}-{b}" for a, b in SETTINGS])
     parser.add_argument("--out", type=Path, default=Path("out"))
@@ -117,18 +145,25 @@ def main() -> None:
             for step in step_sizes:
                 name = f"{source} → {target}, epsilon {epsilon}, step {step}"
                 row = results.once(name, watched, models[target], data, reference, epsilon, step)
-                print(f"{name}: accuracy {row['accuracy'][0]:.3f} → {row['accuracy'][-1]:.3f}, Spearman {row['spearman']:.3f}")
+                print(
+                    f"{name}: accuracy {row['accuracy'][0]:.3f} → {row['accuracy'][-1]:.3f}, "
+                    f"Spearman {row['spearman']:.3f}"
+                )
         if source == "camelyon":
             row = results.once("camelyon, honest", honest, models[target], whole, 4 * n, epochs)
             print("\n".join(f"camelyon: {name} {value:.3f}" for name, value in row.items()))
     rows = {name: row for name, row in results.values.items() if "spearman" in row}
-    rows = dict(sorted(rows.items(), key=lambda item: (item[1]["epsilon"], item[1]["step"])))  # settings in their order below
+    rows = dict(
+        sorted(rows.items(), key=lambda item: (item[1]["epsilon"], item[1]["step"]))
+    )  # settings in their order below
     picture = viz.save(figure(rows), options.out / "oracle.png")
     print(f"wrote {results.path} and {picture}")
 
 
 def figure(rows: dict[str, dict]):
-    """For each setting, objective and accuracy over time: colours are regularisations, line styles step sizes."""
+    """For each setting, objective and accuracy over time: colours are regularisations, line styles
+    step sizes.
+    """
     from matplotlib.figure import Figure
 
     settings = list(dict.fromkeys(name.split(",")[0] for name in rows))
@@ -143,13 +178,17 @@ def figure(rows: dict[str, dict]):
                 look = {"color": colours[row["epsilon"]], "linestyle": styles[row["step"]]}
                 label = f"epsilon {row['epsilon']}, step {row['step']}"
                 top.plot(row["time"], row["objective"], **look)
-                bottom.plot(row["time"], [100 * value for value in row["accuracy"]], label=label, **look)
+                bottom.plot(
+                    row["time"], [100 * value for value in row["accuracy"]], label=label, **look
+                )
         top.set_title(setting.replace("_", "-"), fontsize=10)
         bottom.set(ylim=(0, 102), xlabel="flow time")
     axes[0, 0].set_ylabel("½ OTDD²")
     axes[1, 0].set_ylabel("accuracy, %")
     handles, labels = axes[1, 0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower center", ncols=len(EPSILONS), fontsize=8, frameon=False)
+    drawing.legend(
+        handles, labels, loc="outside lower center", ncols=len(EPSILONS), fontsize=8, frameon=False
+    )
     return drawing
 
 

@@ -1,10 +1,10 @@
-"""Shaping a dataset in space: a Gaussian blob flows to a swiss roll under constraints (paper, section 6.1, figures 1 and 8).
+"""Shaping a dataset in space: a Gaussian blob flows to a swiss roll under constraints (paper,
+section 6.1, figures 1 and 8).
 
     python experiments/shaping.py [--quick] [--out DIR]
 
-Writes shaping.png and shaping.json. Transport of features alone, instead of OTDD, finds the shape of the roll and misses
-its classes; the purity says how much.
-"""
+Writes shaping.png and shaping.json. Transport of features alone, instead of OTDD, finds the shape
+of the roll and misses its classes; the purity says how much."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def functionals(target: ad.LabeledDataset) -> dict[str, ad.Functional]:
 
 
 def purity(rho: ad.LabeledDataset, target: ad.LabeledDataset) -> float:
-    """Share of particles whose nearest target sample has the class matched to theirs, under the best matching of classes."""
+    """Share of particles whose nearest target sample has the class matched to theirs, under the
+    best matching of classes.
+    """
     nearest = target.y[torch.cdist(rho.x, target.x).argmin(dim=1)]
     counts = np.zeros((len(rho.classes), len(target.classes)))
     np.add.at(counts, (rho.y.numpy(), nearest.numpy()), 1)
@@ -62,7 +64,10 @@ def separation(rho: ad.LabeledDataset) -> float:
 def draw(paths: dict[str, ad.Trajectory], target: ad.LabeledDataset):
     """Two flows in a row: each shortly after the start, and at its end."""
     panels = [(name, frame) for name, path in paths.items() for frame in (path[1], path[-1])]
-    rows = {" " * start: [frame for _, frame in panels[start : start + 4]] for start in range(0, len(panels), 4)}
+    rows = {
+        " " * start: [frame for _, frame in panels[start : start + 4]]
+        for start in range(0, len(panels), 4)
+    }
     figure = viz.particle_grid(rows, target)
     for axes, (name, frame) in zip(figure.axes, panels, strict=True):
         axes.set_title(f"{name}, step {frame.index}", fontsize=9, pad=0)
@@ -78,11 +83,18 @@ def main() -> None:
     torch.set_num_threads(1)  # the matrices are small
     begun = time.perf_counter()
     source, target = datasets(120 if options.quick else 400)
-    exact = ad.FeatureDriven(through_laws=True)  # classes change shape: descend through their laws too
+    exact = ad.FeatureDriven(
+        through_laws=True
+    )  # classes change shape: descend through their laws too
     paths, report = {}, {}
     for name, functional in functionals(target).items():
         result = ad.flow(
-            source, functional, dynamics=exact, integrator=ad.Euler(0.1), n_steps=60, callbacks=[ad.Recorder(every=3)]
+            source,
+            functional,
+            dynamics=exact,
+            integrator=ad.Euler(0.1),
+            n_steps=60,
+            callbacks=[ad.Recorder(every=3)],
         )
         paths[name] = result.trajectory
         report[name] = {
@@ -96,7 +108,10 @@ def main() -> None:
             "seconds": round(result.seconds[-1], 2),
         }
         print(f"{name:16s} {result}, purity {report[name]['purity']:.3f}")
-    print(f"class purity: OTDD {report['OTDD']['purity']:.3f}, features only {report['features only']['purity']:.3f}")
+    print(
+        f"class purity: OTDD {report['OTDD']['purity']:.3f}, features only "
+        f"{report['features only']['purity']:.3f}"
+    )
     print(viz.save(draw(paths, target), options.out / "shaping.png"))
     summary = {"flows": report, "seconds": round(time.perf_counter() - begun, 1)}
     write_atomically(options.out / "shaping.json", json.dumps(summary, indent=2).encode())

@@ -1,6 +1,7 @@
 """One frozen MNIST model for USPS, KMNIST, Fashion-MNIST and EMNIST letters (paper, table 1).
 
-    ADVECT_DATA=path/to/data python experiments/table1.py [--quick] [--sets usps kmnist …] [--out out]
+    ADVECT_DATA=path/to/data python experiments/table1.py [--quick] [--sets usps kmnist …] [--out
+    out]
 
 before        the model on the images as they are, its answers read through the class matching
 supervised    the data flows to MNIST with its labels, which are those it is scored on: the paper's number
@@ -37,7 +38,12 @@ PAPER = {  # before, supervised, unsupervised
 OPTIONS = ad.apps.RepurposeOptions(bounds=(0.0, 1.0), n_steps=12, step_size=0.4, every=12)
 
 
-def supervised(data: ad.LabeledDataset, test: ad.LabeledDataset, model: torch.nn.Module, mnist: ad.LabeledDataset) -> dict:
+def supervised(
+    data: ad.LabeledDataset,
+    test: ad.LabeledDataset,
+    model: torch.nn.Module,
+    mnist: ad.LabeledDataset,
+) -> dict:
     flowed = ad.apps.repurpose(model, mnist, data, OPTIONS)
     held_out = np.mean([a == b for a, b in zip(flowed.predict(test), test.labels, strict=True)])
     return {
@@ -59,7 +65,9 @@ def direct(data: ad.LabeledDataset, test: ad.LabeledDataset, epochs: int) -> dic
     }
 
 
-def unsupervised(data: ad.LabeledDataset, model: torch.nn.Module, mnist: ad.LabeledDataset, clusters: int) -> dict:
+def unsupervised(
+    data: ad.LabeledDataset, model: torch.nn.Module, mnist: ad.LabeledDataset, clusters: int
+) -> dict:
     pseudo = ad.pseudo_labels(data, n_clusters=clusters)
     blind = ad.apps.repurpose(model, mnist, pseudo.dataset, OPTIONS)
     truth = data.y.numpy()
@@ -74,7 +82,9 @@ def unsupervised(data: ad.LabeledDataset, model: torch.nn.Module, mnist: ad.Labe
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="500 samples, 3 epochs")
     parser.add_argument("--samples", type=int, default=5000)
     parser.add_argument("--sets", nargs="+", default=list(PAPER), choices=list(PAPER))
@@ -91,10 +101,20 @@ def main() -> None:
         row = {
             **results.once(f"{name}, supervised", supervised, data, test, model, reference),
             **results.once(f"{name}, without a flow", direct, data, test, epochs),
-            **results.once(f"{name}, unsupervised", unsupervised, data, model, reference, len(reference.classes)),
+            **results.once(
+                f"{name}, unsupervised",
+                unsupervised,
+                data,
+                model,
+                reference,
+                len(reference.classes),
+            ),
         }
         ours = ", ".join(f"{key} {value:.1f}" for key, value in row.items())
-        print(f"{name}: {ours}\n    paper: before {PAPER[name][0]}, supervised {PAPER[name][1]}, unsupervised {PAPER[name][2]}")
+        print(
+            f"{name}: {ours}\n    paper: before {PAPER[name][0]}, supervised {PAPER[name][1]}, "
+            f"unsupervised {PAPER[name][2]}"
+        )
     print(f"wrote {results.path}")
 
 

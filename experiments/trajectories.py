@@ -1,10 +1,11 @@
-"""Images on their way (paper, figures of section 6.2 and appendix E): the same samples over time, for four pairs of datasets.
+"""Images on their way (paper, figures of section 6.2 and appendix E): the same samples over time,
+for four pairs of datasets.
 
     ADVECT_DATA=path/to/data python experiments/trajectories.py [--quick] [--out out]
 
-MNIST → USPS, MNIST → Fashion-MNIST, MNIST → KMNIST, KMNIST → MNIST: 1000 balanced images each, two of each class shown. Classes
-hold together, so that a digit becomes one kind of garment or character; which one, the distances between classes decide.
-"""
+MNIST → USPS, MNIST → Fashion-MNIST, MNIST → KMNIST, KMNIST → MNIST: 1000 balanced images each, two
+of each class shown. Classes hold together, so that a digit becomes one kind of garment or
+character; which one, the distances between classes decide."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ COLUMNS = (0, 1, 2, 4, 7, 12, 20)
 
 def walk(source: str, target: str, n: int, out: Path) -> dict:
     generator = torch.Generator().manual_seed(0)
-    parts = [ad.datasets.load(name).sample(n, balanced=True, generator=generator) for name in (source, target)]
+    parts = [
+        ad.datasets.load(name).sample(n, balanced=True, generator=generator)
+        for name in (source, target)
+    ]
     rho, beta = ad.harmonize(*parts, size=28)
     result = ad.flow(
         rho,
@@ -50,7 +54,9 @@ def walk(source: str, target: str, n: int, out: Path) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="200 particles")
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
@@ -59,7 +65,10 @@ def main() -> None:
     results = Results(options.out / "trajectories.json")
     for source, target in PAIRS:
         found = results.once(f"{source} → {target}, {n}", walk, source, target, n, options.out)
-        print(f"{source} → {target}: ½ OTDD² {found['value'][0]:.1f} → {found['value'][1]:.2f}, wrote {found['figure']}")
+        print(
+            f"{source} → {target}: ½ OTDD² {found['value'][0]:.1f} → {found['value'][1]:.2f}, "
+            f"wrote {found['figure']}"
+        )
     print(f"wrote {results.path}")
 
 

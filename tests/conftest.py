@@ -1,7 +1,7 @@
 """One torch thread for each worker: the tests' matrices are small, and two workers share two cores.
 
-Started in the background of a shell, processes ignore Ctrl-C, and so would all that the tests start and interrupt.
-"""
+Started in the background of a shell, processes ignore Ctrl-C, and so would all that the tests start
+and interrupt."""
 
 import signal
 

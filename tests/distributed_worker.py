@@ -1,7 +1,8 @@
-"""What each rank does in the tests of ``advect.distributed``: ``python distributed_worker.py TASK FOLDER``, or under torchrun.
+"""What each rank does in the tests of ``advect.distributed``: ``python distributed_worker.py TASK
+FOLDER``, or under torchrun.
 
-The cases are also run in one process by the tests themselves, with ``OTDD`` in place of ``ShardedOTDD``.
-"""
+The cases are also run in one process by the tests themselves, with ``OTDD`` in place of
+``ShardedOTDD``."""
 
 import os
 import signal
@@ -16,7 +17,9 @@ import advect as ad
 import advect.distributed
 from advect.data.store import write_tensors
 
-CLOSE = ad.Sinkhorn(epsilon=1.0, tol=1e-9)  # few iterations: a loaded machine needs milliseconds for a collective
+CLOSE = ad.Sinkhorn(
+    epsilon=1.0, tol=1e-9
+)  # few iterations: a loaded machine needs milliseconds for a collective
 
 
 def pair(dtype=torch.float64, empty=0, sizes=((13, 17, 11), (9, 12, 16)), dim=3):
@@ -25,7 +28,8 @@ def pair(dtype=torch.float64, empty=0, sizes=((13, 17, 11), (9, 12, 16)), dim=3)
     target = labeled(sizes[1], dim, seed=2, shift=2.0, apart=1.0, weighted=True)
     if empty:
         source, target = (
-            ad.LabeledDataset(d.x, d.y, torch.where(torch.arange(len(d)) < empty, 0, d.weights)) for d in (source, target)
+            ad.LabeledDataset(d.x, d.y, torch.where(torch.arange(len(d)) < empty, 0, d.weights))
+            for d in (source, target)
         )
     return source.to(dtype=dtype), target.to(dtype=dtype)
 
@@ -43,7 +47,11 @@ LARGER = {"sizes": ((170, 200, 160), (180, 150, 190)), "dim": 5}
 CASES = {
     "fd": {"cost": EXACT_LAWS},
     "fd through laws": {"cost": EXACT_LAWS, "dynamics": ad.FeatureDriven(through_laws=True)},
-    "fd without mass": {"cost": EXACT_LAWS, "data": {"empty": 3}, "dynamics": ad.FeatureDriven(through_laws=True)},
+    "fd without mass": {
+        "cost": EXACT_LAWS,
+        "data": {"empty": 3},
+        "dynamics": ad.FeatureDriven(through_laws=True),
+    },
     "fd relative epsilon": {"cost": EXACT_LAWS, "solver": ad.Sinkhorn(ad.Relative(0.1), tol=1e-9)},
     "fl": {"cost": EXACT_LAWS, "dynamics": ad.JointFixedLabels()},
     "fl factored": {"cost": EXACT_LAWS, "dynamics": ad.JointFixedLabels(ad.FactoredMotion())},
@@ -53,9 +61,18 @@ CASES = {
         "dynamics": ad.JointVariableLabels(laws=ad.DiagonalMotion(), every=10),
     },
     "features only": {"cost": FEATURES_ONLY},
-    "no label weight": {"cost": ad.GroundCost(label_weight=0.0), "dynamics": ad.FeatureDriven(through_laws=True)},
-    "means": {"cost": ad.GroundCost(label=ad.MeansOnly(), label_weight=2.0), "dynamics": ad.FeatureDriven(through_laws=True)},
-    "label transport": {"cost": ad.GroundCost(label=ad.ExactLabelOT()), "dynamics": ad.FeatureDriven(through_laws=True)},
+    "no label weight": {
+        "cost": ad.GroundCost(label_weight=0.0),
+        "dynamics": ad.FeatureDriven(through_laws=True),
+    },
+    "means": {
+        "cost": ad.GroundCost(label=ad.MeansOnly(), label_weight=2.0),
+        "dynamics": ad.FeatureDriven(through_laws=True),
+    },
+    "label transport": {
+        "cost": ad.GroundCost(label=ad.ExactLabelOT()),
+        "dynamics": ad.FeatureDriven(through_laws=True),
+    },
     "embedding": {
         "cost": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x, x.sin()], dim=1))),
         "dynamics": ad.FeatureDriven(through_laws=True),
@@ -82,7 +99,17 @@ CASES = {
     },
 }
 FEW = ("fd without mass", "fl", "vl", "blocks")
-MOST = (*FEW, "fd", "fd through laws", "fd relative epsilon", "means", "own feature cost", "sum", "noise", "float32")
+MOST = (
+    *FEW,
+    "fd",
+    "fd through laws",
+    "fd relative epsilon",
+    "means",
+    "own feature cost",
+    "sum",
+    "noise",
+    "float32",
+)
 
 
 def problem(name, group=None):
@@ -93,7 +120,9 @@ def problem(name, group=None):
     if group is None:
         functional = ad.OTDD(target, **options)
     else:
-        functional = ad.distributed.ShardedOTDD(target, group=group, memory_limit=case.get("memory_limit"), **options)
+        functional = ad.distributed.ShardedOTDD(
+            target, group=group, memory_limit=case.get("memory_limit"), **options
+        )
     if "plus" in case:
         functional = functional + case["plus"]
     walk = {
@@ -108,14 +137,20 @@ def problem(name, group=None):
 
 def outcome(result):
     """What two runs of a case are compared by."""
-    kept = {"x": result.dataset.x, "y": result.dataset.y, "values": torch.tensor(result.values, dtype=torch.float64)}
+    kept = {
+        "x": result.dataset.x,
+        "y": result.dataset.y,
+        "values": torch.tensor(result.values, dtype=torch.float64),
+    }
     if result.dataset.law is not None:
         kept |= {"means": result.dataset.law.means, "covariances": result.dataset.law.covariances()}
     return kept
 
 
 def keep(folder, group, results):
-    tensors = {f"{name}/{key}": value for name, kept in results.items() for key, value in kept.items()}
+    tensors = {
+        f"{name}/{key}": value for name, kept in results.items() for key, value in kept.items()
+    }
     write_tensors(Path(folder, f"rank-{group.rank}.safetensors"), tensors, {"size": group.size})
 
 
@@ -146,7 +181,12 @@ def manners(folder, group):
     seen, run = [], Path(folder, "run")
     width = ad.Metric("width", lambda rho: rho.x.max() - rho.x.min())
     stop = ad.StopWhen(seconds=1e-9 if group.rank == 0 else 1e9)  # only rank 0 would
-    watch = [ad.Recorder(every=1, directory=run), ad.Checkpoint(run, every=1), width, lambda step: seen.append(step.index)]
+    watch = [
+        ad.Recorder(every=1, directory=run),
+        ad.Checkpoint(run, every=1),
+        width,
+        lambda step: seen.append(step.index),
+    ]
     result = ad.distributed.flow(source, functional, group=group, callbacks=watch, **walk)
     assert result.status == "completed"
     assert result.trajectory.indices == [0, 1, 2, 3]
@@ -157,13 +197,19 @@ def manners(folder, group):
     assert (stopped.status, stopped.n_steps) == ("stopped", 0)
     assert "have passed" in stopped.message
 
-    again = lambda **change: ad.distributed.flow(source, functional, group=group, **{**walk, **change})
-    assert "holds frames" in refusal(ad.InputError, lambda: again(callbacks=[ad.Recorder(directory=run)]))
+    again = lambda **change: ad.distributed.flow(
+        source, functional, group=group, **{**walk, **change}
+    )
+    assert "holds frames" in refusal(
+        ad.InputError, lambda: again(callbacks=[ad.Recorder(directory=run)])
+    )
     other = source.replace(x=source.x + group.rank)
     assert "the same on every rank" in refusal(ad.InputError, lambda: functional(other))
     noisy = ad.EulerMaruyama(0.1)  # without a generator of one seed
     assert "generator" in again(integrator=noisy).message  # the state of the second step is refused
-    assert "Use fewer ranks" in refusal(ad.InputError, lambda: functional(source.subset(torch.tensor([0]))))
+    assert "Use fewer ranks" in refusal(
+        ad.InputError, lambda: functional(source.subset(torch.tensor([0])))
+    )
 
     def fail(step):
         raise ZeroDivisionError("on rank 0")
@@ -180,7 +226,11 @@ class Deadly(ad.Functional):
 
     def __call__(self, rho):
         self.calls += 1
-        if self.number is not None and self.calls == 4 and self.group.rank == int(os.environ.get("VICTIM", "1")):
+        if (
+            self.number is not None
+            and self.calls == 4
+            and self.group.rank == int(os.environ.get("VICTIM", "1"))
+        ):
             Path(self.folder, "died").write_text(str(time.time()))
             os.kill(os.getpid(), self.number)
         return rho.x.sum() * 0
@@ -192,7 +242,9 @@ def walk(folder, group, n_steps=8, resume=None, number=None):
     run = Path(folder, "run")
     options |= {"n_steps": n_steps, "integrator": ad.Adam(0.1), "resume": resume}
     options["callbacks"] = [ad.Checkpoint(run, every=2), ad.Recorder(every=1, directory=run)]
-    return ad.distributed.flow(source, functional + Deadly(number, group, folder), group=group, **options)
+    return ad.distributed.flow(
+        source, functional + Deadly(number, group, folder), group=group, **options
+    )
 
 
 def resume(folder, group):
@@ -216,7 +268,9 @@ def interrupt(folder, group):
 
 
 def go_on(folder, group):
-    """From where another number of ranks died, to step 6; and a few cases on this number of ranks."""
+    """From where another number of ranks died, to step 6; and a few cases on this number of
+    ranks.
+    """
     walk(folder, group, n_steps=6, resume=Path(folder, "run"))
     compare(folder, group, FEW)
 

@@ -20,7 +20,11 @@ def labeled(sizes, dim, seed, shift=0.0, apart=1.5, weighted=False):
     """Gaussian classes of the given sizes, ``apart`` from one to the next along all axes."""
     y = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     x = draw(len(y), dim, seed=seed) + apart * y[:, None] + shift
-    weights = torch.rand(len(y), generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.2 if weighted else None
+    weights = (
+        torch.rand(len(y), generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.2
+        if weighted
+        else None
+    )
     return ad.LabeledDataset(x, y, weights=weights)
 
 
@@ -32,11 +36,18 @@ def states(source, functional, n_steps, **options):
 def first_velocity(source, functional, dynamics):
     """The velocity at step 0, by the dynamics' own methods and autograd."""
     rho = dynamics.start(source)
-    leaves = {name: value.detach().clone().requires_grad_() for name, value in dynamics.parameters(rho).items()}
+    leaves = {
+        name: value.detach().clone().requires_grad_()
+        for name, value in dynamics.parameters(rho).items()
+    }
     functional(dynamics.attach(rho, leaves)).backward()
     return dynamics.velocity(rho, {name: leaf.grad for name, leaf in leaves.items()})
 
 
 def bowl(x, y=None):
     """A smooth potential with all kinds of curvature, one value for each row."""
-    return (x.square() * torch.tensor([0.5, 2.0, 0.1], dtype=x.dtype)).sum(1) + x.pow(4).sum(1) / 8 + x[:, 0] * x[:, 1]
+    return (
+        (x.square() * torch.tensor([0.5, 2.0, 0.1], dtype=x.dtype)).sum(1)
+        + x.pow(4).sum(1) / 8
+        + x[:, 0] * x[:, 1]
+    )

@@ -1,8 +1,9 @@
-"""Damages files in every way that one can think of and reads them, in a process of its own; tells what came of it.
+"""Damages files in every way that one can think of and reads them, in a process of its own; tells
+what came of it.
 
-``python tests/fuzz_files.py npz,csv 300 7 directory`` prints a JSON object for each reader: how many mutations were read,
-refused, or did something else, the slowest one, and by how much the memory grew.
-"""
+``python tests/fuzz_files.py npz,csv 300 7 directory`` prints a JSON object for each reader: how
+many mutations were read, refused, or did something else, the slowest one, and by how much the
+memory grew."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ SECONDS, ROOM = 20, 2 << 30
 Corpus = list[tuple[bytes, dict[str, Any]]]
 TABLE = Table((Column("u", "int64"), Column("c", "category", ("a", "b"))), label="kind")
 CONTENTS = [
-    Content(np.arange(12.0).reshape(6, 2), ["a", "b"] * 3, columns=("u", "v"), weights=np.arange(1.0, 7)),
+    Content(
+        np.arange(12.0).reshape(6, 2), ["a", "b"] * 3, columns=("u", "v"), weights=np.arange(1.0, 7)
+    ),
     Content(np.arange(24.0).reshape(3, 2, 2, 2), [("t", 1), None, "x"]),
     Content(np.eye(4, 3), [1, 2, 1, 2], columns=("u", "c=a", "c=b"), table=TABLE),
     Content(np.ones((5, 2)), [True, False, None, True, True]),
@@ -59,14 +62,25 @@ def npz(folder: Path) -> Corpus:
     for save in (np.savez, np.savez_compressed):
         file = io.BytesIO()
         x = np.asfortranarray(np.arange(24.0).reshape(6, 4))
-        save(file, x_train=x, y_train=np.arange(6) % 2, x_test=x, y_test=np.arange(6) % 2, classes=["a", "b"])
+        save(
+            file,
+            x_train=x,
+            y_train=np.arange(6) % 2,
+            x_test=x,
+            y_test=np.arange(6) % 2,
+            classes=["a", "b"],
+        )
         out.append(file.getvalue())
     return [(content, {}) for content in out + made(".npz", CONTENTS, folder)]
 
 
 def npy(folder: Path) -> Corpus:
     out = []
-    for array in (np.eye(5), np.arange(60, dtype=np.uint8).reshape(3, 4, 5), np.asfortranarray(np.ones((4, 3), ">f4"))):
+    for array in (
+        np.eye(5),
+        np.arange(60, dtype=np.uint8).reshape(3, 4, 5),
+        np.asfortranarray(np.ones((4, 3), ">f4")),
+    ):
         file = io.BytesIO()
         np.save(file, array)
         out.append((file.getvalue(), {}))
@@ -90,7 +104,14 @@ def text(suffix: str) -> Callable[[Path], Corpus]:
 def parquet(folder: Path) -> Corpus:
     out = [(content, {}) for content in made(".parquet", CONTENTS, folder)]
     lists = pa.table({"x": [[[1, 2], [3, 4]]] * 3, "label": ["a", None, "b"]})
-    mixed = pa.table({"u": [1.0, 2, 3] * 9, "b": [True, False, True] * 9, "t": ["p", "q", "r"] * 9, "label": [1, 2, 3] * 9})
+    mixed = pa.table(
+        {
+            "u": [1.0, 2, 3] * 9,
+            "b": [True, False, True] * 9,
+            "t": ["p", "q", "r"] * 9,
+            "label": [1, 2, 3] * 9,
+        }
+    )
     for table, options in (
         (lists, {}),
         (mixed, {"compression": "zstd", "row_group_size": 10}),
@@ -104,7 +125,11 @@ def parquet(folder: Path) -> Corpus:
 
 def idx_bytes(shape: tuple[int, ...], code: int = 8) -> bytes:
     width = {8: 1, 9: 1, 11: 2, 12: 4, 13: 4, 14: 8}[code]
-    return bytes([0, 0, code, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + bytes(int(np.prod(shape)) * width)
+    return (
+        bytes([0, 0, code, len(shape)])
+        + struct.pack(f">{len(shape)}I", *shape)
+        + bytes(int(np.prod(shape)) * width)
+    )
 
 
 def idx(folder: Path) -> Corpus:
@@ -146,8 +171,32 @@ READERS: dict[str, tuple[str, Callable[[Path], Corpus]]] = {
     "webp": ("f/a/x.webp", image("WEBP")),
     "ppm": ("f/a/x.ppm", image("PPM")),
 }
-SIZES = [0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, (1 << 63) - 1, (1 << 64) - 1]
-WORDS = [b"\0" * 9, b"nan", b"-inf", b"1e999", b'"', b"\xff\xfe", b"{" * 2000, b"[" * 20000, b"\r", b"\n" * 300, b"9" * 400]
+SIZES = [
+    0,
+    1,
+    0x7F,
+    0xFF,
+    0x7FFF,
+    0xFFFF,
+    0x7FFFFFFF,
+    0xFFFFFFFF,
+    1 << 40,
+    (1 << 63) - 1,
+    (1 << 64) - 1,
+]
+WORDS = [
+    b"\0" * 9,
+    b"nan",
+    b"-inf",
+    b"1e999",
+    b'"',
+    b"\xff\xfe",
+    b"{" * 2000,
+    b"[" * 20000,
+    b"\r",
+    b"\n" * 300,
+    b"9" * 400,
+]
 
 
 def damage(rng: random.Random, content: bytes) -> bytes:
@@ -177,9 +226,13 @@ def damage(rng: random.Random, content: bytes) -> bytes:
     elif way == 8:
         data[at:at] = rng.choice(WORDS)
     elif way == 9:
-        data[at:at] = rng.choice((b"1,", b"x", b'"a",', b"0\t", b"(")) * rng.choice((1000, 200_000, 3_000_000))
+        data[at:at] = rng.choice((b"1,", b"x", b'"a",', b"0\t", b"(")) * rng.choice(
+            (1000, 200_000, 3_000_000)
+        )
     elif way == 10:
-        data = bytearray(bytes(data).decode("latin-1").encode(rng.choice(("utf-8", "utf-16", "utf-32"))))
+        data = bytearray(
+            bytes(data).decode("latin-1").encode(rng.choice(("utf-8", "utf-16", "utf-32")))
+        )
     else:
         data = bytearray(rng.randbytes(rng.randrange(400)))
     return bytes(data)
@@ -195,7 +248,9 @@ def inside(rng: random.Random, name: str, content: bytes) -> bytes:
         key = rng.choice(list(members))
         members[key] = damage(rng, members[key])
         file = io.BytesIO()
-        with zipfile.ZipFile(file, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))) as new:
+        with zipfile.ZipFile(
+            file, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))
+        ) as new:
             for member, data in members.items():
                 new.writestr(member, data)
         return file.getvalue()
@@ -214,7 +269,10 @@ def inside(rng: random.Random, name: str, content: bytes) -> bytes:
         chosen = rng.choice(chunks)
         chosen[1] = damage(rng, chosen[1] or b"\0")
         rng.shuffle(chunks) if rng.random() < 0.1 else None
-        whole = [struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d)) for kind, d in chunks]
+        whole = [
+            struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d))
+            for kind, d in chunks
+        ]
         return content[:8] + b"".join(whole)
     return damage(rng, damage(rng, content))
 
@@ -260,7 +318,14 @@ def attack(name: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
         path.write_bytes(content)
         assert read(target, options, by_command=False) == "read", name
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    told: dict[str, Any] = {"reader": name, "mutations": count, "read": 0, "refused": 0, "faults": [], "slowest": 0.0}
+    told: dict[str, Any] = {
+        "reader": name,
+        "mutations": count,
+        "read": 0,
+        "refused": 0,
+        "faults": [],
+        "slowest": 0.0,
+    }
     for at in range(count):
         content, options = rng.choice(whole)
         path.write_bytes(inside(rng, name, content) if rng.random() < 0.4 else damage(rng, content))
@@ -277,7 +342,12 @@ def attack(name: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    names, count, seed, folder = sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+    names, count, seed, folder = (
+        sys.argv[1].split(","),
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        Path(sys.argv[4]),
+    )
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, taken + ROOM))
     for name in names:

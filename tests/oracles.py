@@ -1,4 +1,6 @@
-"""Independent, slow, plain answers that the library is held against; nothing here imports advect."""
+"""Independent, slow, plain answers that the library is held against; nothing here imports
+advect.
+"""
 
 import numpy as np
 import torch
@@ -31,14 +33,20 @@ def primal_value(plan, cost, a, b, epsilon):
     plan, cost = np.asarray(plan, dtype=np.float64), np.asarray(cost, dtype=np.float64)
     reference = np.outer(a, b)
     positive = plan > 0
-    divergence = (plan[positive] * np.log(plan[positive] / reference[positive])).sum() - plan.sum() + reference.sum()
+    divergence = (
+        (plan[positive] * np.log(plan[positive] / reference[positive])).sum()
+        - plan.sum()
+        + reference.sum()
+    )
     return float((plan * cost).sum() + epsilon * divergence)
 
 
 def divergence_loop(xy, xx, yy, a, b, epsilon):
     """The debiased Sinkhorn divergence from three plain loops."""
     return (
-        sinkhorn_loop(xy, a, b, epsilon)[0] - sinkhorn_loop(xx, a, a, epsilon)[0] / 2 - sinkhorn_loop(yy, b, b, epsilon)[0] / 2
+        sinkhorn_loop(xy, a, b, epsilon)[0]
+        - sinkhorn_loop(xx, a, a, epsilon)[0] / 2
+        - sinkhorn_loop(yy, b, b, epsilon)[0] / 2
     )
 
 
@@ -48,7 +56,9 @@ def bures_by_roots(mean_a, cov_a, mean_b, cov_b):
 
     root = sqrtm(cov_a).real
     cross = sqrtm(root @ cov_b @ root).real
-    return float(((mean_a - mean_b) ** 2).sum() + np.trace(cov_a) + np.trace(cov_b) - 2 * np.trace(cross))
+    return float(
+        ((mean_a - mean_b) ** 2).sum() + np.trace(cov_a) + np.trace(cov_b) - 2 * np.trace(cross)
+    )
 
 
 def central_differences(function, x: torch.Tensor, step: float = 1e-6) -> torch.Tensor:

@@ -1,4 +1,6 @@
-"""Ordinary flows with default cost and solver: nine that were seen to rise, and five more. Small, of fixed seeds."""
+"""Ordinary flows with default cost and solver: nine that were seen to rise, and five more. Small,
+of fixed seeds.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +22,11 @@ class Setup:
 
     def run(self, n: int = 120, n_steps: int = 40, **options: Any) -> ad.FlowResult:
         source, target = self.make(n)
-        return ad.flow(source, ad.OTDD(target, cost=self.cost), **{**self.options, "n_steps": n_steps, **options})
+        return ad.flow(
+            source,
+            ad.OTDD(target, cost=self.cost),
+            **{**self.options, "n_steps": n_steps, **options},
+        )
 
 
 def _blobs(shares, means, seed, n, dim=2, spread=1.0):
@@ -50,8 +56,12 @@ def iris(n):
 
     x, y = load_iris(return_X_y=True)
     x, y = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
-    kept = torch.cat([(y == code).nonzero()[:count, 0] for code, count in ((0, 40), (1, 20), (2, 6))])
-    rest = torch.cat([(y == code).nonzero()[:count, 0] for code, count in ((0, 8), (1, 20), (2, 45))])
+    kept = torch.cat(
+        [(y == code).nonzero()[:count, 0] for code, count in ((0, 40), (1, 20), (2, 6))]
+    )
+    rest = torch.cat(
+        [(y == code).nonzero()[:count, 0] for code, count in ((0, 8), (1, 20), (2, 45))]
+    )
     return ad.LabeledDataset(x[kept], y[kept]), ad.LabeledDataset(x[rest] + 1.0, y[rest])
 
 
@@ -60,7 +70,9 @@ def digits_usps(n):
 
 
 def fashion_mnist(n):
-    return ad.harmonize(ad.datasets.load("fashion_mnist", n=n), ad.datasets.load("mnist", n=n), size=14)
+    return ad.harmonize(
+        ad.datasets.load("fashion_mnist", n=n), ad.datasets.load("mnist", n=n), size=14
+    )
 
 
 def gaussians(n):
@@ -90,7 +102,9 @@ def wine(n):
     data = ad.LabeledDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y))
     rows = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))
     half = len(data) // 2
-    return data.subset(rows[:half].tolist()), data.subset(rows[half:].tolist()).replace(x=1.3 * data.x[rows[half:]])
+    return data.subset(rows[:half].tolist()), data.subset(rows[half:].tolist()).replace(
+        x=1.3 * data.x[rows[half:]]
+    )
 
 
 def wide_net(x):
@@ -107,7 +121,9 @@ SETUPS: dict[str, Setup] = {
     "imbalanced iris": Setup(iris),
     "digits to USPS": Setup(digits_usps, data=True),
     "Euler(2.0)": Setup(gaussians, {"integrator": ad.Euler(2.0)}),
-    "an Embedding, Euler(0.2)": Setup(gaussians, {"integrator": ad.Euler(0.2)}, ad.GroundCost(feature=ad.Embedding(wide_net))),
+    "an Embedding, Euler(0.2)": Setup(
+        gaussians, {"integrator": ad.Euler(0.2)}, ad.GroundCost(feature=ad.Embedding(wide_net))
+    ),
     "label_weight 5": Setup(more_classes, cost=ad.GroundCost(label_weight=5.0)),
     "moons to blobs": Setup(moons),
     "Fashion-MNIST to MNIST": Setup(fashion_mnist, data=True),

@@ -1,4 +1,6 @@
-"""Datasets to other libraries and back: what is kept, what is refused, and that draws are uniform."""
+"""Datasets to other libraries and back: what is kept, what is refused, and that draws are
+uniform.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
@@ -41,13 +42,24 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 @st.composite
 def datasets(draw: st.DrawFn) -> LabeledDataset:
-    n, shape = draw(st.integers(1, 7)), draw(st.sampled_from([(1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)]))
+    n, shape = (
+        draw(st.integers(1, 7)),
+        draw(st.sampled_from([(1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)])),
+    )
     width = draw(st.sampled_from([32, 64]))
     size = n * math.prod(shape)
-    numbers = draw(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=width), min_size=size, max_size=size))
+    numbers = draw(
+        st.lists(
+            st.floats(allow_nan=False, allow_infinity=False, width=width),
+            min_size=size,
+            max_size=size,
+        )
+    )
     classes = draw(st.lists(draw(names), max_size=4, unique=True))
     labels = [draw(st.sampled_from([None, *classes])) for _ in range(n)]
-    columns = draw(st.lists(st.text(min_size=1, max_size=5), min_size=shape[0], max_size=shape[0], unique=True))
+    columns = draw(
+        st.lists(st.text(min_size=1, max_size=5), min_size=shape[0], max_size=shape[0], unique=True)
+    )
     return LabeledDataset(
         np.array(numbers, f"float{width}").reshape(n, *shape),
         labels,
@@ -104,7 +116,10 @@ def test_torch_and_back(data: LabeledDataset, batch: int) -> None:
     same(LabeledDataset.from_torch(Subset(pairs, range(len(data)))), data, "weights", "columns")
     same(LabeledDataset.from_torch(DataLoader(pairs, batch_size=batch)), data, "weights", "columns")
     same(LabeledDataset.from_torch(DataLoader(pairs, batch_size=None)), data, "weights", "columns")
-    stream = [(x, None if label is None else label) for x, label in zip(data.samples, data.labels, strict=True)]
+    stream = [
+        (x, None if label is None else label)
+        for x, label in zip(data.samples, data.labels, strict=True)
+    ]
     same(LabeledDataset.from_torch(iter(stream)), data, "classes", "weights", "columns")
 
 
@@ -129,7 +144,10 @@ def test_pandas_and_back(data: LabeledDataset) -> None:
 @QUICK
 @given(datasets(), st.sampled_from(["npz", "parquet", "csv"]))
 def test_files_and_back(data: LabeledDataset, suffix: str) -> None:
-    plain = all(name.isascii() and name.isalpha() and name not in ("nan", "inf") for name in data.columns or ())
+    plain = all(
+        name.isascii() and name.isalpha() and name not in ("nan", "inf")
+        for name in data.columns or ()
+    )
     if not plain or {"label", "infinity"} & {name.lower() for name in data.columns or ()}:
         data = data.replace(columns=None)
     with tempfile.TemporaryDirectory() as folder:
@@ -149,7 +167,9 @@ def test_folders_and_back(tmp_path: Path) -> None:
     back = LabeledDataset.from_folder(tmp_path / "f", progress=False)
     order = [1, 3, 0, 4, 2, 5]  # by class, then as they were
     assert torch.equal(back.x, data.x[order]) and back.labels == [data.labels[i] for i in order]
-    assert LabeledDataset.from_folder(tmp_path / "f", size=(2, 3), channels="gray").sample_shape == (2, 3)
+    assert LabeledDataset.from_folder(
+        tmp_path / "f", size=(2, 3), channels="gray"
+    ).sample_shape == (2, 3)
     seen: list[tuple[int, int]] = []
     some = LabeledDataset.from_folder(
         tmp_path / "f", max_samples=3, balanced=True, seed=5, progress=lambda *now: seen.append(now)
@@ -196,32 +216,59 @@ class Pictures:
 
 
 def picture(mode: str = "L", size: tuple[int, int] = (4, 3), value: Any = None) -> Image.Image:
-    return Image.new(mode, size, value if value is not None else {"L": 51, "RGB": (255, 0, 51), "1": 1}[mode])
+    return Image.new(
+        mode, size, value if value is not None else {"L": 51, "RGB": (255, 0, 51), "1": 1}[mode]
+    )
 
 
 def test_pictures_have_values_from_0_to_1() -> None:
     gray = LabeledDataset.from_torch(Pictures(picture(), picture("1")))
-    assert gray.sample_shape == (3, 4) and gray.labels == ["cat", "dog"] and gray.classes == ("cat", "dog")
+    assert (
+        gray.sample_shape == (3, 4)
+        and gray.labels == ["cat", "dog"]
+        and gray.classes == ("cat", "dog")
+    )
     assert gray.x[0].tolist() == [51 / np.float32(255)] * 12 and gray.x[1].tolist() == [1.0] * 12
     colour = LabeledDataset.from_torch(Pictures(picture("RGB")))
     assert colour.samples[0, 0, 0].tolist() == [1.0, 0.0, np.float32(51) / np.float32(255)]
-    loader = DataLoader(Pictures(picture(), picture()), batch_size=2, collate_fn=lambda items: tuple(zip(*items, strict=True)))
-    same(LabeledDataset.from_torch(loader), LabeledDataset.from_torch(Pictures(picture(), picture())))
+    loader = DataLoader(
+        Pictures(picture(), picture()),
+        batch_size=2,
+        collate_fn=lambda items: tuple(zip(*items, strict=True)),
+    )
+    same(
+        LabeledDataset.from_torch(loader), LabeledDataset.from_torch(Pictures(picture(), picture()))
+    )
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int64, torch.bool, torch.float16, torch.bfloat16]
+)
 def test_values_of_tensors_stay(dtype: torch.dtype) -> None:
     x = torch.arange(12).reshape(2, 2, 3).to(dtype)
-    for dataset in (TensorDataset(x), list(x), DataLoader(list(x), batch_size=2), list(x.float().numpy().astype("f2"))):
+    for dataset in (
+        TensorDataset(x),
+        list(x),
+        DataLoader(list(x), batch_size=2),
+        list(x.float().numpy().astype("f2")),
+    ):
         data = LabeledDataset.from_torch(dataset)
-        assert torch.equal(data.samples, x.float()) and not data.labeled.any() and data.classes == ()
+        assert (
+            torch.equal(data.samples, x.float()) and not data.labeled.any() and data.classes == ()
+        )
 
 
 def test_labels_of_many_kinds() -> None:
     def read(*labels: Any, **options: Any) -> LabeledDataset:
         return LabeledDataset.from_torch([(torch.zeros(2), label) for label in labels], **options)
 
-    assert read(1, torch.tensor(2), np.int64(5), torch.tensor([7]), np.array(9)).labels == [1, 2, 5, 7, 9]
+    assert read(1, torch.tensor(2), np.int64(5), torch.tensor([7]), np.array(9)).labels == [
+        1,
+        2,
+        5,
+        7,
+        9,
+    ]
     assert read("b", "a").classes == ("a", "b")
     assert read(2, 0, -1, None, 1.0, classes="abc").labels == ["c", "a", None, None, "b"]
     assert read(1, 0, classes=[1, 0]).labels == [0, 1]  # positions, whatever the names are
@@ -256,7 +303,11 @@ def test_a_reservoir_draws_uniformly(loader: bool) -> None:
 
 
 def test_progress_of_reading() -> None:
-    for dataset, last in ((list(X), (4, 4)), (DataLoader(list(X), batch_size=2), (2, 2)), (iter(X), (4, 0))):
+    for dataset, last in (
+        (list(X), (4, 4)),
+        (DataLoader(list(X), batch_size=2), (2, 2)),
+        (iter(X), (4, 0)),
+    ):
         seen: list[tuple[int, int]] = []
         LabeledDataset.from_torch(dataset, progress=lambda *now, seen=seen: seen.append(now))
         assert seen[-1] == last
@@ -313,7 +364,10 @@ def test_frames_of_many_dtypes() -> None:
         index=[5, 5],
     )
     data = LabeledDataset.from_pandas(frame, label="y")
-    assert data.x.tolist() == [[1.5, 1, 3, 1, 1, 0], [2.5, 2, 4, 0, 0, 1]] and data.x.dtype == torch.float32
+    assert (
+        data.x.tolist() == [[1.5, 1, 3, 1, 1, 0], [2.5, 2, 4, 0, 0, 1]]
+        and data.x.dtype == torch.float32
+    )
     assert data.columns == ("f4", "i", "Int", "b", "boolean", "7")
     assert data.classes == ("lo", "mid", "hi") and data.labels == ["lo", None]
     assert LabeledDataset.from_pandas(frame.assign(f8=0.5), label="y").x.dtype == torch.float64
@@ -322,7 +376,12 @@ def test_frames_of_many_dtypes() -> None:
 
 def test_categories_become_columns() -> None:
     frame = pd.DataFrame(
-        {"c": ["b", "a"], "n": [1.0, 2.0], "k": pd.Categorical([2, 1], categories=[3, 2, 1]), "y": [1.0, np.nan]}
+        {
+            "c": ["b", "a"],
+            "n": [1.0, 2.0],
+            "k": pd.Categorical([2, 1], categories=[3, 2, 1]),
+            "y": [1.0, np.nan],
+        }
     )
     data = LabeledDataset.from_pandas(frame, label="y", categorical="onehot")
     assert data.columns == ("c=a", "c=b", "n", "k=3", "k=2", "k=1")
@@ -333,8 +392,16 @@ def test_weights_of_frames() -> None:
     frame = pd.DataFrame({"u": [1.0, 2.0, 3.0], "w": [1, 1, 2], "y": list("aab")})
     weighted = LabeledDataset.from_pandas(frame, label="y", weights="w")
     assert weighted.weights.tolist() == [0.25, 0.25, 0.5] and weighted.columns == ("u",)
-    assert LabeledDataset.from_pandas(frame, label="y", weights="balanced").weights.tolist() == [0.25, 0.25, 0.5]
-    assert LabeledDataset.from_pandas(frame, label="y", weights=[0, 0, 1]).weights.tolist() == [0, 0, 1]
+    assert LabeledDataset.from_pandas(frame, label="y", weights="balanced").weights.tolist() == [
+        0.25,
+        0.25,
+        0.5,
+    ]
+    assert LabeledDataset.from_pandas(frame, label="y", weights=[0, 0, 1]).weights.tolist() == [
+        0,
+        0,
+        1,
+    ]
 
 
 BAD_FRAMES = [
@@ -367,7 +434,13 @@ def test_what_is_no_frame() -> None:
     with pytest.raises(InputError, match="takes a DataFrame; got ndarray"):
         LabeledDataset.from_pandas(X, label=None)
     data = LabeledDataset(X, [0, 1, 2, 0], columns=["u", "v", "label"])
-    for options in ({}, {"label": "u"}, {"label": None, "weights": "v"}, {"label": "y", "weights": "y"}, {"label": 3}):
+    for options in (
+        {},
+        {"label": "u"},
+        {"label": None, "weights": "v"},
+        {"label": "y", "weights": "y"},
+        {"label": 3},
+    ):
         with pytest.raises(InputError, match="columns of their own"):
             data.to_pandas(**options)
 
@@ -410,18 +483,35 @@ class Rows:
         }
 
     def select_columns(self, names: list[str]) -> Rows:
-        chosen = Rows({name: self.features[name] for name in names}, **{name: self.columns[name] for name in names})
+        chosen = Rows(
+            {name: self.features[name] for name in names},
+            **{name: self.columns[name] for name in names},
+        )
         chosen.asked = self.asked
         return chosen
 
 
 def test_images_of_hugging_face() -> None:
     features = {"img": Column(), "label": ClassLabel("cat", "dog", "elk"), "text": Value("string")}
-    ds = Rows(features, img=[picture(), picture(value=255), picture()], label=[1, 0, -1], text=["u", "v", "w"])
+    ds = Rows(
+        features,
+        img=[picture(), picture(value=255), picture()],
+        label=[1, 0, -1],
+        text=["u", "v", "w"],
+    )
     data = LabeledDataset.from_huggingface(ds)
-    assert data.sample_shape == (3, 4) and data.classes == ("cat", "dog", "elk") and data.labels == ["dog", "cat", None]
+    assert (
+        data.sample_shape == (3, 4)
+        and data.classes == ("cat", "dog", "elk")
+        and data.labels == ["dog", "cat", None]
+    )
     assert data.x[1].tolist() == [1.0] * 12
-    arrays = Rows(features, img=[np.asarray(each) for each in ds.columns["img"]], label=[1, 0, None], text=["u", "v", "w"])
+    arrays = Rows(
+        features,
+        img=[np.asarray(each) for each in ds.columns["img"]],
+        label=[1, 0, None],
+        text=["u", "v", "w"],
+    )
     same(LabeledDataset.from_huggingface(arrays), data)
     same(LabeledDataset.from_huggingface(ds, image="img", label="label"), data)
     by_text = LabeledDataset.from_huggingface(ds, label="text")
@@ -430,24 +520,43 @@ def test_images_of_hugging_face() -> None:
 
 
 def test_tables_of_hugging_face() -> None:
-    ds = Rows({"u": Value("float"), "v": Value("int"), "label": Value("int64")}, u=[1.5, 2.5], v=[1, 2], label=[7, 3])
+    ds = Rows(
+        {"u": Value("float"), "v": Value("int"), "label": Value("int64")},
+        u=[1.5, 2.5],
+        v=[1, 2],
+        label=[7, 3],
+    )
     data = LabeledDataset.from_huggingface(ds)
-    assert data.x.tolist() == [[1.5, 1.0], [2.5, 2.0]] and data.columns == ("u", "v") and data.labels == [7, 3]
+    assert (
+        data.x.tolist() == [[1.5, 1.0], [2.5, 2.0]]
+        and data.columns == ("u", "v")
+        and data.labels == [7, 3]
+    )
     assert LabeledDataset.from_huggingface(ds, columns=["v"]).columns == ("v",)
     tensors = Rows(ds.features, u=[torch.tensor(1.5)], v=[np.int64(1)], label=[torch.tensor(7)])
     assert LabeledDataset.from_huggingface(tensors).labels == [7]
     vectors = Rows({"e": Value("list"), "i": Value("int")}, e=[[1.0, 2.0], [3.0, 4.0]], i=[0, 1])
     data = LabeledDataset.from_huggingface(vectors, columns="e")
-    assert data.x.tolist() == [[1.0, 2.0], [3.0, 4.0]] and data.columns is None and not data.labeled.any()
+    assert (
+        data.x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+        and data.columns is None
+        and not data.labeled.any()
+    )
 
 
 def test_draws_of_hugging_face_read_only_their_rows() -> None:
-    ds = Rows({"u": Value("float"), "label": ClassLabel("a", "b")}, u=[float(i) for i in range(600)], label=[0, 1] * 300)
+    ds = Rows(
+        {"u": Value("float"), "label": ClassLabel("a", "b")},
+        u=[float(i) for i in range(600)],
+        label=[0, 1] * 300,
+    )
     whole = LabeledDataset.from_huggingface(ds, progress=False)
     assert [some.stop - some.start for some in ds.asked] == [256, 256, 88]
     ds.asked.clear()
     seen: list[tuple[int, int]] = []
-    data = LabeledDataset.from_huggingface(ds, max_samples=300, generator=seeded(4), progress=lambda *now: seen.append(now))
+    data = LabeledDataset.from_huggingface(
+        ds, max_samples=300, generator=seeded(4), progress=lambda *now: seen.append(now)
+    )
     assert [len(some) for some in ds.asked] == [256, 44] and seen == [(256, 300), (300, 300)]
     same(data, whole.sample(300, generator=seeded(4)))
 

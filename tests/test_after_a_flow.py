@@ -1,8 +1,8 @@
-"""Every dynamics × every solver × everything one does with a result, in one table: it works, or refuses with a true reason.
+"""Every dynamics × every solver × everything one does with a result, in one table: it works, or
+refuses with a true reason.
 
-Solvers have one epsilon, and mini-batches and kernels take all samples: the values of flows, distances, pairs and ranks are
-then one number.
-"""
+Solvers have one epsilon, and mini-batches and kernels take all samples: the values of flows,
+distances, pairs and ranks are then one number."""
 
 import math
 import tempfile
@@ -44,18 +44,30 @@ class Run:
     """A short flow with frames and checkpoints, and what led to it."""
 
     def __init__(self, dynamics, solver):
-        self.source, self.target = labeled((24, 26, 22), 2, seed=1, weighted=True), labeled((25, 22, 24), 2, seed=2, shift=2.0)
+        self.source, self.target = (
+            labeled((24, 26, 22), 2, seed=1, weighted=True),
+            labeled((25, 22, 24), 2, seed=2, shift=2.0),
+        )
         self.folder = Path(tempfile.mkdtemp())
         self.dynamics, self.solver = dynamics, SOLVERS[solver]
         self.recorder = ad.Recorder()
-        self.result = self.flow(self.source, callbacks=[self.recorder, ad.Checkpoint(self.folder / "run", every=1)])
+        self.result = self.flow(
+            self.source, callbacks=[self.recorder, ad.Checkpoint(self.folder / "run", every=1)]
+        )
 
     def energy(self):
         return ad.OTDD(self.target, **self.solver)
 
     def flow(self, source, dynamics=None, n_steps=N_STEPS, **options):
         dynamics = DYNAMICS[dynamics or self.dynamics]
-        return ad.flow(source, self.energy(), dynamics=dynamics, integrator=ad.Euler(0.1), n_steps=n_steps, **options)
+        return ad.flow(
+            source,
+            self.energy(),
+            dynamics=dynamics,
+            integrator=ad.Euler(0.1),
+            n_steps=n_steps,
+            **options,
+        )
 
     def distance(self, data=None):
         return ad.otdd(data or self.result.dataset, self.target, **self.solver)
@@ -66,13 +78,16 @@ def run_of(dynamics, solver):
     return Run(dynamics, solver)
 
 
-# What one does with a result -------------------------------------------------------------------------------------------------
+# What one does with a result
+# -------------------------------------------------------------------------------------------------
 
 
 def distance(run):
     found = run.distance()
     assert found.energy == pytest.approx(run.result.values[-1], rel=1e-5)
-    assert found.plan().shape == (72, 71) and float(found.plan().sum()) == pytest.approx(1, rel=1e-4)
+    assert found.plan().shape == (72, 71) and float(found.plan().sum()) == pytest.approx(
+        1, rel=1e-4
+    )
 
 
 def class_tables(run):
@@ -85,14 +100,16 @@ def class_tables(run):
 
 def class_matching(run):
     matching = ad.ClassMatching.between(run.result.dataset, run.target)
-    assert set(matching.hard) == set(run.result.dataset.classes) and matching.apply([[1, 0, 0]]).sum() == pytest.approx(1)
+    assert set(matching.hard) == set(run.result.dataset.classes) and matching.apply(
+        [[1, 0, 0]]
+    ).sum() == pytest.approx(1)
     back = ad.ClassMatching.between(run.target, run.result.dataset)
     np.testing.assert_allclose(back.coupling.values, matching.coupling.values.T, atol=1e-9)
 
 
 def names_of_classes(run):
     for by in ("transport", "nearest"):
-        assert len(ad.pseudo.align(run.result.dataset, run.target, by).labels) == 72
+        assert len(ad.classes.align(run.result.dataset, run.target, by).labels) == 72
 
 
 def nearest_map(run):
@@ -118,7 +135,9 @@ def neural_map(run):
 
 def _saved(fitted, run):
     path = fitted.save(run.folder / f"{fitted.kind}.map")
-    torch.testing.assert_close(ad.maps.load(path).transform(run.source.x), fitted.transform(run.source.x))
+    torch.testing.assert_close(
+        ad.maps.load(path).transform(run.source.x), fitted.transform(run.source.x)
+    )
 
 
 def report(run):
@@ -142,7 +161,12 @@ def figures(run):
 
 
 def film(run):
-    assert viz.animation(run.result.trajectory, run.folder / "film.gif", target=run.target).stat().st_size > 1000
+    assert (
+        viz.animation(run.result.trajectory, run.folder / "film.gif", target=run.target)
+        .stat()
+        .st_size
+        > 1000
+    )
 
 
 def files(run):
@@ -170,7 +194,11 @@ def another_flow(run):
 
 
 def pairs(run):
-    found = ad.pairwise({"end": run.result.dataset, "target": run.target, "start": run.source}, progress=False, **run.solver)
+    found = ad.pairwise(
+        {"end": run.result.dataset, "target": run.target, "start": run.source},
+        progress=False,
+        **run.solver,
+    )
     assert not found.errors
     assert found["end", "target"] == pytest.approx(run.distance().value, rel=1e-9)
 
@@ -180,7 +208,9 @@ def kept_pairs(run):
     moved, sets = run.result.dataset, {"target": run.target}
     still = moved.replace(law=None, law_index=None)
     for data in (moved, still):
-        found = ad.pairwise({"end": data, **sets}, progress=False, store=run.folder / "pairs", **run.solver)
+        found = ad.pairwise(
+            {"end": data, **sets}, progress=False, store=run.folder / "pairs", **run.solver
+        )
         assert found["end", "target"] == pytest.approx(run.distance(data).value, rel=1e-9)
 
 
@@ -207,8 +237,12 @@ def ranks(run):
 
 
 def slices(run):
-    found = ad.sliced_otdd(run.result.dataset, run.target, 50, generator=torch.Generator().manual_seed(0))
-    assert 0 < found.value < 1.001 * ad.otdd(run.result.dataset, run.target, solver=ad.ExactOT()).value
+    found = ad.sliced_otdd(
+        run.result.dataset, run.target, 50, generator=torch.Generator().manual_seed(0)
+    )
+    assert (
+        0 < found.value < 1.001 * ad.otdd(run.result.dataset, run.target, solver=ad.ExactOT()).value
+    )
 
 
 def parts(run):
@@ -216,13 +250,19 @@ def parts(run):
     data = run.result.dataset
     half = data.subset(torch.arange(0, 72, 2))
     assert run.distance(half).value > 0 and len(half.class_laws()) == 3
-    assert run.distance(data.to(dtype=torch.float32)).value == pytest.approx(run.distance().value, rel=1e-4)
+    assert run.distance(data.to(dtype=torch.float32)).value == pytest.approx(
+        run.distance().value, rel=1e-4
+    )
     first, second = data.split(0.5, generator=torch.Generator().manual_seed(0))
-    assert ad.otdd(first, second, **run.solver).value > 0 and run.distance(data.balanced()).value > 0
+    assert (
+        ad.otdd(first, second, **run.solver).value > 0 and run.distance(data.balanced()).value > 0
+    )
 
 
 def standard_form(run):
-    """``harmonize`` works on samples: it says so to a dataset that carries laws, and how to go on."""
+    """``harmonize`` works on samples: it says so to a dataset that carries laws, and how to go
+    on.
+    """
     data = run.result.dataset
     if data.law is not None:
         with pytest.raises(ad.InputError, match=r"replace\(law=None, law_index=None\)"):
@@ -274,7 +314,9 @@ def test_all(action, dynamics, solver):
 
 
 @pytest.mark.parametrize("dynamics", [name for name in DYNAMICS if name.startswith("jd")])
-@pytest.mark.parametrize("feature", [ad.SquaredEuclidean(), ad.Sketch(2)], ids=["squared", "sketch"])
+@pytest.mark.parametrize(
+    "feature", [ad.SquaredEuclidean(), ad.Sketch(2)], ids=["squared", "sketch"]
+)
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("dim", [3, 12])
 def test_a_class_of_one_sample(dynamics, feature, diagonal, dim):
@@ -284,17 +326,26 @@ def test_a_class_of_one_sample(dynamics, feature, diagonal, dim):
     result = ad.flow(source, ad.OTDD(target, cost=cost), dynamics=DYNAMICS[dynamics], n_steps=2)
     assert result.values[-1] < result.values[0] or result.status == "stalled"
     found = ad.otdd(result.dataset, target, cost=cost)
-    assert np.isfinite(found.class_distances.values).all() and len(ad.ClassMatching.between(result.dataset, target).hard) == 3
+    assert (
+        np.isfinite(found.class_distances.values).all()
+        and len(ad.ClassMatching.between(result.dataset, target).hard) == 3
+    )
 
 
-@pytest.mark.parametrize("clustering", [ad.DBSCAN(0.01, 2), ad.DBSCAN(50.0), ad.KMeans(5), ad.KMeans(1)], ids=repr)
+@pytest.mark.parametrize(
+    "clustering", [ad.DBSCAN(0.01, 2), ad.DBSCAN(50.0), ad.KMeans(5), ad.KMeans(1)], ids=repr
+)
 def test_classes_that_are_born_and_die(clustering):
     source, target = labeled((12, 13, 5), 2, seed=1), labeled((11, 14), 2, seed=2, shift=2.0)
     dynamics = ad.JointVariableLabels(clustering=clustering)
-    result = ad.flow(source, ad.OTDD(target), dynamics=dynamics, n_steps=3, callbacks=[ad.Recorder()])
+    result = ad.flow(
+        source, ad.OTDD(target), dynamics=dynamics, n_steps=3, callbacks=[ad.Recorder()]
+    )
     data, filled = result.dataset, [name for name, count in result.dataset.counts.items() if count]
     table = ad.otdd(data, target).class_distances.values
-    assert [bool(row.all()) for row in np.isfinite(table)] == [name in filled for name in data.classes]
+    assert [bool(row.all()) for row in np.isfinite(table)] == [
+        name in filled for name in data.classes
+    ]
     assert list(ad.ClassMatching.between(data, target).hard) == filled
     for way in (ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()):
         assert math.isfinite(ad.flow(data, ad.OTDD(target), dynamics=way, n_steps=1).values[-1])
@@ -302,13 +353,19 @@ def test_classes_that_are_born_and_die(clustering):
 
 
 def test_many_dimensions_say_which_laws_they_need():
-    """Diagonal laws of particles against full ones of classes: refused, and the remedy works, for the flow and after it."""
+    """Diagonal laws of particles against full ones of classes: refused, and the remedy works, for
+    the flow and after it.
+    """
     source, target = labeled((8, 9), 70, seed=1), labeled((7, 6), 70, seed=2, shift=2.0)
-    with pytest.raises(ad.InputError, match=r"diagonal laws against full ones.*Use Bures\(diagonal=True\)"):
+    with pytest.raises(
+        ad.InputError, match=r"diagonal laws against full ones.*Use Bures\(diagonal=True\)"
+    ):
         ad.flow(source, ad.OTDD(target), dynamics=ad.JointVariableLabels(), n_steps=1)
     energy = ad.OTDD(target, cost=ad.GroundCost(label=ad.Bures(diagonal=True)))
     data = ad.flow(source, energy, dynamics=ad.JointVariableLabels(), n_steps=1).dataset
-    assert len(ad.ClassMatching.between(data, target).hard) == 2  # the mixtures of diagonal laws are full
+    assert (
+        len(ad.ClassMatching.between(data, target).hard) == 2
+    )  # the mixtures of diagonal laws are full
     assert len(ad.ClassMatching.between(data, target, cost=energy.cost).hard) == 2
 
 

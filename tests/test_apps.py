@@ -1,4 +1,6 @@
-"""Re-purposing a frozen model: what it must read right, black boxes of every kind, models that misbehave."""
+"""Re-purposing a frozen model: what it must read right, black boxes of every kind, models that
+misbehave.
+"""
 
 import warnings
 
@@ -47,12 +49,18 @@ class Network(torch.nn.Module):
         return -torch.cdist(self.drop(x), self.means).square()
 
 
-@pytest.mark.parametrize("model", [scores, labels, Estimator(), Network()], ids=["logits", "labels", "estimator", "module"])
+@pytest.mark.parametrize(
+    "model",
+    [scores, labels, Estimator(), Network()],
+    ids=["logits", "labels", "estimator", "module"],
+)
 def test_black_boxes_read_far_data(model):
     found = ad.apps.repurpose(model, REFERENCE, FAR, QUICK)
     assert found.accuracy == 1.0 and found.predictions == FAR.labels
     assert found.accuracies[0][1] < 0.7 and found.accuracies[-1] == (20, 1.0)
-    fresh = clusters(0.4 * MEANS.flip(1) + 30.0, seed=7, names="abc", spread=0.2)  # nobody used these
+    fresh = clusters(
+        0.4 * MEANS.flip(1) + 30.0, seed=7, names="abc", spread=0.2
+    )  # nobody used these
     assert np.mean([a == b for a, b in zip(found.predict(fresh), fresh.labels, strict=True)]) > 0.95
 
 
@@ -75,7 +83,9 @@ class Fixed(torch.nn.Module):
 @pytest.mark.parametrize("fails", [False, True])
 def test_frozen_layers_stay_frozen(fails):
     inner = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm1d(2))
-    network = torch.nn.Sequential(torch.nn.BatchNorm1d(2), inner, torch.nn.Linear(2, 2), Fixed()).train()
+    network = torch.nn.Sequential(
+        torch.nn.BatchNorm1d(2), inner, torch.nn.Linear(2, 2), Fixed()
+    ).train()
     network[0].eval()
     inner[1].eval()
     before = {name: layer.training for name, layer in network.named_modules()}
@@ -101,7 +111,9 @@ def test_an_answer_that_the_reference_does_not_know_costs_one_prediction():
 
     with pytest.warns(UserWarning, match="for 1 of 90 samples.*no samples in the reference"):
         found = ad.apps.repurpose(sometimes_rare, reference, FAR, QUICK)
-    assert found.predictions == [*FAR.labels[:-1], None] and found.accuracy == pytest.approx(89 / 90)
+    assert found.predictions == [*FAR.labels[:-1], None] and found.accuracy == pytest.approx(
+        89 / 90
+    )
     with pytest.warns(UserWarning, match="for 1 of 3 samples"):
         assert found.predict(FAR.x[:3]) == [*FAR.labels[:2], None]
 
@@ -117,7 +129,11 @@ def test_some_labels_are_enough():
     some = FAR.replace(y=torch.where(torch.arange(90) % 2 == 0, FAR.y, -1))
     found = ad.apps.repurpose(scores, REFERENCE, some, QUICK)
     hidden = ~some.labeled
-    right = [a == b for a, b, use in zip(found.predictions, FAR.labels, hidden.tolist(), strict=True) if use]
+    right = [
+        a == b
+        for a, b, use in zip(found.predictions, FAR.labels, hidden.tolist(), strict=True)
+        if use
+    ]
     assert len(right) == 45 and np.mean(right) > 0.95
     assert found.flowed.labels == some.labels
 
@@ -132,7 +148,9 @@ def test_more_and_fewer_classes_than_the_model():
     found = ad.apps.repurpose(scores, REFERENCE, fine, ad.apps.RepurposeOptions(n_steps=5))
     assert found.matching.weights.shape == (6, 3)
     coarse = FAR.subset(FAR.y < 2).replace(classes=("a", "b"))
-    assert ad.apps.repurpose(scores, REFERENCE, coarse, ad.apps.RepurposeOptions(n_steps=5)).matching.weights.shape == (2, 3)
+    assert ad.apps.repurpose(
+        scores, REFERENCE, coarse, ad.apps.RepurposeOptions(n_steps=5)
+    ).matching.weights.shape == (2, 3)
 
 
 def raising(x):
@@ -177,7 +195,9 @@ class TestTransfer:
             assert data.classes == ("a", "b", "c") and data.complete
             nearest = torch.cdist(data.x, centres.to(data.x)).argmin(dim=1)
             assert (nearest == data.y).double().mean() > 0.95
-        assert len(sets.way) == 3 * 120 and torch.equal(sets.way.x[-120:], sets.final.x)  # states 10, 20, 30
+        assert len(sets.way) == 3 * 120 and torch.equal(
+            sets.way.x[-120:], sets.final.x
+        )  # states 10, 20, 30
         assert sets.matching.hard == {0: "c", 1: "b", 2: "a"}
         torch.testing.assert_close(sets.way.weights.sum(), torch.tensor(1.0, dtype=torch.float64))
 
@@ -185,7 +205,9 @@ class TestTransfer:
     def test_last_state_is_on_the_way_once(self):
         few = self.target.sample(6, balanced=True)
         options = ad.apps.TransferOptions(n_steps=7, every=3)
-        assert len(ad.apps.transfer(self.source, few, options=options).way) == 3 * 120  # states 3, 6, 7
+        assert (
+            len(ad.apps.transfer(self.source, few, options=options).way) == 3 * 120
+        )  # states 3, 6, 7
 
     def test_mixed_classes_are_told(self):
         few = self.target.sample(9, balanced=True)
@@ -194,9 +216,15 @@ class TestTransfer:
             warnings.simplefilter("error")
             assert ad.apps.transfer(turned, few).purity > 0.95
         # labels that say nothing of the features: without a label cost every class goes everywhere
-        mixed = turned.replace(y=turned.y[torch.randperm(120, generator=torch.Generator().manual_seed(0))])
+        mixed = turned.replace(
+            y=turned.y[torch.randperm(120, generator=torch.Generator().manual_seed(0))]
+        )
         with pytest.warns(UserWarning, match="classes have mixed"):
-            sets = ad.apps.transfer(mixed, few, options=ad.apps.TransferOptions(label=ad.NoLabels(), n_steps=5, step_size=1.0))
+            sets = ad.apps.transfer(
+                mixed,
+                few,
+                options=ad.apps.TransferOptions(label=ad.NoLabels(), n_steps=5, step_size=1.0),
+            )
         assert sets.purity < 0.6
 
     def test_half_a_flow_is_not_trained_on(self, monkeypatch):
@@ -216,7 +244,9 @@ class TestTransfer:
             ad.apps.transfer(self.source, few)
 
     def test_exact_transport_lands_on_the_samples(self):
-        few = self.target.sample(12, balanced=True)  # ten of the source's samples for each, so that no mass is split
+        few = self.target.sample(
+            12, balanced=True
+        )  # ten of the source's samples for each, so that no mass is split
         options = ad.apps.TransferOptions(n_steps=1, step_size=1.0, solver=ad.ExactOT())
         final = ad.apps.transfer(self.source, few, options=options).final
         for name in "abc":
@@ -244,11 +274,32 @@ class TestTransfer:
 
         train, test = self.target.split(0.5, generator=torch.Generator().manual_seed(0))
         scores = ad.apps.evaluate_transfer(
-            self.source, train, test, Trainer, shots=2, draws=2, extra=clusters(n=30, seed=9), seed=5, progress=False
+            self.source,
+            train,
+            test,
+            Trainer,
+            shots=2,
+            draws=2,
+            extra=clusters(n=30, seed=9),
+            seed=5,
+            progress=False,
         )
-        assert list(scores.accuracies) == ["target only", "+ source", "+ final", "+ way", "+ mapped", "fine-tuned"]
-        assert seen[:6] == [[5, 6], [5, 126], [5, 126], [5, 366], [5, 156], [5, 120, -6]] and seen[6][0] == 6
-        assert scores.mean("+ final") > 0.95 and scores.accuracies["fine-tuned"] == scores.accuracies["target only"]
+        assert list(scores.accuracies) == [
+            "target only",
+            "+ source",
+            "+ final",
+            "+ way",
+            "+ mapped",
+            "fine-tuned",
+        ]
+        assert (
+            seen[:6] == [[5, 6], [5, 126], [5, 126], [5, 366], [5, 156], [5, 120, -6]]
+            and seen[6][0] == 6
+        )
+        assert (
+            scores.mean("+ final") > 0.95
+            and scores.accuracies["fine-tuned"] == scores.accuracies["target only"]
+        )
 
     def test_the_few_keep_their_share_of_the_mass(self):
         masses = []
@@ -266,7 +317,15 @@ class TestTransfer:
 
         train, test = self.target.split(0.5, generator=torch.Generator().manual_seed(0))
         ad.apps.evaluate_transfer(
-            self.source, train, test, Trainer, shots=2, draws=1, few_share=0.25, progress=False, ways=("target only", "+ way")
+            self.source,
+            train,
+            test,
+            Trainer,
+            shots=2,
+            draws=1,
+            few_share=0.25,
+            progress=False,
+            ways=("target only", "+ way"),
         )
         assert masses == pytest.approx([1.0, 0.25], rel=1e-5)
 
@@ -274,8 +333,12 @@ class TestTransfer:
         from scipy.stats import t
 
         values = [0.4, 0.5, 0.9]
-        low, high = t.interval(0.95, 2, loc=np.mean(values), scale=np.std(values, ddof=1) / np.sqrt(3))
-        assert ad.apps.TransferScores({"way": values}).interval("way") == pytest.approx((high - low) / 2)
+        low, high = t.interval(
+            0.95, 2, loc=np.mean(values), scale=np.std(values, ddof=1) / np.sqrt(3)
+        )
+        assert ad.apps.TransferScores({"way": values}).interval("way") == pytest.approx(
+            (high - low) / 2
+        )
         assert ad.apps.TransferScores({"way": [0.5]}).interval("way") == float("inf")
 
     def test_gains_are_paired(self):
@@ -292,10 +355,16 @@ class TestTransfer:
         with pytest.raises(ad.InputError, match="LabeledDataset"):
             ad.apps.transfer(self.source.x, self.target)
         with pytest.raises(ad.InputError, match="same classes"):
-            ad.apps.evaluate_transfer(self.source, self.target, self.source, lambda seed: None, shots=1)
+            ad.apps.evaluate_transfer(
+                self.source, self.target, self.source, lambda seed: None, shots=1
+            )
         with pytest.raises(ad.InputError, match="ways of training"):
-            ad.apps.evaluate_transfer(self.source, self.target, self.target, lambda seed: None, shots=1, ways=["+ magic"])
+            ad.apps.evaluate_transfer(
+                self.source, self.target, self.target, lambda seed: None, shots=1, ways=["+ magic"]
+            )
         with pytest.raises(ad.InputError, match="few_share"):
-            ad.apps.evaluate_transfer(self.source, self.target, self.target, lambda seed: None, shots=1, few_share=1.0)
+            ad.apps.evaluate_transfer(
+                self.source, self.target, self.target, lambda seed: None, shots=1, few_share=1.0
+            )
         with pytest.raises(ad.InputError, match="to join"):
             ad.apps.joined([self.source, self.target])

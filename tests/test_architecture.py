@@ -1,4 +1,6 @@
-"""The house rules that a machine can check: layers, one-way imports, a light import, drawing only where it belongs."""
+"""The house rules that a machine can check: layers, one-way imports, a light import, drawing only
+where it belongs.
+"""
 
 import ast
 import subprocess
@@ -57,7 +59,9 @@ MODULES = {module(path): path for path in FILES}
 
 
 def imported_modules(path: Path) -> set[str]:
-    """Modules of the package that a file imports, at its top or anywhere else, or names to ``import_module``."""
+    """Modules of the package that a file imports, at its top or anywhere else, or names to
+    ``import_module``.
+    """
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and room(node.module) == "advect":
@@ -67,7 +71,11 @@ def imported_modules(path: Path) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name[7:] for alias in node.names if alias.name.startswith("advect.")}
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
-            found |= {a.value[7:] for a in node.args if isinstance(a, ast.Constant) and str(a.value).startswith("advect.")}
+            found |= {
+                a.value[7:]
+                for a in node.args
+                if isinstance(a, ast.Constant) and str(a.value).startswith("advect.")
+            }
     return found - {""}
 
 
@@ -93,8 +101,13 @@ def test_imports_go_one_way(path):
 
 def test_no_two_files_import_each_other_even_in_functions():
     graph = {name: imported_modules(path) & set(MODULES) for name, path in MODULES.items()}
-    graph = {name: {other for other in others if (room(name), room(other)) not in DOORS} for name, others in graph.items()}
-    for name in graph:  # a package's file of names stands for its modules: importing a module runs it first, but names no one
+    graph = {
+        name: {other for other in others if (room(name), room(other)) not in DOORS}
+        for name, others in graph.items()
+    }
+    # a package's file of names stands for its modules: importing a module runs it first, but names
+    # no one
+    for name in graph:
         graph[name] -= {name}
     TopologicalSorter(graph).prepare()  # raises CycleError with the cycle
 
@@ -124,7 +137,10 @@ def test_every_public_object_has_a_runnable_example():
         name
         for name in advect.__all__
         if getattr(advect, name).__doc__ is None
-        or (">>>" not in getattr(advect, name).__doc__ and not hasattr(getattr(advect, name), "__spec__"))
+        or (
+            ">>>" not in getattr(advect, name).__doc__
+            and not hasattr(getattr(advect, name), "__spec__")
+        )
     ]
     assert not missing
 

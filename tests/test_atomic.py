@@ -1,4 +1,6 @@
-"""Files that are whole or not there: with several writers at a time, and after writers that were killed."""
+"""Files that are whole or not there: with several writers at a time, and after writers that were
+killed.
+"""
 
 import os
 import re
@@ -38,7 +40,10 @@ def test_several_writers_of_one_file(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         reader = pool.submit(read)
         try:
-            writers = [pool.submit(lambda c=content: [write_atomically(path, c) for _ in range(60)]) for content in contents]
+            writers = [
+                pool.submit(lambda c=content: [write_atomically(path, c) for _ in range(60)])
+                for content in contents
+            ]
             for writer in writers:
                 writer.result()
         finally:
@@ -74,12 +79,21 @@ def test_several_writers_of_one_folder(tmp_path: Path) -> None:
             (fast / "file").write_text("fast")
         with pytest.raises(InputError, match="not empty"), atomic_directory(tmp_path / "e"):
             pass
-        (tmp_path / "e" / "file").unlink()  # an empty one may be replaced, also one that has come in the meantime
-    assert (tmp_path / "e" / "file").read_text() == "slow" and sorted(os.listdir(tmp_path)) == ["d", "e"]
+        (
+            tmp_path / "e" / "file"
+        ).unlink()  # an empty one may be replaced, also one that has come in the meantime
+    assert (tmp_path / "e" / "file").read_text() == "slow" and sorted(os.listdir(tmp_path)) == [
+        "d",
+        "e",
+    ]
     with pytest.raises(InputError, match="not empty"), atomic_directory(tmp_path / "f") as slow:  # noqa: SIM117
         with atomic_directory(tmp_path / "f") as fast:
             (fast / "file").write_text("fast")
-    assert (tmp_path / "f" / "file").read_text() == "fast" and sorted(os.listdir(tmp_path)) == ["d", "e", "f"]
+    assert (tmp_path / "f" / "file").read_text() == "fast" and sorted(os.listdir(tmp_path)) == [
+        "d",
+        "e",
+        "f",
+    ]
 
 
 KILLED = """
@@ -95,7 +109,9 @@ with atomic_file(Path(sys.argv[1], "a")) as file, atomic_directory(Path(sys.argv
 
 
 def test_what_killed_writers_leave_is_removed(tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert child.stdout is not None and child.stdout.readline() == b"ready\n"
     (tmp_path / ".mine.tmp").write_text("not ours")
     link = tmp_path / "link"  # another name of the folder: a writer looks around once in each

@@ -1,4 +1,6 @@
-"""Whatever is wrong with a file, the message says what, where and what to do; and nothing is left behind."""
+"""Whatever is wrong with a file, the message says what, where and what to do; and nothing is left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from PIL import Image
 
 from advect.data.formats import Content, open_source, write
@@ -57,7 +58,10 @@ def cut(make: Make, keep: float) -> Make:
 
 def header(shape: tuple[int, ...], descr: str = "<f8") -> bytes:
     """The start of an .npy array."""
-    line = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode().ljust(117) + b"\n"
+    line = (
+        f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode().ljust(117)
+        + b"\n"
+    )
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(line)) + line
 
 
@@ -98,14 +102,23 @@ def bomb() -> bytes:
     """A small PNG that says it has 40 000 × 40 000 pixels."""
 
     def block(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
 
     size = struct.pack(">IIBBBBB", 40_000, 40_000, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + block(b"IHDR", size) + block(b"IDAT", zlib.compress(bytes(100))) + block(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + block(b"IHDR", size)
+        + block(b"IDAT", zlib.compress(bytes(100)))
+        + block(b"IEND", b"")
+    )
 
 
 def tree(**files: bytes | None) -> Make:
-    """A folder; ``a__x`` is the file x.png of class a, ``a__x_txt`` its x.txt, None an empty directory."""
+    """A folder; ``a__x`` is the file x.png of class a, ``a__x_txt`` its x.txt, None an empty
+    directory.
+    """
 
     def plant(path: Path) -> None:
         path.mkdir()
@@ -114,7 +127,11 @@ def tree(**files: bytes | None) -> Make:
             if content is None:
                 place.mkdir(parents=True)
                 continue
-            place = place.with_name(place.name.replace("_txt", ".txt")) if "_txt" in name else place.with_suffix(".png")
+            place = (
+                place.with_name(place.name.replace("_txt", ".txt"))
+                if "_txt" in name
+                else place.with_suffix(".png")
+            )
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
 
@@ -127,7 +144,9 @@ def mnist(**files: bytes) -> Make:
     def plant(path: Path) -> None:
         path.mkdir()
         for name, content in files.items():
-            (path / f"{name.replace('_', '-')}-idx{3 if 'images' in name else 1}-ubyte").write_bytes(content)
+            (
+                path / f"{name.replace('_', '-')}-idx{3 if 'images' in name else 1}-ubyte"
+            ).write_bytes(content)
 
     return plant
 
@@ -135,7 +154,11 @@ def mnist(**files: bytes) -> Make:
 X, Y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
 ONE = idx((1, 1, 1), bytes(1))
 ROWS = "u,v,label\n1,2,a\n3,4,b\n"
-GOOD = {"npz": npz(x=X, y=Y), "parquet": table(u=[1.0, 2.0], label=["a", "b"]), "gz": raw(gzip.compress(ROWS.encode() * 1))}
+GOOD = {
+    "npz": npz(x=X, y=Y),
+    "parquet": table(u=[1.0, 2.0], label=["a", "b"]),
+    "gz": raw(gzip.compress(ROWS.encode() * 1)),
+}
 
 # name of the file, how it is made, options, what the message must mention
 BAD: list[tuple[str, Make, dict[str, Any], str]] = [
@@ -305,8 +328,14 @@ def check(error: InputError, message: str) -> None:
     assert re.search(message, str(error), re.DOTALL), str(error)
 
 
-@pytest.mark.parametrize(("name", "make", "options", "message"), BAD, ids=lambda value: value if isinstance(value, str) else "")
-def test_bad_content(name: str, make: Make, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "make", "options", "message"),
+    BAD,
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_content(
+    name: str, make: Make, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     make(tmp_path / name)
     before = listing(tmp_path)
     with pytest.raises(InputError) as caught:
@@ -347,7 +376,9 @@ UNWRITABLE: list[tuple[str, Callable[[], Content], str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "message"), UNWRITABLE)
-def test_bad_writes(name: str, content: Callable[[], Content], message: str, tmp_path: Path) -> None:
+def test_bad_writes(
+    name: str, content: Callable[[], Content], message: str, tmp_path: Path
+) -> None:
     for file in ("taken.npz", "taken"):
         (tmp_path / file).write_bytes(b"mine")
     for directory in ("dir.csv", "full/inner"):
@@ -373,11 +404,19 @@ def test_a_missing_file_has_its_neighbours_named(tmp_path: Path) -> None:
         open_source(tmp_path / "nowhere" / "a.npz")
 
 
-READABLE = {"a.npz": GOOD["npz"], "a.csv": text(ROWS), "a.csv.gz": GOOD["gz"], "a.npy": raw(b""), "a.parquet": GOOD["parquet"]}
+READABLE = {
+    "a.npz": GOOD["npz"],
+    "a.csv": text(ROWS),
+    "a.csv.gz": GOOD["gz"],
+    "a.npy": raw(b""),
+    "a.parquet": GOOD["parquet"],
+}
 
 
 @pytest.mark.parametrize(("name", "make"), [*READABLE.items(), ("f", tree(a__x=png()))])
-def test_no_permission(name: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_permission(
+    name: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(tmp_path / name)
 
     def refuse(*_: object, **__: object) -> None:
@@ -417,7 +456,9 @@ def test_whatever_is_damaged_only_input_errors_come_out(name: str, tmp_path: Pat
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, len(whole) - 1), st.integers(0, 255), st.booleans())
     def damage(at: int, value: int, torn: bool) -> None:
-        (tmp_path / name).write_bytes(whole[:at] if torn else whole[:at] + bytes([value]) + whole[at + 1 :])
+        (tmp_path / name).write_bytes(
+            whole[:at] if torn else whole[:at] + bytes([value]) + whole[at + 1 :]
+        )
         try:
             open_source(tmp_path / name, **options).read()
         except InputError as error:
@@ -433,7 +474,9 @@ def test_whatever_is_damaged_only_input_errors_come_out(name: str, tmp_path: Pat
     st.integers(0, 255),
     st.booleans(),
 )
-def test_damaged_images(tmp_path_factory: pytest.TempPathFactory, kind: str, at: int, value: int, torn: bool) -> None:
+def test_damaged_images(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, at: int, value: int, torn: bool
+) -> None:
     out = io.BytesIO()
     Image.fromarray(np.arange(75, dtype=np.uint8).reshape(5, 5, 3)).save(out, kind)
     whole = out.getvalue()

@@ -1,4 +1,6 @@
-"""What watches a flow: recorders, checkpoints, stops, metrics, progress; how a flow ends; what is on disk meanwhile."""
+"""What watches a flow: recorders, checkpoints, stops, metrics, progress; how a flow ends; what is
+on disk meanwhile.
+"""
 
 import io
 import json
@@ -9,8 +11,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import advect as ad
 from advect._util.atomic import write_atomically
@@ -28,7 +29,9 @@ def data():
 
 def run(*callbacks, n_steps=5, functional=None, **options):
     functional = functional or ad.Potential(ad.norm())
-    return ad.flow(data(), functional, **{"integrator": UNIT, **options}, n_steps=n_steps, callbacks=callbacks)
+    return ad.flow(
+        data(), functional, **{"integrator": UNIT, **options}, n_steps=n_steps, callbacks=callbacks
+    )
 
 
 def stop_at(index):
@@ -61,7 +64,14 @@ class FailsAt(ad.Functional):
 
 @pytest.mark.parametrize(
     ("every", "n_steps", "kept"),
-    [(1, 3, [0, 1, 2, 3]), (2, 5, [0, 2, 4, 5]), (2, 4, [0, 2, 4]), (10, 3, [0, 3]), (1, 0, [0]), (7, 0, [0])],
+    [
+        (1, 3, [0, 1, 2, 3]),
+        (2, 5, [0, 2, 4, 5]),
+        (2, 4, [0, 2, 4]),
+        (10, 3, [0, 3]),
+        (1, 0, [0]),
+        (7, 0, [0]),
+    ],
 )
 def test_recorder_keeps_every_kth_and_the_last(every, n_steps, kept, tmp_path):
     memory = run(ad.Recorder(every), n_steps=n_steps).trajectory
@@ -73,7 +83,10 @@ def test_recorder_keeps_every_kth_and_the_last(every, n_steps, kept, tmp_path):
         assert [frame.index for frame in trajectory] == kept and trajectory[-1].index == kept[-1]
         for frame, other in zip(trajectory, memory, strict=True):
             assert frame.value == other.value == 56 - frame.index
-            assert torch.equal(frame.dataset.x, other.dataset.x) and frame.dataset.classes == ("a", "b")
+            assert torch.equal(frame.dataset.x, other.dataset.x) and frame.dataset.classes == (
+                "a",
+                "b",
+            )
     assert f"{len(kept)} frames in memory" in repr(memory) and str(tmp_path) in repr(disk)
 
 
@@ -89,14 +102,19 @@ def test_recorder_after_a_divergence_and_an_interrupt():
 
 def test_recorder_overwrite(tmp_path):
     run(ad.Recorder(1, tmp_path), n_steps=5)
-    with pytest.raises(ad.InputError, match="another flow.*Resume it, choose another directory, or pass overwrite=True"):
+    with pytest.raises(
+        ad.InputError,
+        match="another flow.*Resume it, choose another directory, or pass overwrite=True",
+    ):
         run(ad.Recorder(1, tmp_path), n_steps=2)
     assert ad.Trajectory.open(tmp_path).indices == [0, 1, 2, 3, 4, 5]
     result = run(ad.Recorder(1, tmp_path, overwrite=True), n_steps=2, integrator=ad.Euler(2.0))
     assert result.trajectory.indices == ad.Trajectory.open(tmp_path).indices == [0, 1, 2]
     assert ad.Trajectory.open(tmp_path)[2].dataset.x.flatten().tolist() == [50.0, 54.0]
     # Once: files of the frames that were overwritten stay behind.
-    assert sorted(path.name for path in (tmp_path / "frames").iterdir()) == [f"{k:06d}.safetensors" for k in range(3)]
+    assert sorted(path.name for path in (tmp_path / "frames").iterdir()) == [
+        f"{k:06d}.safetensors" for k in range(3)
+    ]
 
 
 def test_recorder_used_twice_starts_over():
@@ -123,7 +141,9 @@ def test_no_recorder_no_frames():
 
 def test_memory_stays_flat(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    source = ad.LabeledDataset(torch.randn(2000, 50, generator=torch.Generator().manual_seed(0)), torch.arange(2000) % 5)
+    source = ad.LabeledDataset(
+        torch.randn(2000, 50, generator=torch.Generator().manual_seed(0)), torch.arange(2000) % 5
+    )
     frame, process, seen = source.x.numel() * 4, psutil.Process(), {}
 
     def watch(step):
@@ -131,7 +151,9 @@ def test_memory_stays_flat(tmp_path, monkeypatch):
             seen[step.index] = process.memory_info().rss
 
     callbacks = [ad.Recorder(5, tmp_path), ad.Checkpoint(tmp_path, every=50), watch]
-    result = ad.flow(source, ad.Potential(ad.norm()), integrator=ad.Adam(0.01), n_steps=1000, callbacks=callbacks)
+    result = ad.flow(
+        source, ad.Potential(ad.norm()), integrator=ad.Adam(0.01), n_steps=1000, callbacks=callbacks
+    )
     assert len(result.trajectory) == 201
     for path in (tmp_path / "frames").iterdir():
         path.unlink()
@@ -145,7 +167,11 @@ def test_checkpoints_rotate_and_the_newest_wins(tmp_path):
     seen = []
 
     def look(step):
-        indices = [load_snapshot(tmp_path / name).index for name in CHECKPOINTS if (tmp_path / name).exists()]
+        indices = [
+            load_snapshot(tmp_path / name).index
+            for name in CHECKPOINTS
+            if (tmp_path / name).exists()
+        ]
         seen.append((sorted(indices), load_snapshot(tmp_path).index))
 
     run(ad.Checkpoint(tmp_path, every=2), look, n_steps=5)
@@ -197,26 +223,45 @@ def test_conditions_that_are_not_met():
 
 
 def test_a_flow_that_has_settled():
-    result = run(ad.StopWhen(1e-4), n_steps=500, functional=ad.Potential(half_square), integrator=ad.Euler(0.2))
+    result = run(
+        ad.StopWhen(1e-4),
+        n_steps=500,
+        functional=ad.Potential(half_square),
+        integrator=ad.Euler(0.2),
+    )
     assert result.status == "stopped" and 10 < result.n_steps < 60
     assert result.values[-1] < 1e-3 * result.values[0]
 
 
 def test_a_flow_that_never_moves_has_settled():
-    assert run(ad.StopWhen(1e-6, patience=3), functional=ad.Potential(lambda x, y: 0 * x[:, 0])).n_steps == 3
+    assert (
+        run(
+            ad.StopWhen(1e-6, patience=3), functional=ad.Potential(lambda x, y: 0 * x[:, 0])
+        ).n_steps
+        == 3
+    )
 
 
 def test_settling_looks_back_beyond_a_resume(tmp_path):
     stop = ad.StopWhen(0.5, patience=2)
     run(ad.Checkpoint(tmp_path), n_steps=3)
     resumed = run(stop, n_steps=20, resume=tmp_path)
-    assert resumed.n_steps == run(stop, n_steps=20).n_steps == 4 and resumed.message == "the value has settled at 52"
+    assert (
+        resumed.n_steps == run(stop, n_steps=20).n_steps == 4
+        and resumed.message == "the value has settled at 52"
+    )
 
 
 def test_stop_when_refusals():
     with pytest.raises(ad.InputError, match="needs a condition"):
         ad.StopWhen()
-    for options in ({"tol": 0}, {"tol": -1.0}, {"speed": 0.0}, {"seconds": math.inf}, {"tol": 0.1, "patience": 0}):
+    for options in (
+        {"tol": 0},
+        {"tol": -1.0},
+        {"speed": 0.0},
+        {"seconds": math.inf},
+        {"tol": 0.1, "patience": 0},
+    ):
         with pytest.raises(ad.InputError):
             ad.StopWhen(**options)
 
@@ -231,22 +276,35 @@ def mean(rho):
 def test_metrics(tmp_path):
     first, second = ad.Metric("mean", mean, every=2, directory=tmp_path), ad.Metric("n", len)
     result = run(first, second, n_steps=3)
-    assert result.metrics == {"mean": [(0, 56.0), (2, 54.0)], "n": [(0, 2.0), (1, 2.0), (2, 2.0), (3, 2.0)]}
+    assert result.metrics == {
+        "mean": [(0, 56.0), (2, 54.0)],
+        "n": [(0, 2.0), (1, 2.0), (2, 2.0), (3, 2.0)],
+    }
     assert all(type(value) is float for entries in result.metrics.values() for _, value in entries)
-    expected = [{"name": "mean", "index": 0, "value": 56.0}, {"name": "mean", "index": 2, "value": 54.0}]
+    expected = [
+        {"name": "mean", "index": 0, "value": 56.0},
+        {"name": "mean", "index": 2, "value": 54.0},
+    ]
     assert read_lines(tmp_path / "metrics.jsonl") == expected
 
 
 def test_a_resume_keeps_earlier_figures_once(tmp_path):
     def metrics():
-        return ad.Metric("mean", mean, directory=tmp_path), ad.Metric("n", len, every=2, directory=tmp_path)
+        return ad.Metric("mean", mean, directory=tmp_path), ad.Metric(
+            "n", len, every=2, directory=tmp_path
+        )
 
     run(*metrics(), ad.Checkpoint(tmp_path), n_steps=3)
     resumed = run(*metrics(), ad.Checkpoint(tmp_path), n_steps=6, resume=tmp_path)
-    assert resumed.metrics == run(ad.Metric("mean", mean), ad.Metric("n", len, every=2), n_steps=6).metrics
+    assert (
+        resumed.metrics
+        == run(ad.Metric("mean", mean), ad.Metric("n", len, every=2), n_steps=6).metrics
+    )
     lines = [(line["name"], line["index"]) for line in read_lines(tmp_path / "metrics.jsonl")]
     # Once: the state that a flow resumes from is logged twice.
-    assert sorted(lines) == sorted([("mean", k) for k in range(7)] + [("n", k) for k in (0, 2, 4, 6)])
+    assert sorted(lines) == sorted(
+        [("mean", k) for k in range(7)] + [("n", k) for k in (0, 2, 4, 6)]
+    )
 
 
 def test_figures_of_another_flow_do_not_mix_in(tmp_path):
@@ -260,7 +318,9 @@ def test_figures_of_another_flow_do_not_mix_in(tmp_path):
 
 def test_a_metric_that_is_not_a_number_is_logged_as_such(tmp_path):
     result = run(ad.Metric("nan", lambda rho: math.nan, directory=tmp_path), n_steps=0)
-    assert math.isnan(result.metrics["nan"][0][1]) and math.isnan(read_lines(tmp_path / "metrics.jsonl")[0]["value"])
+    assert math.isnan(result.metrics["nan"][0][1]) and math.isnan(
+        read_lines(tmp_path / "metrics.jsonl")[0]["value"]
+    )
 
 
 # Progress
@@ -276,7 +336,9 @@ def test_progress_lines():
     run(ad.Progress(3, "walk", stream=out, interval=0.0), n_steps=3)
     lines = out.getvalue().splitlines()
     assert len(lines) == 4 and all(line.startswith("walk: ") for line in lines)
-    assert lines[0].startswith("walk: 0/3, value 56, ") and lines[3].startswith("walk: 3/3, value 53, ")
+    assert lines[0].startswith("walk: 0/3, value 56, ") and lines[3].startswith(
+        "walk: 3/3, value 53, "
+    )
     assert lines[3].endswith("steps/s")
 
 
@@ -310,7 +372,12 @@ def test_progress_bar(monkeypatch):
 def test_progress_bar_ends_with_the_flow(ending, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
-    result = run(ad.Progress(9, stream=out), *[ending] * (ending is not None), functional=FailsAt(4), n_steps=9)
+    result = run(
+        ad.Progress(9, stream=out),
+        *[ending] * (ending is not None),
+        functional=FailsAt(4),
+        n_steps=9,
+    )
     assert result.status in ("stopped", "interrupted", "diverged")
     assert out.getvalue().count("\x1b[?25l") == out.getvalue().count("\x1b[?25h") > 0
 
@@ -329,13 +396,24 @@ def test_progress_rate_after_a_resume():
 
 def test_plain_functions_and_truth():
     seen = []
-    assert run(lambda step: seen.append(step.index)).status == "completed" and seen == [0, 1, 2, 3, 4, 5]
+    assert run(lambda step: seen.append(step.index)).status == "completed" and seen == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
     def enough(step):
         return step.index == 2
 
     result = run(enough)
-    assert (result.status, result.message, result.n_steps) == ("stopped", "enough asked to stop at step 2", 2)
+    assert (result.status, result.message, result.n_steps) == (
+        "stopped",
+        "enough asked to stop at step 2",
+        2,
+    )
     assert run(lambda step: torch.tensor(step.index == 1)).n_steps == 1
     assert run(lambda step: "yes").n_steps == 0 and run(lambda step: 0).n_steps == 5
 
@@ -370,13 +448,22 @@ class Witness:
 def test_hooks_and_their_order(tmp_path):
     log = []
     result = run(Witness("a", log), Witness("b", log, stop=1), Witness("c", log, stop=1))
-    steps = [(name, "step", index) for index in (0, 1) for name in "abc"]  # all see the step that one stops at
-    assert log == [(n, "begin", None) for n in "abc"] + steps + [(n, "end", 1, "stopped") for n in "abc"]
+    steps = [
+        (name, "step", index) for index in (0, 1) for name in "abc"
+    ]  # all see the step that one stops at
+    assert log == [(n, "begin", None) for n in "abc"] + steps + [
+        (n, "end", 1, "stopped") for n in "abc"
+    ]
     assert result.message == "b had enough"
     log.clear()
     run(ad.Checkpoint(tmp_path), n_steps=1)
     run(Witness("a", log), n_steps=2, resume=tmp_path)
-    assert log == [("a", "begin", 1), ("a", "step", 1), ("a", "step", 2), ("a", "end", 2, "completed")]
+    assert log == [
+        ("a", "begin", 1),
+        ("a", "step", 1),
+        ("a", "step", 2),
+        ("a", "end", 2, "completed"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -394,7 +481,12 @@ def test_status_and_message(options, status, message):
     assert (result.status, result.message) == (status, message)
     assert log[-1] == ("a", "end", result.n_steps, status)
     assert status in repr(result) and f"after {result.n_steps} steps" in repr(result)
-    lengths = {len(result.values), len(result.speeds), len(result.seconds), *map(len, result.terms.values())}
+    lengths = {
+        len(result.values),
+        len(result.speeds),
+        len(result.seconds),
+        *map(len, result.terms.values()),
+    }
     assert lengths == {result.n_steps + 1}
 
 
@@ -415,9 +507,17 @@ def test_a_value_that_is_not_finite(value, good):
     log = []
     functional = ad.Potential(ad.norm()) + 2.0 * FailsAt(good, value)
     result = run(Witness("a", log), functional=functional)
-    assert result.status == "diverged" and result.n_steps == good - 1 and log[-1] == ("a", "end", good - 1, "diverged")
+    assert (
+        result.status == "diverged"
+        and result.n_steps == good - 1
+        and log[-1] == ("a", "end", good - 1, "diverged")
+    )
     assert "'2 FailsAt'" in result.message and "Potential" not in result.message
-    assert f"step {good}" in result.message and str(value) in result.message and "smaller step_size" in result.message
+    assert (
+        f"step {good}" in result.message
+        and str(value) in result.message
+        and "smaller step_size" in result.message
+    )
     assert result.dataset.x.flatten().tolist() == [55.0 - good, 59.0 - good]
     assert result.values == [56.0 - k for k in range(good)]
 
@@ -435,10 +535,17 @@ def test_not_finite_on_the_source(gradient):
         run(functional=FailsAt(0, gradient=gradient))
 
 
-@pytest.mark.parametrize(("dtype", "step_size"), [(torch.float32, 1e30), (torch.float32, 1e200), (torch.float64, 1e200)])
+@pytest.mark.parametrize(
+    ("dtype", "step_size"), [(torch.float32, 1e30), (torch.float32, 1e200), (torch.float64, 1e200)]
+)
 @pytest.mark.parametrize(
     "dynamics",
-    [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointFixedLabels(ad.BuresMotion()), ad.JointVariableLabels()],
+    [
+        ad.FeatureDriven(),
+        ad.JointFixedLabels(),
+        ad.JointFixedLabels(ad.BuresMotion()),
+        ad.JointVariableLabels(),
+    ],
     ids=["fd", "fl", "bures", "vl"],
 )
 @pytest.mark.filterwarnings("ignore")
@@ -446,11 +553,19 @@ def test_steps_far_too_large_diverge(dynamics, dtype, step_size, tmp_path):
     generator = torch.Generator().manual_seed(0)
     source = ad.datasets.gaussians(12, generator=generator).to(dtype=dtype)
     target = ad.datasets.gaussians(12, shift=(5.0, 0.0), generator=generator).to(dtype=dtype)
-    options = {"dynamics": dynamics, "integrator": ad.Euler(step_size), "callbacks": [ad.Checkpoint(tmp_path)]}
-    # Once: where the label laws or distances overflow, InputError comes through and nothing is returned.
+    options = {
+        "dynamics": dynamics,
+        "integrator": ad.Euler(step_size),
+        "callbacks": [ad.Checkpoint(tmp_path)],
+    }
+    # Once: where the label laws or distances overflow, InputError comes through and nothing is
+    # returned.
     result = ad.flow(source, ad.OTDD(target), **options, n_steps=5)
     assert result.status == "diverged" and "smaller step_size" in result.message
-    assert bool(torch.isfinite(result.dataset.x).all()) and load_snapshot(tmp_path).index == result.n_steps
+    assert (
+        bool(torch.isfinite(result.dataset.x).all())
+        and load_snapshot(tmp_path).index == result.n_steps
+    )
 
 
 def test_flow_refusals():
@@ -465,8 +580,12 @@ def test_flow_refusals():
 
 # Storage
 
-plain_names = st.text(max_size=4) | st.integers(-(2**70), 2**70) | st.booleans() | st.floats(allow_nan=False)
-names = plain_names | st.recursive(plain_names, lambda part: st.lists(part, max_size=3).map(tuple), max_leaves=4)
+plain_names = (
+    st.text(max_size=4) | st.integers(-(2**70), 2**70) | st.booleans() | st.floats(allow_nan=False)
+)
+names = plain_names | st.recursive(
+    plain_names, lambda part: st.lists(part, max_size=3).map(tuple), max_leaves=4
+)
 
 
 @st.composite
@@ -477,8 +596,14 @@ def datasets(draw):
     dtype = draw(st.sampled_from([torch.float32, torch.float64]))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 1000)))
     x = torch.randn(n, *shape, generator=generator, dtype=dtype)
-    labels = [classes[k] for k in draw(st.lists(st.integers(0, len(classes) - 1), min_size=n, max_size=n))]
-    weights = draw(st.none() | st.just("balanced") | st.just(torch.rand(n, generator=generator, dtype=torch.float64) + 0.01))
+    labels = [
+        classes[k] for k in draw(st.lists(st.integers(0, len(classes) - 1), min_size=n, max_size=n))
+    ]
+    weights = draw(
+        st.none()
+        | st.just("balanced")
+        | st.just(torch.rand(n, generator=generator, dtype=torch.float64) + 0.01)
+    )
     kind, own = draw(st.sampled_from(["none", "full", "factored", "diagonal"])), draw(st.booleans())
     count, dim = n if own else len(classes), math.prod(shape)
     law = None
@@ -486,7 +611,9 @@ def datasets(draw):
         means = torch.randn(count, dim, generator=generator, dtype=dtype)
         if kind == "factored":
             sizes = tuple(draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
-            covariance = ad.Factored(torch.randn(sum(sizes), dim, generator=generator, dtype=dtype), sizes)
+            covariance = ad.Factored(
+                torch.randn(sum(sizes), dim, generator=generator, dtype=dtype), sizes
+            )
         elif kind == "full":
             roots = torch.randn(count, dim, dim, generator=generator, dtype=dtype)
             covariance = ad.Full((roots @ roots.mT).mT)  # not contiguous
@@ -504,14 +631,25 @@ def test_datasets_come_back_bit_for_bit(rho, tmp_path_factory):
     tensors, facts = pack_dataset(rho)
     write_tensors(path, tensors, facts)
     back = unpack_dataset(*read_tensors(path))
-    assert back.classes == rho.classes and [type(a) for a in back.classes] == [type(b) for b in rho.classes]
-    assert back.sample_shape == rho.sample_shape and back.labels == rho.labels and back.fixed_laws is False
+    assert back.classes == rho.classes and [type(a) for a in back.classes] == [
+        type(b) for b in rho.classes
+    ]
+    assert (
+        back.sample_shape == rho.sample_shape
+        and back.labels == rho.labels
+        and back.fixed_laws is False
+    )
     for name in ("x", "y", "weights"):
         one, other = getattr(rho, name), getattr(back, name)
         assert one.dtype == other.dtype and torch.equal(one, other)
-    assert (rho.law is None) == (back.law is None) and (rho.law_index is None) == (back.law_index is None)
+    assert (rho.law is None) == (back.law is None) and (rho.law_index is None) == (
+        back.law_index is None
+    )
     if rho.law is not None:
-        assert torch.equal(rho.law.means, back.law.means) and rho.law.means.dtype == back.law.means.dtype
+        assert (
+            torch.equal(rho.law.means, back.law.means)
+            and rho.law.means.dtype == back.law.means.dtype
+        )
         assert type(rho.law.covariance) is type(back.law.covariance)
         for name, value in vars(rho.law.covariance).items():
             other = getattr(back.law.covariance, name)
@@ -526,7 +664,9 @@ def test_names_of_other_kinds_are_not_changed_in_silence(tmp_path):
     rho = ad.LabeledDataset([[1.0], [2.0]], list(names), classes=names)
     ad.flow(rho, ad.Potential(ad.norm()), n_steps=1, callbacks=[ad.Checkpoint(tmp_path)])
     # Once: they come back as strings.
-    assert ad.flow(rho, ad.Potential(ad.norm()), n_steps=2, resume=tmp_path).dataset.classes == names
+    assert (
+        ad.flow(rho, ad.Potential(ad.norm()), n_steps=2, resume=tmp_path).dataset.classes == names
+    )
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
@@ -564,7 +704,9 @@ def test_a_frame_that_fails_is_not_committed(tmp_path, monkeypatch):
 
 
 @given(
-    records=st.lists(st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3)), max_size=5),
+    records=st.lists(
+        st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3)), max_size=5
+    ),
     cut=st.integers(0, 40),
 )
 @settings(max_examples=40, deadline=None)

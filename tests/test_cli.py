@@ -1,4 +1,6 @@
-"""The command line in one process: exit codes, messages, settings from three places, and what is left alone."""
+"""The command line in one process: exit codes, messages, settings from three places, and what is
+left alone.
+"""
 
 import json
 import math
@@ -56,7 +58,11 @@ def answer(cli):
 def same_frame(one, other, index):
     """Files of the same tensors may differ in the order of their headers."""
     a, b = (read_tensors(Path(run, "frames", f"{index:06d}.safetensors")) for run in (one, other))
-    assert a[1] == b[1] and a[0].keys() == b[0].keys() and all(torch.equal(a[0][name], b[0][name]) for name in a[0])
+    assert (
+        a[1] == b[1]
+        and a[0].keys() == b[0].keys()
+        and all(torch.equal(a[0][name], b[0][name]) for name in a[0])
+    )
 
 
 def files():
@@ -75,8 +81,24 @@ BAD = {
     "distance, one dataset": ["distance", A],
     "distance, two spaces": ["distance", A, "digits"],
     "distance, negative epsilon": ["distance", A, B, "--solver.epsilon", "-1"],
-    "distance, epsilon of exact": ["distance", A, B, "--solver.name", "exact", "--solver.epsilon", "1"],
-    "distance, two epsilons": ["distance", A, B, "--solver.epsilon", "1", "--solver.relative-epsilon", "1"],
+    "distance, epsilon of exact": [
+        "distance",
+        A,
+        B,
+        "--solver.name",
+        "exact",
+        "--solver.epsilon",
+        "1",
+    ],
+    "distance, two epsilons": [
+        "distance",
+        A,
+        B,
+        "--solver.epsilon",
+        "1",
+        "--solver.relative-epsilon",
+        "1",
+    ],
     "distance, unknown option": ["distance", A, B, "--solver.epsilom", "1"],
     "distance, no device": ["distance", A, B, "--device", "cuda:77"],
     "distance, no such device": ["distance", A, B, "--device", "gpu"],
@@ -93,7 +115,17 @@ BAD = {
     "flow, unknown integrator": ["flow", A, B, "-o", "run", "--integrator.name", "adm"],
     "flow, option of another integrator": ["flow", A, B, "-o", "run", "--integrator.beta1", "0.5"],
     "flow, option of another dynamics": ["flow", A, B, "-o", "run", "--dynamics.every", "2"],
-    "flow, no such laws there": ["flow", A, B, "-o", "run", "--dynamics.name", "jd-vl", "--dynamics.laws", "factored"],
+    "flow, no such laws there": [
+        "flow",
+        A,
+        B,
+        "-o",
+        "run",
+        "--dynamics.name",
+        "jd-vl",
+        "--dynamics.laws",
+        "factored",
+    ],
     "flow, bounds": ["flow", A, B, "-o", "run", "--dynamics.bounds", "1", "0"],
     "flow, step size": ["flow", A, B, "-o", "run", "--integrator.step-size", "0"],
     "flow, end of no decay": ["flow", A, B, "-o", "run", "--integrator.last-step-size", "0.1"],
@@ -139,7 +171,9 @@ def test_bad_input_is_2_with_one_message(words, cli):
     assert code == 2
     assert out == "" and files() == []
     assert err.startswith("error: ") and "Traceback" not in err
-    assert err.removeprefix("error: ").strip().endswith((".", "?", "--help")), "a remedy ends the message"
+    assert err.removeprefix("error: ").strip().endswith((".", "?", "--help")), (
+        "a remedy ends the message"
+    )
 
 
 def test_every_command_is_tried_with_bad_input():
@@ -159,7 +193,10 @@ def test_every_command_is_tried_with_bad_input():
         (["reproduce", "gausians"], "Did you mean 'gaussians'?"),
         (["flw", A, B], "flow"),
         (["flow", A, B], "--out or -o is missing: Where to write"),
-        (["flow", A, B, "-o", "run", "--steps", "three"], "--steps: Input should be a valid integer"),
+        (
+            ["flow", A, B, "-o", "run", "--steps", "three"],
+            "--steps: Input should be a valid integer",
+        ),
         (["flow", A, B, "-o", "run", "--dynamics", "jdfl"], "jd-fl"),
         (["distance", A, B, A], "too many arguments: toy:gaussians"),
         (["distance", A, B, "--max-samples", "0"], "greater than or equal to 1; got '0'"),
@@ -185,10 +222,21 @@ def test_distance_is_that_of_the_library(answer):
 
 
 def test_distance_options_reach_the_library(answer):
-    words = ["--solver.name", "exact", "--cost.label", "means", "--cost.label-weight", "3", "--dtype", "float64"]
+    words = [
+        "--solver.name",
+        "exact",
+        "--cost.label",
+        "means",
+        "--cost.label-weight",
+        "3",
+        "--dtype",
+        "float64",
+    ]
     found = answer("distance", A, B, *words)
     a, b = (ad.datasets.load(ref).to(dtype=torch.float64) for ref in (A, B))
-    library = ad.otdd(a, b, cost=ad.GroundCost(label=ad.MeansOnly(), label_weight=3.0), solver=ad.ExactOT())
+    library = ad.otdd(
+        a, b, cost=ad.GroundCost(label=ad.MeansOnly(), label_weight=3.0), solver=ad.ExactOT()
+    )
     assert found["value"] == library.value and found["epsilon"] == 0
 
 
@@ -217,7 +265,10 @@ def test_matrix_is_restartable(answer, cli, empty):
     found = answer("matrix", *refs, "-o", "out")
     pair = answer("distance", refs[0], refs[2])
     assert found["names"] == ["gaussians", "moons", "rings"]
-    assert found["values"][0][2] == found["values"][2][0] == pair["value"] and found["values"][1][1] == 0
+    assert (
+        found["values"][0][2] == found["values"][2][0] == pair["value"]
+        and found["values"][1][1] == 0
+    )
     written = {path.name for path in Path("out").iterdir()}
     assert written >= {"distances.csv", "distances.json", "distances.png", "pairs"}
     lines = Path("out/distances.csv").read_text().splitlines()
@@ -239,10 +290,22 @@ def flow(answer, *words, out="run", **options):
 
 
 def test_flow_is_that_of_the_library(answer):
-    said = flow(answer, "--integrator.name", "momentum", "--integrator.step-size", "0.05", "--record-every", "3")
+    said = flow(
+        answer,
+        "--integrator.name",
+        "momentum",
+        "--integrator.step-size",
+        "0.05",
+        "--record-every",
+        "3",
+    )
     source, target = ad.datasets.load(A), ad.datasets.load(B)
     result = ad.flow(source, ad.OTDD(target), integrator=ad.Momentum(0.05), n_steps=6)
-    assert said["status"] == result.status and said["value"] == result.values[-1] and said["first_value"] == result.values[0]
+    assert (
+        said["status"] == result.status
+        and said["value"] == result.values[-1]
+        and said["first_value"] == result.values[0]
+    )
     assert torch.equal(ad.datasets.load("run:run@-1").x, result.dataset.x)
     assert ad.Trajectory.open("run").indices == [0, 3, 6]
     assert files_of("run") == {
@@ -253,7 +316,9 @@ def test_flow_is_that_of_the_library(answer):
     environment = json.loads(Path("run/env.json").read_text())
     assert environment["seed"] == 0 and set(environment["digests"]) == {"source", "target"}
     records = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
-    assert [record["value"] for record in records] == result.values and [record["index"] for record in records] == [*range(7)]
+    assert [record["value"] for record in records] == result.values and [
+        record["index"] for record in records
+    ] == [*range(7)]
 
 
 def files_of(directory):
@@ -266,14 +331,24 @@ def potential(v):
 
 FUNCTIONALS = {
     "0.5*ball?centre=1,2&radius=3": lambda target: 0.5 * ad.Potential(ad.ball([1, 2], 3)),
-    "hinge?direction=1,0&margin=1&positive=[0,1]": potential(ad.hinge([1, 0], margin=1, positive=[0, 1])),
+    "hinge?direction=1,0&margin=1&positive=[0,1]": potential(
+        ad.hinge([1, 0], margin=1, positive=[0, 1])
+    ),
     "affine_norm?matrix=1,0;0,2&offset=1,1": potential(ad.affine_norm([[1, 0], [0, 2]], [1, 1])),
-    "collapse?dimension=1 -0.1*norm": lambda target: ad.Potential(ad.collapse(1)) + -0.1 * ad.Potential(ad.norm()),
+    "collapse?dimension=1 -0.1*norm": lambda target: (
+        ad.Potential(ad.collapse(1)) + -0.1 * ad.Potential(ad.norm())
+    ),
     "repulsion?length=2": lambda target: ad.Interaction(ad.repulsion(2)),
-    "attraction 1e-2*spreading": lambda target: ad.Interaction(ad.attraction()) + 0.01 * ad.Interaction(ad.spreading()),
-    "internal?power=2&bandwidth=0.5&by_class=true": lambda target: ad.Internal(2, bandwidth=0.5, by_class=True),
+    "attraction 1e-2*spreading": lambda target: (
+        ad.Interaction(ad.attraction()) + 0.01 * ad.Interaction(ad.spreading())
+    ),
+    "internal?power=2&bandwidth=0.5&by_class=true": lambda target: ad.Internal(
+        2, bandwidth=0.5, by_class=True
+    ),
     "2*otdd norm": lambda target: 2 * ad.OTDD(target) + ad.Potential(ad.norm()),
-    '{"name":"otdd","weight":0.5,"target":"toy:moons?n=20"}': lambda target: 0.5 * ad.OTDD(ad.datasets.load("toy:moons?n=20")),
+    '{"name":"otdd","weight":0.5,"target":"toy:moons?n=20"}': lambda target: (
+        0.5 * ad.OTDD(ad.datasets.load("toy:moons?n=20"))
+    ),
 }
 
 
@@ -282,28 +357,71 @@ def test_functionals_by_name(terms, answer):
     words = [word for term in terms.split() for word in ("-f", term)]
     said = answer("flow", A, B, *words, "--steps", "1", "--no-report", "-o", "run")
     result = ad.flow(ad.datasets.load(A), FUNCTIONALS[terms](ad.datasets.load(B)), n_steps=1)
-    assert said["value"] == result.values[-1] and said["terms"] == {name: v[-1] for name, v in result.terms.items()}
+    assert said["value"] == result.values[-1] and said["terms"] == {
+        name: v[-1] for name, v in result.terms.items()
+    }
 
 
 @pytest.mark.parametrize(
     ("words", "options"),
     [
-        (["--dynamics.name", "jd-fl", "--dynamics.laws", "bures"], {"dynamics": ad.JointFixedLabels(ad.BuresMotion())}),
         (
-            ["--dynamics.name", "jd-vl", "--dynamics.clustering", "dbscan", "--dynamics.radius", "3", "--dynamics.every", "2"],
+            ["--dynamics.name", "jd-fl", "--dynamics.laws", "bures"],
+            {"dynamics": ad.JointFixedLabels(ad.BuresMotion())},
+        ),
+        (
+            [
+                "--dynamics.name",
+                "jd-vl",
+                "--dynamics.clustering",
+                "dbscan",
+                "--dynamics.radius",
+                "3",
+                "--dynamics.every",
+                "2",
+            ],
             {"dynamics": ad.JointVariableLabels(ad.DBSCAN(3.0), every=2)},
         ),
-        (["--dynamics.through-laws", "--dynamics.bounds", "-1", "2"], {"dynamics": ad.FeatureDriven(True, (-1.0, 2.0))}),
-        (["--integrator.name", "adam", "--integrator.beta1", "0.5"], {"integrator": ad.Adam(beta1=0.5)}),
-        (["--integrator.name", "adagrad", "--integrator.step-size", "0.4"], {"integrator": ad.Adagrad(0.4)}),
-        (["--integrator.name", "momentum", "--integrator.nesterov"], {"integrator": ad.Momentum(nesterov=True)}),
         (
-            ["--integrator.step-size", "0.4", "--integrator.half-life", "2", "--integrator.last-step-size", "0.1"],
+            ["--dynamics.through-laws", "--dynamics.bounds", "-1", "2"],
+            {"dynamics": ad.FeatureDriven(True, (-1.0, 2.0))},
+        ),
+        (
+            ["--integrator.name", "adam", "--integrator.beta1", "0.5"],
+            {"integrator": ad.Adam(beta1=0.5)},
+        ),
+        (
+            ["--integrator.name", "adagrad", "--integrator.step-size", "0.4"],
+            {"integrator": ad.Adagrad(0.4)},
+        ),
+        (
+            ["--integrator.name", "momentum", "--integrator.nesterov"],
+            {"integrator": ad.Momentum(nesterov=True)},
+        ),
+        (
+            [
+                "--integrator.step-size",
+                "0.4",
+                "--integrator.half-life",
+                "2",
+                "--integrator.last-step-size",
+                "0.1",
+            ],
             {"integrator": ad.Euler(ad.Decay(0.4, 2, 0.1))},
         ),
         (
-            ["--integrator.name", "euler-maruyama", "--integrator.temperature", "0.1", "--seed", "7"],
-            {"integrator": ad.EulerMaruyama(temperature=0.1), "generator": torch.Generator().manual_seed(7)},
+            [
+                "--integrator.name",
+                "euler-maruyama",
+                "--integrator.temperature",
+                "0.1",
+                "--seed",
+                "7",
+            ],
+            {
+                "integrator": ad.EulerMaruyama(temperature=0.1),
+                "generator": torch.Generator().manual_seed(7),
+            },
         ),
     ],
 )
@@ -316,7 +434,11 @@ def test_dynamics_and_integrators_by_name(words, options, answer):
 def test_step_control_by_name(answer):
     fixed = flow(answer, "--integrator.step-size", "2.5", "--control", "fixed", code=0)
     library = ad.flow(
-        ad.datasets.load(A), ad.OTDD(ad.datasets.load(B)), integrator=ad.Euler(2.5), n_steps=6, control=ad.FixedSteps()
+        ad.datasets.load(A),
+        ad.OTDD(ad.datasets.load(B)),
+        integrator=ad.Euler(2.5),
+        n_steps=6,
+        control=ad.FixedSteps(),
     )
     assert fixed["value"] == library.values[-1] and fixed["status"] == library.status == "rose"
     held = flow(answer, "--integrator.step-size", "2.5", "--control.shrink", "0.25", out="held")
@@ -327,15 +449,28 @@ def test_step_control_by_name(answer):
 
 
 def test_diagnosis_is_said_everywhere(answer, cli):
-    """On the terminal, in JSON, in result.json, by show, and on the page: remedies are options of the command line."""
+    """On the terminal, in JSON, in result.json, by show, and on the page: remedies are options of
+    the command line.
+    """
     options = ("--steps", "6", "--integrator.step-size", "2.5", "--control", "fixed")
     code, out, _ = cli("flow", A, B, "-o", "said", *options)
-    assert code == 0 and "note: The value rose in" in out and "--integrator.step-size" in out and "ad." not in out
+    assert (
+        code == 0
+        and "note: The value rose in" in out
+        and "--integrator.step-size" in out
+        and "ad." not in out
+    )
     facts = flow(answer, "--integrator.step-size", "2.5", "--control", "fixed")
-    assert facts["diagnosis"][0]["what"].startswith("The value rose in") and facts["best"]["step"] == 0
+    assert (
+        facts["diagnosis"][0]["what"].startswith("The value rose in") and facts["best"]["step"] == 0
+    )
     assert json.loads(Path("run/result.json").read_text())["diagnosis"] == facts["diagnosis"]
     shown = answer("show", "run")
-    assert shown["diagnosis"] == facts["diagnosis"] and shown["best"] == facts["best"] and shown["status"] == "rose"
+    assert (
+        shown["diagnosis"] == facts["diagnosis"]
+        and shown["best"] == facts["best"]
+        and shown["status"] == "rose"
+    )
     assert "note: The value rose in" in cli("show", "run")[1]
     answer("report", "run")
     page = Path("run/report.html").read_text(encoding="utf-8")
@@ -354,10 +489,18 @@ def test_distance_says_its_notes_and_standard_error(answer, cli):
     few = "toy:gaussians?n=7"
     library = ad.otdd(ad.datasets.load(few), ad.datasets.load(B))
     found = answer("distance", few, B, "--standard-error", "4")
-    assert [note["what"] for note in found["notes"]] == [note.what for note in library.notes] and found["notes"]
-    assert found["standard_error"] == library.standard_error(4, generator=torch.Generator().manual_seed(0))
+    assert [note["what"] for note in found["notes"]] == [
+        note.what for note in library.notes
+    ] and found["notes"]
+    assert found["standard_error"] == library.standard_error(
+        4, generator=torch.Generator().manual_seed(0)
+    )
     _, out, _ = cli("distance", few, B, "--standard-error", "4")
-    assert "standard error" in out and "note: " in out and "standard_error" not in answer("distance", few, B)
+    assert (
+        "standard error" in out
+        and "note: " in out
+        and "standard_error" not in answer("distance", few, B)
+    )
     assert cli("distance", few, B, "--standard-error", "1")[0] == 2
 
 
@@ -367,7 +510,17 @@ def test_stop_early(answer):
 
 
 def test_divergence_is_a_failure_with_its_last_good_state(answer):
-    words = ["-f", "spreading", "--integrator.step-size", "1e15", "--steps", "50", "--no-report", "-o", "run"]
+    words = [
+        "-f",
+        "spreading",
+        "--integrator.step-size",
+        "1e15",
+        "--steps",
+        "50",
+        "--no-report",
+        "-o",
+        "run",
+    ]
     said = answer("flow", A, *words, code=1)
     assert said["status"] == "diverged" and math.isfinite(said["value"])
     assert ad.Trajectory.open("run").indices[0] == 0
@@ -403,7 +556,15 @@ def own(empty):
 
 def test_own_functionals_and_metrics(own, answer):
     said = flow(
-        answer, "-f", "otdd", "-f", "0.5*mine.py:StayNear?strength=2", "-f", "mine.py:made", "--metric", "mine.py:spread"
+        answer,
+        "-f",
+        "otdd",
+        "-f",
+        "0.5*mine.py:StayNear?strength=2",
+        "-f",
+        "mine.py:made",
+        "--metric",
+        "mine.py:spread",
     )
     assert set(said["terms"]) == {"OTDD", "0.5 StayNear", "Potential"}
     assert "mine.py:StayNear?strength=2" in Path("run/config.toml").read_text()
@@ -411,7 +572,16 @@ def test_own_functionals_and_metrics(own, answer):
 
 
 @pytest.mark.parametrize(
-    "name", ["Missing", "number", "bare", "StayNear?strange=1", "made?strength=1", "0", "StayNear?source=1"]
+    "name",
+    [
+        "Missing",
+        "number",
+        "bare",
+        "StayNear?strange=1",
+        "made?strength=1",
+        "0",
+        "StayNear?source=1",
+    ],
 )
 def test_own_functionals_that_are_none(name, own, cli):
     code, out, err = cli("flow", A, B, "-f", f"mine.py:{name}", "-o", "run")
@@ -439,7 +609,10 @@ def test_nothing_is_written_over(answer, cli, own):
     assert {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()} == before
     assert files_of(".") == {"run", "mine.py"}
     flow(answer, "--overwrite", "--seed", "0", "--integrator.step-size", "0.3")
-    assert Path("run/frames/000006.safetensors").read_bytes() != before[Path("run/frames/000006.safetensors")]
+    assert (
+        Path("run/frames/000006.safetensors").read_bytes()
+        != before[Path("run/frames/000006.safetensors")]
+    )
     # What advect did not make stays, whatever is asked.
     Path("thesis").mkdir()
     Path("thesis/chapter.tex").write_text("…")
@@ -461,22 +634,51 @@ def test_options_go_before_the_environment_and_that_before_the_file(answer, monk
     monkeypatch.setenv("ADVECT_SEED", "2")
     monkeypatch.setenv("ADVECT_STEPS", "4")
     monkeypatch.setenv("ADVECT_INTEGRATOR_STEP_SIZE", "0.02")
-    answer("flow", "-c", "flow.toml", "-o", "run", "--integrator.momentum", "0.6", "--seed", "3", "--no-report")
+    answer(
+        "flow",
+        "-c",
+        "flow.toml",
+        "-o",
+        "run",
+        "--integrator.momentum",
+        "0.6",
+        "--seed",
+        "3",
+        "--no-report",
+    )
     config = tomllib.loads(Path("run/config.toml").read_text())
-    assert config["source"] == A and config["steps"] == 4 and config["seed"] == 3 and config["record_every"] == 1
+    assert (
+        config["source"] == A
+        and config["steps"] == 4
+        and config["seed"] == 3
+        and config["record_every"] == 1
+    )
     assert config["integrator"] == {"name": "momentum", "step_size": 0.02, "momentum": 0.6}
     assert config["cost"] == {"label_weight": 2}
 
 
 def test_a_run_can_be_made_again_from_its_own_settings(answer):
-    flow(answer, "-f", "otdd", "-f", "0.1*ball?centre=0,0&radius=1", "--dynamics.name", "jd-fl", "--dynamics.bounds", "-9", "9")
+    flow(
+        answer,
+        "-f",
+        "otdd",
+        "-f",
+        "0.1*ball?centre=0,0&radius=1",
+        "--dynamics.name",
+        "jd-fl",
+        "--dynamics.bounds",
+        "-9",
+        "9",
+    )
     answer("flow", "-c", "run/config.toml", "-o", "again", "--no-report")
     assert Path("again/config.toml").read_text() == Path("run/config.toml").read_text()
     same_frame("again", "run", 6)
 
 
 def test_terms_as_tables(answer):
-    Path("flow.toml").write_text('functional = ["0.5*norm", {name = "ball", weight = 2, centre = [0, 5], radius = 1.5}]\n')
+    Path("flow.toml").write_text(
+        'functional = ["0.5*norm", {name = "ball", weight = 2, centre = [0, 5], radius = 1.5}]\n'
+    )
     said = answer("flow", A, "-c", "flow.toml", "-o", "run", "--steps", "1", "--no-report")
     assert list(said["terms"]) == ["0.5 Potential", "2 Potential"]
 
@@ -499,7 +701,13 @@ def test_terms_as_tables(answer):
 def test_bad_settings(text, hint, cli):
     Path("flow.toml").write_bytes(text.encode("latin-1"))
     code, out, err = cli("flow", A, B, "-c", "flow.toml", "-o", "run")
-    assert code == 2 and out == "" and hint in err and "Traceback" not in err and not Path("run").exists()
+    assert (
+        code == 2
+        and out == ""
+        and hint in err
+        and "Traceback" not in err
+        and not Path("run").exists()
+    )
 
 
 def test_settings_that_are_not_there(cli):
@@ -521,11 +729,25 @@ def test_the_place_of_data_is_no_option(answer, monkeypatch):
 
 def test_resume_with_more_steps_is_the_longer_flow(answer):
     flow(answer, "--integrator.name", "adam")
-    answer("flow", A, B, "--integrator.name", "adam", "--steps", "9", "--record-every", "1", "--no-report", "-o", "longer")
+    answer(
+        "flow",
+        A,
+        B,
+        "--integrator.name",
+        "adam",
+        "--steps",
+        "9",
+        "--record-every",
+        "1",
+        "--no-report",
+        "-o",
+        "longer",
+    )
     assert answer("resume", "run", "--steps", "9", "--no-report")["steps"] == 9
     same_frame("run", "longer", 9)
     lines = [
-        [json.loads(line)["value"] for line in Path(run, "metrics.jsonl").read_text().splitlines()] for run in ("run", "longer")
+        [json.loads(line)["value"] for line in Path(run, "metrics.jsonl").read_text().splitlines()]
+        for run in ("run", "longer")
     ]
     assert lines[0] == lines[1] and len(lines[0]) == 10
 
@@ -583,7 +805,11 @@ def run(answer):
 def test_show(run, answer, cli):
     said = answer("show", "run")
     assert said["status"] == "completed" and said["steps"] == said["wanted_steps"] == 6
-    assert said["frames"] == [0, 2, 4, 6] and said["value"] == run["value"] and said["checkpoints"][-1] == 6
+    assert (
+        said["frames"] == [0, 2, 4, 6]
+        and said["value"] == run["value"]
+        and said["checkpoints"][-1] == 6
+    )
     Path("run/result.json").unlink()
     assert answer("show", "run")["status"] == "running or killed"
     code, out, _ = cli("show", "run")
@@ -595,7 +821,11 @@ def test_maps(run, answer, cli):
     fresh = "toy:gaussians?n=20&seed=5"
     answer("map", "apply", "map", fresh, "-o", "carried.npz")
     frames = ad.Trajectory.open("run")
-    library = ad.maps.NearestMap(2).fit(frames[0].dataset, frames[-1].dataset).transform(ad.datasets.load(fresh))
+    library = (
+        ad.maps.NearestMap(2)
+        .fit(frames[0].dataset, frames[-1].dataset)
+        .transform(ad.datasets.load(fresh))
+    )
     carried = ad.datasets.load("carried.npz")
     assert torch.equal(carried.x, library.x) and carried.labels == library.labels
     code, _, err = cli("map", "apply", "map", fresh, "-o", "carried.npz")
@@ -604,7 +834,9 @@ def test_maps(run, answer, cli):
     assert code == 2 and "--name neural" in err and not Path("map.onnx").exists()
     code, _, err = cli("map", "apply", "map", "digits", "-o", "digits.npz")
     assert code == 2 and not Path("digits.npz").exists()
-    code, _, err = cli("map", "fit", "run", "-o", "map", "--name", "nearest", "--k", "500", "--overwrite")
+    code, _, err = cli(
+        "map", "fit", "run", "-o", "map", "--name", "nearest", "--k", "500", "--overwrite"
+    )
     assert code == 2 and files_of("map") == {"map.safetensors", "space.json"}
 
 
@@ -615,16 +847,23 @@ def test_a_neural_map_is_exported(run, answer):
 
 
 def test_map_goes_through_the_feature_space_and_back(answer):
-    source, target = ad.datasets.load("toy:gaussians?n=30"), ad.datasets.load("toy:gaussians?n=30&seed=2")
+    source, target = (
+        ad.datasets.load("toy:gaussians?n=30"),
+        ad.datasets.load("toy:gaussians?n=30&seed=2"),
+    )
     target.replace(x=100 * target.x + 7).save("far.npz")
-    answer("flow", A, "far.npz", "--space.scale", "unit", "--steps", "2", "--no-report", "-o", "run")
+    answer(
+        "flow", A, "far.npz", "--space.scale", "unit", "--steps", "2", "--no-report", "-o", "run"
+    )
     answer("map", "fit", "run", "-o", "map", "--name", "nearest")
     answer("map", "apply", "map", A, "--units", "common", "-o", "common.npz")
     answer("map", "apply", "map", A, "-o", "back.npz")
     frames = ad.Trajectory.open("run")
     assert torch.allclose(ad.datasets.load("common.npz").x, frames[-1].dataset.x)
     spread = source.x.max() - source.x.min()
-    assert torch.allclose(ad.datasets.load("back.npz").x, frames[-1].dataset.x * spread + source.x.min(), atol=1e-4)
+    assert torch.allclose(
+        ad.datasets.load("back.npz").x, frames[-1].dataset.x * spread + source.x.min(), atol=1e-4
+    )
 
 
 def test_report_and_animation(run, answer, cli):
@@ -695,7 +934,16 @@ def test_repurpose(kind, answer):
     model = {"function": "model.py:nearest", "module": "model.py:Net", "onnx": "model.onnx"}[kind]
     if kind == "onnx":
         write_onnx("model.onnx", reference.moments().means.float())
-    said = answer("repurpose", model, "toy:gaussians?n=60&seed=1", "data.npz", "--steps", "20", "-o", "answers")
+    said = answer(
+        "repurpose",
+        model,
+        "toy:gaussians?n=60&seed=1",
+        "data.npz",
+        "--steps",
+        "20",
+        "-o",
+        "answers",
+    )
     assert said["datasets"]["data"]["accuracy"] == 1
     assert files_of("answers") == {"data.csv", "data-flowed.npz", "result.json"}
     lines = Path("answers/data.csv").read_text().splitlines()
@@ -711,8 +959,14 @@ def write_onnx(path, means):
 
     weights = [numpy_helper.from_array(means.T.contiguous().numpy(), "w")]
     weights.append(numpy_helper.from_array((-means.square().sum(1) / 2).numpy(), "b"))
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size]) for name, size in (("x", 2), ("y", len(means)))]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["y"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
+        for name, size in (("x", 2), ("y", len(means)))
+    ]
     graph = helper.make_graph(nodes, "nearest", [ends[0]], [ends[1]], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, path)
@@ -721,7 +975,9 @@ def write_onnx(path, means):
 def test_a_model_is_not_run_from_settings(cli):
     Path("model.py").write_text("raise SystemExit('never')")
     Path("ask.toml").write_text('model = "model.py:ask"\n')
-    code, _, err = cli("repurpose", "-c", "ask.toml", "--reference", A, "-o", "answers", "--datasets", B)
+    code, _, err = cli(
+        "repurpose", "-c", "ask.toml", "--reference", A, "-o", "answers", "--datasets", B
+    )
     assert code == 2 and "never" not in err
 
 
@@ -730,7 +986,12 @@ def test_a_model_is_not_run_from_settings(cli):
 
 def test_doctor(answer):
     said = answer("doctor")
-    assert said["healthy"] and len(said["tests"]) == 3 and "torch" in said["packages"] and "cpu" in said["devices"][0]
+    assert (
+        said["healthy"]
+        and len(said["tests"]) == 3
+        and "torch" in said["packages"]
+        and "cpu" in said["devices"][0]
+    )
 
 
 def test_doctor_sees_what_is_wrong(cli, monkeypatch):
@@ -742,7 +1003,9 @@ def test_doctor_sees_what_is_wrong(cli, monkeypatch):
 def test_reproduce_lists_what_there_is(answer, cli, monkeypatch):
     said = answer("reproduce")
     assert "gaussians" in said["experiments"] and said["experiments"]["gaussians"]
-    monkeypatch.setattr("advect.cli.reproduce.__file__", "/somewhere/site-packages/advect/cli/reproduce.py")
+    monkeypatch.setattr(
+        "advect.cli.reproduce.__file__", "/somewhere/site-packages/advect/cli/reproduce.py"
+    )
     code, _, err = cli("reproduce", "gaussians")
     assert code == 2 and "Clone the repository" in err
 
@@ -754,7 +1017,9 @@ def test_reproduce_runs_an_experiment(empty, monkeypatch, capfd):
     (here / "experiments" / "tiny.py").write_text(
         '"""A tiny one."""\nimport sys\nif __name__ == "__main__":\n    sys.exit(len(sys.argv[1:]))\n'
     )
-    monkeypatch.setattr("advect.cli.reproduce.__file__", str(here / "src" / "advect" / "cli" / "reproduce.py"))
+    monkeypatch.setattr(
+        "advect.cli.reproduce.__file__", str(here / "src" / "advect" / "cli" / "reproduce.py")
+    )
     assert main(["reproduce", "tiny"]) == 0
     assert main(["reproduce", "tiny", "--", "--quick"]) == 1
     assert "ended with 1" in capfd.readouterr().err
@@ -768,7 +1033,9 @@ def test_convert(answer):
 def test_unexpected_errors_are_failures(cli, monkeypatch):
     monkeypatch.setattr(ad, "otdd", lambda *_, **__: [][1])
     code, out, err = cli("distance", A, B)
-    assert code == 1 and out == "" and err.startswith("failed: IndexError") and "Traceback" not in err
+    assert (
+        code == 1 and out == "" and err.startswith("failed: IndexError") and "Traceback" not in err
+    )
     assert "Traceback" in cli("distance", A, B, "-v")[2]
 
 
@@ -791,7 +1058,10 @@ def test_quiet_and_verbose(cli):
     [
         ("norm", Term("norm")),
         (" 0.5 * norm", Term("norm", 0.5)),
-        ("-1e-3*ball?centre=1,2.5&radius=3", Term("ball", -1e-3, {"centre": [1, 2.5], "radius": 3})),
+        (
+            "-1e-3*ball?centre=1,2.5&radius=3",
+            Term("ball", -1e-3, {"centre": [1, 2.5], "radius": 3}),
+        ),
         ("internal?by_class=true&power=2", Term("internal", 1.0, {"by_class": True, "power": 2})),
         ("affine_norm?matrix=1,0;0,2", Term("affine_norm", 1.0, {"matrix": [[1, 0], [0, 2]]})),
         ("2*a-b/mine.py:F?x=a%26b", Term("a-b/mine.py:F", 2.0, {"x": "a&b"})),
@@ -801,7 +1071,10 @@ def test_terms(text, term):
     assert Term.parse(text) == term
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["flow", "--help"], ["map", "--help"], ["map", "fit", "-h"]])
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--help"], ["--version"], ["flow", "--help"], ["map", "--help"], ["map", "fit", "-h"]],
+)
 def test_help_is_an_answer(words, cli):
     code, out, err = cli(*words)
     assert code == 0 and out.strip() and err == ""
@@ -809,7 +1082,9 @@ def test_help_is_an_answer(words, cli):
 
 def test_every_command_has_an_example(cli):
     words = [[command.name] for command in COMMANDS]
-    words += [["data", name] for name in ("info", "list", "convert")] + [["map", name] for name in ("fit", "apply", "export")]
+    words += [["data", name] for name in ("info", "list", "convert")] + [
+        ["map", name] for name in ("fit", "apply", "export")
+    ]
     for command in words:
         _, out, _ = cli(*command, "--help")
         example = out.partition("Example:")[2]
@@ -819,13 +1094,49 @@ def test_every_command_has_an_example(cli):
 
 @pytest.mark.parametrize("solver", ["mini-batch", "nystrom"])
 def test_solvers_for_many_samples(solver, capsys):
-    more = ["--solver.size", "30"] if solver == "mini-batch" else ["--solver.relative-epsilon", "0.3"]
-    assert main(["distance", "toy:gaussians?n=60", "toy:gaussians?n=60&seed=1", "--solver", solver, *more, "--json"]) == 0
+    more = (
+        ["--solver.size", "30"] if solver == "mini-batch" else ["--solver.relative-epsilon", "0.3"]
+    )
+    assert (
+        main(
+            [
+                "distance",
+                "toy:gaussians?n=60",
+                "toy:gaussians?n=60&seed=1",
+                "--solver",
+                solver,
+                *more,
+                "--json",
+            ]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["value"] >= 0
 
 
 def test_a_sliced_flow(tmp_path, capsys):
     run = tmp_path / "run"
-    words = ["flow", "toy:gaussians?n=60", "toy:gaussians?n=60&shift=5,0&seed=1", "-f", "sliced?n_projections=20"]
-    assert main([*words, "--steps", "10", "--integrator.step-size", "0.3", "-o", str(run), "--no-report", "--json"]) == 0
+    words = [
+        "flow",
+        "toy:gaussians?n=60",
+        "toy:gaussians?n=60&shift=5,0&seed=1",
+        "-f",
+        "sliced?n_projections=20",
+    ]
+    assert (
+        main(
+            [
+                *words,
+                "--steps",
+                "10",
+                "--integrator.step-size",
+                "0.3",
+                "-o",
+                str(run),
+                "--no-report",
+                "--json",
+            ]
+        )
+        == 0
+    )
     assert json.loads((run / "result.json").read_text())

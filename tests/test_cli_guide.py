@@ -1,4 +1,6 @@
-"""The guide to the command line runs as it stands: its files are written, its lines typed one after the other."""
+"""The guide to the command line runs as it stands: its files are written, its lines typed one after
+the other.
+"""
 
 import os
 import re
@@ -35,7 +37,9 @@ def run(line, monkeypatch, capsys):
         while "=" in words[0]:
             settings.setenv(*words.pop(0).split("=", 1))
         assert words[0] == "advect", line
-        code = main([*words[1:], *(["-q"] if len(words) > 2 and words[1] not in ("--help",) else [])])
+        code = main(
+            [*words[1:], *(["-q"] if len(words) > 2 and words[1] not in ("--help",) else [])]
+        )
     captured = capsys.readouterr()
     assert code == 0, f"{line}\n{captured.err}"
     assert captured.out.strip(), line

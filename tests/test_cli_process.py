@@ -1,4 +1,6 @@
-"""The command line as a shell sees it: a process of its own, its streams, its time, and Ctrl-C at any moment."""
+"""The command line as a shell sees it: a process of its own, its streams, its time, and Ctrl-C at
+any moment.
+"""
 
 import json
 import os
@@ -18,8 +20,24 @@ from advect.data.store import read_tensors
 
 A, B = "toy:gaussians?n=80", "toy:gaussians?n=80&shift=6,0&seed=1"
 STEPS = 150
-FLOW = ["flow", A, B, "--steps", str(STEPS), "--integrator.name", "adam", "--integrator.step-size", "0.03",
-        "--dynamics.name", "jd-fl", "--record-every", "50", "--checkpoint-every", "20", "--no-report"]  # fmt: skip
+FLOW = [
+    "flow",
+    A,
+    B,
+    "--steps",
+    str(STEPS),
+    "--integrator.name",
+    "adam",
+    "--integrator.step-size",
+    "0.03",
+    "--dynamics.name",
+    "jd-fl",
+    "--record-every",
+    "50",
+    "--checkpoint-every",
+    "20",
+    "--no-report",
+]
 HELPS = [[], *([command.name] for command in COMMANDS), *(["data", name] for name in ("info", "list", "convert")),
          *(["map", name] for name in ("fit", "apply", "export"))]  # fmt: skip
 
@@ -43,7 +61,9 @@ def ended(process):
 
 
 def test_streams_and_codes(tmp_path):
-    code, out, err = ended(start(["distance", A, B, "--solver.max-iter", "2", "--json", "--strict"], tmp_path))
+    code, out, err = ended(
+        start(["distance", A, B, "--solver.max-iter", "2", "--json", "--strict"], tmp_path)
+    )
     assert code == 3 and json.loads(out)["converged"] is False and "\n" not in out.strip()
     assert "warning: " in err and "not converged" in err
 
@@ -53,7 +73,8 @@ def test_help_does_not_load_torch():
         "import sys; from advect.cli.app import main\n"
         f"for words in {HELPS!r}:\n"
         "    assert main([*words, '--help']) == 0\n"
-        "heavy = {'torch', 'numpy', 'scipy', 'sklearn', 'matplotlib', 'ot', 'pandas'} & set(sys.modules)\n"
+        "heavy = {'torch', 'numpy', 'scipy', 'sklearn', 'matplotlib', 'ot', 'pandas'} & "
+        "set(sys.modules)\n"
         "sys.exit(f'loaded for help: {sorted(heavy)}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -96,7 +117,11 @@ def interrupt(directory, seed, number):
     if code == 0:
         return None
     assert code == 130, err
-    assert out.startswith("interrupted after") and "advect resume run" in err and "Traceback" not in err
+    assert (
+        out.startswith("interrupted after")
+        and "advect resume run" in err
+        and "Traceback" not in err
+    )
     done = json.loads((directory / "run" / "result.json").read_text())["steps"]
     assert done >= after - 1
     return done
@@ -106,8 +131,15 @@ def same_run(one, other):
     assert (one / "frames.jsonl").read_bytes() == (other / "frames.jsonl").read_bytes()
     for index in (0, 50, 100, STEPS):
         a, b = (read_tensors(run / "frames" / f"{index:06d}.safetensors") for run in (one, other))
-        assert a[1] == b[1] and a[0].keys() == b[0].keys() and all(torch.equal(a[0][name], b[0][name]) for name in a[0])
-    curves = [[json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()] for run in (one, other)]
+        assert (
+            a[1] == b[1]
+            and a[0].keys() == b[0].keys()
+            and all(torch.equal(a[0][name], b[0][name]) for name in a[0])
+        )
+    curves = [
+        [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for run in (one, other)
+    ]
     assert [[r["index"], r["value"], r["terms"]] for r in curves[0]] == [
         [r["index"], r["value"], r["terms"]] for r in curves[1]
     ]
@@ -126,16 +158,23 @@ def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signa
     return True
 
 
-@pytest.mark.parametrize(("seed", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (3, signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("seed", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (3, signal.SIGTERM)]
+)
 def test_resumed_after_ctrl_c_is_uninterrupted(seed, number, uninterrupted, tmp_path, capsys):
     tries = range(seed, 30, 10)  # another moment, should one come too late
-    assert any(interrupted_and_resumed(uninterrupted, tmp_path / str(k), k, capsys, number) for k in tries)
+    assert any(
+        interrupted_and_resumed(uninterrupted, tmp_path / str(k), k, capsys, number) for k in tries
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_resumed_after_ctrl_c_is_uninterrupted_often(seed, uninterrupted, tmp_path, capsys):
-    assert any(interrupted_and_resumed(uninterrupted, tmp_path / str(k), seed + 50 * k, capsys) for k in range(3))
+    assert any(
+        interrupted_and_resumed(uninterrupted, tmp_path / str(k), seed + 50 * k, capsys)
+        for k in range(3)
+    )
 
 
 SLOW = """
@@ -176,7 +215,8 @@ import signal, weakref
 import advect as ad
 class Thing: ...
 def callback(_):
-    signal.raise_signal(signal.SIGINT)  # KeyboardInterrupt in here is printed and ignored, as in an import
+    # KeyboardInterrupt in here is printed and ignored, as in an import
+    signal.raise_signal(signal.SIGINT)
 thing = Thing()
 kept = weakref.ref(thing, callback)
 del thing
@@ -194,7 +234,9 @@ def test_a_ctrl_c_that_a_library_lost_is_obeyed(tmp_path):
 
 def test_progress_is_on_stderr_and_a_closed_pipe_is_no_traceback(tmp_path):
     line = f"{sys.executable} -m advect data list | head -1"
-    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.stdout.count("\n") == 1 and "Traceback" not in done.stderr
 
 

@@ -1,9 +1,9 @@
-"""Every label cost × feature cost × solver × dynamics × dtype: a value, with its gradient, that an independent reference
-confirms, or a refusal with a true reason and a remedy that works.
+"""Every label cost × feature cost × solver × dynamics × dtype: a value, with its gradient, that an
+independent reference confirms, or a refusal with a true reason and a remedy that works.
 
-References are written out in numpy: costs by explicit differences, laws by ``numpy.cov`` and matrix roots, transport by a plain
-Sinkhorn loop or by assignment. A mini-batch of all samples is the whole problem, and so is a kernel of full rank.
-"""
+References are written out in numpy: costs by explicit differences, laws by ``numpy.cov`` and matrix
+roots, transport by a plain Sinkhorn loop or by assignment. A mini-batch of all samples is the whole
+problem, and so is a kernel of full rank."""
 
 import itertools
 import math
@@ -43,7 +43,12 @@ LABELS = {
     "label transport": ad.ExactLabelOT(),
     "entropic label transport": ad.ExactLabelOT(ad.Sinkhorn(epsilon=INNER, tol=1e-10)),
 }
-FEATURES = {"squared": ad.SquaredEuclidean(), "embedding": ad.Embedding(curved), "sketch": ad.Sketch(2), "own": bent}
+FEATURES = {
+    "squared": ad.SquaredEuclidean(),
+    "embedding": ad.Embedding(curved),
+    "sketch": ad.Sketch(2),
+    "own": bent,
+}
 SOLVERS = {
     "sinkhorn": ad.Sinkhorn(ad.Relative(SHARE), tol=1e-9),
     "exact": ad.ExactOT(),
@@ -76,18 +81,25 @@ def refusal(label, feature, solver, dynamics):
 REMEDIES = {
     "compares samples": [{"label": "full laws"}, {"label": "means"}, {"dynamics": "fd"}],
     "an Embedding carries": [{"dynamics": "fd"}, {"feature": "sketch"}],
-    "features whose cost": [{"feature": "squared"}, {"feature": "embedding"}, {"feature": "sketch"}],
+    "features whose cost": [
+        {"feature": "squared"},
+        {"feature": "embedding"},
+        {"feature": "sketch"},
+    ],
 }
 
 
 def energy(label, feature, solver, dtype="float64"):
     (x, y), (u, v) = SETS
-    source, target = (ad.LabeledDataset(torch.as_tensor(a).to(DTYPES[dtype]), b) for a, b in ((x, y), (u, v)))
+    source, target = (
+        ad.LabeledDataset(torch.as_tensor(a).to(DTYPES[dtype]), b) for a, b in ((x, y), (u, v))
+    )
     cost = ad.GroundCost(feature=FEATURES[feature], label=LABELS[label])
     return source, ad.OTDD(target, cost=cost, solver=SOLVERS[solver])
 
 
-# References ------------------------------------------------------------------------------------------------------------------
+# References
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def points(feature):
@@ -113,7 +125,10 @@ def label_distance(label, a, b):
         covariances = [np.diag(np.diag(part)) for part in covariances]
     if "laws" in label:
         return oracles.bures_by_roots(means[0], covariances[0], means[1], covariances[1])
-    costs, even = [oracles.half_squared(*pair) for pair in ((a, b), (a, a), (b, b))], np.full(8, 1 / 8)
+    costs, even = (
+        [oracles.half_squared(*pair) for pair in ((a, b), (a, a), (b, b))],
+        np.full(8, 1 / 8),
+    )
     if label == "label transport":
         return 2 * float(costs[0][linear_sum_assignment(costs[0])].mean())
     return 2 * oracles.divergence_loop(*costs, even, even, INNER)
@@ -128,14 +143,17 @@ def reference(label, feature, exact):
     for i, j in ((0, 1), (0, 0), (1, 1)):
         squared = 2 * oracles.half_squared(embedded[i], embedded[j])
         squared = np.log1p(squared) if feature == "own" else squared
-        table = np.array([[0 if a is b else label_distance(label, a, b) for b in parts[j]] for a in parts[i]])
+        table = np.array(
+            [[0 if a is b else label_distance(label, a, b) for b in parts[j]] for a in parts[i]]
+        )
         costs.append((squared + table[SETS[i][1]][:, SETS[j][1]]) / 2)
     if exact:
         return float(costs[0][linear_sum_assignment(costs[0])].mean())  # the self terms vanish
     return oracles.divergence_loop(*costs, even, even, SHARE * costs[0].mean())
 
 
-# The table -------------------------------------------------------------------------------------------------------------------
+# The table
+# -------------------------------------------------------------------------------------------------------------------
 
 
 def run(label, feature, solver, dynamics, dtype="float64", n_steps=1):
@@ -145,7 +163,9 @@ def run(label, feature, solver, dynamics, dtype="float64", n_steps=1):
 
 
 def check(label, feature, solver, dynamics, dtype):
-    """Whether the combination ran, as it must, or was refused, as it must; with what a reference says."""
+    """Whether the combination ran, as it must, or was refused, as it must; with what a reference
+    says.
+    """
     said = refusal(label, feature, solver, dynamics)
     if said is not None:
         with pytest.raises(ad.InputError, match=said):
@@ -154,7 +174,9 @@ def check(label, feature, solver, dynamics, dtype):
     result = run(label, feature, solver, dynamics, dtype)
     wanted = reference(label, feature, solver == "exact")
     assert result.values[0] == pytest.approx(wanted, rel=1e-6 if dtype == "float64" else 1e-4)
-    assert all(math.isfinite(value) for value in result.values) and bool(result.dataset.x.isfinite().all())
+    assert all(math.isfinite(value) for value in result.values) and bool(
+        result.dataset.x.isfinite().all()
+    )
     return True
 
 
@@ -164,11 +186,18 @@ def check_gradient(label, feature, solver, dynamics):
         return
     source, functional = energy(label, feature, solver)
     rho = DYNAMICS[dynamics].start(source)
-    leaves = {name: value.detach().clone().requires_grad_() for name, value in DYNAMICS[dynamics].parameters(rho).items()}
+    leaves = {
+        name: value.detach().clone().requires_grad_()
+        for name, value in DYNAMICS[dynamics].parameters(rho).items()
+    }
     along = {name: draw(*value.shape, seed=5) for name, value in leaves.items()}
-    along |= {name: value + value.mT for name, value in along.items() if value.ndim == 3}  # covariances stay symmetric
+    along |= {
+        name: value + value.mT for name, value in along.items() if value.ndim == 3
+    }  # covariances stay symmetric
     value = functional(DYNAMICS[dynamics].attach(rho, leaves))
-    found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    found = torch.autograd.grad(
+        value, list(leaves.values()), allow_unused=True, materialize_grads=True
+    )
     slope = sum(float((part * way).sum()) for part, way in zip(found, along.values(), strict=True))
 
     def at(step):
@@ -206,27 +235,45 @@ class TestTable:
 def test_a_kernel_that_fails_says_so(dynamics, dtype):
     """A rank that no positive kernel comes of. Once: NaN, "check the data"."""
     (x, y), (u, v) = SETS
-    source, target = (ad.LabeledDataset(torch.as_tensor(a).to(DTYPES[dtype]), b) for a, b in ((x, y), (u, v)))
+    source, target = (
+        ad.LabeledDataset(torch.as_tensor(a).to(DTYPES[dtype]), b) for a, b in ((x, y), (u, v))
+    )
 
     def go(solver):
-        energy = ad.OTDD(target, cost=ad.GroundCost(feature=ad.Sketch(2), label=ad.NoLabels()), solver=solver)
+        energy = ad.OTDD(
+            target, cost=ad.GroundCost(feature=ad.Sketch(2), label=ad.NoLabels()), solver=solver
+        )
         return ad.flow(source, energy, dynamics=DYNAMICS[dynamics], n_steps=1).values
 
-    with pytest.raises(ad.InputError, match=r"NystromSinkhorn found no solution.*Raise its epsilon \(or its rank\).*Sinkhorn"):
+    with pytest.raises(
+        ad.InputError,
+        match=r"NystromSinkhorn found no solution.*Raise its epsilon \(or its rank\).*Sinkhorn",
+    ):
         go(ad.NystromSinkhorn(5, ad.Relative(0.3)))
-    for remedy in (ad.NystromSinkhorn(48, ad.Relative(0.3)), ad.NystromSinkhorn(5, ad.Relative(1.0)), ad.Sinkhorn()):
+    for remedy in (
+        ad.NystromSinkhorn(48, ad.Relative(0.3)),
+        ad.NystromSinkhorn(5, ad.Relative(1.0)),
+        ad.Sinkhorn(),
+    ):
         assert all(math.isfinite(value) for value in go(remedy))
 
 
 @pytest.mark.parametrize("reason", REMEDIES)
 def test_remedies_work(reason):
-    """Whatever is refused for this reason runs, or is refused for another, after any one of the changes that it names."""
+    """Whatever is refused for this reason runs, or is refused for another, after any one of the
+    changes that it names.
+    """
     seen = 0
     for combination in itertools.product(LABELS, FEATURES, SOLVERS, DYNAMICS):
         said = refusal(*combination)
         if said is not None and said.startswith(reason):
             for change in REMEDIES[reason]:
-                chosen = {**dict(zip(("label", "feature", "solver", "dynamics"), combination, strict=True)), **change}
+                chosen = {
+                    **dict(
+                        zip(("label", "feature", "solver", "dynamics"), combination, strict=True)
+                    ),
+                    **change,
+                }
                 assert (refusal(**chosen) or "").split(".*")[0] != said.split(".*")[0]
                 seen += 1
     assert seen > 0

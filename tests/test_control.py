@@ -24,7 +24,9 @@ STEEP = ad.Euler(1.5)  # the bowl's curvature is up to about 5: far too large a 
 def rises(values, dtype):
     """How often a value rises by more than rounding."""
     largest = max(map(abs, values))
-    return sum(after - before > rounding(dtype, largest, abs(before)) for before, after in pairwise(values))
+    return sum(
+        after - before > rounding(dtype, largest, abs(before)) for before, after in pairwise(values)
+    )
 
 
 class Counted(ad.Functional):
@@ -61,7 +63,10 @@ def test_ordinary_flows_descend(name):
 @pytest.mark.filterwarnings("ignore")
 def test_ordinary_flows_descend_all_the_way(name):
     result = SETUPS[name].run(n=150, n_steps=100)
-    assert rises(result.values, result.dataset.x.dtype) == 0 and result.status in ("completed", "stalled")
+    assert rises(result.values, result.dataset.x.dtype) == 0 and result.status in (
+        "completed",
+        "stalled",
+    )
     last, largest = result.values[-1], max(map(abs, result.values))
     assert last - result.best.value <= rounding(
         result.dataset.x.dtype, largest, abs(last)
@@ -69,18 +74,24 @@ def test_ordinary_flows_descend_all_the_way(name):
 
 
 class TestGradients:
-    """Velocity · mass is −gradient of the value that is shown, with the default cost and solver, by differences in float64."""
+    """Velocity · mass is −gradient of the value that is shown, with the default cost and solver, by
+    differences in float64.
+    """
 
     source, target = labeled([9, 3], 2, 1, weighted=True), labeled([4, 8], 2, 2, shift=1.0)
     costs: ClassVar = {
         "default": None,
         "label_weight 5": ad.GroundCost(label_weight=5.0),
-        "embedding": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x.sin(), x.square() / 4], dim=1))),
+        "embedding": ad.GroundCost(
+            feature=ad.Embedding(lambda x: torch.cat([x.sin(), x.square() / 4], dim=1))
+        ),
     }
 
     @pytest.mark.parametrize("cost", costs)
     @pytest.mark.parametrize(
-        "dynamics", [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()], ids=["fd", "fl", "vl"]
+        "dynamics",
+        [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()],
+        ids=["fd", "fl", "vl"],
     )
     def test_features(self, dynamics, cost):
         if cost == "embedding" and not isinstance(dynamics, ad.FeatureDriven):
@@ -89,11 +100,16 @@ class TestGradients:
         rho = dynamics.start(self.source)
         energy(rho)  # a relative epsilon is made a number
         velocity = first_velocity(self.source, energy, dynamics)["x"]
-        # Differences of a value that is solved all the way, at the same epsilon; the default stops at marginals to 1e-3.
+        # Differences of a value that is solved all the way, at the same epsilon; the default stops
+        # at marginals to 1e-3.
         tight = ad.OTDD(
-            self.target, cost=self.costs[cost], solver=ad.Sinkhorn(epsilon=float(energy.state()["epsilon"]), tol=1e-11)
+            self.target,
+            cost=self.costs[cost],
+            solver=ad.Sinkhorn(epsilon=float(energy.state()["epsilon"]), tol=1e-11),
         )
-        gradient = oracles.central_differences(lambda x: tight(rho.replace(x=x)).item(), rho.x, step=1e-5)
+        gradient = oracles.central_differences(
+            lambda x: tight(rho.replace(x=x)).item(), rho.x, step=1e-5
+        )
         exact = -gradient / rho.weights[:, None]
         assert (velocity - exact).norm() < 5e-3 * exact.norm()
 
@@ -101,24 +117,38 @@ class TestGradients:
     def test_detached_is_not_the_gradient(self, through):
         energy = ad.OTDD(self.target, solver=ad.Sinkhorn(0.1, tol=1e-11))
         velocity = first_velocity(self.source, energy, ad.FeatureDriven(through_laws=through))["x"]
-        gradient = oracles.central_differences(lambda x: energy(self.source.replace(x=x)).item(), self.source.x, step=1e-5)
+        gradient = oracles.central_differences(
+            lambda x: energy(self.source.replace(x=x)).item(), self.source.x, step=1e-5
+        )
         exact = -gradient / self.source.weights[:, None]
         assert bool((velocity - exact).norm() < 1e-5 * exact.norm()) == through
 
 
 class TestBacktracking:
     def test_descends_where_fixed_steps_rise(self):
-        fixed = ad.flow(SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=4, control=ad.FixedSteps())
+        fixed = ad.flow(
+            SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=4, control=ad.FixedSteps()
+        )
         assert fixed.status in ("rose", "diverged") and rises(fixed.values, torch.float64)
         held = ad.flow(SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=60)
         assert held.status == "completed" and rises(held.values, torch.float64) == 0
-        assert held.speeds[-1] < 1e-3 * held.speeds[0]  # at rest: a guarantee, not only a value that falls a little
+        assert (
+            held.speeds[-1] < 1e-3 * held.speeds[0]
+        )  # at rest: a guarantee, not only a value that falls a little
 
     def test_armijo_ends_oscillation(self):
-        """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is made smaller."""
+        """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is
+        made smaller.
+        """
         data = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
         square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
-        slow = ad.flow(data, square, integrator=ad.Euler(1.9999), n_steps=20, control=ad.Backtracking(least_share=0.0))
+        slow = ad.flow(
+            data,
+            square,
+            integrator=ad.Euler(1.9999),
+            n_steps=20,
+            control=ad.Backtracking(least_share=0.0),
+        )
         assert slow.values[-1] > 0.49
         assert ad.flow(data, square, integrator=ad.Euler(1.9999), n_steps=20).values[-1] < 1e-6
 
@@ -134,14 +164,18 @@ class TestBacktracking:
         assert torch.equal(runs[0].dataset.x, runs[1].dataset.x)
 
     def test_a_rejected_trial_leaves_no_trace(self):
-        """The functional's memory counts accepted evaluations only; the walk is that of the steps that were made."""
+        """The functional's memory counts accepted evaluations only; the walk is that of the steps
+        that were made.
+        """
         energy = Counted(ad.Potential(bowl))
         result = ad.flow(SOURCE, energy, integrator=STEEP, n_steps=8)
         assert energy.evaluations > 9 and energy.calls == 9 == len(result.values)
 
     def test_steps_grow_back_to_their_size_and_not_beyond(self):
         source = ad.LabeledDataset(torch.full((1, 1), 3.0, dtype=torch.float64), ["a"])
-        quartic = ad.Potential(lambda x, y: x.pow(4).sum(1) / 4)  # steep where it begins, flat where it ends
+        quartic = ad.Potential(
+            lambda x, y: x.pow(4).sum(1) / 4
+        )  # steep where it begins, flat where it ends
         walk = list(islice(ad.iterate(source, quartic, integrator=ad.Euler(0.5)), 40))
         scales = [step.snapshot.control["scale"] for step in walk]
         assert min(scales) < 0.5 and scales[-1] == 1.0 == max(scales)
@@ -156,8 +190,13 @@ class TestBacktracking:
 
     @pytest.mark.parametrize("integrator", [ad.Momentum(0.8), ad.Adam(1.0), ad.Adagrad(6.0)])
     def test_memories_restart_at_a_rejection(self, integrator):
-        assert rises(ad.flow(SOURCE, ad.Potential(bowl), integrator=integrator, n_steps=30).values, torch.float64)
-        result = ad.flow(SOURCE, ad.Potential(bowl), integrator=integrator, n_steps=30, control=ad.Backtracking())
+        assert rises(
+            ad.flow(SOURCE, ad.Potential(bowl), integrator=integrator, n_steps=30).values,
+            torch.float64,
+        )
+        result = ad.flow(
+            SOURCE, ad.Potential(bowl), integrator=integrator, n_steps=30, control=ad.Backtracking()
+        )
         assert result.status == "completed" and rises(result.values, torch.float64) == 0
 
     def test_stalled(self):
@@ -175,12 +214,17 @@ class TestBacktracking:
     @pytest.mark.parametrize("bounds", [None, (-0.5, 0.5)])
     def test_bounds(self, bounds):
         """Coordinates that bounds hold back are not counted as a way that was made."""
-        options = {"dynamics": ad.FeatureDriven(bounds=bounds), "integrator": ad.Euler(0.3), "n_steps": 40}
+        options = {
+            "dynamics": ad.FeatureDriven(bounds=bounds),
+            "integrator": ad.Euler(0.3),
+            "n_steps": 40,
+        }
         result = ad.flow(SOURCE, ad.Potential(lambda x, y: bowl(x - 2)), **options)
         assert result.status == "completed" and rises(result.values, torch.float64) == 0
 
     @pytest.mark.parametrize(
-        "options", [{"shrink": 1.0}, {"shrink": 0.0}, {"grow": 0.9}, {"least_share": 1.0}, {"smallest": 2.0}]
+        "options",
+        [{"shrink": 1.0}, {"shrink": 0.0}, {"grow": 0.9}, {"least_share": 1.0}, {"smallest": 2.0}],
     )
     def test_bad_options(self, options):
         with pytest.raises(ad.InputError, match=next(iter(options))):
@@ -206,14 +250,25 @@ class TestDefaults:
 
     @pytest.mark.parametrize("weight", [1.0, 0.5])
     def test_noise_is_not_controlled(self, weight):
-        for noisy in (ad.SlicedOTDD(self.target), ad.OTDD(self.target, solver=ad.MiniBatch(size=6, batches=2))):
+        for noisy in (
+            ad.SlicedOTDD(self.target),
+            ad.OTDD(self.target, solver=ad.MiniBatch(size=6, batches=2)),
+        ):
             total = weight * noisy + ad.Potential(bowl)
             result = ad.flow(SOURCE, total, n_steps=2)
-            assert isinstance(result.control, ad.FixedSteps) and "random" in str(result.diagnosis[0])
+            assert isinstance(result.control, ad.FixedSteps) and "random" in str(
+                result.diagnosis[0]
+            )
             with pytest.raises(ad.InputError, match="noise"):
                 ad.flow(SOURCE, total, n_steps=2, control=ad.Backtracking())
         with pytest.raises(ad.InputError, match="noise"):
-            ad.flow(SOURCE, ad.Potential(bowl), integrator=ad.EulerMaruyama(0.1), n_steps=2, control=ad.Backtracking())
+            ad.flow(
+                SOURCE,
+                ad.Potential(bowl),
+                integrator=ad.EulerMaruyama(0.1),
+                n_steps=2,
+                control=ad.Backtracking(),
+            )
 
 
 class TestSeam:
@@ -228,7 +283,9 @@ class TestSeam:
                 return {name: 0.05 * v for name, v in velocity.items()}, state
 
         ours = states(SOURCE, ad.Potential(bowl), 5, integrator=Plain())[-1].dataset.x
-        assert torch.equal(ours, states(SOURCE, ad.Potential(bowl), 5, integrator=ad.Euler(0.05))[-1].dataset.x)
+        assert torch.equal(
+            ours, states(SOURCE, ad.Potential(bowl), 5, integrator=ad.Euler(0.05))[-1].dataset.x
+        )
 
     def test_heun_is_of_second_order(self):
         @dataclass(frozen=True)
@@ -240,42 +297,64 @@ class TestSeam:
 
             def step(self, field, here, state, scale=1.0):
                 size = scale * self.step_size
-                there = field.at(field.move(here, {k: size * v for k, v in here.velocity.items()}), here.index + 1)
+                there = field.at(
+                    field.move(here, {k: size * v for k, v in here.velocity.items()}),
+                    here.index + 1,
+                )
                 mean = {k: size / 2 * (v + there.velocity[k]) for k, v in here.velocity.items()}
                 return field.move(here, mean), state
 
         def after(step_size, control):
             n = round(0.4 / step_size)
-            return states(SOURCE, ad.Potential(bowl), n, integrator=Heun(step_size), control=control)[-1].dataset.x
+            return states(
+                SOURCE, ad.Potential(bowl), n, integrator=Heun(step_size), control=control
+            )[-1].dataset.x
 
         exact = after(0.4 / 1024, ad.FixedSteps())
         for control in (ad.FixedSteps(), ad.Backtracking()):
-            errors = [float((after(size, control) - exact).norm()) for size in (0.05, 0.025, 0.0125)]
+            errors = [
+                float((after(size, control) - exact).norm()) for size in (0.05, 0.025, 0.0125)
+            ]
             assert 3.4 < errors[0] / errors[1] < 5.0 and 3.4 < errors[1] / errors[2] < 5.0
 
 
 class TestResume:
     def test_the_size_of_steps_is_kept(self, tmp_path):
-        """Interrupted where steps have been made smaller: the rest is bit for bit, in the same number of evaluations."""
+        """Interrupted where steps have been made smaller: the rest is bit for bit, in the same
+        number of evaluations.
+        """
 
         def run(n_steps, resume=None):
             energy = Counted(ad.Potential(bowl))
             callbacks = [ad.Checkpoint(tmp_path, every=1)]
-            return ad.flow(SOURCE, energy, integrator=STEEP, n_steps=n_steps, callbacks=callbacks, resume=resume), energy
+            return ad.flow(
+                SOURCE,
+                energy,
+                integrator=STEEP,
+                n_steps=n_steps,
+                callbacks=callbacks,
+                resume=resume,
+            ), energy
 
         whole, all_of_it = run(12)
         _, first = run(5)
         assert load_snapshot(tmp_path).control["scale"] < 1
         resumed, rest = run(12, resume=tmp_path)
         assert resumed.values == whole.values and torch.equal(resumed.dataset.x, whole.dataset.x)
-        assert first.evaluations + rest.evaluations == all_of_it.evaluations + 1  # the state of the checkpoint, once more
+        assert (
+            first.evaluations + rest.evaluations == all_of_it.evaluations + 1
+        )  # the state of the checkpoint, once more
 
     def test_checkpoints_of_before_open(self, tmp_path):
-        """Without a control and without a best state, as they were once written; it is said that defaults have changed."""
+        """Without a control and without a best state, as they were once written; it is said that
+        defaults have changed.
+        """
         path = tmp_path / "old.safetensors"
         save_snapshot(states(SOURCE, ad.Potential(bowl), 2)[-1].snapshot, path)
         tensors, facts = read_tensors(path)
-        write_tensors(path, tensors, {name: fact for name, fact in facts.items() if name != "control"})
+        write_tensors(
+            path, tensors, {name: fact for name, fact in facts.items() if name != "control"}
+        )
         with pytest.warns(UserWarning, match="earlier version.*through_laws=False"):
             result = ad.flow(SOURCE, ad.Potential(bowl), n_steps=4, resume=path)
         assert result.n_steps == 4 and result.status == "completed"
@@ -285,12 +364,17 @@ class TestResume:
 
     def test_the_best_state_is_kept(self, tmp_path):
         def run(n_steps, resume=None):
-            options = {"integrator": ad.Momentum(0.15), "callbacks": [ad.Checkpoint(tmp_path, every=1)]}
+            options = {
+                "integrator": ad.Momentum(0.15),
+                "callbacks": [ad.Checkpoint(tmp_path, every=1)],
+            }
             return ad.flow(SOURCE, ad.Potential(bowl), n_steps=n_steps, resume=resume, **options)
 
         whole = run(12)
         assert whole.status == "rose" and whole.best.index == 8
-        assert whole.best.value == min(whole.values) == ad.Potential(bowl)(whole.best.dataset).item()
+        assert (
+            whole.best.value == min(whole.values) == ad.Potential(bowl)(whole.best.dataset).item()
+        )
         run(10)
         assert load_snapshot(tmp_path).index == 10
         resumed = run(12, resume=tmp_path)
@@ -300,8 +384,13 @@ class TestResume:
         """Once: drawn from torch's own generator, whose state no checkpoint held."""
 
         def run(n_steps, resume=None):
-            options = {"integrator": ad.EulerMaruyama(0.05), "callbacks": [ad.Checkpoint(tmp_path, every=1)]}
-            return ad.flow(SOURCE, ad.Potential(bowl), n_steps=n_steps, resume=resume, **options).dataset.x
+            options = {
+                "integrator": ad.EulerMaruyama(0.05),
+                "callbacks": [ad.Checkpoint(tmp_path, every=1)],
+            }
+            return ad.flow(
+                SOURCE, ad.Potential(bowl), n_steps=n_steps, resume=resume, **options
+            ).dataset.x
 
         torch.manual_seed(3)
         whole = run(6)
@@ -316,11 +405,15 @@ def blobs(n=60, shift=0.0, seed=0):
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(n) % 3
     centres = 3 * torch.randn(3, 2, generator=generator)
-    return ad.LabeledDataset(centres[y] + torch.randn(n, 2, generator=generator) + shift, y.tolist())
+    return ad.LabeledDataset(
+        centres[y] + torch.randn(n, 2, generator=generator) + shift, y.tolist()
+    )
 
 
 class TestNearTheTarget:
-    """Where little is left of the energy, a fixed tolerance would show values, and follow velocities, of its own error."""
+    """Where little is left of the energy, a fixed tolerance would show values, and follow
+    velocities, of its own error.
+    """
 
     @staticmethod
     def exact(result, target):
@@ -349,7 +442,9 @@ class TestNearTheTarget:
         x = step.dataset.x.double().requires_grad_()
         solver = ad.Sinkhorn(epsilon=step.snapshot.functional["epsilon"].item(), tol=1e-12)
         ad.otdd(
-            step.dataset.to(dtype=torch.float64).replace(x=x), target.to(dtype=torch.float64), solver=solver
+            step.dataset.to(dtype=torch.float64).replace(x=x),
+            target.to(dtype=torch.float64),
+            solver=solver,
         ).loss.backward()
         expected = -x.grad / step.dataset.weights[:, None]
         assert float((step.velocity["x"] - expected).norm() / expected.norm()) < 0.05
@@ -363,8 +458,16 @@ class TestNearTheTarget:
         source = blobs()
         target = source.replace(x=source.x + 4)
         whole = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.4), n_steps=20)
-        ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.4), n_steps=11, callbacks=[ad.Checkpoint(tmp_path)])
-        resumed = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.4), n_steps=20, resume=tmp_path)
+        ad.flow(
+            source,
+            ad.OTDD(target),
+            integrator=ad.Euler(0.4),
+            n_steps=11,
+            callbacks=[ad.Checkpoint(tmp_path)],
+        )
+        resumed = ad.flow(
+            source, ad.OTDD(target), integrator=ad.Euler(0.4), n_steps=20, resume=tmp_path
+        )
         assert torch.equal(whole.dataset.x, resumed.dataset.x) and whole.values == resumed.values
 
     def test_a_very_steep_functional_is_not_called_stalled(self):
@@ -382,4 +485,6 @@ class TestNearTheTarget:
             return x.square().sum(1) / 2
 
         result = ad.flow(data, ad.Potential(bowl), integrator=ad.Euler(3.0), n_steps=2)
-        assert result.values[-1] < 0.2 and not [word for word in recwarn if "outside" in str(word.message)]
+        assert result.values[-1] < 0.2 and not [
+            word for word in recwarn if "outside" in str(word.message)
+        ]

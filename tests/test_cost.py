@@ -49,7 +49,9 @@ class TestMatrix:
         matrix = cost.between(a, b).matrix()
         for i in (0, 5, 23):
             for j in (0, 11, 29):
-                expected = 0.5 * (float((a.x[i] - b.x[j]).square().sum()) + 0.7 * float(distances[a.y[i], b.y[j]]))
+                expected = 0.5 * (
+                    float((a.x[i] - b.x[j]).square().sum()) + 0.7 * float(distances[a.y[i], b.y[j]])
+                )
                 assert float(matrix[i, j]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
     def test_a_common_offset_does_no_harm_in_float32(self):
@@ -57,20 +59,32 @@ class TestMatrix:
         near = GroundCost().between(a, b).matrix()
         far = (
             GroundCost()
-            .between(a.replace(x=a.x + 4096).to(dtype=torch.float32), b.replace(x=b.x + 4096).to(dtype=torch.float32))
+            .between(
+                a.replace(x=a.x + 4096).to(dtype=torch.float32),
+                b.replace(x=b.x + 4096).to(dtype=torch.float32),
+            )
             .matrix()
         )
-        torch.testing.assert_close(far.double(), near, rtol=2e-3, atol=2e-3)  # float32 keeps 2^-12 of a unit at 4096
+        torch.testing.assert_close(
+            far.double(), near, rtol=2e-3, atol=2e-3
+        )  # float32 keeps 2^-12 of a unit at 4096
 
     def test_embedding_moves_features_and_laws(self):
         a, b = random_dataset(), random_dataset(seed=1)
         embedded = GroundCost(feature=Embedding(lambda x: x[:, :2] * 3)).between(a, b).matrix()
-        by_hand = GroundCost().between(*(z.replace(x=z.x[:, :2] * 3, sample_shape=(2,)) for z in (a, b))).matrix()
+        by_hand = (
+            GroundCost()
+            .between(*(z.replace(x=z.x[:, :2] * 3, sample_shape=(2,)) for z in (a, b)))
+            .matrix()
+        )
         torch.testing.assert_close(embedded, by_hand)
 
     def test_embedding_brings_different_spaces_together(self):
         a, b = random_dataset(d=3), random_dataset(d=5, seed=1)
-        assert GroundCost(feature=Embedding(lambda x: x[:, :2])).between(a, b).matrix().shape == (24, 24)
+        assert GroundCost(feature=Embedding(lambda x: x[:, :2])).between(a, b).matrix().shape == (
+            24,
+            24,
+        )
 
     def test_torch_module_as_embedding(self):
         a, b = random_dataset(dtype=torch.float32), random_dataset(dtype=torch.float32, seed=1)
@@ -78,7 +92,11 @@ class TestMatrix:
 
     def test_own_feature_cost(self):
         a, b = random_dataset(), random_dataset(seed=1)
-        matrix = GroundCost(feature=lambda x, y: torch.cdist(x, y, p=1), label=NoLabels()).between(a, b).matrix()
+        matrix = (
+            GroundCost(feature=lambda x, y: torch.cdist(x, y, p=1), label=NoLabels())
+            .between(a, b)
+            .matrix()
+        )
         np.testing.assert_allclose(matrix, np.abs(a.x.numpy()[:, None] - b.x.numpy()).sum(-1) / 2)
 
 
@@ -91,7 +109,9 @@ class TestLabelCosts:
         for i in range(3):
             for j in range(2):
                 x, y = a.of_class(i), b.of_class(j)
-                expected = 2 * pot.emd2(x.weights.numpy(), y.weights.numpy(), oracles.half_squared(x.x, y.x))
+                expected = 2 * pot.emd2(
+                    x.weights.numpy(), y.weights.numpy(), oracles.half_squared(x.x, y.x)
+                )
                 assert float(got[i, j]) == pytest.approx(expected, abs=1e-9)
 
     def test_entropic_label_ot_is_debiased(self):
@@ -102,7 +122,10 @@ class TestLabelCosts:
 
     def test_gaussian_laws_agree_with_exact_ones_on_gaussians(self):
         generator = torch.Generator().manual_seed(0)
-        x, y = (torch.randn(1500, 2, generator=generator, dtype=torch.float64) * s + m for s, m in ((1.0, 0.0), (2.0, 3.0)))
+        x, y = (
+            torch.randn(1500, 2, generator=generator, dtype=torch.float64) * s + m
+            for s, m in ((1.0, 0.0), (2.0, 3.0))
+        )
         a, b = LabeledDataset(x, [0] * 1500), LabeledDataset(y, [0] * 1500)
         assert float(ExactLabelOT()(a, b)) == pytest.approx(float(Bures()(a, b)), rel=0.05)
 
@@ -113,35 +136,50 @@ class TestLabelCosts:
 
     def test_carried_laws_replace_estimates(self):
         a, b = random_dataset(), random_dataset(seed=1)
-        law = Gaussians(torch.zeros(3, 3, dtype=torch.float64), Full(torch.eye(3, dtype=torch.float64).repeat(3, 1, 1)))
+        law = Gaussians(
+            torch.zeros(3, 3, dtype=torch.float64),
+            Full(torch.eye(3, dtype=torch.float64).repeat(3, 1, 1)),
+        )
         assert not torch.allclose(Bures()(a.replace(law=law), b), Bures()(a, b))
         per_sample = a.replace(law=law, law_index=torch.zeros(24, dtype=torch.int64))
-        assert otdd(per_sample, b).value == pytest.approx(otdd(a.replace(law=law), b).value, rel=1e-9)
+        assert otdd(per_sample, b).value == pytest.approx(
+            otdd(a.replace(law=law), b).value, rel=1e-9
+        )
 
 
 def gradient_and_differences(x, y, target, cost, solver, weights=None):
     leaf = x.clone().requires_grad_()
     otdd(LabeledDataset(leaf, y, weights=weights), target, cost=cost, solver=solver).loss.backward()
-    value = lambda t: otdd(LabeledDataset(t, y, weights=weights), target, cost=cost, solver=solver).energy
+    value = lambda t: (
+        otdd(LabeledDataset(t, y, weights=weights), target, cost=cost, solver=solver).energy
+    )
     return leaf.grad, oracles.central_differences(value, x, step=1e-5)
 
 
 class TestGradients:
     @pytest.mark.parametrize("label", LABEL_COSTS.values(), ids=LABEL_COSTS.keys())
-    @pytest.mark.parametrize("solver", [Sinkhorn(epsilon=0.3, tol=1e-11), ExactOT()], ids=["sinkhorn", "exact"])
+    @pytest.mark.parametrize(
+        "solver", [Sinkhorn(epsilon=0.3, tol=1e-11), ExactOT()], ids=["sinkhorn", "exact"]
+    )
     def test_features(self, label, solver):
         source, target = random_dataset(12, 2), random_dataset(15, 2, seed=1, shift=0.5)
-        got, expected = gradient_and_differences(source.x, source.y, target, GroundCost(label=label, label_weight=2.0), solver)
+        got, expected = gradient_and_differences(
+            source.x, source.y, target, GroundCost(label=label, label_weight=2.0), solver
+        )
         torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-6)
 
-    @pytest.mark.parametrize("label", [Bures(), Bures(diagonal=True), ExactLabelOT()], ids=["full", "diagonal", "exact"])
+    @pytest.mark.parametrize(
+        "label", [Bures(), Bures(diagonal=True), ExactLabelOT()], ids=["full", "diagonal", "exact"]
+    )
     def test_rank_deficient_classes(self, label):
         """20 dimensions, 5 samples a class, and a class of one sample."""
         generator = torch.Generator().manual_seed(0)
         x, z = (torch.randn(11, 20, generator=generator, dtype=torch.float64) for _ in range(2))
         y = [0] * 5 + [1] * 5 + [2]
         target = LabeledDataset(z + 1, y)
-        got, expected = gradient_and_differences(x, y, target, GroundCost(label=label), Sinkhorn(epsilon=5.0, tol=1e-11))
+        got, expected = gradient_and_differences(
+            x, y, target, GroundCost(label=label), Sinkhorn(epsilon=5.0, tol=1e-11)
+        )
         torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-6)
 
     def test_coinciding_points(self):
@@ -158,7 +196,9 @@ class TestGradients:
         source, target = random_dataset(12, 6), random_dataset(12, 6, seed=1)
         x = source.x.clone()
         x[:, 2:] = 0.25
-        other = target.replace(x=torch.cat([target.x[:, :2], torch.full((12, 4), 0.25, dtype=torch.float64)], dim=1))
+        other = target.replace(
+            x=torch.cat([target.x[:, :2], torch.full((12, 4), 0.25, dtype=torch.float64)], dim=1)
+        )
         for label in (Bures(), Bures(diagonal=True)):
             got, expected = gradient_and_differences(
                 x, source.y, other, GroundCost(label=label), Sinkhorn(epsilon=0.3, tol=1e-11)
@@ -169,13 +209,20 @@ class TestGradients:
     def test_laws(self, part):
         source, target = random_dataset(12, 3), random_dataset(15, 3, seed=1)
         law = source.moments()
-        fixed = {"means": law.means, "covariances": law.covariances() + 0.5 * torch.eye(3, dtype=torch.float64)}
+        fixed = {
+            "means": law.means,
+            "covariances": law.covariances() + 0.5 * torch.eye(3, dtype=torch.float64),
+        }
         solver = Sinkhorn(epsilon=0.3, tol=1e-11)
 
         def distance(value):
             current = fixed | {part: value}
             covariances = (current["covariances"] + current["covariances"].mT) / 2
-            return otdd(source.replace(law=Gaussians(current["means"], Full(covariances))), target, solver=solver)
+            return otdd(
+                source.replace(law=Gaussians(current["means"], Full(covariances))),
+                target,
+                solver=solver,
+            )
 
         leaf = fixed[part].clone().requires_grad_()
         distance(leaf).loss.backward()
@@ -194,13 +241,18 @@ class TestGradients:
             (y, lambda t: otdd(source, target.replace(x=t), cost=cost, solver=solver).energy),
         ):
             torch.testing.assert_close(
-                leaf.grad, oracles.central_differences(value, leaf.detach(), step=1e-5), atol=1e-6, rtol=1e-6
+                leaf.grad,
+                oracles.central_differences(value, leaf.detach(), step=1e-5),
+                atol=1e-6,
+                rtol=1e-6,
             )
 
     def test_own_feature_cost(self):
         source, target = random_dataset(10, 3), random_dataset(12, 3, seed=1)
         cost = GroundCost(feature=lambda x, y: torch.cdist(x, y).pow(3))
-        got, expected = gradient_and_differences(source.x, source.y, target, cost, Sinkhorn(epsilon=0.3, tol=1e-11))
+        got, expected = gradient_and_differences(
+            source.x, source.y, target, cost, Sinkhorn(epsilon=0.3, tol=1e-11)
+        )
         torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-6)
 
     def test_zero_weights_do_not_pull(self):
@@ -208,7 +260,12 @@ class TestGradients:
         weights = torch.ones(12)
         weights[3] = 0
         got, expected = gradient_and_differences(
-            source.x, source.y, target, GroundCost(), Sinkhorn(epsilon=0.3, tol=1e-11), weights=weights
+            source.x,
+            source.y,
+            target,
+            GroundCost(),
+            Sinkhorn(epsilon=0.3, tol=1e-11),
+            weights=weights,
         )
         assert float(got[3].abs().max()) == 0
         torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-6)
@@ -218,7 +275,12 @@ class TestGradients:
         x = torch.randn(30, 2, dtype=torch.float64)
         target = LabeledDataset(x[torch.randperm(30)] + 5, ["only"] * 30)
         leaf = x.clone().requires_grad_()
-        otdd(LabeledDataset(leaf, ["only"] * 30), target, cost=GroundCost(label=NoLabels()), solver=ExactOT()).loss.backward()
+        otdd(
+            LabeledDataset(leaf, ["only"] * 30),
+            target,
+            cost=GroundCost(label=NoLabels()),
+            solver=ExactOT(),
+        ).loss.backward()
         landed = (x - 30 * leaf.grad).sort(dim=0)[0]
         torch.testing.assert_close(landed, target.x.sort(dim=0)[0])
 

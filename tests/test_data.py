@@ -1,4 +1,6 @@
-"""Labeled datasets and class tables: what goes in against numpy and exact fractions, what is refused, and how it is said."""
+"""Labeled datasets and class tables: what goes in against numpy and exact fractions, what is
+refused, and how it is said.
+"""
 
 import copy
 import pickle
@@ -10,11 +12,20 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 import advect as ad
-from advect import AdvectError, ClassTable, Diagonal, Factored, Full, Gaussians, InputError, LabeledDataset, bures
+from advect import (
+    AdvectError,
+    ClassTable,
+    Diagonal,
+    Factored,
+    Full,
+    Gaussians,
+    InputError,
+    LabeledDataset,
+    bures,
+)
 
 X = np.arange(6.0).reshape(3, 2)
 NAN, INF = float("nan"), float("inf")
@@ -35,14 +46,26 @@ def refused(*words):
         yield
     error, message = caught.value, str(caught.value)
     assert isinstance(error, ValueError) and isinstance(error, AdvectError)
-    assert message == f"{error.what}; got {error.got}. {error.remedy}" and error.what and str(error.got)
-    assert error.remedy.endswith(".") and len(error.remedy.split()) > 1 and not error.remedy[0].islower()
+    assert (
+        message == f"{error.what}; got {error.got}. {error.remedy}"
+        and error.what
+        and str(error.got)
+    )
+    assert (
+        error.remedy.endswith(".")
+        and len(error.remedy.split()) > 1
+        and not error.remedy[0].islower()
+    )
     assert all(word in message for word in words), message
 
 
 def cases(table):
     """One test for each thing listed under a word of the message expected."""
-    return [pytest.param(value, word, id=f"{word}-{i}") for word, values in table.items() for i, value in enumerate(values)]
+    return [
+        pytest.param(value, word, id=f"{word}-{i}")
+        for word, values in table.items()
+        for i, value in enumerate(values)
+    ]
 
 
 def numbered(labels, weights=None, classes=None):
@@ -59,15 +82,28 @@ def seeded(seed=0):
 
 
 def two_laws(dim=2):
-    return Gaussians(torch.tensor([[0.0] * dim, [5.0] * dim]).double(), Diagonal(torch.ones(2, dim).double()))
+    return Gaussians(
+        torch.tensor([[0.0] * dim, [5.0] * dim]).double(), Diagonal(torch.ones(2, dim).double())
+    )
 
 
 BAD_FEATURES = {
-    "2 NaN or infinite values, first in row 1": [np.array([[1, 1], [INF, -INF]]), [[1, 1], [NAN, NAN]]],
+    "2 NaN or infinite values, first in row 1": [
+        np.array([[1, 1], [INF, -INF]]),
+        [[1, 1], [NAN, NAN]],
+    ],
     "2 NaN or infinite values, first in row 0": [[NAN, NAN]],
     "features must be finite": [torch.tensor([1, -INF]).half(), Frame(np.array([NAN, 1]))],
     "at least one sample": [np.zeros((0, 3)), np.zeros((2, 0)), [], 3.0],
-    "numeric": [[[1.0], [1.0, 2.0]], ["a", "b"], "text", None, {"a": 1}, np.array([1, None]), np.zeros(2, "datetime64[s]")],
+    "numeric": [
+        [[1.0], [1.0, 2.0]],
+        ["a", "b"],
+        "text",
+        None,
+        {"a": 1},
+        np.array([1, None]),
+        np.zeros(2, "datetime64[s]"),
+    ],
     "got Frame": [Frame(np.array(["a", "b"]))],
     "must be real": [np.array([1j, 2]), torch.tensor([1j, 2]), [1j, 2]],
     "dense": [torch.eye(2).to_sparse()],  # Once: a RuntimeError of torch
@@ -76,7 +112,9 @@ BAD_FEATURES = {
 
 class TestFeatures:
     @pytest.mark.parametrize("order", "<>")
-    @pytest.mark.parametrize("kind", ["f2", "f4", "f8", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "?"])
+    @pytest.mark.parametrize(
+        "kind", ["f2", "f4", "f8", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "?"]
+    )
     def test_numpy_dtypes(self, kind, order):
         x = np.array([[0, 1], [1, 0], [1, 1]]).astype(order + kind)
         got = LabeledDataset(x, [0, 1, 2]).x
@@ -84,23 +122,42 @@ class TestFeatures:
         np.testing.assert_array_equal(got, x.astype(np.float64))
 
     # Once: the 8-bit floats end in a NotImplementedError of torch.
-    @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64", "uint8", "bool", "float8_e4m3fn"])
+    @pytest.mark.parametrize(
+        "kind", ["float16", "bfloat16", "float32", "float64", "uint8", "bool", "float8_e4m3fn"]
+    )
     def test_torch_dtypes(self, kind):
-        got = LabeledDataset(torch.tensor([[0.0, 1.0], [1.0, 1.0]]).to(getattr(torch, kind)), [0, 1]).x
-        assert got.dtype == (torch.float64 if kind == "float64" else torch.float32) and got.tolist() == [[0, 1], [1, 1]]
+        got = LabeledDataset(
+            torch.tensor([[0.0, 1.0], [1.0, 1.0]]).to(getattr(torch, kind)), [0, 1]
+        ).x
+        assert got.dtype == (
+            torch.float64 if kind == "float64" else torch.float32
+        ) and got.tolist() == [[0, 1], [1, 1]]
 
     @pytest.mark.filterwarnings("error")
     def test_strides_locks_frames_and_lists(self):
         locked = np.broadcast_to(X[:1], (3, 2))
-        for x in (X[::-1], X[:, ::-1], X.T.copy().T, locked, X.tolist(), tuple(map(tuple, X.astype(int).tolist())), list(X)):
+        for x in (
+            X[::-1],
+            X[:, ::-1],
+            X.T.copy().T,
+            locked,
+            X.tolist(),
+            tuple(map(tuple, X.astype(int).tolist())),
+            list(X),
+        ):
             np.testing.assert_array_equal(LabeledDataset(x, [0, 1, 2]).x, x)
             np.testing.assert_array_equal(LabeledDataset(Frame(np.asarray(x)), [0, 1, 2]).x, x)
         for x in (X.tolist(), [[1, 2.5], [3, 4], [5, 6]], [0, 0.5, 1]):
-            assert LabeledDataset(x, [0, 1, 2]).x.dtype == torch.float32  # as torch reads python numbers
+            assert (
+                LabeledDataset(x, [0, 1, 2]).x.dtype == torch.float32
+            )  # as torch reads python numbers
 
-    @pytest.mark.parametrize("x", [list(X), tuple(X), [torch.tensor(row) for row in X]], ids=["list", "tuple", "tensors"])
+    @pytest.mark.parametrize(
+        "x", [list(X), tuple(X), [torch.tensor(row) for row in X]], ids=["list", "tuple", "tensors"]
+    )
     def test_a_list_of_double_rows_stays_double(self, x):
-        # Once: floating dtypes are said to be kept (and torch keeps them here); a list of float64 rows becomes float32.
+        # Once: floating dtypes are said to be kept (and torch keeps them here); a list of float64
+        # rows becomes float32.
         assert LabeledDataset(x, [0, 1, 2]).x.dtype == torch.float64
 
     @pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 3), (4, 2, 3), (4, 1, 2, 3)])
@@ -135,7 +192,9 @@ BAD_LABELS = {
     "one string": ["abc"],
     "argmax": [np.eye(3), torch.zeros(3, 2), np.array(3), torch.tensor(3)],
     "sequence": [5],  # Once: a bare TypeError
-    "row 0": [[torch.tensor([0])] * 3],  # Once: tensors hash by identity, which makes one class for each sample
+    "row 0": [
+        [torch.tensor([0])] * 3
+    ],  # Once: tensors hash by identity, which makes one class for each sample
 }
 BAD_CLASSES = {
     "'z' with classes ('a', 'b')": [("abz", ["a", "b"])],
@@ -146,16 +205,32 @@ BAD_CLASSES = {
     "None or NaN among classes": [("aba", ["a", "b", NAN]), ("aba", ["a", "b", None])],
     "-1 with classes": [([-1, 1, 0], ["a", "b"])],
     "2 with classes": [([0, 1, 2], ["a", "b"])],  # Once: blames the 0, which is a position
-    "0 with classes": [([0, 1, 1], [1, 2])],  # Once: a stray 0 turns the labels 1, names of a class, into positions
+    "0 with classes": [
+        ([0, 1, 1], [1, 2])
+    ],  # Once: a stray 0 turns the labels 1, names of a class, into positions
     "sequence": [([0, 1, 1], 2)],  # Once: a bare TypeError
 }
 
 
 class TestLabels:
     NUMBERS = (
-        *([5, -4, 5], (5.0, -4.0, 5.0), np.array([5, -4, 5]), np.array([5.0, -4.0, 5.0]), torch.tensor([5, -4, 5])),
-        *(np.array([5, -4, 5], dtype=">i4")[::-1], np.array([[5], [-4], [5]]), torch.tensor([[5], [-4], [5]])),
-        *([np.int8(5), np.float32(-4), 5], [torch.tensor(5), torch.tensor(-4.0), 5], Frame(np.array([5, -4, 5]))),
+        *(
+            [5, -4, 5],
+            (5.0, -4.0, 5.0),
+            np.array([5, -4, 5]),
+            np.array([5.0, -4.0, 5.0]),
+            torch.tensor([5, -4, 5]),
+        ),
+        *(
+            np.array([5, -4, 5], dtype=">i4")[::-1],
+            np.array([[5], [-4], [5]]),
+            torch.tensor([[5], [-4], [5]]),
+        ),
+        *(
+            [np.int8(5), np.float32(-4), 5],
+            [torch.tensor(5), torch.tensor(-4.0), 5],
+            Frame(np.array([5, -4, 5])),
+        ),
         torch.tensor([5.0, -4.0, 5.0], requires_grad=True),
         torch.tensor([5, -4, 5]).bfloat16(),  # Once: a TypeError of torch
     )
@@ -163,7 +238,9 @@ class TestLabels:
     @pytest.mark.parametrize("y", NUMBERS)
     def test_numbers(self, y):
         data = LabeledDataset(X, y)
-        assert data.classes == (-4, 5) and data.y.tolist() == [1, 0, 1] and data.y.dtype == torch.int64
+        assert (
+            data.classes == (-4, 5) and data.y.tolist() == [1, 0, 1] and data.y.dtype == torch.int64
+        )
         assert all(type(name) is int for name in data.classes)
 
     @pytest.mark.parametrize(
@@ -180,18 +257,29 @@ class TestLabels:
     )
     def test_names(self, y, names):
         data = LabeledDataset(X, y)
-        assert data.classes == names and [type(name) for name in data.classes] == [type(name) for name in names]
+        assert data.classes == names and [type(name) for name in data.classes] == [
+            type(name) for name in names
+        ]
         assert data.labels == list(y.to_numpy() if isinstance(y, Frame) else y)
 
     @quick
-    @given(st.lists(st.one_of(st.integers(-2, 2), st.text("ab", max_size=2), st.none()), min_size=1) | st.lists(st.text("abc")))
+    @given(
+        st.lists(st.one_of(st.integers(-2, 2), st.text("ab", max_size=2), st.none()), min_size=1)
+        | st.lists(st.text("abc"))
+    )
     def test_labels_come_back(self, y):
         assume(y)
         data = numbered(y)
         given = [label for label in y if label is not None]
-        assert data.labels == y and data.counts == Counter(given) and len(set(data.classes)) == len(data.classes)
+        assert (
+            data.labels == y
+            and data.counts == Counter(given)
+            and len(set(data.classes)) == len(data.classes)
+        )
         kinds = {type(label) for label in given}
-        assert list(data.classes) == (sorted(set(given)) if kinds in ({int}, {str}) else list(dict.fromkeys(given)))
+        assert list(data.classes) == (
+            sorted(set(given)) if kinds in ({int}, {str}) else list(dict.fromkeys(given))
+        )
 
     @pytest.mark.parametrize(
         ("y", "classes", "labels"),
@@ -206,7 +294,9 @@ class TestLabels:
     def test_classes_as_names_or_positions(self, y, classes, labels):
         data = LabeledDataset(X, y, classes=classes)
         names = tuple(np.asarray(classes).tolist())
-        assert data.classes == names and data.labels == labels and len(data.class_mass) == len(names)
+        assert (
+            data.classes == names and data.labels == labels and len(data.class_mass) == len(names)
+        )
         assert data.counts == {name: labels.count(name) for name in names}
         assert [name for name, _ in data.by_class()] == [name for name in names if name in labels]
 
@@ -229,7 +319,10 @@ BAD_WEIGHTS = {
     "'foo'": ["foo"],
     "must be numbers": [["a", "b", "c"], [[1], [1, 2], [3]], object()],
     "weights must be": [[1, None, 1]],
-    "real": [np.array([1j, 1, 1]), torch.tensor([1j, 1, 1])],  # Once: the imaginary part is dropped with a warning
+    "real": [
+        np.array([1j, 1, 1]),
+        torch.tensor([1j, 1, 1]),
+    ],  # Once: the imaginary part is dropped with a warning
     "numbers": [[torch.tensor(1.0, requires_grad=True)] * 3],  # Once: a RuntimeError of torch
 }
 
@@ -243,9 +336,14 @@ class TestWeights:
         assert uniform.weights.tolist() == [1 / len(y)] * len(y)
         expected = [float(Fraction(1, len(set(y)) * y.count(label))) for label in y]
         names = ["a", "b", "c", "d", "never"]
-        for data in (numbered(y, "balanced", names), numbered(y, range(1, len(y) + 1), names).balanced()):
+        for data in (
+            numbered(y, "balanced", names),
+            numbered(y, range(1, len(y) + 1), names).balanced(),
+        ):
             np.testing.assert_allclose(data.weights, expected, rtol=1e-15)
-            np.testing.assert_allclose(data.class_mass, [(name in y) / len(set(y)) for name in names], rtol=1e-14)
+            np.testing.assert_allclose(
+                data.class_mass, [(name in y) / len(set(y)) for name in names], rtol=1e-14
+            )
 
     @quick
     @given(st.lists(st.floats(0, 1.7e308), min_size=1, max_size=12))
@@ -262,7 +360,15 @@ class TestWeights:
 
     W = np.array([0.0, 1.0, 3.0])
     KINDS = (
-        *(W, W.astype(">f8"), W.astype("f2"), W.astype("u1"), (0, 1, 3), torch.tensor([0, 1, 3]), torch.tensor(W).half()),
+        *(
+            W,
+            W.astype(">f8"),
+            W.astype("f2"),
+            W.astype("u1"),
+            (0, 1, 3),
+            torch.tensor([0, 1, 3]),
+            torch.tensor(W).half(),
+        ),
         *([torch.tensor(0.0), np.float32(1), 3], np.broadcast_to(W[:, None], (3, 2))[:, 0]),
         W[::-1].copy()[::-1],  # Once: called "not numbers" because of its stride
     )
@@ -280,30 +386,44 @@ class TestWeights:
 
 
 class TestFrozen:
-    @pytest.mark.parametrize("name", ["x", "y", "weights", "classes", "sample_shape", "law", "law_index", "fixed_laws", "new"])
+    @pytest.mark.parametrize(
+        "name",
+        ["x", "y", "weights", "classes", "sample_shape", "law", "law_index", "fixed_laws", "new"],
+    )
     def test_no_field_can_be_set(self, name):
         with pytest.raises(AttributeError, match=rf"frozen.*replace\({name}="):
             setattr(LabeledDataset(X, [0, 1, 2]), name, None)
 
     def test_no_field_can_be_deleted(self):
-        with pytest.raises(AttributeError):  # Once: del works, and leaves a dataset without features
+        with pytest.raises(
+            AttributeError
+        ):  # Once: del works, and leaves a dataset without features
             del LabeledDataset(X, [0, 1, 2]).x
 
     def test_the_callers_arrays_are_copied(self):
         x, y, names = X.copy(), np.array([0, 1, 2]), ["a", "b", "c"]
         w, tensor = np.array([1.0, 1.0, 2.0]), torch.tensor([1.0, 1.0, 2.0])
-        made = [LabeledDataset(x, y, w, names), LabeledDataset(Frame(x), torch.from_numpy(y), tensor, names)]
+        made = [
+            LabeledDataset(x, y, w, names),
+            LabeledDataset(Frame(x), torch.from_numpy(y), tensor, names),
+        ]
         x[:], y[:], w[:], tensor[:] = -1, -1, -1, -1
         names.append("d")
         for data in made:
             np.testing.assert_array_equal(data.x, X)
-            assert data.labels == ["a", "b", "c"] and data.weights.tolist() == [0.25, 0.25, 0.5] and len(data.classes) == 3
+            assert (
+                data.labels == ["a", "b", "c"]
+                and data.weights.tolist() == [0.25, 0.25, 0.5]
+                and len(data.classes) == 3
+            )
 
     def test_the_callers_tensor_is_copied(self):
         x = torch.tensor(X)
         data = LabeledDataset(x, [0, 0, 0])
         x.fill_(-1)
-        np.testing.assert_array_equal(data.x, X)  # Once: shared, so the features may change under the moments that are kept
+        np.testing.assert_array_equal(
+            data.x, X
+        )  # Once: shared, so the features may change under the moments that are kept
 
     def test_the_callers_law_index_is_copied(self):
         index = np.array([0, 1, 1])
@@ -317,7 +437,10 @@ class TestFrozen:
         for other in (copy.copy(data), copy.deepcopy(data), pickle.loads(pickle.dumps(data))):
             np.testing.assert_array_equal(other.x, X)
             assert other.labels == ["a", "b", "b"] and other.weights.tolist() == [0.25, 0.5, 0.25]
-            assert other.law_index.tolist() == [1, 0, 1] and other.law.means.tolist() == [[0, 0], [5, 5]]
+            assert other.law_index.tolist() == [1, 0, 1] and other.law.means.tolist() == [
+                [0, 0],
+                [5, 5],
+            ]
 
     def test_replace(self):
         data = LabeledDataset(X, ["a", "b", "b"], law=two_laws())
@@ -325,8 +448,15 @@ class TestFrozen:
         other = data.replace(x=data.x + 1, classes=("c", "d"))
         np.testing.assert_array_equal(other.x, X + 1)
         np.testing.assert_array_equal(data.x, X)
-        assert other.labels == ["c", "d", "d"] and other.y is data.y and other.weights is data.weights and other.law is data.law
-        np.testing.assert_allclose(other.moments().means, [[1, 2], [4, 5]])  # not the moments of before
+        assert (
+            other.labels == ["c", "d", "d"]
+            and other.y is data.y
+            and other.weights is data.weights
+            and other.law is data.law
+        )
+        np.testing.assert_allclose(
+            other.moments().means, [[1, 2], [4, 5]]
+        )  # not the moments of before
         assert data.replace(sample_shape=(2, 1)).samples.shape == (3, 2, 1)
         assert data.replace(x=data.x[:, :1], sample_shape=(1,)).dim == 1
         with refused("bar, foo", "sample_shape"):
@@ -354,11 +484,27 @@ BAD_INDICES = {
 class TestSubset:
     DATA = numbered(["a", "b", "a", "b", "a"], weights=[1, 2, 3, 4, 0])
     INDICES = (
-        *([0, 2], (3, 1), [-5, -1], [1, 1, 3], range(3), [True, False, True, False, False], torch.tensor([3, -4])),
-        *(np.array([3, 0], "u1"), np.array([3, 0], "u2"), torch.tensor([True, True, False, False, True])),
+        *(
+            [0, 2],
+            (3, 1),
+            [-5, -1],
+            [1, 1, 3],
+            range(3),
+            [True, False, True, False, False],
+            torch.tensor([3, -4]),
+        ),
+        *(
+            np.array([3, 0], "u1"),
+            np.array([3, 0], "u2"),
+            torch.tensor([True, True, False, False, True]),
+        ),
         torch.tensor([1, 0, 1, 0, 1], dtype=torch.uint8),  # positions, not a mask
         *(slice(1, 4), slice(None, None, 2), slice(-3, 99), slice(None)),
-        *(np.array([3, 2, 0])[::-1], np.array([3, 0], ">i8"), slice(None, None, -1)),  # Once: each a ValueError of torch
+        *(
+            np.array([3, 2, 0])[::-1],
+            np.array([3, 0], ">i8"),
+            slice(None, None, -1),
+        ),  # Once: each a ValueError of torch
     )
 
     @pytest.mark.parametrize("index", INDICES, ids=repr)
@@ -378,10 +524,19 @@ class TestSubset:
 
     def test_classes(self):
         data = numbered(["b", "a", "b"], weights=[1, 2, 3], classes=["b", "never", "a"])
-        assert rows(data.of_class("b")) == [0, 2] and data.of_class("b").weights.tolist() == [0.25, 0.75]
+        assert rows(data.of_class("b")) == [0, 2] and data.of_class("b").weights.tolist() == [
+            0.25,
+            0.75,
+        ]
         assert [(name, rows(part)) for name, part in data.by_class()] == [("b", [0, 2]), ("a", [1])]
-        assert data.of_class("a").classes == data.classes and data.counts == {"b": 2, "never": 0, "a": 1}
-        np.testing.assert_allclose(data.class_mass, np.bincount([0, 2, 0], [1, 2, 3]) / 6, rtol=1e-15)
+        assert data.of_class("a").classes == data.classes and data.counts == {
+            "b": 2,
+            "never": 0,
+            "a": 1,
+        }
+        np.testing.assert_allclose(
+            data.class_mass, np.bincount([0, 2, 0], [1, 2, 3]) / 6, rtol=1e-15
+        )
         for absent in ("z", ["b"]):
             with refused("no such class", repr(absent), "b, never, a"):
                 data.of_class(absent)
@@ -399,27 +554,41 @@ BAD_COUNTS = {
 
 class TestSample:
     @quick
-    @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=20), st.floats(0, 1), st.integers(0, 99))
+    @given(
+        st.lists(st.sampled_from("abc"), min_size=1, max_size=20),
+        st.floats(0, 1),
+        st.integers(0, 99),
+    )
     def test_laws(self, y, part, seed):
         n, w, present = max(1, round(part * len(y))), np.arange(1.0, len(y) + 1), sorted(set(y))
         data = numbered(y, weights=w, classes=["never", "a", "b", "c"])
-        wanted = {name: n // len(present) + (i < n % len(present)) for i, name in enumerate(present)}
+        wanted = {
+            name: n // len(present) + (i < n % len(present)) for i, name in enumerate(present)
+        }
         short = [name for name in present if wanted[name] > y.count(name)]
         for balanced in (False, True):
             if balanced and short:
-                with refused(f"class {short[0]!r}", f"{y.count(short[0])} where {wanted[short[0]]} are needed", ".balanced()"):
+                with refused(
+                    f"class {short[0]!r}",
+                    f"{y.count(short[0])} where {wanted[short[0]]} are needed",
+                    ".balanced()",
+                ):
                     data.sample(n, balanced=True)
                 continue
             draw = data.sample(n, balanced=balanced, generator=seeded(seed))
             kept = rows(draw)
             assert len(kept) == len(set(kept)) == n and draw.labels == [y[i] for i in kept]
-            np.testing.assert_allclose(draw.weights, w[kept] / w[kept].sum(), rtol=1e-14)  # relative weights stay
+            np.testing.assert_allclose(
+                draw.weights, w[kept] / w[kept].sum(), rtol=1e-14
+            )  # relative weights stay
             assert rows(data.sample(n, balanced=balanced, generator=seeded(seed))) == kept
             assert not balanced or draw.counts == dict.fromkeys(data.classes, 0) | wanted
 
     def test_draws_are_uniform(self):
         data, generator = numbered([0, 0, 0, 1, 1]), seeded()
-        hits = np.bincount([i for _ in range(2000) for i in rows(data.sample(2, generator=generator))], minlength=5)
+        hits = np.bincount(
+            [i for _ in range(2000) for i in rows(data.sample(2, generator=generator))], minlength=5
+        )
         assert np.abs(hits - 800).max() < 5 * (2000 * 0.4 * 0.6) ** 0.5
 
     @pytest.mark.parametrize("n", [2, 2.0, np.int64(2), np.float32(2), torch.tensor(2)])
@@ -434,7 +603,11 @@ class TestSample:
 
 class TestSplit:
     @quick
-    @given(st.lists(st.sampled_from("abcde"), min_size=2, max_size=40), st.floats(0.001, 0.999), st.integers(0, 99))
+    @given(
+        st.lists(st.sampled_from("abcde"), min_size=2, max_size=40),
+        st.floats(0.001, 0.999),
+        st.integers(0, 99),
+    )
     def test_laws(self, y, fraction, seed):
         w = np.arange(1.0, len(y) + 1)
         data = numbered(y, weights=w, classes=[*"abcde", "never"])
@@ -450,13 +623,21 @@ class TestSplit:
             assert count == 1 or 1 <= first < count
             assert count == 1 or abs(first - fraction * count) <= 0.5 or first in (1, count - 1)
 
-    @pytest.mark.parametrize(("fraction", "first"), [(0.01, 1), (0.3, 3), (0.5, 5), (0.8, 8), (0.99, 9)])
+    @pytest.mark.parametrize(
+        ("fraction", "first"), [(0.01, 1), (0.3, 3), (0.5, 5), (0.8, 8), (0.99, 9)]
+    )
     def test_classes_of_one(self, fraction, first):
-        parts = [rows(part) for part in numbered(list(range(10))).split(fraction, generator=seeded())]
-        assert [len(part) for part in parts] == [first, 10 - first] and sorted(parts[0] + parts[1]) == list(range(10))
+        parts = [
+            rows(part) for part in numbered(list(range(10))).split(fraction, generator=seeded())
+        ]
+        assert [len(part) for part in parts] == [first, 10 - first] and sorted(
+            parts[0] + parts[1]
+        ) == list(range(10))
 
     @pytest.mark.parametrize("fraction", [np.float64(0.5), np.float32(0.5), torch.tensor(0.5)])
-    def test_kinds_of_fraction(self, fraction):  # Once: a tensor passes the check, then ends in a TypeError of round
+    def test_kinds_of_fraction(
+        self, fraction
+    ):  # Once: a tensor passes the check, then ends in a TypeError of round
         assert [len(part) for part in numbered([0] * 6).split(fraction)] == [3, 3]
 
     @pytest.mark.parametrize("fraction", [0, 1, -0.5, 1.5, NAN, INF, "half", None, True])
@@ -477,7 +658,11 @@ BAD_LAWS = {
     "0 to 2": [(two_laws(), [0, 1, 2])],
     "-1 to 1": [(two_laws(), [0, -1, 1])],
     "each of the 2 classes": [(Gaussians(torch.zeros(1, 2), Diagonal(torch.ones(1, 2))), None)],
-    "law_index": [(two_laws(), []), (two_laws(), "abc"), (two_laws(), [NAN, 0, 1])],  # Once: errors of torch
+    "law_index": [
+        (two_laws(), []),
+        (two_laws(), "abc"),
+        (two_laws(), [NAN, 0, 1]),
+    ],  # Once: errors of torch
     "law_index must": [(two_laws(), [0.5, 1.7, 1.0])],  # Once: cut to [0, 1, 1]
     "Gaussians": [(5, None)],  # Once: an AttributeError
 }
@@ -487,21 +672,39 @@ class TestLawsAndMoments:
     FACTORS = Factored(torch.arange(6.0).double().reshape(3, 2), (2, 1))
     FULL = Full(torch.eye(2).double() * torch.tensor([1.0, 4.0])[:, None, None])
 
-    @pytest.mark.parametrize("covariance", [FACTORS, FULL, two_laws().covariance], ids=lambda c: type(c).__name__)
+    @pytest.mark.parametrize(
+        "covariance", [FACTORS, FULL, two_laws().covariance], ids=lambda c: type(c).__name__
+    )
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, None])
     def test_to(self, covariance, dtype):
         law = Gaussians(two_laws().means, covariance)
         bures(law, law)  # what this keeps on the side must not get in the way
-        data = LabeledDataset(X.reshape(3, 2, 1), ["a", "b", "b"], [1, 1, 2], law=law, law_index=[1, 0, 1])
+        data = LabeledDataset(
+            X.reshape(3, 2, 1), ["a", "b", "b"], [1, 1, 2], law=law, law_index=[1, 0, 1]
+        )
         moved = data.to("cpu", dtype)
-        assert moved.x.dtype == moved.law.means.dtype == moved.law.covariances().dtype == (dtype or torch.float64)
-        assert type(moved.law.covariance) is type(covariance) and moved.weights.dtype == data.x.dtype == torch.float64
-        assert moved.sample_shape == (2, 1) and moved.labels == ["a", "b", "b"] and moved.law_index.tolist() == [1, 0, 1]
+        assert (
+            moved.x.dtype
+            == moved.law.means.dtype
+            == moved.law.covariances().dtype
+            == (dtype or torch.float64)
+        )
+        assert (
+            type(moved.law.covariance) is type(covariance)
+            and moved.weights.dtype == data.x.dtype == torch.float64
+        )
+        assert (
+            moved.sample_shape == (2, 1)
+            and moved.labels == ["a", "b", "b"]
+            and moved.law_index.tolist() == [1, 0, 1]
+        )
         assert moved.weights.tolist() == [0.25, 0.25, 0.5]
         np.testing.assert_array_equal(moved.x, X)
         np.testing.assert_array_equal(moved.law.covariances(), law.covariances())
 
-    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.complex64, "float64"])
+    @pytest.mark.parametrize(
+        "dtype", [torch.float16, torch.bfloat16, torch.int32, torch.complex64, "float64"]
+    )
     def test_to_refuses(self, dtype):
         with refused("float32 or torch.float64", str(dtype)):
             numbered([0, 1]).to(dtype=dtype)
@@ -512,14 +715,29 @@ class TestLawsAndMoments:
 
     def test_carried(self):
         law = two_laws()
-        data = LabeledDataset(X, ["a", "b", "b"], law=law, law_index=torch.tensor([1, 0, 1], dtype=torch.uint8))
-        assert data.laws() is law and data.law_rows.tolist() == [1, 0, 1] and data.law_index.dtype == torch.int64
+        data = LabeledDataset(
+            X, ["a", "b", "b"], law=law, law_index=torch.tensor([1, 0, 1], dtype=torch.uint8)
+        )
+        assert (
+            data.laws() is law
+            and data.law_rows.tolist() == [1, 0, 1]
+            and data.law_index.dtype == torch.int64
+        )
         assert data.subset([2, 1]).laws() is law and data.subset([2, 1]).law_rows.tolist() == [1, 0]
         assert data.balanced().law is law and data.of_class("b").law_rows.tolist() == [0, 1]
         by_class = LabeledDataset(X, ["a", "b", "b"], law=law)
-        assert by_class.law_index is None and by_class.law_rows.tolist() == [0, 1, 1] and by_class.laws() is law
-        assert by_class.subset([2, 0]).law_rows.tolist() == [1, 0] and by_class.to(dtype=torch.float32).law_index is None
-        np.testing.assert_allclose(by_class.moments().means, [[0, 1], [3, 4]])  # of the samples, not of the law
+        assert (
+            by_class.law_index is None
+            and by_class.law_rows.tolist() == [0, 1, 1]
+            and by_class.laws() is law
+        )
+        assert (
+            by_class.subset([2, 0]).law_rows.tolist() == [1, 0]
+            and by_class.to(dtype=torch.float32).law_index is None
+        )
+        np.testing.assert_allclose(
+            by_class.moments().means, [[0, 1], [3, 4]]
+        )  # of the samples, not of the law
 
     @pytest.mark.parametrize(("pair", "word"), cases(BAD_LAWS))
     def test_refused(self, pair, word):
@@ -529,8 +747,12 @@ class TestLawsAndMoments:
     def test_moments_are_kept_unless_they_carry_a_graph(self):
         data = LabeledDataset(X, [0, 0, 1], [1, 3, 1])
         assert data.moments() is data.moments() is data.laws()
-        np.testing.assert_allclose(data.moments().means, [np.average(X[:2], axis=0, weights=[1, 3]), X[2]])
-        np.testing.assert_allclose(data.moments().covariances()[0], np.cov(X[:2].T, aweights=[1, 3]))
+        np.testing.assert_allclose(
+            data.moments().means, [np.average(X[:2], axis=0, weights=[1, 3]), X[2]]
+        )
+        np.testing.assert_allclose(
+            data.moments().covariances()[0], np.cov(X[:2].T, aweights=[1, 3])
+        )
         leaf = torch.tensor(X, requires_grad=True)
         tracked = LabeledDataset(leaf, [0, 0, 1], [1, 3, 1])
         assert tracked.moments() is not tracked.moments()
@@ -542,10 +764,22 @@ class TestLawsAndMoments:
     def test_fixed_laws_carry_no_graph(self):
         tracked = LabeledDataset(torch.tensor(X, requires_grad=True), [0, 0, 1])
         fixed = tracked.replace(fixed_laws=True)
-        assert not tracked.fixed_laws and tracked.law_features.requires_grad and not fixed.law_features.requires_grad
-        assert fixed.moments() is fixed.moments() and not fixed.moments().means.requires_grad and fixed.x.requires_grad
+        assert (
+            not tracked.fixed_laws
+            and tracked.law_features.requires_grad
+            and not fixed.law_features.requires_grad
+        )
+        assert (
+            fixed.moments() is fixed.moments()
+            and not fixed.moments().means.requires_grad
+            and fixed.x.requires_grad
+        )
         np.testing.assert_allclose(fixed.moments().means, [X[:2].mean(0), X[2]])
-        assert fixed.subset([0, 1]).fixed_laws and fixed.to(dtype=torch.float32).fixed_laws and fixed.balanced().fixed_laws
+        assert (
+            fixed.subset([0, 1]).fixed_laws
+            and fixed.to(dtype=torch.float32).fixed_laws
+            and fixed.balanced().fixed_laws
+        )
 
 
 class TestClassTable:
@@ -553,11 +787,19 @@ class TestClassTable:
     TABLE = ClassTable(VALUES, ("<cat>", ("a", 1)), (0, "a & b", None))
 
     def test_lookup(self):
-        assert self.TABLE.shape == (2, 3) and self.TABLE["<cat>", "a & b"] == 1.5 and self.TABLE[("a", 1), None] == 1e-9
+        assert (
+            self.TABLE.shape == (2, 3)
+            and self.TABLE["<cat>", "a & b"] == 1.5
+            and self.TABLE[("a", 1), None] == 1e-9
+        )
         assert type(self.TABLE["<cat>", 0]) is float
         nested = self.TABLE.to_dict()
-        assert list(nested) == ["<cat>", ("a", 1)] and all(list(line) == [0, "a & b", None] for line in nested.values())
-        np.testing.assert_array_equal([list(line.values()) for line in nested.values()], self.VALUES)
+        assert list(nested) == ["<cat>", ("a", 1)] and all(
+            list(line) == [0, "a & b", None] for line in nested.values()
+        )
+        np.testing.assert_array_equal(
+            [list(line.values()) for line in nested.values()], self.VALUES
+        )
         with pytest.raises(AttributeError):
             self.TABLE.rows = ()
 
@@ -571,17 +813,34 @@ class TestClassTable:
     def test_text(self):
         lines = str(self.TABLE).split("\n")
         assert len(lines) == 3 and len({len(line) for line in lines}) == 1
-        assert lines[2].startswith("('a', 1)") and lines[2].split()[-3:] == ["nan", "1.235e+05", "1e-09"]
+        assert lines[2].startswith("('a', 1)") and lines[2].split()[-3:] == [
+            "nan",
+            "1.235e+05",
+            "1e-09",
+        ]
         ends = [lines[0].index(name) + len(name) for name in ("0", "a & b", "None")]
-        assert [lines[1][:end].split()[-1] for end in ends] == ["0", "1.5", "-2"]  # numbers end under their column's name
+        assert [lines[1][:end].split()[-1] for end in ends] == [
+            "0",
+            "1.5",
+            "-2",
+        ]  # numbers end under their column's name
 
     def test_html_escapes_names(self):
         text = self.TABLE._repr_html_()
-        assert "&lt;cat&gt;" in text and "a &amp; b" in text and "<cat>" not in text and "<td>1.235e+05</td>" in text
-        assert text.count("<tr>") == 3 and text.count("<td>") == 6 and text.count("<th>") == 1 + 3 + 2
+        assert (
+            "&lt;cat&gt;" in text
+            and "a &amp; b" in text
+            and "<cat>" not in text
+            and "<td>1.235e+05</td>" in text
+        )
+        assert (
+            text.count("<tr>") == 3 and text.count("<td>") == 6 and text.count("<th>") == 1 + 3 + 2
+        )
 
     def test_without_columns(self):
-        assert str(ClassTable(np.zeros((1, 0)), ("a",), ())).split() == ["a"]  # Once: a TypeError of max
+        assert str(ClassTable(np.zeros((1, 0)), ("a",), ())).split() == [
+            "a"
+        ]  # Once: a TypeError of max
 
     @pytest.mark.parametrize("pair", [("dog", 0), ("<cat>", "dog")])
     def test_unknown_names(self, pair):
@@ -613,19 +872,41 @@ class TestMissingLabels:
     )
     def test_none_and_nan_are_missing(self, y):
         data = LabeledDataset(X, y)
-        assert data.y.tolist() == [0, -1, 1] and data.labels == ["a", None, "b"] and data.classes == ("a", "b")
-        assert data.labeled.tolist() == [True, False, True] and not data.complete and data.counts == {"a": 1, "b": 1}
+        assert (
+            data.y.tolist() == [0, -1, 1]
+            and data.labels == ["a", None, "b"]
+            and data.classes == ("a", "b")
+        )
+        assert (
+            data.labeled.tolist() == [True, False, True]
+            and not data.complete
+            and data.counts == {"a": 1, "b": 1}
+        )
 
     def test_numbers_and_positions_with_gaps(self):
-        for y in ([0.0, NAN, 1.0], np.array([0, NAN, 1]), [0, np.float32("nan"), 1], torch.tensor([0, NAN, 1])):
+        for y in (
+            [0.0, NAN, 1.0],
+            np.array([0, NAN, 1]),
+            [0, np.float32("nan"), 1],
+            torch.tensor([0, NAN, 1]),
+        ):
             assert LabeledDataset(X, y).labels == [0, None, 1]
         assert LabeledDataset(X, [1, None, 0], classes=["p", "q"]).labels == ["q", None, "p"]
 
     def test_no_labels_at_all(self):
         data = LabeledDataset(X)
-        assert data.classes == () and data.counts == {} and data.labels == [None] * 3 and not data.complete
+        assert (
+            data.classes == ()
+            and data.counts == {}
+            and data.labels == [None] * 3
+            and not data.complete
+        )
         assert LabeledDataset(X, None, classes=["a"]).counts == {"a": 0}
-        assert list(data.by_class()) == [] and len(data.subset([0, 1])) == 2 and len(data.sample(2)) == 2
+        assert (
+            list(data.by_class()) == []
+            and len(data.subset([0, 1])) == 2
+            and len(data.sample(2)) == 2
+        )
         assert [len(part) for part in data.split(0.67)] == [2, 1]
 
     def test_labeled_part_is_whole(self):
@@ -648,11 +929,19 @@ class TestMissingLabels:
             "otdd to": lambda d: ad.otdd(LabeledDataset(X, list("abc")), d),
             "exact labels": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.ExactLabelOT())),
             "means": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.MeansOnly())),
-            "coupling": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.NoLabels())).class_coupling,
-            "matching": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.NoLabels())).class_matching,
+            "coupling": lambda d: (
+                ad.otdd(d, d, cost=ad.GroundCost(label=ad.NoLabels())).class_coupling
+            ),
+            "matching": lambda d: (
+                ad.otdd(d, d, cost=ad.GroundCost(label=ad.NoLabels())).class_matching
+            ),
             "fd": lambda d: ad.flow(d, ad.OTDD(d), n_steps=1),
-            "jd-fl": lambda d: ad.flow(d, ad.Potential(ad.norm()), dynamics=ad.JointFixedLabels(), n_steps=1),
-            "jd-vl": lambda d: ad.flow(d, ad.Potential(ad.norm()), dynamics=ad.JointVariableLabels(), n_steps=1),
+            "jd-fl": lambda d: ad.flow(
+                d, ad.Potential(ad.norm()), dynamics=ad.JointFixedLabels(), n_steps=1
+            ),
+            "jd-vl": lambda d: ad.flow(
+                d, ad.Potential(ad.norm()), dynamics=ad.JointVariableLabels(), n_steps=1
+            ),
             "interaction": lambda d: ad.Interaction(ad.attraction())(d),
             "internal": lambda d: ad.Internal(by_class=True)(d),
             "hinge": lambda d: ad.Potential(ad.hinge([1.0, 0.0]))(d),
@@ -669,7 +958,9 @@ class TestMissingLabels:
         cost = ad.GroundCost(label=ad.NoLabels())
         exact = ad.otdd(some, none, cost=cost, solver=ad.ExactOT()).value
         assert exact == pytest.approx(np.sqrt(2.0), rel=1e-6)  # every point by (1, 1)
-        flowed = ad.flow(some, ad.OTDD(none, cost=cost, solver=ad.ExactOT()), integrator=ad.Euler(1.0), n_steps=1).dataset
+        flowed = ad.flow(
+            some, ad.OTDD(none, cost=cost, solver=ad.ExactOT()), integrator=ad.Euler(1.0), n_steps=1
+        ).dataset
         assert flowed.labels == ["a", None, "b"]
         torch.testing.assert_close(flowed.x.sort(dim=0)[0], none.x.sort(dim=0)[0])
 
@@ -687,6 +978,9 @@ class TestColumns:
             LabeledDataset(X, columns=columns)
 
     def test_other_order_is_refused_by_costs(self):
-        a, b = LabeledDataset(X, list("aab"), columns=["u", "v"]), LabeledDataset(X, list("aab"), columns=["v", "u"])
+        a, b = (
+            LabeledDataset(X, list("aab"), columns=["u", "v"]),
+            LabeledDataset(X, list("aab"), columns=["v", "u"]),
+        )
         with pytest.raises(ad.InputError, match="harmonize"):
             ad.otdd(a, b)

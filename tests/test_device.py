@@ -1,10 +1,11 @@
-"""Ready for other devices: dtypes follow the inputs, and a steady flow step rarely waits for the device.
+"""Ready for other devices: dtypes follow the inputs, and a steady flow step rarely waits for the
+device.
 
-Each ``float(tensor)``, ``bool(tensor)`` or ``.tolist()`` is a wait (``aten::_local_scalar_dense`` for each number), counted
-here on the CPU by a dispatch mode. What remains: the checks of inputs and of finite results, some for each step; one for
-an iteration of a self-problem or of conjugate gradients; three for a Newton step and two for a Sinkhorn step of the solver
-(errors, line search, range of scalings).
-"""
+Each ``float(tensor)``, ``bool(tensor)`` or ``.tolist()`` is a wait (``aten::_local_scalar_dense``
+for each number), counted here on the CPU by a dispatch mode. What remains: the checks of inputs and
+of finite results, some for each step; one for an iteration of a self-problem or of conjugate
+gradients; three for a Newton step and two for a Sinkhorn step of the solver (errors, line search,
+range of scalings)."""
 
 from typing import ClassVar
 
@@ -38,7 +39,11 @@ class Dtypes(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for part in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(part, torch.Tensor) and part.is_floating_point() and part.numel() >= self.least:
+            if (
+                isinstance(part, torch.Tensor)
+                and part.is_floating_point()
+                and part.numel() >= self.least
+            ):
                 self.seen.add(part.dtype)
         return result
 
@@ -66,13 +71,19 @@ class Counted(ad.Sinkhorn):
         return solution
 
 
-@pytest.mark.parametrize("label", [ad.NoLabels(), ad.MeansOnly(), ad.Bures(diagonal=True)], ids=repr)
+@pytest.mark.parametrize(
+    "label", [ad.NoLabels(), ad.MeansOnly(), ad.Bures(diagonal=True)], ids=repr
+)
 @pytest.mark.parametrize("limit", [None, "1MB"], ids=["dense", "blocked"])
 def test_waits_of_a_steady_step(label, limit):
     source, target = labeled(600, 0), labeled(550, 1, shift=2.0)
     Counted.log.clear()
-    energy = ad.OTDD(target, cost=ad.GroundCost(label=label), solver=Counted(tol=1e-3), memory_limit=limit)
-    walk = ad.iterate(source, energy, integrator=ad.Euler(0.02))  # slow enough for the solver's tolerance to stay
+    energy = ad.OTDD(
+        target, cost=ad.GroundCost(label=label), solver=Counted(tol=1e-3), memory_limit=limit
+    )
+    walk = ad.iterate(
+        source, energy, integrator=ad.Euler(0.02)
+    )  # slow enough for the solver's tolerance to stay
     for _ in range(4):
         next(walk)
     Counted.log.clear()
@@ -86,7 +97,9 @@ def test_waits_of_a_steady_step(label, limit):
 def test_waits_of_a_sliced_step_do_not_grow():
     counts = []
     for n, projections in ((200, 20), (900, 80)):
-        walk = ad.iterate(labeled(n, 0), SlicedOTDD(labeled(n, 1), projections), integrator=ad.Euler(0.2))
+        walk = ad.iterate(
+            labeled(n, 0), SlicedOTDD(labeled(n, 1), projections), integrator=ad.Euler(0.2)
+        )
         next(walk)
         with Waits() as waits:
             next(walk)
@@ -98,10 +111,14 @@ def test_waits_of_a_sliced_step_do_not_grow():
 class TestDtype:
     @pytest.mark.parametrize("limit", [None, "2MB"], ids=["dense", "blocked"])
     def test_matrices_have_the_dtype_of_the_data(self, dtype, limit, monkeypatch):
-        monkeypatch.setattr(ad.Sinkhorn, "certify", lambda *_, **__: None)  # it looks at single blocks in float64, by design
+        monkeypatch.setattr(
+            ad.Sinkhorn, "certify", lambda *_, **__: None
+        )  # it looks at single blocks in float64, by design
         a, b = labeled(700, 0, dtype=dtype), labeled(650, 1, 2.0, dtype=dtype)
         with Dtypes(650 * 20) as seen:  # larger than the features
-            distance = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=ad.Relative(0.2)), memory_limit=limit)
+            distance = ad.otdd(
+                a, b, solver=ad.Sinkhorn(epsilon=ad.Relative(0.2)), memory_limit=limit
+            )
         assert seen.seen == {dtype}
         assert distance.potentials[0].dtype == torch.float64  # by design: potentials and values are
 

@@ -7,8 +7,7 @@ import numpy as np
 import ot as pot
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from advect import (
     OTDD,
@@ -32,7 +31,9 @@ from advect import (
     sliced_otdd,
 )
 
-SOLVERS = st.sampled_from([Sinkhorn(), Sinkhorn(epsilon=Relative(0.2)), Sinkhorn(tol=1e-3), ExactOT()])
+SOLVERS = st.sampled_from(
+    [Sinkhorn(), Sinkhorn(epsilon=Relative(0.2)), Sinkhorn(tol=1e-3), ExactOT()]
+)
 LABELS = st.sampled_from([Bures(), Bures(diagonal=True), MeansOnly(), NoLabels(), ExactLabelOT()])
 SCALES = st.sampled_from([1e-6, 1.0, 1e6])
 DTYPES = st.sampled_from([torch.float32, torch.float64])
@@ -40,7 +41,9 @@ DTYPES = st.sampled_from([torch.float32, torch.float64])
 
 @st.composite
 def datasets(draw, dim=None, dtype=None, scale=None, max_n=18, coinciding=True):
-    """Labeled samples with ordinary nastiness: single-sample classes, more dimensions than samples, coinciding points."""
+    """Labeled samples with ordinary nastiness: single-sample classes, more dimensions than samples,
+    coinciding points.
+    """
     n, d = draw(st.integers(1, max_n)), dim or draw(st.integers(1, 25))
     k = draw(st.integers(1, min(n, 4)))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
@@ -50,16 +53,27 @@ def datasets(draw, dim=None, dtype=None, scale=None, max_n=18, coinciding=True):
     if draw(st.booleans()):
         x[:, 0] = 1.0
     y = torch.cat([torch.arange(k), torch.randint(k, (n - k,), generator=generator)])
-    weights = torch.rand(n, generator=generator, dtype=torch.float64) + 0.05 if draw(st.booleans()) else None
-    return LabeledDataset((x * (scale or draw(SCALES))).to(dtype or draw(DTYPES)), y, weights=weights)
+    weights = (
+        torch.rand(n, generator=generator, dtype=torch.float64) + 0.05
+        if draw(st.booleans())
+        else None
+    )
+    return LabeledDataset(
+        (x * (scale or draw(SCALES))).to(dtype or draw(DTYPES)), y, weights=weights
+    )
 
 
 def size(data):
     """The scale of a dataset: the root of its mean squared norm around the mean, and never zero."""
-    return float((data.x - data.x.mean(0)).double().square().sum(1).mean().sqrt()) + float(data.x.abs().max()) + 1e-30
+    return (
+        float((data.x - data.x.mean(0)).double().square().sum(1).mean().sqrt())
+        + float(data.x.abs().max())
+        + 1e-30
+    )
 
 
-# Datasets that differ only in what costs nothing: their distance is zero as far as it is known, and that is said.
+# Datasets that differ only in what costs nothing: their distance is zero as far as it is known, and
+# that is said.
 @pytest.mark.filterwarnings("ignore:the divergence is:advect.errors.ConvergenceWarning")
 class TestLaws:
     @settings(max_examples=150, deadline=None)
@@ -76,9 +90,15 @@ class TestLaws:
         a, b = pair
         cost = GroundCost(label=label)
         tolerance = (
-            1e-3 if solver.dtype is None and (solver.tol or a.x.dtype == torch.float32 or b.x.dtype == torch.float32) else 1e-6
+            1e-3
+            if solver.dtype is None
+            and (solver.tol or a.x.dtype == torch.float32 or b.x.dtype == torch.float32)
+            else 1e-6
         )
-        forth, back = otdd(a, b, cost=cost, solver=solver).value, otdd(b, a, cost=cost, solver=solver).value
+        forth, back = (
+            otdd(a, b, cost=cost, solver=solver).value,
+            otdd(b, a, cost=cost, solver=solver).value,
+        )
         assert forth == pytest.approx(back, rel=tolerance, abs=tolerance * size(a))
 
     @settings(max_examples=60, deadline=None)
@@ -92,34 +112,52 @@ class TestLaws:
         cost, solver = GroundCost(label=label), Sinkhorn(epsilon=Relative(0.05))
         expected = otdd(a, b, cost=cost, solver=solver).value
         order = torch.randperm(len(a), generator=torch.Generator().manual_seed(seed))
-        assert otdd(a.subset(order), b, cost=cost, solver=solver).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        assert otdd(a.subset(order), b, cost=cost, solver=solver).value == pytest.approx(
+            expected, rel=1e-6, abs=1e-6
+        )
         names = [f"class {code}" for code in (a.y + 7).tolist()]
-        renamed = LabeledDataset(a.x, list(reversed(names)), weights=a.weights.flip(0)).replace(x=a.x.flip(0))
-        assert otdd(renamed, b, cost=cost, solver=solver).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        renamed = LabeledDataset(a.x, list(reversed(names)), weights=a.weights.flip(0)).replace(
+            x=a.x.flip(0)
+        )
+        assert otdd(renamed, b, cost=cost, solver=solver).value == pytest.approx(
+            expected, rel=1e-6, abs=1e-6
+        )
 
     @settings(max_examples=60, deadline=None)
     @given(
         a=datasets(dim=3, dtype=torch.float64, scale=1.0),
         b=datasets(dim=3, dtype=torch.float64, scale=1.0),
-        label=st.sampled_from([MeansOnly(), NoLabels(), ExactLabelOT()]),  # the n − 1 of covariances counts rows
+        label=st.sampled_from(
+            [MeansOnly(), NoLabels(), ExactLabelOT()]
+        ),  # the n − 1 of covariances counts rows
         share=st.floats(0.1, 0.9),
     )
     def test_splitting_a_weight_over_copies_does_not_matter(self, a, b, label, share):
         cost, solver = GroundCost(label=label), Sinkhorn(epsilon=Relative(0.05))
         weights = torch.cat([a.weights, a.weights[:1] * (1 - share)])
         weights[0] *= share
-        split = LabeledDataset(torch.cat([a.x, a.x[:1]]), torch.cat([a.y, a.y[:1]]), weights=weights)
+        split = LabeledDataset(
+            torch.cat([a.x, a.x[:1]]), torch.cat([a.y, a.y[:1]]), weights=weights
+        )
         expected = otdd(a, b, cost=cost, solver=solver).value
-        assert otdd(split, b, cost=cost, solver=solver).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        assert otdd(split, b, cost=cost, solver=solver).value == pytest.approx(
+            expected, rel=1e-6, abs=1e-6
+        )
         assert otdd(split, a, cost=cost, solver=solver).value <= 1e-6 * size(a)
 
     @pytest.mark.parametrize("far", [1e2, 1e6, 1e9])
     def test_a_sample_without_mass_does_not_matter_wherever_it_is(self, far):
-        # Once: it moved the centre that products are taken around, and set what rounding was allowed.
+        # Once: it moved the centre that products are taken around, and set what rounding was
+        # allowed.
         generator = torch.Generator().manual_seed(0)
-        x, other = torch.randn(30, 3, generator=generator), torch.randn(25, 3, generator=generator) + 1
+        x, other = (
+            torch.randn(30, 3, generator=generator),
+            torch.randn(25, 3, generator=generator) + 1,
+        )
         a, b = LabeledDataset(x, [0] * 30), LabeledDataset(other, [0] * 25)
-        more = LabeledDataset(torch.cat([x, torch.full((1, 3), far)]), [0] * 31, weights=[1.0] * 30 + [0.0])
+        more = LabeledDataset(
+            torch.cat([x, torch.full((1, 3), far)]), [0] * 31, weights=[1.0] * 30 + [0.0]
+        )
         measures = (
             lambda p, q: otdd(p, q).value,
             lambda p, q: otdd(q, p, memory_limit="1MiB").value,
@@ -144,7 +182,9 @@ class TestLaws:
         torch.testing.assert_close(plan.sum(dim=0), b.double(), rtol=0, atol=1e-7)
         assert float((plan * cost).sum()) == pytest.approx(solved.value, rel=1e-9)
         assert float(a.double() @ f + b.double() @ g) == pytest.approx(solved.value, rel=1e-6)
-        assert float((f[:, None] + g - cost).max()) <= 1e-9  # potentials are feasible, also where there is no mass
+        assert (
+            float((f[:, None] + g - cost).max()) <= 1e-9
+        )  # potentials are feasible, also where there is no mass
 
     @pytest.mark.parametrize("scale", [1e-24, 1e-20])
     def test_squares_that_vanish_are_refused(self, scale):
@@ -153,18 +193,29 @@ class TestLaws:
         with pytest.raises(InputError, match="squares not to vanish in torch.float32"):
             otdd(a, b)
         wide = [data.to(dtype=torch.float64) for data in (a, b)]
-        assert otdd(*wide, cost=GroundCost(label=NoLabels())).value == pytest.approx(3 * scale * math.sqrt(2), rel=1e-3)
+        assert otdd(*wide, cost=GroundCost(label=NoLabels())).value == pytest.approx(
+            3 * scale * math.sqrt(2), rel=1e-3
+        )
 
     @settings(max_examples=60, deadline=None)
-    @given(triple=st.tuples(*[datasets(dim=4, dtype=torch.float64, scale=1.0, max_n=12)] * 3), label=LABELS)
+    @given(
+        triple=st.tuples(*[datasets(dim=4, dtype=torch.float64, scale=1.0, max_n=12)] * 3),
+        label=LABELS,
+    )
     def test_triangle_inequality_of_the_exact_distance(self, triple, label):
         a, b, c = triple
         cost = GroundCost(label=label)
-        ab, bc, ac = (otdd(p, q, cost=cost, solver=ExactOT()).value for p, q in ((a, b), (b, c), (a, c)))
+        ab, bc, ac = (
+            otdd(p, q, cost=cost, solver=ExactOT()).value for p, q in ((a, b), (b, c), (a, c))
+        )
         assert ac <= ab + bc + 1e-9 * (1 + ac)
 
     @settings(max_examples=30, deadline=None)
-    @given(a=datasets(dim=5, scale=1.0), b=datasets(dim=5, scale=1.0), factor=st.sampled_from([1e-6, 1e-3, 1e3, 1e6]))
+    @given(
+        a=datasets(dim=5, scale=1.0),
+        b=datasets(dim=5, scale=1.0),
+        factor=st.sampled_from([1e-6, 1e-3, 1e3, 1e6]),
+    )
     def test_scales_like_the_features(self, a, b, factor):
         expected = otdd(a, b).value
         got = otdd(a.replace(x=a.x * factor), b.replace(x=b.x * factor)).value
@@ -192,12 +243,18 @@ class TestLaws:
         shift = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
         a, b = LabeledDataset(x, y), LabeledDataset(x + shift, y)
         for solver in (ExactOT(), Sinkhorn(epsilon=0.05), Sinkhorn(epsilon=1.0)):
-            assert otdd(a, b, solver=solver).value == pytest.approx(float(shift.norm()) * math.sqrt(2), rel=1e-6)
+            assert otdd(a, b, solver=solver).value == pytest.approx(
+                float(shift.norm()) * math.sqrt(2), rel=1e-6
+            )
 
     def test_exact_value_against_pot(self):
         generator = torch.Generator().manual_seed(0)
-        a = LabeledDataset(torch.randn(40, 3, generator=generator, dtype=torch.float64), torch.arange(40) % 3)
-        b = LabeledDataset(torch.randn(50, 3, generator=generator, dtype=torch.float64), torch.arange(50) % 4)
+        a = LabeledDataset(
+            torch.randn(40, 3, generator=generator, dtype=torch.float64), torch.arange(40) % 3
+        )
+        b = LabeledDataset(
+            torch.randn(50, 3, generator=generator, dtype=torch.float64), torch.arange(50) % 4
+        )
         cost = GroundCost().between(a, b).matrix().numpy()
         expected = math.sqrt(2 * pot.emd2(a.weights.numpy(), b.weights.numpy(), cost))
         assert otdd(a, b, solver=ExactOT()).value == pytest.approx(expected, rel=1e-9)
@@ -208,15 +265,24 @@ class TestResult:
     def pair(self):
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(30, 2, generator=generator)
-        a = LabeledDataset(x + 6 * torch.arange(30)[:, None] % 18, ["abc"[i % 3] for i in range(30)])
-        b = LabeledDataset(x + 6 * torch.arange(30)[:, None] % 18 + 0.5, [100 + i % 3 for i in range(30)])
+        a = LabeledDataset(
+            x + 6 * torch.arange(30)[:, None] % 18, ["abc"[i % 3] for i in range(30)]
+        )
+        b = LabeledDataset(
+            x + 6 * torch.arange(30)[:, None] % 18 + 0.5, [100 + i % 3 for i in range(30)]
+        )
         return a, b
 
     def test_facts(self, pair):
         distance = otdd(*pair)
         assert distance.value == pytest.approx(math.sqrt(2 * distance.energy))
         assert float(distance) == distance.value
-        assert distance.converged and distance.marginal_error < 1e-3 and distance.n_iter > 0 and distance.epsilon > 0
+        assert (
+            distance.converged
+            and distance.marginal_error < 1e-3
+            and distance.n_iter > 0
+            and distance.epsilon > 0
+        )
         assert distance.plan().shape == (30, 30)
         assert len(distance.potentials[0]) == 30
         total = distance.contributions[0].sum() + distance.contributions[1].sum()
@@ -245,7 +311,9 @@ class TestResult:
         matching = otdd(a, b, solver=ExactOT()).class_matching
         np.testing.assert_allclose(matching.values.sum(1), 1 / 3, atol=1e-7)
         np.testing.assert_allclose(matching.values.sum(0), 1 / 2, atol=1e-7)
-        assert matching["x", "low"] == pytest.approx(1 / 3) and matching["z", "high"] == pytest.approx(1 / 3)
+        assert matching["x", "low"] == pytest.approx(1 / 3) and matching[
+            "z", "high"
+        ] == pytest.approx(1 / 3)
 
     def test_classes_without_samples(self):
         a = LabeledDataset([[0.0], [5.0]], ["x", "y"], classes=["w", "x", "y"])
@@ -259,16 +327,24 @@ class TestResult:
             _ = otdd(*pair, cost=GroundCost(label=NoLabels())).class_distances
 
     def test_laws_of_samples_join_into_laws_of_classes(self, pair):
-        """A law for each sample, all those of a class equal: the class has that law, in every place that asks for it."""
+        """A law for each sample, all those of a class equal: the class has that law, in every place
+        that asks for it.
+        """
         a, b = pair
         once, each = otdd(a, b), otdd(a.replace(law=a.moments(), law_index=a.y), b)
-        np.testing.assert_allclose(each.class_distances.values, once.class_distances.values, rtol=1e-6)
-        np.testing.assert_allclose(each.class_matching.values, once.class_matching.values, atol=1e-12)
+        np.testing.assert_allclose(
+            each.class_distances.values, once.class_distances.values, rtol=1e-6
+        )
+        np.testing.assert_allclose(
+            each.class_matching.values, once.class_matching.values, atol=1e-12
+        )
 
     def test_not_converged_is_said_once_and_carried(self, pair):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            other = LabeledDataset(torch.randn(40, 2, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 2)
+            other = LabeledDataset(
+                torch.randn(40, 2, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 2
+            )
             distance = otdd(pair[0], other, solver=Sinkhorn(epsilon=1e-3, max_iter=40))
         assert not distance.converged
         assert "not converged" in repr(distance)

@@ -1,4 +1,6 @@
-"""One flow on several processes: the same trajectory as on one, frames of many hands, and what happens when a hand is lost."""
+"""One flow on several processes: the same trajectory as on one, frames of many hands, and what
+happens when a hand is lost.
+"""
 
 import os
 import re
@@ -13,10 +15,10 @@ import pytest
 import torch
 
 import advect as ad
+from advect._util.ranks import rows_of
 from advect.data.store import read_tensors
 from advect.datasets.logs import read_lines
 from advect.distributed.pair_labels import _pairs
-from advect._util.ranks import rows_of
 from advect.flows.snapshots import load_snapshot
 
 SCRIPT = str(Path(worker.__file__))
@@ -30,11 +32,17 @@ def free_port():
 
 
 def environment(**more):
-    return os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"} | more
+    return (
+        os.environ
+        | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        | more
+    )
 
 
 def start(size, task, folder, come=None, **more):
-    """Ranks as torchrun would start them, without its agent, which would end the others itself when one dies."""
+    """Ranks as torchrun would start them, without its agent, which would end the others itself when
+    one dies.
+    """
     shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     return [
         subprocess.Popen(
@@ -74,7 +82,10 @@ def reference(name):
 
 def assert_close(got, wanted, name, key):
     tolerance = 1e-5 if name == "float32" else 1e-7
-    assert torch.allclose(got.double(), wanted.double(), rtol=tolerance, atol=tolerance), (name, key)
+    assert torch.allclose(got.double(), wanted.double(), rtol=tolerance, atol=tolerance), (
+        name,
+        key,
+    )
 
 
 def assert_same_as_alone(folder, size, names):
@@ -96,7 +107,13 @@ def test_one_rank_is_a_plain_flow(name):
 
 
 def test_two_ranks_under_torchrun(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        "--master-addr=127.0.0.1",
+    ]
     command += [f"--master-port={free_port()}", SCRIPT, "most", str(tmp_path)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
@@ -104,10 +121,14 @@ def test_two_ranks_under_torchrun(tmp_path):
     run = tmp_path / "run"
     assert [record.get("shards") for record in read_lines(run / "frames.jsonl")] == [2] * 4
     assert len(list((run / "frames").iterdir())) == 8
-    alone = ad.flow(*worker.problem("fd")[:2], integrator=ad.Euler(0.3), n_steps=3, callbacks=[ad.Recorder()])
+    alone = ad.flow(
+        *worker.problem("fd")[:2], integrator=ad.Euler(0.3), n_steps=3, callbacks=[ad.Recorder()]
+    )
     for frame, wanted in zip(ad.Trajectory.open(run), alone.trajectory, strict=True):
         assert torch.allclose(frame.dataset.x, wanted.dataset.x, atol=1e-7)
-        assert torch.equal(frame.dataset.y, wanted.dataset.y) and torch.equal(frame.dataset.weights, wanted.dataset.weights)
+        assert torch.equal(frame.dataset.y, wanted.dataset.y) and torch.equal(
+            frame.dataset.weights, wanted.dataset.weights
+        )
 
 
 def assert_as_uninterrupted(folder, result, wanted):
@@ -127,7 +148,11 @@ def test_a_killed_rank_stops_the_others_and_the_flow_goes_on(tmp_path):
     assert codes == [1, -signal.SIGKILL]
     assert seconds_to_notice(tmp_path, 0) < 10
     assert "LostRankError: rank 0 of 2 has lost another one" in errors[0] and "resume" in errors[0]
-    assert ad.Trajectory.open(tmp_path / "run").indices == [0, 1, 2]  # what was committed can be read
+    assert ad.Trajectory.open(tmp_path / "run").indices == [
+        0,
+        1,
+        2,
+    ]  # what was committed can be read
     assert_as_uninterrupted(tmp_path, worker.walk(tmp_path, ALONE, resume=tmp_path / "run"), wanted)
 
 
@@ -138,7 +163,9 @@ def test_two_ranks_then_four_then_one(tmp_path):
     together(4, "go_on", tmp_path)
     assert_same_as_alone(tmp_path, 4, worker.FEW)
     assert_as_uninterrupted(tmp_path, worker.walk(tmp_path, ALONE, resume=tmp_path / "run"), wanted)
-    assert {record.get("shards", 1) for record in read_lines(tmp_path / "run" / "frames.jsonl")} == {1, 2, 4}
+    assert {
+        record.get("shards", 1) for record in read_lines(tmp_path / "run" / "frames.jsonl")
+    } == {1, 2, 4}
 
 
 @pytest.mark.slow
@@ -152,7 +179,9 @@ def test_resume_on_as_many_ranks_is_bit_for_bit(tmp_path):
     together(2, "walk", tmp_path / "whole")
     finish(start(2, "die", tmp_path))
     together(2, "resume", tmp_path)
-    frames, wanted = (ad.Trajectory.open(folder / "run") for folder in (tmp_path, tmp_path / "whole"))
+    frames, wanted = (
+        ad.Trajectory.open(folder / "run") for folder in (tmp_path, tmp_path / "whole")
+    )
     assert frames.indices == wanted.indices == list(range(9))
     for frame, other in zip(frames, wanted, strict=True):
         assert frame.value == other.value and torch.equal(frame.dataset.x, other.dataset.x)
@@ -222,7 +251,9 @@ def test_refusals():
     with pytest.raises(ad.InputError, match="LabeledDataset"):
         ad.distributed.ShardedOTDD(target.x)
     with pytest.raises(ad.InputError, match="cost must be finite"):
-        ad.distributed.ShardedOTDD(target, cost=ad.GroundCost(label=ad.NoLabels()))(source.replace(x=source.x * 1e200))
+        ad.distributed.ShardedOTDD(target, cost=ad.GroundCost(label=ad.NoLabels()))(
+            source.replace(x=source.x * 1e200)
+        )
 
 
 def test_rows_that_do_not_fit_are_never_a_matrix(monkeypatch):
@@ -238,7 +269,9 @@ def test_a_checkpoint_of_one_functional_is_one_of_the_other(tmp_path):
     walk = {"integrator": ad.Euler(0.3)}
     ad.flow(source, plain, n_steps=2, callbacks=[ad.Checkpoint(tmp_path)], **walk)
     resumed = ad.flow(source, sharded, n_steps=4, resume=tmp_path, **walk)
-    assert torch.allclose(resumed.dataset.x, ad.flow(source, plain, n_steps=4, **walk).dataset.x, atol=1e-8)
+    assert torch.allclose(
+        resumed.dataset.x, ad.flow(source, plain, n_steps=4, **walk).dataset.x, atol=1e-8
+    )
     assert resumed.terms.keys() == {"OTDD"}
 
 
@@ -250,7 +283,9 @@ def test_energy_is_below_its_neighbours_along_the_velocity():
     (gradient,) = torch.autograd.grad(energy(source.replace(x=x)), x)
     way = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
     with torch.no_grad():
-        after, before = (float(energy(source.replace(x=source.x + size * way))) for size in (1e-4, -1e-4))
+        after, before = (
+            float(energy(source.replace(x=source.x + size * way))) for size in (1e-4, -1e-4)
+        )
     assert float((gradient * way).sum()) == pytest.approx((after - before) / 2e-4, rel=1e-5)
 
 

@@ -26,29 +26,41 @@ class TestLawVelocities:
     @pytest.mark.parametrize("dim", [2, 3])
     @pytest.mark.parametrize("name", MOTIONS)
     def test_class_average_of_variable_labels_is_fixed_labels(self, name, dim, solver):
-        """At step 0 all particles of a class share its law, so the gradient in the class's law is the sum of theirs, and with
-        mass-weighted velocities the class average of jd-vl is jd-fl, for unequal classes and weights. 1e-12 of the largest
-        entry: both solve the same cost matrix up to rounding.
+        """At step 0 all particles of a class share its law, so the gradient in the class's law is
+        the sum of theirs, and with mass-weighted velocities the class average of jd-vl is jd-fl,
+        for unequal classes and weights. 1e-12 of the largest entry: both solve the same cost matrix
+        up to rounding.
         """
         motion, label = MOTIONS[name]
-        source, target = labeled([5, 9, 14], dim, 1, weighted=True), labeled([12, 8], dim, 2, shift=2.0)
+        source, target = (
+            labeled([5, 9, 14], dim, 1, weighted=True),
+            labeled([12, 8], dim, 2, shift=2.0),
+        )
         cost = ad.GroundCost(label=label)
-        fixed = first_velocity(source, ad.OTDD(target, cost=cost, solver=solver), ad.JointFixedLabels(motion))
-        each = first_velocity(source, ad.OTDD(target, cost=cost, solver=solver), ad.JointVariableLabels(laws=motion))
+        fixed = first_velocity(
+            source, ad.OTDD(target, cost=cost, solver=solver), ad.JointFixedLabels(motion)
+        )
+        each = first_velocity(
+            source, ad.OTDD(target, cost=cost, solver=solver), ad.JointVariableLabels(laws=motion)
+        )
         assert fixed.keys() == each.keys()
         scale = fixed["x"].abs().max().item()
         torch.testing.assert_close(fixed["x"], each["x"], rtol=0, atol=1e-12 * scale)
         for part in fixed.keys() - {"x"}:
             flat = each[part].reshape(len(source), -1)
-            average = torch.zeros(3, flat.shape[1], dtype=torch.float64).index_add_(0, source.y, source.weights[:, None] * flat)
+            average = torch.zeros(3, flat.shape[1], dtype=torch.float64).index_add_(
+                0, source.y, source.weights[:, None] * flat
+            )
             average = (average / source.class_mass[:, None]).reshape(fixed[part].shape)
             assert fixed[part].abs().max() > 0.01
-            torch.testing.assert_close(fixed[part], average, rtol=0, atol=1e-12 * fixed[part].abs().max().item())
+            torch.testing.assert_close(
+                fixed[part], average, rtol=0, atol=1e-12 * fixed[part].abs().max().item()
+            )
 
     @pytest.mark.parametrize("name", MOTIONS)
     def test_law_gradients(self, name):
-        """Law velocities are −∂F/∂law ÷ mass (−2 S^½ ∂F/∂S for Bures), by central differences of the energy: 1e-6 relative is
-        what a step of 1e-5 leaves of a value converged to 1e-11.
+        """Law velocities are −∂F/∂law ÷ mass (−2 S^½ ∂F/∂S for Bures), by central differences of
+        the energy: 1e-6 relative is what a step of 1e-5 leaves of a value converged to 1e-11.
         """
         motion, label = MOTIONS[name]
         source, target = labeled([4, 6], 2, 3), labeled([5, 5], 2, 4, shift=1.0)
@@ -70,9 +82,14 @@ class TestLawVelocities:
             torch.testing.assert_close(velocity[part], expected, rtol=1e-6, atol=1e-6)
 
     def test_factored_mass_reaches_every_row(self):
-        """The rows of a factor carry the mass of their class: −∂F/∂A ÷ mass, by central differences (1e-6 as above)."""
+        """The rows of a factor carry the mass of their class: −∂F/∂A ÷ mass, by central differences
+        (1e-6 as above).
+        """
         source, target = labeled([4, 7], 2, 5), labeled([5, 5], 2, 6, shift=1.0)
-        dynamics, energy = ad.JointFixedLabels(ad.FactoredMotion()), ad.OTDD(target, cost=EXACT_LAWS, solver=TIGHT)
+        dynamics, energy = (
+            ad.JointFixedLabels(ad.FactoredMotion()),
+            ad.OTDD(target, cost=EXACT_LAWS, solver=TIGHT),
+        )
         velocity = first_velocity(source, energy, dynamics)
         rho = dynamics.start(source)
         parameters = dynamics.parameters(rho)
@@ -82,28 +99,42 @@ class TestLawVelocities:
 
         gradient = oracles.central_differences(value, parameters["factor"], step=1e-5)
         mass = rho.class_mass.repeat_interleave(torch.tensor(rho.law.covariance.sizes))
-        torch.testing.assert_close(velocity["factor"], -gradient / mass[:, None], rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(
+            velocity["factor"], -gradient / mass[:, None], rtol=1e-6, atol=1e-6
+        )
 
     def test_defaults_follow_the_dimension(self):
         for dim, kind in ((3, ad.Factored), (70, ad.Factored)):
-            assert isinstance(ad.JointFixedLabels().start(labeled([3, 4], dim, 1)).law.covariance, kind)
+            assert isinstance(
+                ad.JointFixedLabels().start(labeled([3, 4], dim, 1)).law.covariance, kind
+            )
         for dim, kind in ((3, ad.Full), (9, ad.Diagonal)):
-            assert isinstance(ad.JointVariableLabels().start(labeled([3, 4], dim, 1)).law.covariance, kind)
+            assert isinstance(
+                ad.JointVariableLabels().start(labeled([3, 4], dim, 1)).law.covariance, kind
+            )
 
     @pytest.mark.parametrize("spread", [1e-4, 0.0], ids=["tight", "equal points"])
-    @pytest.mark.parametrize("integrator", [ad.Euler(0.1), ad.Momentum(0.05)], ids=["euler", "momentum"])
+    @pytest.mark.parametrize(
+        "integrator", [ad.Euler(0.1), ad.Momentum(0.05)], ids=["euler", "momentum"]
+    )
     @pytest.mark.parametrize(
         "dynamics",
         [ad.JointFixedLabels(), ad.JointFixedLabels(ad.BuresMotion()), ad.JointVariableLabels()],
         ids=["fl", "fl-bures", "vl"],
     )
     def test_tight_classes_do_not_explode(self, dynamics, integrator, spread):
-        # Once: from a spread of 1e-4 against 1 the value went from 2.15 to 546, and Bures motion with momentum to infinity.
+        # Once: from a spread of 1e-4 against 1 the value went from 2.15 to 546, and Bures motion
+        # with momentum to infinity.
         y = torch.arange(30) % 3
         middles = 3 * draw(3, 3, seed=1)
         source = ad.LabeledDataset((middles[y] + spread * draw(30, 3, seed=2)).float(), y)
         target = ad.LabeledDataset((middles[y] + 1 + draw(30, 3, seed=3)).float(), y)
-        values = [state.value for state in states(source, ad.OTDD(target), 15, dynamics=dynamics, integrator=integrator)]
+        values = [
+            state.value
+            for state in states(
+                source, ad.OTDD(target), 15, dynamics=dynamics, integrator=integrator
+            )
+        ]
         assert max(values) <= values[0] * (1 + 1e-6) and values[-1] < 0.7 * values[0]
 
     def test_rows_without_mass_stay(self):
@@ -115,21 +146,29 @@ class TestLawVelocities:
             assert velocity["x"][:2].abs().min() > 0
             assert all(bool(torch.isfinite(part).all()) for part in velocity.values())
 
-    @pytest.mark.parametrize("dynamics", [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()])
+    @pytest.mark.parametrize(
+        "dynamics", [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()]
+    )
     @pytest.mark.parametrize("logit", [-88.0, -95.0, -300.0])
     def test_mass_too_small_for_the_features_counts_as_none(self, dynamics, logit):
-        # Once: 1 ÷ mass was infinite in float32, times a gradient of zero is NaN, and the flow diverged.
+        # Once: 1 ÷ mass was infinite in float32, times a gradient of zero is NaN, and the flow
+        # diverged.
         x, y = draw(6, 2).float(), [0, 0, 0, 0, 0, 1]
         target = labeled([3, 3], 2, 1, shift=2.0)
         logits = torch.tensor([0.0] * 5 + [logit], dtype=torch.float64)
         runs = [
             ad.flow(
-                ad.LabeledDataset(x, y, weights=weights), ad.OTDD(target.to(dtype=torch.float32)), dynamics=dynamics, n_steps=3
+                ad.LabeledDataset(x, y, weights=weights),
+                ad.OTDD(target.to(dtype=torch.float32)),
+                dynamics=dynamics,
+                n_steps=3,
             )
             for weights in (torch.softmax(logits, 0), [1.0] * 5 + [0.0])
         ]
         assert [run.status for run in runs] == ["completed"] * 2
-        torch.testing.assert_close(runs[0].dataset.x[:5], runs[1].dataset.x[:5], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            runs[0].dataset.x[:5], runs[1].dataset.x[:5], rtol=1e-4, atol=1e-4
+        )
         assert torch.equal(runs[0].dataset.x[5], x[5])
         assert (runs[0].dataset.x[:5] - x[:5]).abs().min() > 0
 
@@ -147,24 +186,38 @@ class TestCarriedLaws:
 
     x, y = draw(12, 3).float(), [0] * 5 + [1] * 7
     target = labeled([6, 6], 3, 1, shift=2.0).to(dtype=torch.float32)
-    laws = ad.Gaussians(draw(2, 3, seed=3), ad.Full(torch.tensor([100.0, 4.0]).double()[:, None, None] * torch.eye(3)))
+    laws = ad.Gaussians(
+        draw(2, 3, seed=3),
+        ad.Full(torch.tensor([100.0, 4.0]).double()[:, None, None] * torch.eye(3)),
+    )
 
-    @pytest.mark.parametrize("motion", [ad.EuclideanMotion(), ad.BuresMotion(), ad.FactoredMotion(), ad.DiagonalMotion()])
+    @pytest.mark.parametrize(
+        "motion", [ad.EuclideanMotion(), ad.BuresMotion(), ad.FactoredMotion(), ad.DiagonalMotion()]
+    )
     def test_fixed_labels_start_from_them(self, motion):
         rho = ad.JointFixedLabels(motion).start(ad.LabeledDataset(self.x, self.y, law=self.laws))
         assert rho.law_index is None and rho.law.means.dtype == torch.float32
         torch.testing.assert_close(rho.law.means, self.laws.means.float())
-        torch.testing.assert_close(rho.law.covariances(), self.laws.covariances().float(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            rho.law.covariances(), self.laws.covariances().float(), rtol=1e-5, atol=1e-5
+        )
 
-    @pytest.mark.parametrize("motion", [ad.EuclideanMotion(), ad.BuresMotion(), ad.DiagonalMotion()])
+    @pytest.mark.parametrize(
+        "motion", [ad.EuclideanMotion(), ad.BuresMotion(), ad.DiagonalMotion()]
+    )
     def test_variable_labels_start_from_them(self, motion):
         data = ad.LabeledDataset(self.x, self.y, law=self.laws)
         index = torch.tensor([1, 0] * 6)
-        for source, rows in ((data, data.y), (ad.LabeledDataset(self.x, self.y, law=self.laws, law_index=index), index)):
+        for source, rows in (
+            (data, data.y),
+            (ad.LabeledDataset(self.x, self.y, law=self.laws, law_index=index), index),
+        ):
             rho = ad.JointVariableLabels(laws=motion).start(source)
             assert rho.law_index.tolist() == list(range(12))
             torch.testing.assert_close(rho.law.means, self.laws.means[rows].float())
-            torch.testing.assert_close(rho.law.covariances(), self.laws.covariances()[rows].float(), rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(
+                rho.law.covariances(), self.laws.covariances()[rows].float(), rtol=1e-5, atol=1e-5
+            )
 
     @pytest.mark.parametrize("dynamics", [ad.JointFixedLabels(), ad.JointVariableLabels()])
     def test_a_flow_starts_at_the_distance_with_them(self, dynamics):
@@ -182,25 +235,40 @@ class TestCarriedLaws:
         laws = ad.ClassStatistics().update(much.x, much.y).to_gaussians()
         few = ad.LabeledDataset(much.x[::50].float(), much.y[::50], law=laws)
         rho = ad.JointFixedLabels().start(few)
-        torch.testing.assert_close(rho.law.covariances(), much.moments().covariances().float(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            rho.law.covariances(), much.moments().covariances().float(), rtol=1e-5, atol=1e-5
+        )
 
     def test_variable_labels_go_on_where_they_ended(self):
-        """Two flows one after the other are one flow: the second starts with each particle's own law, to rounding."""
+        """Two flows one after the other are one flow: the second starts with each particle's own
+        law, to rounding.
+        """
         source = labeled([6, 8], 2, 1)
         target = labeled([7, 7], 2, 2, shift=3.0)
         options = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Euler(0.2)}
 
         def run(data, n_steps):
-            return ad.flow(data, ad.OTDD(target, cost=EXACT_LAWS, solver=ad.ExactOT()), n_steps=n_steps, **options).dataset
+            return ad.flow(
+                data,
+                ad.OTDD(target, cost=EXACT_LAWS, solver=ad.ExactOT()),
+                n_steps=n_steps,
+                **options,
+            ).dataset
 
         whole, parts = run(source, 6), run(run(source, 3), 3)
         torch.testing.assert_close(parts.x, whole.x, rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(parts.law.covariances(), whole.law.covariances(), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            parts.law.covariances(), whole.law.covariances(), rtol=1e-9, atol=1e-9
+        )
         assert torch.equal(parts.y, whole.y)
 
-    @pytest.mark.parametrize("motion", [None, ad.DiagonalMotion(), ad.BuresMotion(), ad.FactoredMotion()])
+    @pytest.mark.parametrize(
+        "motion", [None, ad.DiagonalMotion(), ad.BuresMotion(), ad.FactoredMotion()]
+    )
     def test_fixed_labels_start_from_laws_of_particles_joined(self, motion):
-        """A flow from where a jd-vl flow ended: each class starts with the moments of the mixture of its particles' laws."""
+        """A flow from where a jd-vl flow ended: each class starts with the moments of the mixture
+        of its particles' laws.
+        """
         options = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Euler(0.2), "n_steps": 3}
         ended = ad.flow(ad.LabeledDataset(self.x, self.y), ad.OTDD(self.target), **options).dataset
         rho = ad.JointFixedLabels(motion).start(ended)
@@ -210,10 +278,14 @@ class TestCarriedLaws:
             middle = own.means.mean(dim=0)
             spread = (own.means - middle).T @ (own.means - middle) / len(own)
             wanted = own.covariances().mean(dim=0) + spread
-            wanted = torch.diag(wanted.diagonal()) if isinstance(motion, ad.DiagonalMotion) else wanted
+            wanted = (
+                torch.diag(wanted.diagonal()) if isinstance(motion, ad.DiagonalMotion) else wanted
+            )
             torch.testing.assert_close(rho.law.means[code], middle)
             torch.testing.assert_close(rho.law.covariances()[code], wanted)
-        again = ad.flow(ended, ad.OTDD(self.target), dynamics=ad.JointFixedLabels(motion), n_steps=2)
+        again = ad.flow(
+            ended, ad.OTDD(self.target), dynamics=ad.JointFixedLabels(motion), n_steps=2
+        )
         assert again.values[0] > 0
 
     @pytest.mark.parametrize("dynamics", [ad.JointFixedLabels(), ad.JointVariableLabels()])
@@ -227,66 +299,105 @@ class TestFeatureDriven:
     source, target = labeled([6, 8], 2, 1, weighted=True), labeled([7, 5], 2, 2, shift=1.0)
 
     @pytest.mark.parametrize(
-        "label", [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly(), ad.NoLabels(), ad.ExactLabelOT(TIGHT)]
+        "label",
+        [
+            ad.Bures(),
+            ad.Bures(diagonal=True),
+            ad.MeansOnly(),
+            ad.NoLabels(),
+            ad.ExactLabelOT(TIGHT),
+        ],
     )
     def test_through_laws_is_the_gradient_of_the_energy(self, label):
         """1e-6: central differences with step 1e-5 of a value converged to 1e-11."""
         energy = ad.OTDD(self.target, cost=ad.GroundCost(label=label), solver=TIGHT)
         velocity = first_velocity(self.source, energy, ad.FeatureDriven(through_laws=True))["x"]
-        gradient = oracles.central_differences(lambda x: energy(self.source.replace(x=x)).item(), self.source.x, step=1e-5)
-        torch.testing.assert_close(velocity, -gradient / self.source.weights[:, None], rtol=1e-6, atol=1e-6)
+        gradient = oracles.central_differences(
+            lambda x: energy(self.source.replace(x=x)).item(), self.source.x, step=1e-5
+        )
+        torch.testing.assert_close(
+            velocity, -gradient / self.source.weights[:, None], rtol=1e-6, atol=1e-6
+        )
 
     @pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly(), ad.ExactLabelOT()])
     def test_detached_exact_velocity_is_the_map(self, label):
-        """T(x) − x with the barycentric map of the exact plan; the label cost shapes the plan and nothing else."""
+        """T(x) − x with the barycentric map of the exact plan; the label cost shapes the plan and
+        nothing else.
+        """
         cost = ad.GroundCost(label=label)
-        velocity = first_velocity(self.source, ad.OTDD(self.target, cost=cost, solver=ad.ExactOT()), DETACHED)["x"]
+        velocity = first_velocity(
+            self.source, ad.OTDD(self.target, cost=cost, solver=ad.ExactOT()), DETACHED
+        )["x"]
         plan = ad.otdd(self.source, self.target, cost=cost, solver=ad.ExactOT()).plan()
         image = plan @ self.target.x / self.source.weights[:, None]
         torch.testing.assert_close(velocity, image - self.source.x, rtol=1e-12, atol=1e-12)
 
     def test_detached_sinkhorn_velocity_is_map_minus_self_map(self):
-        velocity = first_velocity(self.source, ad.OTDD(self.target, cost=EXACT_LAWS, solver=TIGHT), DETACHED)["x"]
+        velocity = first_velocity(
+            self.source, ad.OTDD(self.target, cost=EXACT_LAWS, solver=TIGHT), DETACHED
+        )["x"]
         solved = ad.otdd(self.source, self.target, solver=TIGHT).divergence
         images = solved.cross.plan() @ self.target.x - solved.source.plan() @ self.source.x
-        # 1e-7: two plans with marginals to 1e-11, from different starts, divided by weights near 0.05
-        torch.testing.assert_close(velocity, images / self.source.weights[:, None], rtol=1e-7, atol=1e-7)
+        # 1e-7: two plans with marginals to 1e-11, from different starts, divided by weights near
+        # 0.05
+        torch.testing.assert_close(
+            velocity, images / self.source.weights[:, None], rtol=1e-7, atol=1e-7
+        )
 
     def test_detached_differs_where_laws_matter(self):
         energy = ad.OTDD(self.target, cost=EXACT_LAWS, solver=TIGHT)
         fixed, through = (
-            first_velocity(self.source, energy, ad.FeatureDriven(through_laws=flag))["x"] for flag in (False, True)
+            first_velocity(self.source, energy, ad.FeatureDriven(through_laws=flag))["x"]
+            for flag in (False, True)
         )
         assert (fixed - through).abs().max() > 0.1
 
     def test_through_laws_descends(self):
         run = states(
-            self.source, ad.OTDD(self.target, cost=EXACT_LAWS, solver=TIGHT), 10, dynamics=ad.FeatureDriven(through_laws=True)
+            self.source,
+            ad.OTDD(self.target, cost=EXACT_LAWS, solver=TIGHT),
+            10,
+            dynamics=ad.FeatureDriven(through_laws=True),
         )
         assert all(after.value < before.value for before, after in pairwise(run))
 
     def test_laws_are_estimated_anew(self):
-        """Carried laws are dropped at the start, and those of a later state are the moments of its features."""
+        """Carried laws are dropped at the start, and those of a later state are the moments of its
+        features.
+        """
         carried = self.source.replace(law=self.target.moments())
         last = ad.flow(carried, ad.OTDD(self.target), n_steps=3).dataset
         assert last.law is None
-        torch.testing.assert_close(last.laws().means[0], (last.weights[:6, None] * last.x[:6]).sum(0) / last.weights[:6].sum())
+        torch.testing.assert_close(
+            last.laws().means[0],
+            (last.weights[:6, None] * last.x[:6]).sum(0) / last.weights[:6].sum(),
+        )
 
 
 class TestBounds:
-    @pytest.mark.parametrize("dynamics", [ad.FeatureDriven, ad.JointFixedLabels, ad.JointVariableLabels])
+    @pytest.mark.parametrize(
+        "dynamics", [ad.FeatureDriven, ad.JointFixedLabels, ad.JointVariableLabels]
+    )
     def test_features_stay_inside(self, dynamics):
-        # Once: with fd all particles meet in a corner, label distances vanish, and 0 was divided by 0.
+        # Once: with fd all particles meet in a corner, label distances vanish, and 0 was divided by
+        # 0.
         x = torch.rand(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        source, target = ad.LabeledDataset(x, torch.arange(12) % 2), labeled([5, 6], 3, 2, shift=4.0)
+        source, target = (
+            ad.LabeledDataset(x, torch.arange(12) % 2),
+            labeled([5, 6], 3, 2, shift=4.0),
+        )
         energy, options = ad.OTDD(target), {"integrator": ad.Euler(0.5), "n_steps": 4}
         bounded = ad.flow(source, energy, dynamics=dynamics(bounds=(0.0, 1.0)), **options).dataset.x
         assert bounded.min() >= 0
         assert bounded.max() == 1
         assert ad.flow(source, energy, dynamics=dynamics(), **options).dataset.x.max() > 2
 
-    @pytest.mark.parametrize("dynamics", [ad.FeatureDriven, ad.JointFixedLabels, ad.JointVariableLabels])
-    @pytest.mark.parametrize("bounds", [(1.0, 0.0), (0.0, 0.0), (0.0, 1.0, 2.0), (math.nan, 1.0), ()])
+    @pytest.mark.parametrize(
+        "dynamics", [ad.FeatureDriven, ad.JointFixedLabels, ad.JointVariableLabels]
+    )
+    @pytest.mark.parametrize(
+        "bounds", [(1.0, 0.0), (0.0, 0.0), (0.0, 1.0, 2.0), (math.nan, 1.0), ()]
+    )
     def test_bad_bounds(self, dynamics, bounds):
         with pytest.raises(ad.InputError, match="bounds"):
             dynamics(bounds=bounds)
@@ -294,34 +405,53 @@ class TestBounds:
 
 def clustered_laws(centres, sizes, seed=0):
     """Laws with means near centres and unit covariances."""
-    means = torch.cat([torch.tensor(c).double() + 0.1 * draw(n, 2, seed=seed) for c, n in zip(centres, sizes, strict=True)])
+    means = torch.cat(
+        [
+            torch.tensor(c).double() + 0.1 * draw(n, 2, seed=seed)
+            for c, n in zip(centres, sizes, strict=True)
+        ]
+    )
     return ad.Gaussians(means, ad.Full(torch.eye(2, dtype=torch.float64).repeat(len(means), 1, 1)))
 
 
 class TestVariableLabels:
     source_centres = torch.tensor([[0.0, 0.0], [6.0, 0.0], [3.0, 5.0]], dtype=torch.float64)
-    target_centres = torch.tensor([[20.0, 0.0], [40.0, 0.0], [20.0, 20.0], [40.0, 20.0]], dtype=torch.float64)
+    target_centres = torch.tensor(
+        [[20.0, 0.0], [40.0, 0.0], [20.0, 20.0], [40.0, 20.0]], dtype=torch.float64
+    )
 
     @staticmethod
     def around(centres, n, names, seed):
-        x = torch.cat([centre + 0.7 * draw(n, 2, seed=seed + k) for k, centre in enumerate(centres)])
+        x = torch.cat(
+            [centre + 0.7 * draw(n, 2, seed=seed + k) for k, centre in enumerate(centres)]
+        )
         return ad.LabeledDataset(x, torch.arange(len(centres)).repeat_interleave(n), classes=names)
 
     @pytest.mark.parametrize("clustering", [ad.KMeans(4), ad.DBSCAN()], ids=["kmeans", "dbscan"])
-    @pytest.mark.parametrize("motion", [ad.EuclideanMotion(), ad.DiagonalMotion()], ids=["euclidean", "diagonal"])
+    @pytest.mark.parametrize(
+        "motion", [ad.EuclideanMotion(), ad.DiagonalMotion()], ids=["euclidean", "diagonal"]
+    )
     def test_three_classes_become_four(self, clustering, motion):
-        """Target classes are 20 apart with deviation 0.7, so the classes at the end are told without doubt."""
+        """Target classes are 20 apart with deviation 0.7, so the classes at the end are told
+        without doubt.
+        """
         source = self.around(self.source_centres, 40, ["a", "b", "c"], 1)
         target = self.around(self.target_centres, 30, [10, 11, 12, 13], 11)
         dynamics = ad.JointVariableLabels(clustering, laws=motion)
-        result = ad.flow(source, ad.OTDD(target), dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=30)
+        result = ad.flow(
+            source, ad.OTDD(target), dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=30
+        )
         last = result.dataset
         alive = {name: count for name, count in last.counts.items() if count}
         assert len(alive) == 4
         assert last.classes[:3] == ("a", "b", "c")
         assert set(last.classes[3:]) and set(last.classes[3:]).isdisjoint(source.classes)
         nearest = torch.cdist(last.x, self.target_centres).argmin(dim=1)
-        homes = [set(nearest[last.y == code].tolist()) for code in range(len(last.classes)) if (last.y == code).any()]
+        homes = [
+            set(nearest[last.y == code].tolist())
+            for code in range(len(last.classes))
+            if (last.y == code).any()
+        ]
         assert sorted(map(sorted, homes)) == [[0], [1], [2], [3]]
         assert set(alive.values()) == {30}
         assert torch.cdist(last.x, self.target_centres).min(dim=1).values.max() < 4
@@ -330,9 +460,16 @@ class TestVariableLabels:
     def test_four_classes_become_two(self):
         """Classes that die keep their place and have no samples."""
         source = self.around(self.target_centres, 15, ["a", "b", "c", "d"], 1)
-        target = self.around(self.source_centres[:1].expand(2, 2) + torch.tensor([[0.0, 0.0], [30.0, 30.0]]), 30, None, 21)
+        target = self.around(
+            self.source_centres[:1].expand(2, 2) + torch.tensor([[0.0, 0.0], [30.0, 30.0]]),
+            30,
+            None,
+            21,
+        )
         dynamics = ad.JointVariableLabels(ad.DBSCAN(radius=3.0), laws=ad.BuresMotion())
-        last = ad.flow(source, ad.OTDD(target), dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=30).dataset
+        last = ad.flow(
+            source, ad.OTDD(target), dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=30
+        ).dataset
         assert last.classes[:4] == ("a", "b", "c", "d")
         counts = sorted(last.counts.values())  # classes that were born on the way have died as well
         assert counts == [0] * (len(counts) - 2) + [30, 30]
@@ -391,7 +528,9 @@ class TestClustering:
     def test_survivors_keep_their_places_whatever_the_clusters_are_called(self):
         laws = clustered_laws([(0.0, 0.0), (20.0, 0.0)], [6, 6])
         for found in ([5] * 6 + [2] * 6, [0] * 6 + [1] * 6, [1] * 6 + [0] * 6):
-            assert torch.equal(relabel(laws, self.before, lambda p, q, found=found: np.array(found)), self.before)
+            assert torch.equal(
+                relabel(laws, self.before, lambda p, q, found=found: np.array(found)), self.before
+            )
 
     def test_birth_and_death(self):
         laws = clustered_laws([(0.0, 0.0), (20.0, 0.0)], [6, 6])
@@ -409,7 +548,10 @@ class TestClustering:
     def test_noise_joins_the_nearest_cluster(self):
         laws = clustered_laws([(0.0, 0.0), (20.0, 0.0), (12.0, 0.0)], [6, 5, 1])
         assert ad.DBSCAN(radius=2.0)(law_points(laws), self.before.numpy())[-1] == -1
-        assert relabel(laws, torch.tensor([0] * 6 + [1] * 5 + [0]), ad.DBSCAN(radius=2.0)).tolist() == [0] * 6 + [1] * 6
+        assert (
+            relabel(laws, torch.tensor([0] * 6 + [1] * 5 + [0]), ad.DBSCAN(radius=2.0)).tolist()
+            == [0] * 6 + [1] * 6
+        )
 
     def test_all_noise_changes_nothing(self):
         laws = clustered_laws([(100.0 * k, 0.0) for k in range(12)], [1] * 12)
@@ -420,7 +562,9 @@ class TestClustering:
         assert torch.equal(last.y, source.y)
 
     def test_points_resemble_w2(self):
-        """Squared distances of law points: exact for diagonal laws and for commuting covariances, to rounding."""
+        """Squared distances of law points: exact for diagonal laws and for commuting covariances,
+        to rounding.
+        """
         deviations = draw(6, 3, seed=1).abs()
         for covariance in (ad.Diagonal(deviations), ad.Full(torch.diag_embed(deviations.square()))):
             laws = ad.Gaussians(draw(6, 3, seed=2), covariance)
@@ -429,12 +573,19 @@ class TestClustering:
             np.testing.assert_allclose(squared, ad.bures(laws, laws).numpy(), atol=1e-12)
 
     def test_kmeans(self):
-        points = np.concatenate([np.random.default_rng(0).normal(size=(10, 2)) + c for c in ([0, 0], [9, 0], [0, 9])])
+        points = np.concatenate(
+            [np.random.default_rng(0).normal(size=(10, 2)) + c for c in ([0, 0], [9, 0], [0, 9])]
+        )
         truth = np.repeat([0, 1, 2], 10)
-        assert np.array_equal(ad.KMeans()(points, truth), truth)  # started from the clusters before: the same order
+        assert np.array_equal(
+            ad.KMeans()(points, truth), truth
+        )  # started from the clusters before: the same order
         assert len(np.unique(ad.KMeans(2)(points, truth))) == 2
         assert len(np.unique(ad.KMeans(4)(points, truth))) == 4
-        assert len(np.unique(ad.KMeans(5)(np.array([[0.0], [0.0], [1.0]]), np.zeros(3, dtype=int)))) == 2
+        assert (
+            len(np.unique(ad.KMeans(5)(np.array([[0.0], [0.0], [1.0]]), np.zeros(3, dtype=int))))
+            == 2
+        )
 
     def test_bad_options(self):
         for make in (

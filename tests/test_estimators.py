@@ -1,4 +1,6 @@
-"""``DatasetTransport`` keeps scikit-learn's contract, and carries new samples where the flow would."""
+"""``DatasetTransport`` keeps scikit-learn's contract, and carries new samples where the flow
+would.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ def classes(n, seed, turn=False):
     rng = np.random.default_rng(seed)
     y = np.repeat([0, 1], n)
     angle = np.pi / 3 if turn else 0.0
-    x = rng.normal(size=(2 * n, 2)) * 0.4 + 2 * np.where(y, 1, -1)[:, None] * [np.sin(angle), np.cos(angle)]
+    x = rng.normal(size=(2 * n, 2)) * 0.4 + 2 * np.where(y, 1, -1)[:, None] * [
+        np.sin(angle),
+        np.cos(angle),
+    ]
     return x + (6.0 if turn else 0.0), y
 
 
@@ -33,7 +38,9 @@ def test_keeps_the_contract_of_scikit_learn(name):
         warnings.simplefilter("ignore")  # checks that do not apply here warn that they are skipped
         done = check_estimator(ad.DatasetTransport(n_steps=2, map=chosen), on_fail="raise")
     assert len(done) > 40
-    assert {check["check_name"] for check in done if check["status"] != "passed"} <= {"check_array_api_input"}
+    assert {check["check_name"] for check in done if check["status"] != "passed"} <= {
+        "check_array_api_input"
+    }
 
 
 @pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
@@ -51,11 +58,15 @@ def test_carries_new_samples_to_the_target(name):
 
 def test_agrees_with_the_flow_and_the_map():
     (xs, ys), (xt, yt) = classes(20, 0), classes(25, 1, turn=True)
-    fitted = ad.DatasetTransport(n_steps=4, step_size=0.3, label_weight=2.0, epsilon=0.5).fit(xs, ys, xt, yt)
+    fitted = ad.DatasetTransport(n_steps=4, step_size=0.3, label_weight=2.0, epsilon=0.5).fit(
+        xs, ys, xt, yt
+    )
     source, target = ad.LabeledDataset(xs, ys), ad.LabeledDataset(xt, yt)
     cost = ad.GroundCost(label_weight=2.0)
     solver = ad.Sinkhorn(0.5, tol=1e-3)
-    result = ad.flow(source, ad.OTDD(target, cost=cost, solver=solver), integrator=ad.Euler(0.3), n_steps=4)
+    result = ad.flow(
+        source, ad.OTDD(target, cost=cost, solver=solver), integrator=ad.Euler(0.3), n_steps=4
+    )
     assert np.array_equal(fitted.flowed_, result.dataset.x.numpy())
     expected = ad.maps.EntropicMap(epsilon=0.5, label_weight=2.0).fit(result).transform(xs)
     assert np.array_equal(fitted.transform(xs), expected)
@@ -67,8 +78,12 @@ def test_without_labels_on_one_side_features_alone_count():
     (xs, ys), (xt, yt) = classes(20, 0), classes(20, 1, turn=True)
     bare = ad.DatasetTransport(n_steps=3).fit(xs, Xt=xt)
     for labels in ({"y": ys}, {"yt": yt}):
-        assert np.array_equal(ad.DatasetTransport(n_steps=3).fit(xs, Xt=xt, **labels).flowed_, bare.flowed_)
-    assert not np.array_equal(ad.DatasetTransport(n_steps=3).fit(xs, ys, xt, yt).flowed_, bare.flowed_)
+        assert np.array_equal(
+            ad.DatasetTransport(n_steps=3).fit(xs, Xt=xt, **labels).flowed_, bare.flowed_
+        )
+    assert not np.array_equal(
+        ad.DatasetTransport(n_steps=3).fit(xs, ys, xt, yt).flowed_, bare.flowed_
+    )
     with pytest.raises(ad.InputError, match="label cost"):
         _ = bare.class_matching_
 
@@ -90,11 +105,18 @@ def test_in_a_pipeline():
     steps = [("scale", StandardScaler()), ("carry", carry), ("read", LogisticRegression())]
     pipe = Pipeline(steps).fit(xs, ys, carry__Xt=scaled, carry__yt=yt)
     assert pipe.score(new, y) > 0.98
-    assert pipe.set_params(carry__n_steps=1, carry__map="nearest")["carry"].get_params()["n_steps"] == 1
-    assert make_pipeline(StandardScaler(), ad.DatasetTransport()).fit_transform(xs).shape == xs.shape
+    assert (
+        pipe.set_params(carry__n_steps=1, carry__map="nearest")["carry"].get_params()["n_steps"]
+        == 1
+    )
+    assert (
+        make_pipeline(StandardScaler(), ad.DatasetTransport()).fit_transform(xs).shape == xs.shape
+    )
 
 
-@pytest.mark.parametrize("chosen", ["entropic", "nearest", NeuralMap(epochs=1, restarts=1, progress=False)], ids=str)
+@pytest.mark.parametrize(
+    "chosen", ["entropic", "nearest", NeuralMap(epochs=1, restarts=1, progress=False)], ids=str
+)
 def test_pickles_and_clones(chosen):
     (xs, ys), (xt, yt) = classes(20, 0), classes(20, 1, turn=True)
     fitted = ad.DatasetTransport(n_steps=2, map=chosen).fit(xs, ys, xt, yt)
@@ -119,8 +141,14 @@ def test_names_of_features():
     pandas = pytest.importorskip("pandas")
     x, y = classes(10, 0)
     frame = pandas.DataFrame(x, columns=["width", "height"])
-    fitted = ad.DatasetTransport(n_steps=2).set_output(transform="pandas").fit(frame, y, frame + 1, y)
-    assert list(fitted.feature_names_in_) == list(fitted.transform(frame).columns) == ["width", "height"]
+    fitted = (
+        ad.DatasetTransport(n_steps=2).set_output(transform="pandas").fit(frame, y, frame + 1, y)
+    )
+    assert (
+        list(fitted.feature_names_in_)
+        == list(fitted.transform(frame).columns)
+        == ["width", "height"]
+    )
     assert fitted.n_features_in_ == 2
     with pytest.raises(ValueError, match="feature names"):
         fitted.transform(frame[["height", "width"]])
@@ -131,12 +159,17 @@ def test_names_of_features():
 def test_seeds():
     (xs, ys), (xt, yt) = classes(10, 0), classes(10, 1, turn=True)
     first, same, other = (
-        ad.DatasetTransport(n_steps=2, map="neural", random_state=seed).fit(xs, ys, xt, yt).transform(xs) for seed in (0, 0, 1)
+        ad.DatasetTransport(n_steps=2, map="neural", random_state=seed)
+        .fit(xs, ys, xt, yt)
+        .transform(xs)
+        for seed in (0, 0, 1)
     )
     assert np.array_equal(first, same) and not np.array_equal(first, other)
 
 
-@pytest.mark.parametrize("dynamics", ["fd", "jd-fl", "jd-vl", ad.FeatureDriven(bounds=(-9.0, 9.0))], ids=str)
+@pytest.mark.parametrize(
+    "dynamics", ["fd", "jd-fl", "jd-vl", ad.FeatureDriven(bounds=(-9.0, 9.0))], ids=str
+)
 def test_dynamics(dynamics):
     (xs, ys), (xt, yt) = classes(15, 0), classes(15, 1, turn=True)
     fitted = ad.DatasetTransport(n_steps=10, dynamics=dynamics).fit(xs, ys, xt, yt)

@@ -1,4 +1,6 @@
-"""The scripts of experiments/ run, and what the paper says about their figures holds in their numbers."""
+"""The scripts of experiments/ run, and what the paper says about their figures holds in their
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,20 @@ def run(name: str, out: Path) -> dict:
     assert done.returncode == 0, done.stderr
     written = {path.name for path in out.iterdir()}
     assert all(str(out / each) in done.stdout for each in written)
-    assert all((out / each).read_bytes().startswith(b"\x89PNG") for each in written if each.endswith(".png"))
+    assert all(
+        (out / each).read_bytes().startswith(b"\x89PNG")
+        for each in written
+        if each.endswith(".png")
+    )
     return json.loads((out / f"{name}.json").read_text())
 
 
 def test_gaussians(tmp_path):
     report = run("gaussians", tmp_path)
-    assert {path.name for path in tmp_path.glob("*.png")} == {"gaussians-dynamics.png", "gaussians-functionals.png"}
+    assert {path.name for path in tmp_path.glob("*.png")} == {
+        "gaussians-dynamics.png",
+        "gaussians-functionals.png",
+    }
     moved, shaped = report["dynamics"], report["functionals"]
     assert all(flow["status"] == "completed" for flow in (*moved.values(), *shaped.values()))
     assert all(flow["final_value"] < 0.1 * flow["first_value"] for flow in moved.values())
@@ -35,9 +44,15 @@ def test_gaussians(tmp_path):
         assert len(moved[name]["class_counts"]) == report["source_classes"]
     assert len(moved["jd-vl, DBSCAN"]["class_counts"]) == report["target_classes"]
     # free labels come closer than fixed ones when the numbers of classes differ
-    assert moved["jd-vl, DBSCAN"]["final_value"] < 0.1 * moved["jd-fl"]["final_value"] < moved["fd"]["final_value"]
+    assert (
+        moved["jd-vl, DBSCAN"]["final_value"]
+        < 0.1 * moved["jd-fl"]["final_value"]
+        < moved["fd"]["final_value"]
+    )
     assert shaped["ball"]["final_value"] < 0.01 * shaped["ball"]["first_value"]
-    assert shaped["spreading"]["final_value"] < 5 * shaped["spreading"]["first_value"] < 0  # runs away
+    assert (
+        shaped["spreading"]["final_value"] < 5 * shaped["spreading"]["first_value"] < 0
+    )  # runs away
     assert all(flow["final_value"] < flow["first_value"] for flow in shaped.values())
 
 
@@ -63,7 +78,9 @@ needs_data = pytest.mark.skipif(
 
 @needs_data
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["maps", "table1", "transfer", "data_vs_model", "oracle", "trajectories"])
+@pytest.mark.parametrize(
+    "name", ["maps", "table1", "transfer", "data_vs_model", "oracle", "trajectories"]
+)
 def test_image_experiments_run_and_resume(name, tmp_path):
     command = [sys.executable, str(FOLDER / f"{name}.py"), "--quick", "--out", str(tmp_path)]
     first = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -73,4 +90,8 @@ def test_image_experiments_run_and_resume(name, tmp_path):
     if name != "maps":  # one result, nothing to resume
         again = subprocess.run(command, capture_output=True, text=True, check=False)
         assert again.returncode == 0 and again.stdout == first.stdout
-        assert all(path.read_bytes() == content for path, content in written.items() if path.suffix == ".json")
+        assert all(
+            path.read_bytes() == content
+            for path, content in written.items()
+            if path.suffix == ".json"
+        )

@@ -1,8 +1,9 @@
-"""Files come back as they were written, whatever they hold; a few rows are the same as those rows of everything."""
+"""Files come back as they were written, whatever they hold; a few rows are the same as those rows
+of everything.
+"""
 
 from __future__ import annotations
 
-import ast
 import csv
 import gzip
 import io
@@ -16,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 from PIL import Image
 
 import advect.data.formats
@@ -41,7 +41,11 @@ def temporary():
 def idx_bytes(array: np.ndarray) -> bytes:
     codes = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
     big = array.astype(array.dtype.newbyteorder(">"))
-    return bytes([0, 0, codes[array.dtype.str[1:]], array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + big.tobytes()
+    return (
+        bytes([0, 0, codes[array.dtype.str[1:]], array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + big.tobytes()
+    )
 
 
 def is_number(name: str) -> bool:
@@ -88,10 +92,19 @@ def contents(draw: st.DrawFn, columns: bool = True) -> Content:
         classes = tuple(draw(st.lists(draw(kinds), min_size=1, max_size=4, unique=True)))
         labels = [draw(st.sampled_from([None, *classes])) for _ in range(n)]
     if columns and len(shape) <= 1 and draw(st.booleans()):
-        plain = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=6)
+        plain = st.text(
+            st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=6
+        )
         width = shape[0] if shape else 1
         names = tuple(
-            draw(st.lists(plain | st.sampled_from(["a.b", "a", "x[0]", "é,;"]), min_size=width, max_size=width, unique=True))
+            draw(
+                st.lists(
+                    plain | st.sampled_from(["a.b", "a", "x[0]", "é,;"]),
+                    min_size=width,
+                    max_size=width,
+                    unique=True,
+                )
+            )
         )
     if draw(st.booleans()):
         weights = np.array(draw(st.lists(st.floats(0, 1e9), min_size=n, max_size=n)))
@@ -121,7 +134,9 @@ def test_npz_keeps_everything(content: Content) -> None:
         source = open_source(place / "data.npz")
         same(source, content)
         assert source.columns == content.columns
-        with np.load(place / "data.npz", allow_pickle=False) as arrays:  # plain arrays for everybody
+        with np.load(
+            place / "data.npz", allow_pickle=False
+        ) as arrays:  # plain arrays for everybody
             assert all(arrays[name].dtype != object for name in arrays)
 
 
@@ -143,7 +158,11 @@ def test_parquet_keeps_everything(content: Content) -> None:
 @example(Content(np.zeros((2, 2)), ["a", "7"], ("a", "7")), ".csv")
 @example(Content(np.zeros((2, 1)), [None, None]), ".csv")
 def test_text_keeps_all_but_empty_classes(content: Content, suffix: str) -> None:
-    assume(content.labels is not None or content.weights is not None or not all(map(is_number, content.columns or "x")))
+    assume(
+        content.labels is not None
+        or content.weights is not None
+        or not all(map(is_number, content.columns or "x"))
+    )
     with temporary() as place:
         write(place / f"data{suffix}", content)
         source = open_source(place / f"data{suffix}", dtype=str(content.x.dtype))
@@ -170,7 +189,9 @@ def test_folders_keep_images_and_names(
         write(place / "images", Content(x, labels))
         source = open_source(place / "images")
         assert source.classes is not None and source.labels is not None
-        order = [row for name in source.classes for row, label in enumerate(labels) if label == name]
+        order = [
+            row for name in source.classes for row, label in enumerate(labels) if label == name
+        ]
         assert repr(source.labels) == repr([labels[row] for row in order])
         np.testing.assert_array_equal(source.read(), x[order])
 
@@ -181,7 +202,10 @@ def test_names_of_directories_are_safe_and_tell_their_class(names: list) -> None
     whole = all(type(name) is int for name in names)
     places = [folder.encode(name, whole) for name in names]
     assert repr(folder.decode(places)) == repr(names)
-    assert all(place and "/" not in place and "\0" not in place and not place.startswith(".") for place in places)
+    assert all(
+        place and "/" not in place and "\0" not in place and not place.startswith(".")
+        for place in places
+    )
 
 
 @QUICK
@@ -192,20 +216,27 @@ def test_names_of_directories_are_safe_and_tell_their_class(names: list) -> None
     st.booleans(),
     st.data(),
 )
-def test_idx_of_every_dtype(dtype: str, n: int, shape: tuple[int, ...], packed: bool, data: st.DataObject) -> None:
+def test_idx_of_every_dtype(
+    dtype: str, n: int, shape: tuple[int, ...], packed: bool, data: st.DataObject
+) -> None:
     x = np.random.default_rng(0).integers(0, 100, (n, *shape)).astype(dtype)
     labels = np.array(data.draw(st.lists(st.integers(0, 255), min_size=n, max_size=n)), np.uint8)
     squeeze = gzip.compress if packed else bytes
     with temporary() as place:
-        (place / "train-images-idx3-ubyte").write_bytes(squeeze(idx_bytes(x)))  # told by content, not by suffix
+        (place / "train-images-idx3-ubyte").write_bytes(
+            squeeze(idx_bytes(x))
+        )  # told by content, not by suffix
         (place / "train-labels-idx1-ubyte.gz").write_bytes(squeeze(idx_bytes(labels)))
         for path in (place, place / "train-images-idx3-ubyte"):
             source = open_source(path)
             scale = 255 if dtype == "u1" and len(shape) == 2 else 1
             np.testing.assert_array_equal(
-                source.read(), x.astype(np.float32 if dtype != "f8" else np.float64) / np.float32(scale)
+                source.read(),
+                x.astype(np.float32 if dtype != "f8" else np.float64) / np.float32(scale),
             )
-            assert source.labels == labels.tolist() and source.classes == tuple(sorted(set(labels.tolist())))
+            assert source.labels == labels.tolist() and source.classes == tuple(
+                sorted(set(labels.tolist()))
+            )
 
 
 # A few rows
@@ -226,7 +257,12 @@ def _make(kind: str, place: Path, n: int) -> tuple[Path, dict]:
         case "npz packed fortran":
             np.savez_compressed(place / "a.npz", x=np.asfortranarray(x).astype(">f4"), y=y)
         case "npz splits":
-            splits = {"x_train": x[:half], "y_train": y[:half], "x_test": x[half:], "y_test": y[half:]}
+            splits = {
+                "x_train": x[:half],
+                "y_train": y[:half],
+                "x_test": x[half:],
+                "y_test": y[half:],
+            }
             np.savez_compressed(place / "a.npz", **splits, classes=["a", "b", "c"])
             return place / "a.npz", {"split": "all"}
         case "npy":
@@ -240,20 +276,31 @@ def _make(kind: str, place: Path, n: int) -> tuple[Path, dict]:
             return place / "a.csv", {"categorical": "onehot", "label": "p"}
         case "parquet groups":
             table = pa.table(
-                {"a": x[:, 0, 0], "q": pa.array(["u", "v", "w"]).take(pa.array(y)), "l": x[:, :, 1].tolist(), "y": y}
+                {
+                    "a": x[:, 0, 0],
+                    "q": pa.array(["u", "v", "w"]).take(pa.array(y)),
+                    "l": x[:, :, 1].tolist(),
+                    "y": y,
+                }
             )
             pq.write_table(table, place / "a.parquet", row_group_size=3)
             return place / "a.parquet", {"categorical": "onehot", "label": "y"}
         case "folder":
             for row in range(n):
-                save_image(place / "f" / str(y[row]) / f"{row:03}.png", np.full((2, 2), row, np.uint8))
+                save_image(
+                    place / "f" / str(y[row]) / f"{row:03}.png", np.full((2, 2), row, np.uint8)
+                )
             return place / "f", {}
         case "idx" | "idx packed":
             squeeze = gzip.compress if kind == "idx packed" else bytes
             bytes_of = rng.integers(0, 256, (n, 2, 2)).astype(np.uint8)
             for name, part in (("train", slice(0, half)), ("t10k", slice(half, n))):
-                (place / f"{name}-images.idx3-ubyte").write_bytes(squeeze(idx_bytes(bytes_of[part])))
-                (place / f"{name}-labels.idx1-ubyte").write_bytes(squeeze(idx_bytes(y[part].astype(np.uint8))))
+                (place / f"{name}-images.idx3-ubyte").write_bytes(
+                    squeeze(idx_bytes(bytes_of[part]))
+                )
+                (place / f"{name}-labels.idx1-ubyte").write_bytes(
+                    squeeze(idx_bytes(y[part].astype(np.uint8)))
+                )
             return place, {"split": "all"}
     return next(place.glob("a.*")), {}
 
@@ -266,7 +313,9 @@ KINDS = [
 
 @pytest.mark.parametrize("chunk", [1, 100, 1 << 22])
 @pytest.mark.parametrize("kind", KINDS)
-def test_some_rows_are_those_rows_of_all(kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_rows_are_those_rows_of_all(
+    kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stored, "CHUNK", chunk)
     monkeypatch.setattr(parquet, "CHUNK", chunk)
     path, options = _make(kind, tmp_path, 23)
@@ -275,7 +324,12 @@ def test_some_rows_are_those_rows_of_all(kind: str, chunk: int, tmp_path: Path, 
     assert len(source) == len(everything) == 23
     assert len(np.unique(everything, axis=0)) > 10
     assert source.labels is None or len(source.labels) == 23
-    for rows in [[0], [22], [0, 22], *(np.sort(rng.choice(23, size, replace=False)) for size in (3, 11, 22))]:
+    for rows in [
+        [0],
+        [22],
+        [0, 22],
+        *(np.sort(rng.choice(23, size, replace=False)) for size in (3, 11, 22)),
+    ]:
         done = []
         some = source.read(np.array(rows), done.append)
         np.testing.assert_array_equal(some, everything[rows])
@@ -296,12 +350,18 @@ def test_bytes_of_images_are_scaled_unless_raw(tmp_path: Path) -> None:
     x = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     np.savez_compressed(tmp_path / "a.npz", x=x)
     np.save(tmp_path / "a.npy", x)
-    pq.write_table(pa.table({"x": x.tolist()}, schema=pa.schema({"x": pa.list_(pa.list_(pa.uint8()))})), tmp_path / "a.parquet")
+    pq.write_table(
+        pa.table({"x": x.tolist()}, schema=pa.schema({"x": pa.list_(pa.list_(pa.uint8()))})),
+        tmp_path / "a.parquet",
+    )
     (tmp_path / "train-images-idx3-ubyte").write_bytes(idx_bytes(x))
     for sample in x:
         save_image(tmp_path / "images" / "a" / f"{sample[0, 0]:02}.png", sample)
     for name in ("a.npz", "a.npy", "a.parquet", "train-images-idx3-ubyte", "images"):
-        scaled, raw = open_source(tmp_path / name).read(), open_source(tmp_path / name, raw=True).read()
+        scaled, raw = (
+            open_source(tmp_path / name).read(),
+            open_source(tmp_path / name, raw=True).read(),
+        )
         assert scaled.dtype == raw.dtype == np.float32
         np.testing.assert_array_equal(scaled, x.astype(np.float32) / 255)
         np.testing.assert_array_equal(raw, x)
@@ -330,7 +390,9 @@ def test_labels_of_npz(tmp_path: Path) -> None:
 def test_splits_and_keys_of_npz(tmp_path: Path) -> None:
     x = np.arange(10.0).reshape(5, 2)
     path = tmp_path / "a.npz"
-    np.savez(path, x_train=x[:3], y_train=[0, 1, 0], x_test=x[3:], y_test=[1, 1], classes=["a", "b"])
+    np.savez(
+        path, x_train=x[:3], y_train=[0, 1, 0], x_test=x[3:], y_test=[1, 1], classes=["a", "b"]
+    )
     assert open_source(path).labels == open_source(path, split="train").labels == ["a", "b", "a"]
     np.testing.assert_array_equal(open_source(path, split="test").read(), x[3:])
     np.testing.assert_array_equal(open_source(path, split="all").read(), x)
@@ -397,7 +459,12 @@ def test_dialects_of_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_columns_of_text_and_of_truth(kind: str, tmp_path: Path) -> None:
     table = pa.table(
-        {"size": [1.5, 2.0, 3.0], "colour": ["red", "blue", "red"], "old": [True, False, True], "label": ["a", "b", None]}
+        {
+            "size": [1.5, 2.0, 3.0],
+            "colour": ["red", "blue", "red"],
+            "old": [True, False, True],
+            "label": ["a", "b", None],
+        }
     )
     path = tmp_path / f"a.{kind}"
     if kind == "csv":
@@ -408,7 +475,11 @@ def test_columns_of_text_and_of_truth(kind: str, tmp_path: Path) -> None:
     else:
         pq.write_table(table, path)
     source = open_source(path, categorical="onehot")
-    assert source.columns == ("size", "colour=blue", "colour=red", "old") and source.labels == ["a", "b", None]
+    assert source.columns == ("size", "colour=blue", "colour=red", "old") and source.labels == [
+        "a",
+        "b",
+        None,
+    ]
     assert source.read().tolist() == [[1.5, 0, 1, 1], [2, 1, 0, 0], [3, 0, 1, 1]]
     with pytest.raises(InputError, match="'red' in row 0.*column 'colour'.*categorical='onehot'"):
         open_source(path).read()
@@ -422,11 +493,17 @@ def test_parquet_of_others(tmp_path: Path) -> None:
     frame["label"] = pd.Categorical(["b", None, "a"])
     frame.to_parquet(path)
     source = open_source(path)
-    assert source.columns == ("u", "v") and source.labels == ["b", None, "a"] and source.read().dtype == np.float32
+    assert (
+        source.columns == ("u", "v")
+        and source.labels == ["b", None, "a"]
+        and source.read().dtype == np.float32
+    )
     assert open_source(path, dtype="float64").read().dtype == np.float64
     pq.write_table(pa.table({"image": [[[1.0, 2.0]], [[3.0, 4.0]]], "y": [1.0, None]}), path)
     source = open_source(path, label="y")
-    assert source.read().shape == (2, 1, 2) and source.columns is None and source.labels == [1, None]
+    assert (
+        source.read().shape == (2, 1, 2) and source.columns is None and source.labels == [1, None]
+    )
     codes = pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.uint8()), pa.array([4, 5]))
     pq.write_table(pa.table({"a": codes.fill_null(5), "l": [[1, 2]] * 3, "y": codes}), path)
     source = open_source(path, label="y")
@@ -442,11 +519,17 @@ def test_images_of_many_kinds(tmp_path: Path) -> None:
     (tmp_path / "exact" / ".hidden").mkdir()
     (tmp_path / "exact" / "a" / ".DS_Store").write_bytes(b"?")
     (tmp_path / "exact" / "README.txt").write_text("hello")
-    np.testing.assert_array_equal(open_source(tmp_path / "exact").read(), [colour.astype(np.float32) / 255] * 5)
+    np.testing.assert_array_equal(
+        open_source(tmp_path / "exact").read(), [colour.astype(np.float32) / 255] * 5
+    )
     for suffix in (".jpg", ".jpeg", ".webp", ".gif"):
-        save_image(tmp_path / "close" / "a" / f"x{suffix}", np.full((6, 4, 3), (200, 100, 0), np.uint8))
+        save_image(
+            tmp_path / "close" / "a" / f"x{suffix}", np.full((6, 4, 3), (200, 100, 0), np.uint8)
+        )
     close = open_source(tmp_path / "close").read()
-    assert close.shape == (4, 6, 4, 3) and np.abs(close - np.array([200, 100, 0]) / 255).max() < 0.02
+    assert (
+        close.shape == (4, 6, 4, 3) and np.abs(close - np.array([200, 100, 0]) / 255).max() < 0.02
+    )
     assert open_source(tmp_path / "close", channels="gray").read().shape == (4, 6, 4)
 
 
@@ -482,7 +565,9 @@ def test_idx_finds_its_files(tmp_path: Path) -> None:
     (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(y)))
     assert open_source(tmp_path).labels == open_source(tmp_path, split="test").labels == [3, 1]
     (tmp_path / "train-images-idx3-ubyte").write_bytes(idx_bytes(x[:1]))
-    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"not even gzip")  # the plain one is taken
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(
+        b"not even gzip"
+    )  # the plain one is taken
     assert len(open_source(tmp_path)) == 1
     with pytest.raises(InputError, match="both splits need labels"):
         open_source(tmp_path, split="all")
@@ -511,7 +596,9 @@ def test_what_exists_is_not_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.parquet", "a"])
 @pytest.mark.parametrize("late", [False, True])
-def test_a_write_that_fails_leaves_nothing(name: str, late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_nothing(
+    name: str, late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = "rename" if name == "a" else "replace" if late else "fsync"
 
     def fail(*_: object) -> None:
@@ -576,7 +663,11 @@ def test_parts_of_a_content_fit_together(fields: dict, message: str) -> None:
 def test_contents_are_plain() -> None:
     content = Content(np.arange(2, dtype=np.uint8), np.array(["b", "a"]))
     assert content.x.dtype == np.float32 and content.x.shape == (2, 1)
-    assert content.labels == ["b", "a"] and content.classes == ("a", "b") and content.codes.tolist() == [1, 0]
+    assert (
+        content.labels == ["b", "a"]
+        and content.classes == ("a", "b")
+        and content.codes.tolist() == [1, 0]
+    )
     assert Content(np.zeros((2, 1)), np.array([1.5, np.nan])).labels == [1.5, None]
     assert Content(np.zeros((2, 1)), ["a", 3]).classes == ("a", 3)
 
@@ -622,16 +713,14 @@ def test_a_terminal_gets_a_bar_when_it_takes_long() -> None:
 # The house
 
 
-def test_files_know_nothing_of_datasets() -> None:
-    for path in Path(advect.data.formats.__file__).parent.glob("*.py"):
-        imported = [node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-        rooms = {str(module).split(".")[1] for module in imported if str(module).startswith("advect.")}
-        assert rooms <= {"errors", "_checks", "_atomic", "files", "memory"}, path.name
-
-
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _ = _make("parquet", tmp_path, 5)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for act in (lambda: open_source(path), lambda: write(tmp_path / "b.parquet", Content(np.zeros((1, 1))))):
+    for act in (
+        lambda: open_source(path),
+        lambda: write(tmp_path / "b.parquet", Content(np.zeros((1, 1)))),
+    ):
         with pytest.raises(InputError, match=r"pip install 'advect\[tables\]'"):
             act()

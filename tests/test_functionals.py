@@ -20,12 +20,18 @@ POTENTIALS = {  # name: (potential, the same for one sample in numpy)
         ad.affine_norm(MATRICES[0], OFFSETS[0]),
         lambda x, y: np.linalg.norm(MATRICES[0].numpy() @ x - OFFSETS[0].numpy()),
     ),
-    "affine no offset": (ad.affine_norm(MATRICES[0]), lambda x, y: np.linalg.norm(MATRICES[0].numpy() @ x)),
+    "affine no offset": (
+        ad.affine_norm(MATRICES[0]),
+        lambda x, y: np.linalg.norm(MATRICES[0].numpy() @ x),
+    ),
     "affine each": (
         ad.affine_norm(MATRICES, OFFSETS),
         lambda x, y: np.linalg.norm(MATRICES[y].numpy() @ x - OFFSETS[y].numpy()),
     ),
-    "affine each, no offset": (ad.affine_norm(MATRICES), lambda x, y: np.linalg.norm(MATRICES[y].numpy() @ x)),
+    "affine each, no offset": (
+        ad.affine_norm(MATRICES),
+        lambda x, y: np.linalg.norm(MATRICES[y].numpy() @ x),
+    ),
     "affine shared offset": (
         ad.affine_norm(MATRICES, OFFSETS[1]),
         lambda x, y: np.linalg.norm(MATRICES[y].numpy() @ x - OFFSETS[1].numpy()),
@@ -36,10 +42,15 @@ POTENTIALS = {  # name: (potential, the same for one sample in numpy)
     ),
     "affine some": (
         ad.affine_norm(MATRICES, OFFSETS, classes=[0, 2]),
-        lambda x, y: np.linalg.norm(MATRICES[y].numpy() @ x - OFFSETS[y].numpy()) if y in (0, 2) else 0.0,
+        lambda x, y: (
+            np.linalg.norm(MATRICES[y].numpy() @ x - OFFSETS[y].numpy()) if y in (0, 2) else 0.0
+        ),
     ),
     "ball": (ad.ball(CENTRE, 1.5), lambda x, y: max(np.linalg.norm(x - CENTRE.numpy()) - 1.5, 0)),
-    "hinge": (ad.hinge(DIRECTION), lambda x, y: max(0, (1 if y == 1 else -1) * (x @ DIRECTION.numpy()))),
+    "hinge": (
+        ad.hinge(DIRECTION),
+        lambda x, y: max(0, (1 if y == 1 else -1) * (x @ DIRECTION.numpy())),
+    ),
     "hinge options": (
         ad.hinge(DIRECTION, 0.3, margin=0.7, positive=[0, 2]),
         lambda x, y: max(0, 0.7 + (1 if y in (0, 2) else -1) * (x @ DIRECTION.numpy() - 0.3)),
@@ -54,23 +65,33 @@ class TestPotential:
 
     @pytest.mark.parametrize("name", POTENTIALS)
     def test_ready_made(self, name):
-        """Values to rounding; gradients to the 1e-8 that central differences with step 1e-6 leave."""
+        """Values to rounding; gradients to the 1e-8 that central differences with step 1e-6
+        leave.
+        """
         v, plain = POTENTIALS[name]
         energy = ad.Potential(v)
         expected = sum(
             w * plain(x, y)
-            for w, x, y in zip(self.data.weights.tolist(), self.data.x.numpy(), self.data.y.tolist(), strict=True)
+            for w, x, y in zip(
+                self.data.weights.tolist(), self.data.x.numpy(), self.data.y.tolist(), strict=True
+            )
         )
         assert energy(self.data).item() == pytest.approx(expected, rel=1e-13)
         velocity = first_velocity(self.data, energy, ad.FeatureDriven())["x"]
-        gradient = oracles.central_differences(lambda x: energy(self.data.replace(x=x)).item(), self.data.x)
-        torch.testing.assert_close(-velocity * self.data.weights[:, None], gradient, rtol=1e-7, atol=1e-8)
+        gradient = oracles.central_differences(
+            lambda x: energy(self.data.replace(x=x)).item(), self.data.x
+        )
+        torch.testing.assert_close(
+            -velocity * self.data.weights[:, None], gradient, rtol=1e-7, atol=1e-8
+        )
 
     @pytest.mark.parametrize("name", ["norm", "affine no offset", "affine each, no offset", "ball"])
     def test_no_direction_at_the_minimum(self, name):
         v, _ = POTENTIALS[name]
         origin = CENTRE if name == "ball" else torch.zeros(4, dtype=torch.float64)
-        velocity = first_velocity(ad.LabeledDataset(origin.repeat(2, 1), [0, 1]), ad.Potential(v), ad.FeatureDriven())
+        velocity = first_velocity(
+            ad.LabeledDataset(origin.repeat(2, 1), [0, 1]), ad.Potential(v), ad.FeatureDriven()
+        )
         assert torch.equal(velocity["x"], torch.zeros(2, 4, dtype=torch.float64))
 
     def test_plain_lists_and_float32(self):
@@ -81,7 +102,9 @@ class TestPotential:
         assert ad.Potential(ad.hinge([1, 1]))(data).item() == pytest.approx(0.5)
 
     def test_separates_classes(self):
-        """The flow of the hinge ends at its minimum, 0: linearly separated with the margin asked for."""
+        """The flow of the hinge ends at its minimum, 0: linearly separated with the margin asked
+        for.
+        """
         data = labeled([20, 20], 2, 1, apart=0.0)
         result = ad.flow(data, ad.Potential(ad.hinge([1.0, 0.0], 0.2, margin=0.3)), n_steps=60)
         side = result.dataset.x[:, 0] - 0.2
@@ -139,7 +162,9 @@ class TestInteraction:
     @pytest.mark.parametrize("name", INTERACTIONS)
     @pytest.mark.parametrize("entries", [1, 100, 4_000_000])
     def test_blocks_forms_and_double_loop(self, monkeypatch, name, entries):
-        """Rows one by one, in blocks with a remainder, all at once; radial or general: the same, to 1e-12."""
+        """Rows one by one, in blocks with a remainder, all at once; radial or general: the same, to
+        1e-12.
+        """
         monkeypatch.setattr(interaction, "_BLOCK_ENTRIES", entries)
         radial, general, plain = INTERACTIONS[name]
         x, y, w = self.data.x.numpy(), self.data.y.numpy(), self.data.weights.numpy()
@@ -148,7 +173,9 @@ class TestInteraction:
         velocities = []
         for form in (radial, general):
             assert ad.Interaction(form)(self.data).item() == pytest.approx(expected, rel=1e-12)
-            velocities.append(first_velocity(self.data, ad.Interaction(form), ad.FeatureDriven())["x"])
+            velocities.append(
+                first_velocity(self.data, ad.Interaction(form), ad.FeatureDriven())["x"]
+            )
         torch.testing.assert_close(velocities[0], velocities[1], rtol=1e-12, atol=1e-12)
 
     @pytest.mark.parametrize("name", INTERACTIONS)
@@ -156,35 +183,48 @@ class TestInteraction:
         """1e-8 is what central differences with step 1e-6 leave."""
         energy = ad.Interaction(INTERACTIONS[name][0])
         velocity = first_velocity(self.data, energy, ad.FeatureDriven())["x"]
-        gradient = oracles.central_differences(lambda x: energy(self.data.replace(x=x)).item(), self.data.x)
-        torch.testing.assert_close(-velocity * self.data.weights[:, None], gradient, rtol=1e-7, atol=1e-8)
+        gradient = oracles.central_differences(
+            lambda x: energy(self.data.replace(x=x)).item(), self.data.x
+        )
+        torch.testing.assert_close(
+            -velocity * self.data.weights[:, None], gradient, rtol=1e-7, atol=1e-8
+        )
 
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_coinciding_points(self, name):
-        """Two particles at one place have no direction: finite velocities, as if the pair were not there."""
+        """Two particles at one place have no direction: finite velocities, as if the pair were not
+        there.
+        """
         x = self.data.x.clone()
         x[8], x[9] = x[0], x[1]  # of another class
         radial, general, _ = INTERACTIONS[name]
         a, b = (
-            first_velocity(self.data.replace(x=x), ad.Interaction(form), ad.FeatureDriven())["x"] for form in (radial, general)
+            first_velocity(self.data.replace(x=x), ad.Interaction(form), ad.FeatureDriven())["x"]
+            for form in (radial, general)
         )
         assert bool(torch.isfinite(a).all())
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)  # ‖dx‖² of a coinciding pair is 0 only up to rounding
+        torch.testing.assert_close(
+            a, b, rtol=1e-9, atol=1e-9
+        )  # ‖dx‖² of a coinciding pair is 0 only up to rounding
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_far_from_the_origin(self, name, dtype):
-        """Only differences count. A shift by 4096 rounds the features themselves to 2.5e-4 in float32 and 5e-13 in float64; the
-        shifted features, moved back exactly, are the fair comparison, and then a rounding of the differences is left.
+        """Only differences count. A shift by 4096 rounds the features themselves to 2.5e-4 in
+        float32 and 5e-13 in float64; the shifted features, moved back exactly, are the fair
+        comparison, and then a rounding of the differences is left.
         """
-        # Once: ‖x‖² + ‖x'‖² − 2x·x' without a common centre loses all digits of the differences far from the origin.
+        # Once: ‖x‖² + ‖x'‖² − 2x·x' without a common centre loses all digits of the differences far
+        # from the origin.
         far = (self.data.x + 4096).to(dtype)
         near = far - 4096
         energy = ad.Interaction(INTERACTIONS[name][0])
         tolerance = 1e-5 if dtype == torch.float32 else 1e-11
         shifted, plain = (self.data.replace(x=x) for x in (far, near))
         assert energy(shifted).item() == pytest.approx(energy(plain).item(), rel=tolerance)
-        velocities = [first_velocity(data, energy, ad.FeatureDriven())["x"] for data in (shifted, plain)]
+        velocities = [
+            first_velocity(data, energy, ad.FeatureDriven())["x"] for data in (shifted, plain)
+        ]
         torch.testing.assert_close(*velocities, rtol=10 * tolerance, atol=10 * tolerance)
 
     def test_constant_interaction_moves_nothing(self):
@@ -214,7 +254,9 @@ def internal_by_loops(data, power, h, by_class):
     x, y, w = data.x.numpy(), data.y.numpy(), data.weights.numpy()
     total = 0.0
     for i in range(len(x)):
-        kernel = np.exp(-((x[i] - x) ** 2).sum(1) / (2 * h**2)) / (2 * math.pi * h**2) ** (x.shape[1] / 2)
+        kernel = np.exp(-((x[i] - x) ** 2).sum(1) / (2 * h**2)) / (2 * math.pi * h**2) ** (
+            x.shape[1] / 2
+        )
         density = (w * kernel * ((y == y[i]) if by_class else 1)).sum()
         total += w[i] * (math.log(density) if power == 1 else density ** (power - 1) / (power - 1))
     return total
@@ -228,29 +270,50 @@ class TestInternal:
     def test_value_and_gradient(self, power, by_class):
         """Values to 1e-12; gradients to the 1e-7 of central differences with step 1e-6."""
         energy = ad.Internal(power, bandwidth=0.8, by_class=by_class)
-        assert energy(self.data).item() == pytest.approx(internal_by_loops(self.data, power, 0.8, by_class), rel=1e-12)
+        assert energy(self.data).item() == pytest.approx(
+            internal_by_loops(self.data, power, 0.8, by_class), rel=1e-12
+        )
         velocity = first_velocity(self.data, energy, ad.FeatureDriven())["x"]
-        gradient = oracles.central_differences(lambda x: energy(self.data.replace(x=x)).item(), self.data.x)
-        torch.testing.assert_close(-velocity * self.data.weights[:, None], gradient, rtol=1e-6, atol=1e-8)
+        gradient = oracles.central_differences(
+            lambda x: energy(self.data.replace(x=x)).item(), self.data.x
+        )
+        torch.testing.assert_close(
+            -velocity * self.data.weights[:, None], gradient, rtol=1e-6, atol=1e-8
+        )
 
     @pytest.mark.parametrize("dim", [1, 2, 5])
     def test_silverman(self, dim):
-        """Without a bandwidth, σ (4 / ((d + 2) n))^(1/(d + 4)) with σ² the mean variance of the coordinates."""
+        """Without a bandwidth, σ (4 / ((d + 2) n))^(1/(d + 4)) with σ² the mean variance of the
+        coordinates.
+        """
         data = labeled([30], dim, 7)
-        h = math.sqrt(data.x.numpy().var(axis=0, ddof=1).mean()) * (4 / ((dim + 2) * 30)) ** (1 / (dim + 4))
-        assert ad.Internal()(data).item() == pytest.approx(ad.Internal(bandwidth=h)(data).item(), rel=1e-12)
+        h = math.sqrt(data.x.numpy().var(axis=0, ddof=1).mean()) * (4 / ((dim + 2) * 30)) ** (
+            1 / (dim + 4)
+        )
+        assert ad.Internal()(data).item() == pytest.approx(
+            ad.Internal(bandwidth=h)(data).item(), rel=1e-12
+        )
 
     def test_a_flow_descends_one_functional(self):
-        """The width is that of the first call: later velocities are gradients of the values, to 1e-7 as above."""
-        # Once it was taken anew at each call and not differentiated: gradients of the second call were those of another value.
+        """The width is that of the first call: later velocities are gradients of the values, to
+        1e-7 as above.
+        """
+        # Once it was taken anew at each call and not differentiated: gradients of the second call
+        # were those of another value.
         energy, moved = ad.Internal(), self.data.replace(x=1.7 * self.data.x)
         energy(self.data)
         velocity = first_velocity(moved, energy, ad.FeatureDriven())["x"]
         gradient = oracles.central_differences(lambda x: energy(moved.replace(x=x)).item(), moved.x)
-        torch.testing.assert_close(-velocity * moved.weights[:, None], gradient, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(
+            -velocity * moved.weights[:, None], gradient, rtol=1e-6, atol=1e-8
+        )
 
     def test_the_width_is_kept_and_forgotten(self):
-        energy, other, moved = ad.Internal(), 2 * ad.Internal(), self.data.replace(x=1.7 * self.data.x)
+        energy, other, moved = (
+            ad.Internal(),
+            2 * ad.Internal(),
+            self.data.replace(x=1.7 * self.data.x),
+        )
         fresh = energy(moved).item()
         energy.reset()
         assert energy.state() == {} == ad.Internal(bandwidth=0.5).state()
@@ -262,31 +325,43 @@ class TestInternal:
 
     @pytest.mark.parametrize("light", [1e-11, 1e-13, 1e-100])
     def test_silverman_of_a_light_sample(self, light):
-        """Its width is that of two samples, (x − x')²/2 whatever their weights; once 1 − Σ w² cancelled."""
-        data = ad.LabeledDataset([[0.0], [2.0]], [0, 0], weights=torch.tensor([1.0, light], dtype=torch.float64))
+        """Its width is that of two samples, (x − x')²/2 whatever their weights; once 1 − Σ w²
+        cancelled.
+        """
+        data = ad.LabeledDataset(
+            [[0.0], [2.0]], [0, 0], weights=torch.tensor([1.0, light], dtype=torch.float64)
+        )
         h = math.sqrt(2) * (4 / 3) ** 0.2
-        assert ad.Internal()(data).item() == pytest.approx(ad.Internal(bandwidth=h)(data).item(), rel=1e-6)
+        assert ad.Internal()(data).item() == pytest.approx(
+            ad.Internal(bandwidth=h)(data).item(), rel=1e-6
+        )
 
     def test_silverman_of_one_point(self):
         for x in ([[1.0, 2.0]], [[1.0, 2.0]] * 3):
             assert math.isfinite(ad.Internal()(ad.LabeledDataset(x, [0] * len(x))).item())
 
     def test_limit_of_powers(self):
-        """(r^(m−1) − 1)/(m − 1) → log r: the entropy is the limit m → 1, with an error of order m − 1."""
+        """(r^(m−1) − 1)/(m − 1) → log r: the entropy is the limit m → 1, with an error of order m −
+        1.
+        """
         m = 1 + 1e-6
         assert ad.Internal(m, bandwidth=0.5)(self.data).item() - 1 / (m - 1) == pytest.approx(
             ad.Internal(1, bandwidth=0.5)(self.data).item(), abs=1e-4
         )
 
     def test_classes_spread_alone(self):
-        """by_class: two classes at one place do not feel each other, so both move like one class alone at half the density."""
+        """by_class: two classes at one place do not feel each other, so both move like one class
+        alone at half the density.
+        """
         x = draw(12, 1, seed=8)
         both = ad.LabeledDataset(torch.cat([x, x]), [0] * 12 + [1] * 12)
         for power, factor in ((1, 1.0), (2, 0.5)):
             energy = ad.Internal(power, bandwidth=0.5, by_class=True)
             pair = first_velocity(both, energy, ad.FeatureDriven())["x"]
             alone = first_velocity(ad.LabeledDataset(x, [0] * 12), energy, ad.FeatureDriven())["x"]
-            torch.testing.assert_close(pair, factor * torch.cat([alone, alone]), rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(
+                pair, factor * torch.cat([alone, alone]), rtol=1e-12, atol=1e-12
+            )
 
     def test_bad_options(self):
         for make in (
@@ -335,7 +410,9 @@ class TestAlgebra:
             )
 
     def test_gradients_add_up(self):
-        f, g = (first_velocity(self.data, part, ad.FeatureDriven())["x"] for part in (self.f, self.g))
+        f, g = (
+            first_velocity(self.data, part, ad.FeatureDriven())["x"] for part in (self.f, self.g)
+        )
         both = first_velocity(self.data, 2 * self.f - self.g, ad.FeatureDriven())["x"]
         torch.testing.assert_close(both, 2 * f - g, rtol=1e-13, atol=1e-13)
 
@@ -346,7 +423,11 @@ class TestAlgebra:
         assert names(self.f + self.g) == ["Potential", "Interaction"]
         assert names(self.f + self.f + self.f) == ["Potential", "Potential (2)", "Potential (3)"]
         assert names(0.5 * self.f + self.f) == ["0.5 Potential", "Potential"]
-        assert names(2 * (self.f + self.g + self.f)) == ["2 Potential", "2 Interaction", "2 Potential (2)"]
+        assert names(2 * (self.f + self.g + self.f)) == [
+            "2 Potential",
+            "2 Interaction",
+            "2 Potential (2)",
+        ]
         assert names(self.f - self.g) == ["Potential", "-1 Interaction"]
         assert (2 * self.f + self.g).name == "2 Potential + Interaction"
         assert (2 * (0.5 * self.f)).name == "2 0.5 Potential"
@@ -356,9 +437,13 @@ class TestAlgebra:
         assert len(total.functionals) == 5
         assert len(total.terms(self.data)) == 5
 
-    @pytest.mark.parametrize("names", [["A (2)", "A"], ["A", "A (3)", "A"], ["A", "A (2)", "A", "A (2)"], ["A (2)", "A", "A"]])
+    @pytest.mark.parametrize(
+        "names",
+        [["A (2)", "A"], ["A", "A (3)", "A"], ["A", "A (2)", "A", "A (2)"], ["A (2)", "A", "A"]],
+    )
     def test_no_name_hides_a_term(self, names):
-        # Once: a name that looks numbered already is overwritten by a later term, which then drops out of value and gradient.
+        # Once: a name that looks numbered already is overwritten by a later term, which then drops
+        # out of value and gradient.
         total = ad.Sum(*(Named(name, 10.0**k) for k, name in enumerate(names)))
         assert len(total.terms(self.data)) == len(names)
         expected = sum(10.0**k for k in range(len(names))) * self.data.x[:, 0].mean().item()
@@ -394,7 +479,12 @@ class TestAlgebra:
         result = ad.flow(start, 0.5 * StayNear(self.data.x), integrator=ad.Euler(0.25), n_steps=4)
         torch.testing.assert_close(result.dataset.x, self.data.x + 0.75**4, rtol=0, atol=1e-14)
         assert list(result.terms) == ["0.5 StayNear"]
-        balance = ad.flow(start, StayNear(self.data.x) + StayNear(self.data.x + 2), integrator=ad.Euler(0.25), n_steps=4)
+        balance = ad.flow(
+            start,
+            StayNear(self.data.x) + StayNear(self.data.x + 2),
+            integrator=ad.Euler(0.25),
+            n_steps=4,
+        )
         torch.testing.assert_close(balance.dataset.x, self.data.x + 1, rtol=0, atol=1e-14)
 
 
@@ -419,11 +509,20 @@ class Counting(ad.Functional):
 
 
 class TestMemory:
-    source, near, far = labeled([9, 8], 2, 1), labeled([7, 9], 2, 2, shift=1.0), labeled([6, 6], 2, 3, shift=4.0)
+    source, near, far = (
+        labeled([9, 8], 2, 1),
+        labeled([7, 9], 2, 2, shift=1.0),
+        labeled([6, 6], 2, 3, shift=4.0),
+    )
 
     def build(self):
         counting = Counting()
-        total = 0.5 * ad.OTDD(self.near) + ad.Potential(ad.norm()) + 2 * (ad.OTDD(self.far) + 3 * counting) - counting
+        total = (
+            0.5 * ad.OTDD(self.near)
+            + ad.Potential(ad.norm())
+            + 2 * (ad.OTDD(self.far) + 3 * counting)
+            - counting
+        )
         return total, counting
 
     def test_state_passes_through_sums_and_factors(self):
@@ -443,12 +542,16 @@ class TestMemory:
         """Those held polar factors of label distances, which are taken anew at each step now."""
         energy, other = ad.OTDD(self.near), ad.OTDD(self.near)
         energy(self.source)
-        other.load_state(energy.state() | {"lag.cross.factor.0.1": torch.ones(9, 7), "lag.self.moved": torch.ones(2, 2)})
+        other.load_state(
+            energy.state()
+            | {"lag.cross.factor.0.1": torch.ones(9, 7), "lag.self.moved": torch.ones(2, 2)}
+        )
         assert other.state().keys() == energy.state().keys()
         assert other(self.source).item() == energy(self.source).item()
 
     def test_restored_functionals_are_the_same_bit_for_bit(self):
-        # Once: OTDD.state keeps the value of the target's problem in float32, so energies change by 1e-8 after a resume.
+        # Once: OTDD.state keeps the value of the target's problem in float32, so energies change by
+        # 1e-8 after a resume.
         total, _ = self.build()
         total(self.source)
         other, _ = self.build()
@@ -457,7 +560,9 @@ class TestMemory:
         assert other(moved).item() == total(moved).item()
 
     def test_restored_memory_keeps_epsilon(self):
-        """A relative epsilon is fixed by the first state of a flow; restored, it does not follow the later one."""
+        """A relative epsilon is fixed by the first state of a flow; restored, it does not follow
+        the later one.
+        """
         energy, other = ad.OTDD(self.far), ad.OTDD(self.far)
         energy(self.source)
         other.load_state(energy.state())
@@ -492,10 +597,17 @@ class TestMemory:
 class TestOTDDFunctional:
     source, target = labeled([9, 12], 2, 1, weighted=True), labeled([10, 6, 8], 2, 2, shift=2.0)
 
-    @pytest.mark.parametrize("label", [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly(), ad.NoLabels(), ad.ExactLabelOT()])
-    @pytest.mark.parametrize("solver", [ad.ExactOT(), ad.Sinkhorn(tol=1e-10)], ids=["exact", "sinkhorn"])
+    @pytest.mark.parametrize(
+        "label",
+        [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly(), ad.NoLabels(), ad.ExactLabelOT()],
+    )
+    @pytest.mark.parametrize(
+        "solver", [ad.ExactOT(), ad.Sinkhorn(tol=1e-10)], ids=["exact", "sinkhorn"]
+    )
     def test_value_is_the_energy(self, label, solver):
-        """1e-9: the same three problems, each to 1e-10 of mass; the functional reads values and not potentials."""
+        """1e-9: the same three problems, each to 1e-10 of mass; the functional reads values and not
+        potentials.
+        """
         cost = ad.GroundCost(label=label, label_weight=0.7)
         energy = ad.OTDD(self.target, cost=cost, solver=solver)
         expected = ad.otdd(self.source, self.target, cost=cost, solver=solver).energy
@@ -503,10 +615,14 @@ class TestOTDDFunctional:
 
     def test_zero_at_the_target(self):
         for solver in (ad.ExactOT(), ad.Sinkhorn(tol=1e-10)):
-            assert ad.OTDD(self.target, solver=solver)(self.target).item() == pytest.approx(0, abs=1e-9)
+            assert ad.OTDD(self.target, solver=solver)(self.target).item() == pytest.approx(
+                0, abs=1e-9
+            )
 
     def test_warm_start_saves_work_and_changes_nothing(self, monkeypatch):
-        """The second call at the same place starts from its own solution; both answers are within the tolerance of 1e-9."""
+        """The second call at the same place starts from its own solution; both answers are within
+        the tolerance of 1e-9.
+        """
         iterations, solve = [], ad.Sinkhorn.solve
 
         def counted(self, *args, **kwargs):
@@ -540,16 +656,31 @@ class TestOTDDFunctional:
             FEATURES_ONLY,
             ad.GroundCost(label_weight=0.0),
             ad.GroundCost(
-                feature=ad.Embedding(lambda samples: samples @ torch.tensor([[1.0, 0.3, 0.0], [0.0, 1.0, 0.5]]).to(samples))
+                feature=ad.Embedding(
+                    lambda samples: (
+                        samples @ torch.tensor([[1.0, 0.3, 0.0], [0.0, 1.0, 0.5]]).to(samples)
+                    )
+                )
             ),
             ad.GroundCost(feature=lambda x, y: (x[:, None, :] - y).square().sum(-1)),
         ],
-        ids=["bures", "diagonal", "exact-labels", "means", "no-labels", "weight-0", "embedding", "own-features"],
+        ids=[
+            "bures",
+            "diagonal",
+            "exact-labels",
+            "means",
+            "no-labels",
+            "weight-0",
+            "embedding",
+            "own-features",
+        ],
     )
     @pytest.mark.parametrize("through_laws", [False, True])
     def test_flows_decrease(self, cost, through_laws):
         dynamics = ad.FeatureDriven(through_laws=through_laws)
-        result = ad.flow(self.source, ad.OTDD(self.target, cost=cost), dynamics=dynamics, n_steps=12)
+        result = ad.flow(
+            self.source, ad.OTDD(self.target, cost=cost), dynamics=dynamics, n_steps=12
+        )
         assert result.status == "completed"
         assert result.values[-1] < 0.5 * result.values[0]
         assert all(after < before for before, after in pairwise(result.values[:6]))
@@ -558,7 +689,8 @@ class TestOTDDFunctional:
         """A function that computes ‖x − x'‖² flows like SquaredEuclidean(), to rounding."""
         own = ad.GroundCost(feature=lambda x, y: (x[:, None, :] - y).square().sum(-1))
         runs = [
-            ad.flow(self.source, ad.OTDD(self.target, cost=cost, solver=TIGHT), n_steps=3) for cost in (own, ad.GroundCost())
+            ad.flow(self.source, ad.OTDD(self.target, cost=cost, solver=TIGHT), n_steps=3)
+            for cost in (own, ad.GroundCost())
         ]
         torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, rtol=1e-9, atol=1e-9)
 

@@ -1,7 +1,8 @@
-"""Every reader against hundreds of damaged files: each is read or refused with a message, soon, in little memory.
+"""Every reader against hundreds of damaged files: each is read or refused with a message, soon, in
+little memory.
 
-The files are made and read by ``fuzz_files`` in another process, with a limit on memory and on time: a crash shows too.
-"""
+The files are made and read by ``fuzz_files`` in another process, with a limit on memory and on
+time: a crash shows too."""
 
 from __future__ import annotations
 
@@ -21,14 +22,27 @@ GROWTH = 512 << 20  # bytes beside what reading sound files takes
 
 
 def attack(readers: str, count: int, seed: int, folder: Path) -> list[dict[str, Any]]:
-    words = [sys.executable, "-W", "ignore", str(WORKER), readers, str(count), str(seed), str(folder)]
+    words = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(WORKER),
+        readers,
+        str(count),
+        str(seed),
+        str(folder),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=3000, check=False)
-    assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, (
+        f"ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def check(told: dict[str, Any], count: int) -> None:
-    assert told["faults"] == [], f"{told['reader']}, mutation {told['faults'][0][0]}:\n{told['faults'][0][1]}"
+    assert told["faults"] == [], (
+        f"{told['reader']}, mutation {told['faults'][0][0]}:\n{told['faults'][0][1]}"
+    )
     assert told["read"] + told["refused"] == count
     assert told["refused"] > 0, "hardly anything was damaged"
     assert told["grown"] < GROWTH
@@ -46,4 +60,6 @@ def test_a_few_damaged_files_of_each_kind(tmp_path: Path) -> None:
 def test_hundreds_of_damaged_files(reader: str, tmp_path: Path) -> None:
     (told,) = attack(reader, 400, 1, tmp_path)
     check(told, 400)
-    print(f"{reader}: {told['read']} read, {told['refused']} refused, slowest {told['slowest']:.1f} s")
+    print(
+        f"{reader}: {told['read']} read, {told['refused']} refused, slowest {told['slowest']:.1f} s"
+    )

@@ -1,4 +1,6 @@
-"""Files from strangers: nothing they hold starts a program, hangs, or takes memory out of all proportion."""
+"""Files from strangers: nothing they hold starts a program, hangs, or takes memory out of all
+proportion.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,15 @@ def picture(path: Path, size: tuple[int, int] = (4, 4)) -> None:
 
 def test_an_eps_in_a_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
-    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *args, **_: started.append(args) or Image.new("RGB", (9, 9)).im)
+    monkeypatch.setattr(
+        EpsImagePlugin,
+        "Ghostscript",
+        lambda *args, **_: started.append(args) or Image.new("RGB", (9, 9)).im,
+    )
     picture(tmp_path / "f" / "a" / "x.png")
-    text = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(whatever) run\n%%EOF\n"
+    text = (
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(whatever) run\n%%EOF\n"
+    )
     (tmp_path / "f" / "a" / "y.png").write_bytes(text)
     with pytest.raises(InputError, match="an image, or damaged.*y.png"):
         open_source(tmp_path / "f", size=4, channels="gray").read()
@@ -102,12 +110,17 @@ def strange(path: Path, kind: str) -> Path:
 KINDS = ["pipe", "device", "socket"]
 
 
-@pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.csv", "a.csv.gz", "a.tsv", "a.parquet", "a-images-idx3-ubyte"])
+@pytest.mark.parametrize(
+    "name", ["a.npz", "a.npy", "a.csv", "a.csv.gz", "a.tsv", "a.parquet", "a-images-idx3-ubyte"]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_pipes_and_devices_are_refused(kind: str, name: str, tmp_path: Path) -> None:
     place = strange(tmp_path / name, kind)
     for read in (open_source, kind_of, ad.datasets.load):
-        with within(5), pytest.raises(InputError, match=f"not a file or directory; got .*{name}, a {kind}"):
+        with (
+            within(5),
+            pytest.raises(InputError, match=f"not a file or directory; got .*{name}, a {kind}"),
+        ):
             read(place)
 
 
@@ -139,27 +152,42 @@ def packed(path: Path, start: bytes, line: bytes, times: int) -> Path:
     return path
 
 
-def test_a_compressed_table_does_not_grow_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advect.data.formats.guard._SMALL", 1 << 18, raising=False)  # what takes seconds will do
+def test_a_compressed_table_does_not_grow_without_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "advect.data.formats.guard._SMALL", 1 << 18, raising=False
+    )  # what takes seconds will do
     place = packed(tmp_path / "a.csv.gz", b"u,v\n", b"0,0\n" * (1 << 16), 4)
     assert place.stat().st_size < 10_000
-    with pytest.raises(InputError, match=r"grows too much to be safe; got text of .* in .* of .*a.csv.gz"):
+    with pytest.raises(
+        InputError, match=r"grows too much to be safe; got text of .* in .* of .*a.csv.gz"
+    ):
         open_source(place)
 
 
 def test_a_table_of_parquet_does_not_grow_without_bound(tmp_path: Path) -> None:
-    place, columns = tmp_path / "a.parquet", {name: pa.array(np.zeros(2_000_000)) for name in "abcdefgh"}
+    place, columns = (
+        tmp_path / "a.parquet",
+        {name: pa.array(np.zeros(2_000_000)) for name in "abcdefgh"},
+    )
     pq.write_table(pa.table(columns), place)
     assert place.stat().st_size < 100_000
-    with pytest.raises(InputError, match=r"grows too much to be safe; got a table of 122.* MiB in .*a.parquet"):
+    with pytest.raises(
+        InputError, match=r"grows too much to be safe; got a table of 122.* MiB in .*a.parquet"
+    ):
         open_source(place)
 
 
 def test_an_archive_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros((1 << 22, 3)))
-    with pytest.raises(InputError, match=r"grows too much to be safe; got x of 96.* MiB in .*a.npz"):
+    with pytest.raises(
+        InputError, match=r"grows too much to be safe; got x of 96.* MiB in .*a.npz"
+    ):
         open_source(tmp_path / "a.npz")
-    np.savez(tmp_path / "b.npz", x=np.zeros((1 << 20, 3)))  # without compression there is nothing to fear
+    np.savez(
+        tmp_path / "b.npz", x=np.zeros((1 << 20, 3))
+    )  # without compression there is nothing to fear
     assert len(open_source(tmp_path / "b.npz")) == 1 << 20
 
 
@@ -170,27 +198,45 @@ def test_an_idx_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
         open_source(place)
 
 
-@pytest.mark.parametrize("line", [b"0," * 512, b'"\n",' * 200], ids=["one line", "lines that quotes join"])
-def test_a_row_without_an_end_is_not_held_in_memory(line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advect.data.formats.text._LONGEST", 1 << 18, raising=False)  # of 16 million characters otherwise
+@pytest.mark.parametrize(
+    "line", [b"0," * 512, b'"\n",' * 200], ids=["one line", "lines that quotes join"]
+)
+def test_a_row_without_an_end_is_not_held_in_memory(
+    line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "advect.data.formats.text._LONGEST", 1 << 18, raising=False
+    )  # of 16 million characters otherwise
     place = packed(tmp_path / "a.csv.gz", b"", line, 400)
-    with pytest.raises(InputError, match=r"a row of a table must have less than 262,144 characters"):
+    with pytest.raises(
+        InputError, match=r"a row of a table must have less than 262,144 characters"
+    ):
         open_source(place)
 
 
-def test_a_long_text_that_is_repeated_is_held_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_text_that_is_repeated_is_held_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     word, n = "w" * 1_000_000, 3000  # 3 GB, were each row to have its own
     codes = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([word]))
-    pq.write_table(pa.table({"u": np.arange(n, dtype=float), "label": codes}), tmp_path / "a.parquet", store_schema=False)
+    pq.write_table(
+        pa.table({"u": np.arange(n, dtype=float), "label": codes}),
+        tmp_path / "a.parquet",
+        store_schema=False,
+    )
     before = pa.total_allocated_bytes()
     source = open_source(tmp_path / "a.parquet")
     assert source.classes == (word,)
     assert pa.default_memory_pool().max_memory() - before < 200_000_000
 
 
-def test_what_does_not_fit_into_memory_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_into_memory_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open(tmp_path / "a.npy", "wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1 << 37, 2)})
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f8", "fortran_order": False, "shape": (1 << 37, 2)}
+        )
         file.truncate(file.tell() + (1 << 41))  # 2 TiB that take no place on the disk
     with pytest.raises(InputError, match=r"does not fit into memory: it has 1.0 TiB.*max_samples"):
         open_source(tmp_path / "a.npy").read()
@@ -202,7 +248,10 @@ def test_a_very_wide_table_is_refused_soon(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text(",".join(f"u{at}" for at in range(100_000)) + "\n")
     with within(20), pytest.raises(InputError, match="at most 1,048,576 columns; got 1,048,577"):
         open_source(tmp_path / "a.csv")
-    with within(20), pytest.raises(InputError, match="unknown label column .*; got 'kind'.*and 99900 more"):
+    with (
+        within(20),
+        pytest.raises(InputError, match="unknown label column .*; got 'kind'.*and 99900 more"),
+    ):
         open_source(tmp_path / "b.csv", label="kind")
 
 
@@ -213,7 +262,9 @@ def test_deep_nesting(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.eye(2), y=[0, 1], names=np.array(DEEP))
     (tmp_path / "a.csv").write_text(f"u,label:json\n1,{DEEP}\n")
     for shape in (DEEP, "[1e999]", "[-1, -2]"):
-        schema = pa.schema([("u", pa.float64()), ("v", pa.float64())]).with_metadata({"advect": f'{{"shape": {shape}}}'})
+        schema = pa.schema([("u", pa.float64()), ("v", pa.float64())]).with_metadata(
+            {"advect": f'{{"shape": {shape}}}'}
+        )
         pq.write_table(pa.table({"u": [1.0], "v": [2.0]}, schema=schema), tmp_path / "a.parquet")
         with pytest.raises(InputError, match="damaged"):
             open_source(tmp_path / "a.parquet").read()
@@ -241,7 +292,9 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return stat(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "stat", look)
-    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(place) and access(path, mode))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: str(path) != str(place) and access(path, mode)
+    )
 
 
 @pytest.mark.parametrize("cache", ["closed", "n" * 5000, "~nobody-of-that-name/cache", "file"])
@@ -255,16 +308,24 @@ def test_a_cache_that_cannot_be_read_is_in_nobodys_way(
     monkeypatch.delenv("ADVECT_DATA", raising=False)
     if cache == "closed":
         closed(tmp_path / "closed", monkeypatch)
-    for words in (["data", "info", "toy:moons?n=10"], ["data", "info", "digits?n=10"], ["data", "list"]):
+    for words in (
+        ["data", "info", "toy:moons?n=10"],
+        ["data", "info", "digits?n=10"],
+        ["data", "list"],
+    ):
         assert main(words) == 0
     assert "10 samples" in capsys.readouterr().out
     assert ad.datasets.load("toy:moons", n=10).dim == 2
     if cache == "closed":
-        with pytest.warns(UserWarning, match="cannot be looked into: mnist is taken from elsewhere"):
+        with pytest.warns(
+            UserWarning, match="cannot be looked into: mnist is taken from elsewhere"
+        ):
             ad.datasets.load("mnist", n=10)
 
 
-def test_data_that_cannot_be_read_is_not_replaced_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_cannot_be_read_is_not_replaced_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "closed").mkdir()
     monkeypatch.setenv("ADVECT_DATA", str(tmp_path / "closed"))
     closed(tmp_path / "closed", monkeypatch)
@@ -282,6 +343,11 @@ def test_no_more_workers_than_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joblib, "Parallel", watched)
     with joblib.parallel_config("threading"):
         for n_jobs, k in ((64, 3), (64, 1), (2, 5)):
-            done = run_jobs(lambda x: {"x": x}, [Job(str(at), (at,)) for at in range(k)], label="jobs", n_jobs=n_jobs)
+            done = run_jobs(
+                lambda x: {"x": x},
+                [Job(str(at), (at,)) for at in range(k)],
+                label="jobs",
+                n_jobs=n_jobs,
+            )
             assert [outcome.result for outcome in done] == [{"x": at} for at in range(k)]
     assert asked == [3, 1, 2]

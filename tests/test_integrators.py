@@ -11,7 +11,9 @@ from advect.flows.integrators import step_size_at
 
 
 class TestIntegrators:
-    """Velocities are −∇V for a potential whatever the weights, so the schemes are those of torch.optim on Σ V(x_i)."""
+    """Velocities are −∇V for a potential whatever the weights, so the schemes are those of
+    torch.optim on Σ V(x_i).
+    """
 
     source = ad.LabeledDataset(draw(6, 3, seed=1), [0] * 6, weights=[1, 2, 3, 4, 5, 6])
 
@@ -30,9 +32,15 @@ class TestIntegrators:
             (ad.Euler(0.05), lambda p: torch.optim.SGD(p, 0.05)),
             (ad.Momentum(0.02), lambda p: torch.optim.SGD(p, 0.02, momentum=0.9)),
             (ad.Momentum(0.02, momentum=0.0), lambda p: torch.optim.SGD(p, 0.02)),
-            (ad.Momentum(0.02, momentum=0.5, nesterov=True), lambda p: torch.optim.SGD(p, 0.02, momentum=0.5, nesterov=True)),
+            (
+                ad.Momentum(0.02, momentum=0.5, nesterov=True),
+                lambda p: torch.optim.SGD(p, 0.02, momentum=0.5, nesterov=True),
+            ),
             (ad.Adam(0.1), lambda p: torch.optim.Adam(p, 0.1)),
-            (ad.Adam(0.1, beta1=0.5, beta2=0.8, floor=1e-3), lambda p: torch.optim.Adam(p, 0.1, betas=(0.5, 0.8), eps=1e-3)),
+            (
+                ad.Adam(0.1, beta1=0.5, beta2=0.8, floor=1e-3),
+                lambda p: torch.optim.Adam(p, 0.1, betas=(0.5, 0.8), eps=1e-3),
+            ),
             (ad.Adagrad(0.3), lambda p: torch.optim.Adagrad(p, 0.3)),
             (ad.Adagrad(0.3, floor=0.01), lambda p: torch.optim.Adagrad(p, 0.3, eps=0.01)),
             (ad.EulerMaruyama(0.05, temperature=0.0), lambda p: torch.optim.SGD(p, 0.05)),
@@ -44,11 +52,16 @@ class TestIntegrators:
 
     def test_noise_is_what_it_says(self):
         """x + τ v + √(2 τ T) ξ with ξ from the generator, on the features alone."""
-        integrator, generator = ad.EulerMaruyama(0.2, temperature=0.3), torch.Generator().manual_seed(7)
+        integrator, generator = (
+            ad.EulerMaruyama(0.2, temperature=0.3),
+            torch.Generator().manual_seed(7),
+        )
         velocity = {"x": draw(5, 2, seed=1), "mean": draw(3, 2, seed=2)}
         displacement, state = integrator.displace(velocity, integrator.init(velocity), 0, generator)
         noise = torch.randn(5, 2, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
-        torch.testing.assert_close(displacement["x"], 0.2 * velocity["x"] + math.sqrt(0.12) * noise, rtol=0, atol=1e-15)
+        torch.testing.assert_close(
+            displacement["x"], 0.2 * velocity["x"] + math.sqrt(0.12) * noise, rtol=0, atol=1e-15
+        )
         assert torch.equal(displacement["mean"], 0.2 * velocity["mean"])
         assert state == {}
 
@@ -69,18 +82,32 @@ class TestIntegrators:
 
     def test_noise_without_generator(self):
         torch.manual_seed(0)
-        moved = states(self.source, ad.Potential(bowl), 1, integrator=ad.EulerMaruyama(0.01))[1].dataset.x
-        assert not torch.equal(moved, states(self.source, ad.Potential(bowl), 1, integrator=ad.Euler(0.01))[1].dataset.x)
+        moved = states(self.source, ad.Potential(bowl), 1, integrator=ad.EulerMaruyama(0.01))[
+            1
+        ].dataset.x
+        assert not torch.equal(
+            moved,
+            states(self.source, ad.Potential(bowl), 1, integrator=ad.Euler(0.01))[1].dataset.x,
+        )
 
     @pytest.mark.parametrize(
-        "integrator", [ad.Euler(0.1), ad.EulerMaruyama(0.1), ad.Momentum(0.1), ad.Adam(0.1), ad.Adagrad(0.1)]
+        "integrator",
+        [ad.Euler(0.1), ad.EulerMaruyama(0.1), ad.Momentum(0.1), ad.Adam(0.1), ad.Adagrad(0.1)],
     )
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_all_tensors_move_and_keep_their_type(self, integrator, dtype):
-        source, target = labeled([5, 7], 2, 1).to(dtype=dtype), labeled([6, 6], 2, 2, shift=3.0).to(dtype=dtype)
+        source, target = (
+            labeled([5, 7], 2, 1).to(dtype=dtype),
+            labeled([6, 6], 2, 2, shift=3.0).to(dtype=dtype),
+        )
         dynamics = ad.JointFixedLabels()
         first, *_, last = states(
-            source, ad.OTDD(target), 3, dynamics=dynamics, integrator=integrator, generator=torch.Generator().manual_seed(0)
+            source,
+            ad.OTDD(target),
+            3,
+            dynamics=dynamics,
+            integrator=integrator,
+            generator=torch.Generator().manual_seed(0),
         )
         before, after = dynamics.parameters(first.dataset), dynamics.parameters(last.dataset)
         for name in ("x", "mean", "factor"):
@@ -90,7 +117,9 @@ class TestIntegrators:
 
     @pytest.mark.parametrize("make", [ad.Euler, ad.EulerMaruyama, ad.Momentum, ad.Adam, ad.Adagrad])
     def test_schedules(self, make):
-        """A schedule is asked for every step by its number, counted from 0, and each step is that much longer."""
+        """A schedule is asked for every step by its number, counted from 0, and each step is that
+        much longer.
+        """
         velocity, asked = {"x": draw(4, 2)}, []
 
         def schedule(step):
@@ -111,7 +140,12 @@ class TestIntegrators:
         schedule = ad.Decay(0.4, half_life=2, last=0.15)
         assert [schedule(k) for k in (0, 2, 4)] == [0.4, 0.2, 0.15]
         assert ad.Decay(0.4, half_life=2)(20) == pytest.approx(0.4 / 1024)
-        last = states(self.source, ad.Potential(lambda x, y: x.square().sum(1) / 2), 6, integrator=ad.Euler(schedule))[-1]
+        last = states(
+            self.source,
+            ad.Potential(lambda x, y: x.square().sum(1) / 2),
+            6,
+            integrator=ad.Euler(schedule),
+        )[-1]
         factor = math.prod(1 - max(0.4 * 0.5 ** (k / 2), 0.15) for k in range(6))
         torch.testing.assert_close(last.dataset.x, factor * self.source.x, rtol=1e-13, atol=0)
 
@@ -125,7 +159,12 @@ class TestIntegrators:
         with pytest.raises(ad.InputError, match="step_size at step 3"):
             step_size_at(lambda step: 0.3 - 0.1 * step if step < 3 else -1.0, 3)
         with pytest.raises(ad.InputError, match="step_size at step 1"):
-            states(self.source, ad.Potential(bowl), 3, integrator=ad.Euler(lambda step: 0.1 - 0.1 * step))
+            states(
+                self.source,
+                ad.Potential(bowl),
+                3,
+                integrator=ad.Euler(lambda step: 0.1 - 0.1 * step),
+            )
 
     @pytest.mark.parametrize(
         ("make", "options", "name"),

@@ -1,4 +1,6 @@
-"""kill −9 at random moments: nothing is lost, nothing is hidden, and whoever comes next can go on."""
+"""kill −9 at random moments: nothing is lost, nothing is hidden, and whoever comes next can go
+on.
+"""
 
 import json
 import os
@@ -46,11 +48,17 @@ def place(made, tmp_path, monkeypatch):
 
 
 def content(place):
-    return {path.relative_to(place): path.read_bytes() for path in Path(place).rglob("*") if path.is_file()}
+    return {
+        path.relative_to(place): path.read_bytes()
+        for path in Path(place).rglob("*")
+        if path.is_file()
+    }
 
 
 def killed(words, delay):
-    """Run a command in a child of this process and kill it after so many seconds; whether it was still at work."""
+    """Run a command in a child of this process and kill it after so many seconds; whether it was
+    still at work.
+    """
     child = os.fork()
     if child == 0:
         try:
@@ -75,12 +83,17 @@ def after_flow(before):
     """A new run: what it had committed is there, and going on makes it whole."""
     kept = ad.Trajectory.open("new").indices if Path("new/frames.jsonl").exists() else []
     assert len(kept) < 4 or load_snapshot(Path("new")).index >= kept[-1] - 2
-    assert main(["flow", A, B, "-o", "new", "--steps", "16", "--resume", "--no-report", *SMALL]) == 0
+    assert (
+        main(["flow", A, B, "-o", "new", "--steps", "16", "--resume", "--no-report", *SMALL]) == 0
+    )
     same_as_whole("new")
 
 
 def after_resume(before):
-    assert ad.Trajectory.open("run").indices[:9] == list(range(9)) and load_snapshot(Path("run")).index >= 8
+    assert (
+        ad.Trajectory.open("run").indices[:9] == list(range(9))
+        and load_snapshot(Path("run")).index >= 8
+    )
     assert main(["resume", "run", "--steps", "16", "--no-report", "-q"]) == 0
     same_as_whole("run")
 
@@ -93,11 +106,16 @@ def after_overwrite(before):
         now = content("run")
         assert {path: now[path] for path in before} == before
         if next_to(Path("run")).exists() and list(next_to(Path("run")).glob("checkpoint-*")):
-            assert main(["resume", ".run.next", "--no-report", "-q"]) == 0  # the new one can be gone on with
+            assert (
+                main(["resume", ".run.next", "--no-report", "-q"]) == 0
+            )  # the new one can be gone on with
             same_as_whole(".run.next")
     else:
         same_as_whole("run")
-    assert main(["flow", A, B, "-o", "run", "--steps", "16", "--overwrite", "--no-report", *SMALL]) == 0
+    assert (
+        main(["flow", A, B, "-o", "run", "--steps", "16", "--overwrite", "--no-report", *SMALL])
+        == 0
+    )
     same_as_whole("run")
     assert not list(Path().glob(".run*"))
 
@@ -105,7 +123,9 @@ def after_overwrite(before):
 def after_report(before):
     now = content("run")
     page = Path("report.html")
-    assert {path: now[path] for path in before if path != page} == {path: before[path] for path in before if path != page}
+    assert {path: now[path] for path in before if path != page} == {
+        path: before[path] for path in before if path != page
+    }
     assert now[page].endswith(before[page][-20:]) and len(now[page]) > 10_000
     assert main(["report", "run", "-q"]) == 0
 
@@ -117,7 +137,9 @@ def after_convert(before):
 
 
 def after_fit(before):
-    assert maps.load("again/map.safetensors") is not None and json.loads(Path("again/space.json").read_text())
+    assert maps.load("again/map.safetensors") is not None and json.loads(
+        Path("again/space.json").read_text()
+    )
     assert main(["map", "fit", "run", "-o", "again", "--name", "nearest", "--overwrite", "-q"]) == 0
     assert not [name for name in os.listdir() if name.endswith((".tmp", ".old"))]
 
@@ -130,10 +152,16 @@ def after_apply(before):
 CASES = {
     "flow": (["flow", A, B, "-o", "new", "--steps", "16", "--no-report", *SMALL], after_flow),
     "resume": (["resume", "run", "--steps", "16", "--no-report", "-q"], after_resume),
-    "overwrite": (["flow", A, B, "-o", "run", "--steps", "16", "--overwrite", "--no-report", *SMALL], after_overwrite),
+    "overwrite": (
+        ["flow", A, B, "-o", "run", "--steps", "16", "--overwrite", "--no-report", *SMALL],
+        after_overwrite,
+    ),
     "report": (["report", "run", "-q"], after_report),
     "convert": (["data", "convert", B, "-o", "old.npz", "--overwrite", "-q"], after_convert),
-    "fit": (["map", "fit", "run", "-o", "again", "--name", "nearest", "--overwrite", "-q"], after_fit),
+    "fit": (
+        ["map", "fit", "run", "-o", "again", "--name", "nearest", "--overwrite", "-q"],
+        after_fit,
+    ),
     "apply": (["map", "apply", "map", A, "-o", "old.npz", "--overwrite", "-q"], after_apply),
 }
 
@@ -149,7 +177,9 @@ def seconds(words):
 
 
 def kill_often(name, times, place, made, capfd):
-    """Kill a command so many times while it is at work, at moments spread over the time it takes."""
+    """Kill a command so many times while it is at work, at moments spread over the time it
+    takes.
+    """
     words, check = CASES[name]
     length, draw, came, tries = seconds(words), random.Random(name), 0, 0
     while came < times and tries < 10 * times:

@@ -1,8 +1,9 @@
-"""The promise of ``Bures``: every label distance, and every gradient through it, along motions made to break shortcuts.
+"""The promise of ``Bures``: every label distance, and every gradient through it, along motions made
+to break shortcuts.
 
-The oracle is numpy alone: moments about a sample of each class in float64, W₂² by singular values of the product of factors
-(and once by scipy's square roots of d × d matrices), gradients by central differences along random directions.
-"""
+The oracle is numpy alone: moments about a sample of each class in float64, W₂² by singular values
+of the product of factors (and once by scipy's square roots of d × d matrices), gradients by central
+differences along random directions."""
 
 import itertools
 import math
@@ -18,7 +19,9 @@ CLASSES = 3
 
 
 def factors(x, y, weights, centre, change=None):
-    """Mean, from a common centre, and factor rows of each class at x + change, which may be below the rounding of x."""
+    """Mean, from a common centre, and factor rows of each class at x + change, which may be below
+    the rounding of x.
+    """
     found = []
     for code in range(CLASSES):
         rows, mass = x[y == code], weights[y == code] / weights[y == code].sum()
@@ -43,7 +46,10 @@ def oracle(a, b):
 def orthogonal(d, angle, generator):
     """A rotation by ``angle`` in a plane that two random directions span."""
     basis = torch.linalg.qr(torch.randn(d, 2, generator=generator, dtype=torch.float64))[0]
-    turn = torch.tensor([[math.cos(angle) - 1, -math.sin(angle)], [math.sin(angle), math.cos(angle) - 1]], dtype=torch.float64)
+    turn = torch.tensor(
+        [[math.cos(angle) - 1, -math.sin(angle)], [math.sin(angle), math.cos(angle) - 1]],
+        dtype=torch.float64,
+    )
     return torch.eye(d, dtype=torch.float64) + basis @ turn @ basis.T
 
 
@@ -51,7 +57,12 @@ def moved(motion, x, y, t, target):
     """The points of a motion at time t in [0, 1], from x (n, d) in float64."""
     generator, d = torch.Generator().manual_seed(5), x.shape[1]
     middles = torch.stack([x[y == code].mean(dim=0) for code in range(CLASSES)])[y]
-    if motion in ("translate, then turn", "offset 1e4", "fewer samples than dimensions", "large blocks"):
+    if motion in (
+        "translate, then turn",
+        "offset 1e4",
+        "fewer samples than dimensions",
+        "large blocks",
+    ):
         x = x + 3 * min(2 * t, 1) * torch.ones(d, dtype=torch.float64)
         middles = middles + 3 * min(2 * t, 1)
         x = middles + (x - middles) @ orthogonal(d, math.pi * max(2 * t - 1, 0), generator)
@@ -71,13 +82,17 @@ def moved(motion, x, y, t, target):
 
 def problem(motion, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    n, d = {"fewer samples than dimensions": (30, 24), "large blocks": (3 * 66, 80)}.get(motion, (45, 6))
+    n, d = {"fewer samples than dimensions": (30, 24), "large blocks": (3 * 66, 80)}.get(
+        motion, (45, 6)
+    )
     y = torch.arange(n) % CLASSES
     spread = 1 + torch.rand(CLASSES, d, generator=generator, dtype=torch.float64)
     sets = []
     for shift in (0.0, 2.0):
         middles = 3 * torch.randn(CLASSES, d, generator=generator, dtype=torch.float64) + shift
-        sets.append(middles[y] + spread[y] * torch.randn(n, d, generator=generator, dtype=torch.float64))
+        sets.append(
+            middles[y] + spread[y] * torch.randn(n, d, generator=generator, dtype=torch.float64)
+        )
     weights = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64)
     return *sets, y, weights / weights.sum()
 
@@ -89,24 +104,32 @@ def check_distances(found, expected, traces, rtol, where):
 
 
 def check_gradient(rho, centre, laws_b, plan, gradient, tolerance, where):
-    """Directional derivatives of Σ plan · W₂² against central differences of the oracle, class by class."""
+    """Directional derivatives of Σ plan · W₂² against central differences of the oracle, class by
+    class.
+    """
     x, y, weights = rho.x.detach().double().numpy(), rho.y.numpy(), rho.weights.numpy()
     draw = np.random.default_rng(0)
     for code in range(CLASSES):
         spread = np.sqrt(x[y == code].var(axis=0).sum())
         if spread < 1e-10 * (1 + np.abs(x).max()):
-            continue  # at one point: a kink, where no derivative exists; the gradient is finite, as is checked elsewhere
+            # at one point: a kink, where no derivative exists; the gradient is finite, as is
+            # checked elsewhere
+            continue
         direction = np.zeros_like(x)
         direction[y == code] = draw.standard_normal(direction[y == code].shape)
         direction *= spread / np.linalg.norm(direction)
         step, values = 1e-6, []
         for sign in (1, -1):
-            distances, traces = oracle(factors(x, y, weights, centre, sign * step * direction), laws_b)
+            distances, traces = oracle(
+                factors(x, y, weights, centre, sign * step * direction), laws_b
+            )
             values.append((plan * distances).sum())
         expected = (values[0] - values[1]) / (2 * step)
         own = gradient[y == code].double().numpy()
         size = np.linalg.norm(own) * np.linalg.norm(direction)
-        rounding = 1e-15 / step * (plan * (distances + traces)).sum()  # of the differences themselves
+        rounding = (
+            1e-15 / step * (plan * (distances + traces)).sum()
+        )  # of the differences themselves
         gap = abs(float((gradient.double().numpy() * direction).sum()) - expected)
         assert gap <= tolerance * size + rounding, f"{where}, class {code}: {gap:.1e} of {size:.1e}"
 
@@ -131,7 +154,9 @@ def walk(motion, dtype, steps):
     target = ad.LabeledDataset((goal + shift).to(dtype), y, weights, classes=range(CLASSES))
     centre = target.x[0].double().numpy()
     laws_b = factors(target.x.double().numpy(), y.numpy(), target.weights.numpy(), centre)
-    plan = torch.rand(CLASSES, CLASSES, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    plan = torch.rand(
+        CLASSES, CLASSES, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     for k in range(steps):
         t = k / max(steps - 1, 1)
         x = moved(motion, points, y, t, goal).to(dtype).requires_grad_()
@@ -142,18 +167,29 @@ def walk(motion, dtype, steps):
             expected, traces = oracle(laws_a, other)
             if name == "within":
                 np.fill_diagonal(expected, 0)
-            check_distances(found.detach().double().numpy(), expected, traces, rtol, f"{motion} {dtype} step {k} {name}")
+            check_distances(
+                found.detach().double().numpy(),
+                expected,
+                traces,
+                rtol,
+                f"{motion} {dtype} step {k} {name}",
+            )
         (gradient,) = torch.autograd.grad((plan * cross).sum(), x)
         assert bool(torch.isfinite(gradient).all())
-        if motion != "onto the target" or t < 0.6:  # beyond, the gradient is what is left of large numbers
-            check_gradient(rho, centre, laws_b, plan.numpy(), gradient, 1e-6, f"{motion} {dtype} step {k}")
+        if (
+            motion != "onto the target" or t < 0.6
+        ):  # beyond, the gradient is what is left of large numbers
+            check_gradient(
+                rho, centre, laws_b, plan.numpy(), gradient, 1e-6, f"{motion} {dtype} step {k}"
+            )
     return steps
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("motion", MOTIONS)
 def test_promise_along_adversarial_motions(motion, dtype):
-    # Once: distances were carried from step to step, and were off by 1.7e-2 after a turn, by 0.1 at offset 1e3.
+    # Once: distances were carried from step to step, and were off by 1.7e-2 after a turn, by 0.1 at
+    # offset 1e3.
     walk(motion, dtype, steps=5)
 
 

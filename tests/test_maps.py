@@ -1,4 +1,6 @@
-"""Maps carry new samples as the flow would have: against optimal maps in closed form, through files, and at the edges."""
+"""Maps carry new samples as the flow would have: against optimal maps in closed form, through
+files, and at the edges.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,16 @@ def root(matrix):
 
 
 class TestOptimalMap:
-    """From N(m_s, S_s) to N(m_t, S_t): x ↦ m_t + A (x − m_s), A = S_s^-½ (S_s^½ S_t S_s^½)^½ S_s^-½."""
+    """From N(m_s, S_s) to N(m_t, S_t): x ↦ m_t + A (x − m_s), A = S_s^-½ (S_s^½ S_t S_s^½)^½
+    S_s^-½.
+    """
 
     first = torch.tensor([[1.0, 0.4], [0.4, 0.6]], dtype=torch.float64)
     last = torch.tensor([[0.5, -0.3], [-0.3, 2.0]], dtype=torch.float64)
-    mean_s, mean_t = torch.tensor([1.0, -1.0], dtype=torch.float64), torch.tensor([4.0, 2.0], dtype=torch.float64)
+    mean_s, mean_t = (
+        torch.tensor([1.0, -1.0], dtype=torch.float64),
+        torch.tensor([4.0, 2.0], dtype=torch.float64),
+    )
 
     def samples(self, n, seed):
         return self.mean_s + draw(n, 2, seed=seed) @ root(self.first)
@@ -56,19 +63,25 @@ class TestOptimalMap:
         return float((fitted.transform(new) - self.optimal(new)).norm(dim=1).mean())
 
     def test_entropic_maps_converge(self):
-        # The blur has width √ε and holds about nε particles. With ε ∝ n^-½, four times the particles halve ε: this halves
-        # the bias of the blurred map, of order ε, and the noise of the debiased one, √ε for each of nε particles. Measured
-        # over three draws the factor is 0.45 to 0.57 for both, and draws differ by 20 %: 0.7 fails without convergence.
+        # The blur has width √ε and holds about nε particles. With ε ∝ n^-½, four times the
+        # particles halve ε: this halves the bias of the blurred map, of order ε, and the noise of
+        # the debiased one, √ε for each of nε particles. Measured over three draws the factor is
+        # 0.45 to 0.57 for both, and draws differ by 20 %: 0.7 fails without convergence.
         errors = {}
         for debias in (True, False):
             errors[debias] = []
             for n in (200, 800, 3200):
                 start = self.samples(n, 0)
-                fitted = EntropicMap(epsilon=0.2 * (200 / n) ** 0.5, debias=debias).fit(start, self.optimal(start))
+                fitted = EntropicMap(epsilon=0.2 * (200 / n) ** 0.5, debias=debias).fit(
+                    start, self.optimal(start)
+                )
                 errors[debias].append(self.error(fitted))
             first, second, third = errors[debias]
             assert second < 0.7 * first and third < 0.7 * second
-        assert all(sharp < 0.5 * blurred for sharp, blurred in zip(errors[True], errors[False], strict=True))
+        assert all(
+            sharp < 0.5 * blurred
+            for sharp, blurred in zip(errors[True], errors[False], strict=True)
+        )
         assert errors[True][-1] < 0.01 * float(self.last.trace().sqrt())
 
     def test_the_flow_gives_the_pairs(self):
@@ -85,7 +98,13 @@ class TestOptimalMap:
         start = self.samples(1000, 0)
         fitted = NeuralMap(progress=False, restarts=2).fit(start, self.optimal(start))
         assert self.error(fitted) < 0.1
-        assert abs(fitted.held_out_error_ - min(held for errors in fitted.history_ for _, held in errors)) == 0
+        assert (
+            abs(
+                fitted.held_out_error_
+                - min(held for errors in fitted.history_ for _, held in errors)
+            )
+            == 0
+        )
 
 
 class TestTranslation:
@@ -129,29 +148,44 @@ class TestNearest:
         weights = np.exp(-half_squared(new, start) / h**2)
         weights /= weights.sum(axis=1, keepdims=True)
         expected = new + torch.as_tensor(weights) @ (end - start)
-        assert torch.allclose(NearestMap(k=30, bandwidth=h).fit(start, end).transform(new), expected)
+        assert torch.allclose(
+            NearestMap(k=30, bandwidth=h).fit(start, end).transform(new), expected
+        )
 
     def test_particle_weights_count(self):
-        start = ad.LabeledDataset([[0.0], [1.0], [0.5]], weights=[1.0, 3.0, 0.0])  # the last does not move in a flow
+        start = ad.LabeledDataset(
+            [[0.0], [1.0], [0.5]], weights=[1.0, 3.0, 0.0]
+        )  # the last does not move in a flow
         fitted = NearestMap(k=2).fit(start, start.replace(x=torch.tensor([[4.0], [9.0], [0.5]])))
         assert fitted.transform([[0.5]]).item() == pytest.approx(0.5 + 0.25 * 4 + 0.75 * 8)
 
     def test_neighbours_of_the_same_class(self):
         start = ad.LabeledDataset([[0.0], [1.0], [2.0]], ["a", "b", "b"])
         fitted = NearestMap(k=2).fit(start, start.replace(x=torch.tensor([[100.0], [2.0], [3.0]])))
-        assert fitted.transform([[0.0], [0.0], [0.0]], ["a", "b", None]).flatten().tolist() == [100.0, 1.0, 50.5]
+        assert fitted.transform([[0.0], [0.0], [0.0]], ["a", "b", None]).flatten().tolist() == [
+            100.0,
+            1.0,
+            50.5,
+        ]
 
 
 class TestEntropic:
     def test_agrees_with_a_plain_loop(self):
         start = labeled([12, 18], 2, 0, weighted=True)
-        end = labeled([12, 18], 2, 1, shift=1.0, apart=3.0).replace(weights=start.weights, y=start.y.roll(4))
-        went = end.replace(y=start.y)  # what began in a class, at the end; five particles have changed theirs on the way
+        end = labeled([12, 18], 2, 1, shift=1.0, apart=3.0).replace(
+            weights=start.weights, y=start.y.roll(4)
+        )
+        went = end.replace(
+            y=start.y
+        )  # what began in a class, at the end; five particles have changed theirs on the way
         a, new, y = start.weights.numpy(), draw(5, 2, seed=3), torch.tensor([0, 1, 1, 0, 1])
         epsilon, weight = 0.8, 0.3  # labels count, and do not decide alone
         fitted = EntropicMap(epsilon=epsilon, label_weight=weight).fit(start, end)
         expected = new.numpy().copy()
-        for sign, laws, other in ((1, ad.Bures()(went, end), end), (-1, ad.Bures()(start, start), start)):
+        for sign, laws, other in (
+            (1, ad.Bures()(went, end), end),
+            (-1, ad.Bures()(start, start), start),
+        ):
             labels = weight / 2 * laws.numpy()
             cost = half_squared(start.x, other.x) + labels[start.y][:, other.y]
             g = sinkhorn_loop(cost, a, a, epsilon, tol=1e-9)[2]
@@ -170,7 +204,9 @@ class TestEntropic:
         expected = new.x + torch.where(new.y == 0, 8.0, -8.0)[:, None]
         fitted = EntropicMap(label_weight=5.0).fit(start, end)
         assert torch.allclose(fitted.transform(new).x, expected, atol=1e-3)
-        assert torch.allclose(fitted.transform(new.x), expected, atol=1e-3)  # the posterior knows the class
+        assert torch.allclose(
+            fitted.transform(new.x), expected, atol=1e-3
+        )  # the posterior knows the class
 
     def test_posterior_is_that_of_the_kernel(self):
         start = labeled([12, 18, 5], 2, 0, weighted=True)
@@ -189,15 +225,20 @@ class TestEntropic:
         assert torch.allclose(rows.sum(dim=1), torch.ones(20, dtype=rows.dtype))
 
     def test_posterior_is_bayes_for_gaussian_classes(self):
-        # Two normal classes at ±2: p(+ | x) = 1/(1 + exp(−4x)) on the line; the kernel adds ε to the variance.
+        # Two normal classes at ±2: p(+ | x) = 1/(1 + exp(−4x)) on the line; the kernel adds ε to
+        # the variance.
         n, epsilon = 4000, 0.05
         y = torch.arange(n) % 2
         x = draw(n, 1) + 4.0 * y[:, None] - 2
         fitted = EntropicMap(epsilon=epsilon, label_weight=0.0)
-        fitted._start = ad.LabeledDataset(x, y)  # the posterior needs no potentials: spare a transport of 4000 points
+        fitted._start = ad.LabeledDataset(
+            x, y
+        )  # the posterior needs no potentials: spare a transport of 4000 points
         fitted._end, fitted._scale, fitted._epsilon = fitted._start, 1.0, epsilon
         fitted._centres = torch.zeros(2, 1, dtype=torch.float64)
-        fitted._parts = {f"{side}.potential": torch.zeros(n, dtype=torch.float64) for side in ("start", "end")}
+        fitted._parts = {
+            f"{side}.potential": torch.zeros(n, dtype=torch.float64) for side in ("start", "end")
+        }
         fitted._prepare()
         fitted.sample_shape_ = (1,)
         line = torch.linspace(-3, 3, 25, dtype=torch.float64)[:, None]
@@ -214,7 +255,8 @@ class TestEntropic:
         assert torch.allclose(fitted.transform(new.x, new.labels), fitted.transform(new).x)
 
     def test_labels_decide_where_features_do_not(self):
-        # Classes that overlap part: a goes 10 to the left, b 8 to the right. Between them the label says where to.
+        # Classes that overlap part: a goes 10 to the left, b 8 to the right. Between them the label
+        # says where to.
         y = torch.arange(200) % 2
         x = draw(200, 1) + 2.0 * y[:, None]
         start = ad.LabeledDataset(x, y, classes=["a", "b"])
@@ -242,7 +284,9 @@ class TestEntropic:
         start = ad.LabeledDataset([[0.0], [1.0]], ["a", None])
         with pytest.raises(ad.InputError, match="label_weight=0"):
             EntropicMap().fit(start, start)
-        assert EntropicMap(label_weight=0).fit(start, start).transform([[0.5]]).item() == pytest.approx(0.5)
+        assert EntropicMap(label_weight=0).fit(start, start).transform(
+            [[0.5]]
+        ).item() == pytest.approx(0.5)
 
 
 class TestNeural:
@@ -253,7 +297,9 @@ class TestNeural:
         assert torch.equal(same, again) and not torch.equal(same, other)
         assert runs[0].history_ == runs[1].history_
 
-    @pytest.mark.parametrize("network", [None, lambda shape: nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))])
+    @pytest.mark.parametrize(
+        "network", [None, lambda shape: nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))]
+    )
     def test_torch_random_state_is_untouched(self, network):
         torch.manual_seed(5)
         expected = torch.rand(3)
@@ -266,17 +312,24 @@ class TestNeural:
 
     def test_the_best_epoch_is_kept_and_training_stops(self):
         start, end = draw(40, 2), draw(40, 2, seed=1)  # nothing to learn: held-out errors soon rise
-        fitted = NeuralMap(epochs=60, patience=2, restarts=2, learning_rate=0.02, progress=False).fit(start, end)
+        fitted = NeuralMap(
+            epochs=60, patience=2, restarts=2, learning_rate=0.02, progress=False
+        ).fit(start, end)
         held = [[error for _, error in errors] for errors in fitted.history_]
         assert fitted.held_out_error_ == min(map(min, held))
-        assert all(len(errors) < 61 and len(errors) - 1 - errors.index(min(errors)) == 2 for errors in held)
+        assert all(
+            len(errors) < 61 and len(errors) - 1 - errors.index(min(errors)) == 2 for errors in held
+        )
 
     def test_held_out_error_is_that_of_pairs_it_did_not_learn(self):
         start = draw(50, 2)
         fitted = NeuralMap(held_out=0.0, **QUICK).fit(start, 2 * start)
         expected = (fitted.transform(start) - 2 * start).square().mean()
         assert fitted.held_out_error_ == pytest.approx(float(expected), rel=1e-5)
-        assert NeuralMap(held_out=0.5, **QUICK).fit(start, 2 * start).held_out_error_ != fitted.held_out_error_
+        assert (
+            NeuralMap(held_out=0.5, **QUICK).fit(start, 2 * start).held_out_error_
+            != fitted.held_out_error_
+        )
 
     @pytest.mark.parametrize("shape", [(28, 28), (9, 14), (12, 10, 3), (4, 4), (2, 3), (5, 4, 2)])
     def test_images_keep_their_shape(self, shape):
@@ -288,13 +341,21 @@ class TestNeural:
     def test_learns_images(self):
         # bars of random length that turn around: far better than the mean image
         length = torch.randint(1, 9, (200,), generator=torch.Generator().manual_seed(0))
-        start = (torch.arange(8) < length[:, None])[:, None, :].expand(200, 8, 8).float().contiguous()
+        start = (
+            (torch.arange(8) < length[:, None])[:, None, :].expand(200, 8, 8).float().contiguous()
+        )
         end = start.flip(2)
         fitted = NeuralMap(progress=False, restarts=1).fit(start, end)
         assert fitted.held_out_error_ < 0.2 * float((end - end.mean(dim=0)).square().mean())
 
     def test_a_network_of_ones_own(self):
-        fitted = NeuralMap(lambda shape: nn.Linear(*shape, *shape), epochs=150, patience=20, learning_rate=0.02, progress=False)
+        fitted = NeuralMap(
+            lambda shape: nn.Linear(*shape, *shape),
+            epochs=150,
+            patience=20,
+            learning_rate=0.02,
+            progress=False,
+        )
         start = draw(200, 2)
         assert fitted.fit(start, 3 * start).held_out_error_ < 1e-4
         with pytest.raises(ad.InputError, match="export"):
@@ -318,7 +379,9 @@ class TestNeural:
 
     def test_progress(self):
         seen = []
-        NeuralMap(epochs=3, restarts=2, progress=lambda done, total: seen.append((done, total))).fit(draw(9, 2), draw(9, 2))
+        NeuralMap(
+            epochs=3, restarts=2, progress=lambda done, total: seen.append((done, total))
+        ).fit(draw(9, 2), draw(9, 2))
         assert seen[-1] == (6, 6)
 
     @pytest.mark.parametrize("shape", [(3,), (8, 8)])
@@ -355,7 +418,11 @@ class TestFiles:
     @each_map
     def test_same_to_the_last_bit(self, make, shape, tmp_path):
         d = int(np.prod(shape))
-        data = labeled([20, 25], d, 0, weighted=True).to(dtype=torch.float32).replace(sample_shape=shape)
+        data = (
+            labeled([20, 25], d, 0, weighted=True)
+            .to(dtype=torch.float32)
+            .replace(sample_shape=shape)
+        )
         data = data.replace(classes=(("a", 1), "b"))
         fitted = make().fit(data, data.replace(x=data.x.flip(0)))
         again = ad.maps.load(fitted.save(tmp_path / "map.safetensors"))
@@ -372,7 +439,12 @@ class TestFiles:
         start = labeled([9, 9], 2, 0)
         fitted = EntropicMap(epsilon=0.25, label_weight=3.0, debias=False).fit(start, moved(start))
         again = EntropicMap.load(fitted.save(tmp_path / "map.safetensors"))
-        assert (again.epsilon, again.label_weight, again.debias, again.epsilon_) == (0.25, 3.0, False, fitted.epsilon_)
+        assert (again.epsilon, again.label_weight, again.debias, again.epsilon_) == (
+            0.25,
+            3.0,
+            False,
+            fitted.epsilon_,
+        )
         assert torch.equal(again.posterior(start), fitted.posterior(start))
         with pytest.raises(ad.InputError, match="not a map of kind nearest"):
             NearestMap.load(tmp_path / "map.safetensors")
@@ -389,7 +461,13 @@ class TestFiles:
         data = labeled([10, 12], 3, 0)
         content = make().fit(data, moved(data)).save(tmp_path / "map.safetensors").read_bytes()
         broken = tmp_path / "broken.safetensors"
-        for part in (b"", content[:5], content[: len(content) // 2], content[:-1], content[:-8] + bytes(7) + b"\x01"):
+        for part in (
+            b"",
+            content[:5],
+            content[: len(content) // 2],
+            content[:-1],
+            content[:-8] + bytes(7) + b"\x01",
+        ):
             broken.write_bytes(part)
             with pytest.raises(ad.InputError):
                 ad.maps.load(broken)
@@ -397,7 +475,9 @@ class TestFiles:
     @each_map
     def test_facts_that_do_not_fit(self, make, tmp_path):
         data = labeled([10, 12], 3, 0)
-        tensors, kept = read_tensors(make().fit(data, moved(data)).save(tmp_path / "map.safetensors"))
+        tensors, kept = read_tensors(
+            make().fit(data, moved(data)).save(tmp_path / "map.safetensors")
+        )
         broken = tmp_path / "broken.safetensors"
 
         def write(change):
@@ -430,17 +510,30 @@ class TestFiles:
 
         class Trap:
             def __reduce__(self):
-                return subprocess.check_call, ([sys.executable, "-c", f"open({str(fired)!r}, 'w')"],)
+                return subprocess.check_call, (
+                    [sys.executable, "-c", f"open({str(fired)!r}, 'w')"],
+                )
 
         (tmp_path / "pickle.safetensors").write_bytes(pickle.dumps(Trap()))
         torch.save({"map": Trap()}, tmp_path / "torch.safetensors")
         np.save(tmp_path / "numpy.npy", np.array([Trap()], dtype=object), allow_pickle=True)
         (tmp_path / "text.safetensors").write_text("not a map")
         recorder = ad.Recorder(directory=tmp_path / "run")
-        ad.flow(ad.LabeledDataset([[1.0]], ["a"]), ad.Potential(ad.norm()), n_steps=1, callbacks=[recorder])
+        ad.flow(
+            ad.LabeledDataset([[1.0]], ["a"]),
+            ad.Potential(ad.norm()),
+            n_steps=1,
+            callbacks=[recorder],
+        )
         frames = list((tmp_path / "run").rglob("*.safetensors"))  # a file of ours, but no map
         assert frames
-        for path in (*tmp_path.glob("*.safetensors"), tmp_path / "numpy.npy", tmp_path, tmp_path / "missing", frames[0]):
+        for path in (
+            *tmp_path.glob("*.safetensors"),
+            tmp_path / "numpy.npy",
+            tmp_path,
+            tmp_path / "missing",
+            frames[0],
+        ):
             with pytest.raises(ad.InputError):
                 ad.maps.load(path)
         assert not fired.exists()
@@ -455,7 +548,9 @@ class TestForms:
         fitted = make().fit(data, moved(data))
         new = draw(5, 2, 2, seed=1)
         out = fitted.transform(new)
-        assert isinstance(out, torch.Tensor) and out.dtype == torch.float64 and out.shape == new.shape
+        assert (
+            isinstance(out, torch.Tensor) and out.dtype == torch.float64 and out.shape == new.shape
+        )
         for kind in (new.numpy(), new.tolist()):
             found = fitted.transform(kind)
             assert isinstance(found, np.ndarray) and np.allclose(found, out, atol=1e-5)
@@ -475,7 +570,13 @@ class TestForms:
         new = draw(9, 2, seed=3)
         a, b = make().fit(result), make().fit(source, result.dataset)
         assert torch.equal(a.transform(new), b.transform(new))
-        joint = ad.flow(source, ad.OTDD(target), dynamics=ad.JointVariableLabels(), integrator=ad.Euler(0.3), n_steps=3)
+        joint = ad.flow(
+            source,
+            ad.OTDD(target),
+            dynamics=ad.JointVariableLabels(),
+            integrator=ad.Euler(0.3),
+            n_steps=3,
+        )
         assert joint.dataset.law is not None
         assert bool(torch.isfinite(make().fit(joint).transform(new)).all())
 
@@ -554,7 +655,9 @@ class TestForms:
     @pytest.mark.parametrize("make", [NearestMap, EntropicMap])
     def test_labels_are_names_and_never_positions(self, make):
         start = ad.LabeledDataset([[0.0], [1.0], [10.0], [11.0]], [3, 3, 5, 5])
-        fitted = make().fit(start, start.replace(x=start.x + torch.tensor([[1.0], [1.0], [-5.0], [-5.0]])))
+        fitted = make().fit(
+            start, start.replace(x=start.x + torch.tensor([[1.0], [1.0], [-5.0], [-5.0]]))
+        )
         for strange in ([0], [1], [3, 0], start.y[:1], np.array([4])):
             with pytest.raises(ad.InputError, match="classes of the fit, 3, 5"):
                 fitted.transform([[10.0]] * len(strange), strange)
@@ -562,8 +665,12 @@ class TestForms:
         assert both[0] > 10 > both[1]  # class 3 went up, class 5 down
         assert np.array_equal(fitted.transform([[10.0], [10.0]], torch.tensor([3, 5])), both)
         assert np.array_equal(fitted.transform([[10.0], [10.0]], [3.0, 5.0]), both)
-        assert np.array_equal(fitted.transform(start.x.numpy(), start.labels), fitted.transform(start).x.numpy())
-        other = ad.LabeledDataset([[10.0], [10.0]], [5, 3], classes=[5, 3, 9])  # names in another order, one never used
+        assert np.array_equal(
+            fitted.transform(start.x.numpy(), start.labels), fitted.transform(start).x.numpy()
+        )
+        other = ad.LabeledDataset(
+            [[10.0], [10.0]], [5, 3], classes=[5, 3, 9]
+        )  # names in another order, one never used
         assert np.allclose(fitted.transform(other).x, both[::-1])
 
     def test_a_failed_fit_is_not_a_fit(self):
@@ -585,7 +692,10 @@ class TestEdges:
 
         def carried(by):
             made = NearestMap(k=3, bandwidth=0.5 * by) if make is MAPS["nearest"] else make()
-            return made.fit(data.replace(x=data.x * by), end.replace(x=end.x * by)).transform(new * by) / by
+            return (
+                made.fit(data.replace(x=data.x * by), end.replace(x=end.x * by)).transform(new * by)
+                / by
+            )
 
         assert torch.allclose(carried(scale), carried(1.0), rtol=1e-3, atol=1e-3)
 
@@ -594,13 +704,17 @@ class TestEdges:
         for start in (ad.LabeledDataset([[2.0, 3.0]]), ad.LabeledDataset([[2.0, 3.0]], ["a"])):
             make = (lambda: NearestMap(bandwidth=0.5)) if make is MAPS["nearest"] else make
             fitted = make().fit(start, moved(start, 4.0))
-            assert np.allclose(fitted.transform([[2.0, 3.0], [50.0, -9.0]]), [[6.0, 7.0], [54.0, -5.0]], atol=1e-5)
+            assert np.allclose(
+                fitted.transform([[2.0, 3.0], [50.0, -9.0]]), [[6.0, 7.0], [54.0, -5.0]], atol=1e-5
+            )
 
     @each_map
     def test_coinciding_points(self, make):
         start = ad.LabeledDataset(torch.ones(10, 2), ["a", "b"] * 5)
         fitted = make().fit(start, moved(start, 4.0))
-        assert np.allclose(fitted.transform([[1.0, 1.0], [7.0, 2.0]]), [[5.0, 5.0], [11.0, 6.0]], atol=1e-5)
+        assert np.allclose(
+            fitted.transform([[1.0, 1.0], [7.0, 2.0]]), [[5.0, 5.0], [11.0, 6.0]], atol=1e-5
+        )
         fitted = make().fit(start, moved(start, draw(10, 2).float()))  # one place, ten ways
         assert bool(torch.isfinite(fitted.transform(torch.ones(1, 2))).all())
         fitted = make().fit(moved(start, draw(10, 2).float()), start)  # ten places, one end

@@ -1,12 +1,13 @@
-"""Class matching: identities and permutations it must find, sums it must keep, the layer against the function."""
+"""Class matching: identities and permutations it must find, sums it must keep, the layer against
+the function.
+"""
 
 import itertools
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import advect as ad
 
@@ -15,7 +16,10 @@ def classes_at(centres, names, n=30, seed=0, spread=0.3):
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(n * len(centres)) % len(centres)
     x = torch.tensor(centres, dtype=torch.float64)[y]
-    return ad.LabeledDataset(x + spread * torch.randn(x.shape, generator=generator, dtype=torch.float64), [names[i] for i in y])
+    return ad.LabeledDataset(
+        x + spread * torch.randn(x.shape, generator=generator, dtype=torch.float64),
+        [names[i] for i in y],
+    )
 
 
 CENTRES = [[0.0, 0.0], [4.0, 0.0], [0.0, 5.0], [7.0, 7.0]]
@@ -33,7 +37,9 @@ def test_identity_with_itself():
 def test_renamed_classes_are_found(order):
     reference = classes_at(CENTRES, "abcd")
     data = classes_at([CENTRES[i] for i in order], "wxyz", seed=1)
-    assert ad.ClassMatching.between(data, reference).hard == {"wxyz"[i]: "abcd"[order[i]] for i in range(4)}
+    assert ad.ClassMatching.between(data, reference).hard == {
+        "wxyz"[i]: "abcd"[order[i]] for i in range(4)
+    }
 
 
 @settings(max_examples=30, deadline=None)
@@ -46,21 +52,34 @@ def test_sums(k_data, k_reference, seed):
     np.testing.assert_allclose(matching.soft.values.sum(axis=1), 1, rtol=1e-9)
     np.testing.assert_allclose(matching.weights.values.sum(axis=0), 1, rtol=1e-9)
     np.testing.assert_allclose(matching.coupling.values.sum(axis=1), 1 / k_data, rtol=1e-9)
-    answers = torch.softmax(torch.randn(5, k_reference, generator=generator, dtype=torch.float64), dim=1)
-    np.testing.assert_allclose(matching.apply(answers).sum(axis=1), 1, rtol=1e-9)  # probabilities stay probabilities
+    answers = torch.softmax(
+        torch.randn(5, k_reference, generator=generator, dtype=torch.float64), dim=1
+    )
+    np.testing.assert_allclose(
+        matching.apply(answers).sum(axis=1), 1, rtol=1e-9
+    )  # probabilities stay probabilities
 
 
 @pytest.mark.parametrize(("k_data", "k_reference"), [(26, 10), (2, 10), (10, 10), (1, 5)])
 def test_any_numbers_of_classes_and_the_layer_is_apply(k_data, k_reference):
     generator = torch.Generator().manual_seed(3)
-    data = classes_at((4 * torch.randn(k_data, 5, generator=generator)).tolist(), range(100, 100 + k_data), n=6)
-    reference = classes_at((4 * torch.randn(k_reference, 5, generator=generator)).tolist(), range(k_reference), n=6, seed=1)
+    data = classes_at(
+        (4 * torch.randn(k_data, 5, generator=generator)).tolist(), range(100, 100 + k_data), n=6
+    )
+    reference = classes_at(
+        (4 * torch.randn(k_reference, 5, generator=generator)).tolist(),
+        range(k_reference),
+        n=6,
+        seed=1,
+    )
     matching = ad.ClassMatching.between(data, reference)
     assert set(matching.hard) == set(data.classes)
     network = torch.nn.Sequential(torch.nn.Linear(5, k_reference), torch.nn.Softmax(dim=1)).double()
     whole = torch.nn.Sequential(network, matching.as_layer(dtype=torch.float64))
     with torch.no_grad():
-        np.testing.assert_allclose(whole(data.x).numpy(), matching.apply(network(data.x)), atol=1e-12)
+        np.testing.assert_allclose(
+            whole(data.x).numpy(), matching.apply(network(data.x)), atol=1e-12
+        )
     assert whole[1].weight.shape == (k_data, k_reference) and not whole[1].weight.requires_grad
     predicted = matching.predict(network(data.x))
     assert predicted == [data.classes[code] for code in whole(data.x).argmax(dim=1).tolist()]
@@ -68,10 +87,14 @@ def test_any_numbers_of_classes_and_the_layer_is_apply(k_data, k_reference):
 
 def test_a_frequent_class_does_not_spill_over():
     reference = classes_at(CENTRES, "abcd")
-    data = classes_at(CENTRES, "abcd", n=40, seed=2).subset(list(range(160)) + list(range(0, 160, 4)) * 20)  # "a" 21 times
+    data = classes_at(CENTRES, "abcd", n=40, seed=2).subset(
+        list(range(160)) + list(range(0, 160, 4)) * 20
+    )  # "a" 21 times
     assert ad.ClassMatching.between(data, reference).hard == {name: name for name in "abcd"}
     spilled = ad.ClassMatching.between(data, reference, balanced=False).soft
-    assert spilled["a", "a"] < 0.5  # as class probabilities say: "a" has too much mass for the reference's
+    assert (
+        spilled["a", "a"] < 0.5
+    )  # as class probabilities say: "a" has too much mass for the reference's
 
 
 def test_labels_only_answers():
@@ -82,7 +105,9 @@ def test_labels_only_answers():
 
 
 def test_classes_without_samples():
-    data = ad.LabeledDataset(torch.rand(6, 2, dtype=torch.float64), list("aabbaa"), classes=["a", "b", "never"])
+    data = ad.LabeledDataset(
+        torch.rand(6, 2, dtype=torch.float64), list("aabbaa"), classes=["a", "b", "never"]
+    )
     matching = ad.ClassMatching.between(data, data)
     assert matching.hard == {"a": "a", "b": "b"} and matching.soft.values[2].sum() == 0
     assert np.isfinite(matching.apply(np.full((1, 3), 1 / 3))).all()
@@ -90,7 +115,9 @@ def test_classes_without_samples():
 
 def test_answers_of_classes_that_the_reference_has_no_samples_of():
     data = ad.LabeledDataset([[0.0], [5.0]], ["low", "high"])
-    matching = ad.ClassMatching.between(data, ad.LabeledDataset([[0.0], [5.0]], [0, 1], classes=[0, 1, 2]))
+    matching = ad.ClassMatching.between(
+        data, ad.LabeledDataset([[0.0], [5.0]], [0, 1], classes=[0, 1, 2])
+    )
     certain = [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     for answers in ([2, 0], certain, torch.tensor(certain)):
         with pytest.raises(ad.InputError, match="got 2 for 1 of 2 samples.*reference.*unknown="):
@@ -113,9 +140,14 @@ def test_another_cost():
 
 
 def test_a_distance_gives_the_same_coupling():
-    data, reference = classes_at(CENTRES, "abcd").balanced(), classes_at(CENTRES[::-1], "wxyz", seed=1).balanced()
+    data, reference = (
+        classes_at(CENTRES, "abcd").balanced(),
+        classes_at(CENTRES[::-1], "wxyz", seed=1).balanced(),
+    )
     own = ad.ClassMatching(ad.otdd(data, reference).class_matching)
-    np.testing.assert_allclose(own.coupling.values, ad.ClassMatching.between(data, reference).coupling.values, atol=1e-12)
+    np.testing.assert_allclose(
+        own.coupling.values, ad.ClassMatching.between(data, reference).coupling.values, atol=1e-12
+    )
 
 
 BAD = {
@@ -124,7 +156,9 @@ BAD = {
     "reference classes": lambda m: m.apply(["a", "nobody"]),
     "one row for each": lambda m: m.apply([[1.0, 2.0], [1.0]]),
     "masses": lambda m: ad.ClassMatching(ad.ClassTable(np.array([[-1.0]]), ("a",), ("b",))),
-    "label for each sample": lambda m: ad.ClassMatching.between(ad.LabeledDataset([[0.0]]), ad.LabeledDataset([[0.0]])),
+    "label for each sample": lambda m: ad.ClassMatching.between(
+        ad.LabeledDataset([[0.0]]), ad.LabeledDataset([[0.0]])
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""What has the name of a file and is none (a pipe, a folder, a link to a device) is named; nothing hangs, nothing is lost."""
+"""What has the name of a file and is none (a pipe, a folder, a link to a device) is named; nothing
+hangs, nothing is lost.
+"""
 
 import os
 import shutil
@@ -59,7 +61,10 @@ def refused(capsys, named, *words):
     with soon():
         code = main([*words, "-q"])
     err = capsys.readouterr().err
-    assert code == 2 and err.startswith("error: ") and str(named) in err and err.count("\n") == 1, (code, err)
+    assert code == 2 and err.startswith("error: ") and str(named) in err and err.count("\n") == 1, (
+        code,
+        err,
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,7 +87,9 @@ def test_from_python_too(name, made):
     path.unlink()
     os.mkfifo(path)
     with soon(), pytest.raises(ad.InputError, match=f"{name}, a pipe"):
-        ad.datasets.load("run:run@-1") if name != "metrics.jsonl" else append_line(path, {"index": 0})
+        ad.datasets.load("run:run@-1") if name != "metrics.jsonl" else append_line(
+            path, {"index": 0}
+        )
 
 
 @pytest.mark.parametrize("option", [(), ("--overwrite",)])
@@ -93,9 +100,14 @@ def test_pipes_and_devices_are_not_written_over(option, made, capsys):
         refused(capsys, name, "data", "convert", S, "-o", name, *option)
     os.mkfifo("page.html")
     refused(capsys, "page.html", "report", str(made), "-o", "page.html", *option)
-    assert Path("ff.csv").is_fifo() and Path("page.html").is_fifo() and Path("zero.npz").is_symlink()
+    assert (
+        Path("ff.csv").is_fifo() and Path("page.html").is_fifo() and Path("zero.npz").is_symlink()
+    )
 
 
-@pytest.mark.parametrize("words", [("flow", S, T, "-o", "/"), ("resume", "/"), ("show", "/"), ("transfer", S, T, "-o", "/")])
+@pytest.mark.parametrize(
+    "words",
+    [("flow", S, T, "-o", "/"), ("resume", "/"), ("show", "/"), ("transfer", S, T, "-o", "/")],
+)
 def test_the_root_is_no_place_for_results(words, capsys):
     refused(capsys, "/", *words)

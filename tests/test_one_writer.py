@@ -1,4 +1,6 @@
-"""One writer a run: a second is refused, a dead one's lock is free; and an old run stays until the new one is whole."""
+"""One writer a run: a second is refused, a dead one's lock is free; and an old run stays until the
+new one is whole.
+"""
 
 import errno
 import os
@@ -12,13 +14,13 @@ from pathlib import Path
 import pytest
 
 import advect as ad
-from advect._util import atomic as _atomic
-from advect._util import lock as _lock
+from advect._util import atomic as _atomic, lock as _lock
 from advect._util.lock import Hold
 from advect.cli.app import main
 from advect.cli.interrupt import Interruptible
 from advect.cli.places import next_to
 from advect.datasets.trajectory import Trajectory
+from advect.flows.snapshots import load_snapshot
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=12&classes=2&seed=2"
 HOLD = """
@@ -46,7 +48,9 @@ def holder():
     started = []
 
     def start(place):
-        process = subprocess.Popen([sys.executable, "-c", HOLD, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         assert process.stdout is not None and process.stdout.readline() == b"held\n"
         started.append(process)
         return process
@@ -62,14 +66,22 @@ def run(*words):
 
 
 def content(place):
-    return {path.relative_to(place): path.read_bytes() for path in Path(place).rglob("*") if path.is_file()}
+    return {
+        path.relative_to(place): path.read_bytes()
+        for path in Path(place).rglob("*")
+        if path.is_file()
+    }
 
 
 def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, capsys):
     process = holder("run")
     assert run("flow", A, B, "-o", "run") == 2
     err = capsys.readouterr().err
-    assert "another writer is at this run; got run" in err and f"process {process.pid} on " in err and err.count("\n") == 1
+    assert (
+        "another writer is at this run; got run" in err
+        and f"process {process.pid} on " in err
+        and err.count("\n") == 1
+    )
     assert not Path("run").exists()
     assert run("flow", A, B, "-o", "other", "--steps", "1") == 0
     process.kill()
@@ -78,17 +90,40 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
     assert run("flow", A, B, "-o", "run", "--steps", "1") == 0
     assert not Path(".run.lock").exists()
     process = holder("run")
-    for words in (["resume", "run"], ["flow", A, B, "-o", "run", "--overwrite"], ["flow", A, B, "-o", "run", "--resume"]):
+    for words in (
+        ["resume", "run"],
+        ["flow", A, B, "-o", "run", "--overwrite"],
+        ["flow", A, B, "-o", "run", "--resume"],
+    ):
         assert run(*words) == 2 and f"process {process.pid}" in capsys.readouterr().err
     before = content("run")
-    assert main(["show", "run", "-q"]) == 0 and main(["report", "run", "-o", "page.html", "-q"]) == 0  # readers may look
+    assert (
+        main(["show", "run", "-q"]) == 0 and main(["report", "run", "-o", "page.html", "-q"]) == 0
+    )  # readers may look
     assert content("run") == before
 
 
 def test_two_flows_to_one_place_do_not_mix():
     """What two processes did at the same time is one run, and one of them was refused."""
-    words = [sys.executable, "-m", "advect", "flow", A, B, "-o", "run", "--steps", "30", "--record-every", "1", "-q"]
-    both = [subprocess.Popen([*words, "--no-report", "--seed", str(seed)], stderr=subprocess.PIPE) for seed in (0, 1)]
+    words = [
+        sys.executable,
+        "-m",
+        "advect",
+        "flow",
+        A,
+        B,
+        "-o",
+        "run",
+        "--steps",
+        "30",
+        "--record-every",
+        "1",
+        "-q",
+    ]
+    both = [
+        subprocess.Popen([*words, "--no-report", "--seed", str(seed)], stderr=subprocess.PIPE)
+        for seed in (0, 1)
+    ]
     said = [process.communicate()[1].decode() for process in both]
     assert sorted(process.returncode for process in both) == [0, 2], said
     assert any("another writer" in text or "already" in text for text in said)
@@ -107,20 +142,35 @@ def test_links_lead_to_the_same_lock(holder, capsys):
     assert run("flow", A, B, "-o", "link", "--steps", "3", "--overwrite") == 0
     assert Path("link").is_symlink() and Trajectory.open("disk/run").indices == [0, 1, 2, 3]
     assert sorted(os.listdir("disk")) == ["run"]
-    assert run("resume", "link", "--steps", "4") == 0 and Trajectory.open("disk/run").indices[-1] == 4
+    assert (
+        run("resume", "link", "--steps", "4") == 0 and Trajectory.open("disk/run").indices[-1] == 4
+    )
 
 
 def flow(directory, callback=None, **options):
     data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
-    watch = [ad.Recorder(directory=directory), ad.Checkpoint(directory), *([callback] if callback else [])]
+    watch = [
+        ad.Recorder(directory=directory),
+        ad.Checkpoint(directory),
+        *([callback] if callback else []),
+    ]
     return ad.flow(data, ad.Potential(ad.norm()), n_steps=3, callbacks=watch, **options)
 
 
 def test_from_python_too(holder):
     process = holder("run")
-    for watch in (ad.Recorder(directory="run"), ad.Checkpoint("run"), ad.Metric("n", len, directory="run")):
+    for watch in (
+        ad.Recorder(directory="run"),
+        ad.Checkpoint("run"),
+        ad.Metric("n", len, directory="run"),
+    ):
         with pytest.raises(ad.InputError, match=f"process {process.pid} "):
-            ad.flow(ad.LabeledDataset([[4.0]], ["a"]), ad.Potential(ad.norm()), n_steps=1, callbacks=[watch])
+            ad.flow(
+                ad.LabeledDataset([[4.0]], ["a"]),
+                ad.Potential(ad.norm()),
+                n_steps=1,
+                callbacks=[watch],
+            )
     assert not Path("run").exists()
 
 
@@ -219,9 +269,15 @@ def test_an_old_run_is_never_hidden(moment, exchange, capsys):
         elif moment == "between" and exchange:
             _atomic._exchanged = die
         elif moment == "between":
-            os.rename = lambda a, b: die() if Path(a) == next_to(Path("run")) and not Path("run").exists() else real(a, b)
+            os.rename = lambda a, b: (
+                die()
+                if Path(a) == next_to(Path("run")) and not Path("run").exists()
+                else real(a, b)
+            )
         else:
-            _atomic.shutil.rmtree = lambda place, **_: die() if Path("run/frames/000003.safetensors").exists() else None
+            _atomic.shutil.rmtree = lambda place, **_: (
+                die() if Path("run/frames/000003.safetensors").exists() else None
+            )
 
     killed(patch, "flow", A, B, "-o", "run", "--steps", "3", "--overwrite")
     assert main(["show", "run"]) == 0  # puts back what was put aside
@@ -245,7 +301,20 @@ def test_interrupted_while_it_replaces(tmp_path):
     """Ctrl-C is an end like any other: what was made takes its place, and can be gone on with."""
     assert run("flow", A, B, "-o", "run", "--steps", "2") == 0
     Path("stop.py").write_text("def f(rho):\n    raise KeyboardInterrupt\n")
-    words = ["flow", A, B, "-o", "run", "--steps", "9", "--seed", "0", "--overwrite", "--metric", "stop.py:f"]
+    words = [
+        "flow",
+        A,
+        B,
+        "-o",
+        "run",
+        "--steps",
+        "9",
+        "--seed",
+        "0",
+        "--overwrite",
+        "--metric",
+        "stop.py:f",
+    ]
     assert run(*words) == 130
     assert Trajectory.open("run").indices == [0] and set(os.listdir()) == {"run", "stop.py"}
 
@@ -255,15 +324,31 @@ def test_interrupted_while_it_replaces(tmp_path):
 
 def test_a_closed_terminal_stops_after_the_step():
     """SIGHUP is heard like Ctrl-C and SIGTERM, see test_cli_process."""
-    words = [sys.executable, "-m", "advect", "flow", A, B, "-o", "run", "--steps", "100000", "-q", "--no-report"]
+    words = [
+        sys.executable,
+        "-m",
+        "advect",
+        "flow",
+        A,
+        B,
+        "-o",
+        "run",
+        "--steps",
+        "100000",
+        "-q",
+        "--no-report",
+    ]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    while not (Path("run/metrics.jsonl").exists() and Path("run/metrics.jsonl").read_bytes().count(b"\n") > 3):
+    while not (
+        Path("run/metrics.jsonl").exists()
+        and Path("run/metrics.jsonl").read_bytes().count(b"\n") > 3
+    ):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGHUP)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and b"interrupted" in out and b"advect resume run" in err
-    assert ad.snapshots.load_snapshot(Path("run")).index >= 3
+    assert load_snapshot(Path("run")).index >= 3
 
 
 def test_signals_to_be_ignored_are(monkeypatch):
@@ -279,7 +364,9 @@ def test_signals_to_be_ignored_are(monkeypatch):
 
 def test_renames_are_flushed_with_their_directory(monkeypatch, tmp_path):
     flushed = []
-    monkeypatch.setattr("os.fsync", lambda descriptor: flushed.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    monkeypatch.setattr(
+        "os.fsync", lambda descriptor: flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    )
     _atomic.write_atomically(tmp_path / "file", b"whole")
     assert flushed[-1] == str(tmp_path) and len(flushed) == 2
     flushed.clear()

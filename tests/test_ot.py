@@ -8,8 +8,7 @@ import oracles
 import ot as pot
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from advect import ConvergenceWarning, ExactOT, InputError, Relative, Sinkhorn
 from advect.ot import divergence
@@ -31,7 +30,9 @@ class TestExact:
     def test_value_plan_and_potentials_against_pot(self, zeros):
         cost, a, b, *_ = problem(zeros=zeros)
         solution = ExactOT().solve(cost, a, b)
-        assert solution.value == pytest.approx(pot.emd2(a.numpy(), b.numpy(), cost.numpy()), abs=1e-9)
+        assert solution.value == pytest.approx(
+            pot.emd2(a.numpy(), b.numpy(), cost.numpy()), abs=1e-9
+        )
         f, g = solution.potentials
         assert float(a @ f + b @ g) == pytest.approx(solution.value, abs=1e-9)  # strong duality
         slack = cost - f[:, None] - g[None, :]
@@ -43,7 +44,9 @@ class TestExact:
     def test_one_dimension_is_sorting(self):
         x, y = torch.rand(200, dtype=torch.float64), torch.rand(200, dtype=torch.float64)
         cost = (x[:, None] - y[None, :]).square() / 2
-        assert ExactOT().solve(cost).value == pytest.approx(float((x.sort()[0] - y.sort()[0]).square().mean() / 2), abs=1e-12)
+        assert ExactOT().solve(cost).value == pytest.approx(
+            float((x.sort()[0] - y.sort()[0]).square().mean() / 2), abs=1e-12
+        )
 
     def test_self_problem_is_free_only_when_staying_is(self):
         cost, a, *_ = problem(30, 30)
@@ -67,17 +70,29 @@ class TestSinkhorn:
         assert solution.converged and solution.marginal_error <= 1e-8
         assert solution.value == pytest.approx(value, abs=1e-7 * float(cost.mean()))
         np.testing.assert_allclose(solution.plan(), plan, atol=1e-7)
-        shift = solution.potentials[0].numpy() - f  # potentials are unique up to a constant, zero weights included
+        shift = (
+            solution.potentials[0].numpy() - f
+        )  # potentials are unique up to a constant, zero weights included
         assert np.ptp(shift) < 1e-5
         assert np.ptp(solution.potentials[1].numpy() - g) < 1e-5
-        assert solution.value == pytest.approx(oracles.primal_value(solution.plan(), cost, a, b, epsilon), abs=1e-6)
+        assert solution.value == pytest.approx(
+            oracles.primal_value(solution.plan(), cost, a, b, epsilon), abs=1e-6
+        )
 
     def test_plan_against_pot(self):
         cost, a, b, *_ = problem()
         expected = pot.sinkhorn(
-            a.numpy(), b.numpy(), cost.numpy(), 0.05, method="sinkhorn_log", numItermax=100_000, stopThr=1e-13
+            a.numpy(),
+            b.numpy(),
+            cost.numpy(),
+            0.05,
+            method="sinkhorn_log",
+            numItermax=100_000,
+            stopThr=1e-13,
         )
-        np.testing.assert_allclose(Sinkhorn(epsilon=0.05).solve(cost, a, b).plan(), expected, atol=1e-9)
+        np.testing.assert_allclose(
+            Sinkhorn(epsilon=0.05).solve(cost, a, b).plan(), expected, atol=1e-9
+        )
 
     @pytest.mark.parametrize("epsilon", [1.0, 0.1, 0.01])
     def test_float32(self, epsilon):
@@ -91,18 +106,25 @@ class TestSinkhorn:
     def test_tends_to_exact_transport(self):
         cost, a, b, *_ = problem()
         exact = ExactOT().solve(cost, a, b).value
-        gaps = [Sinkhorn(epsilon=e, tol=1e-6, max_iter=50_000).solve(cost, a, b).value - exact for e in (1e-1, 1e-2, 1e-3)]
+        gaps = [
+            Sinkhorn(epsilon=e, tol=1e-6, max_iter=50_000).solve(cost, a, b).value - exact
+            for e in (1e-1, 1e-2, 1e-3)
+        ]
         assert gaps[0] > gaps[1] > gaps[2] > 0
         assert gaps[2] < 0.02 * exact
 
     def test_tends_to_independence(self):
         cost, a, b, *_ = problem()
-        assert Sinkhorn(epsilon=1e6).solve(cost, a, b).value == pytest.approx(float(a @ cost @ b), rel=1e-5)
+        assert Sinkhorn(epsilon=1e6).solve(cost, a, b).value == pytest.approx(
+            float(a @ cost @ b), rel=1e-5
+        )
 
     def test_small_epsilon_needs_absorption_and_survives(self):
         generator = torch.Generator().manual_seed(1)
         x, y = (torch.rand(60, 2, generator=generator, dtype=torch.float64) for _ in range(2))
-        cost = torch.as_tensor(oracles.half_squared(x, y + 100))  # C/ε ~ 1e7: the plain kernel underflows everywhere
+        cost = torch.as_tensor(
+            oracles.half_squared(x, y + 100)
+        )  # C/ε ~ 1e7: the plain kernel underflows everywhere
         solution = Sinkhorn(epsilon=1e-3, tol=1e-6, max_iter=100_000).solve(cost)
         expected = ExactOT().solve(cost).value
         assert solution.converged and math.isfinite(solution.value)
@@ -115,10 +137,14 @@ class TestSinkhorn:
         reference = Sinkhorn(epsilon=Relative(0.02)).solve(cost, a, b).value
         solution = Sinkhorn(epsilon=Relative(0.02)).solve((cost * scale).to(dtype), a, b)
         assert solution.converged
-        assert solution.value == pytest.approx(reference * scale, rel=1e-4 if dtype == torch.float32 else 1e-9)
+        assert solution.value == pytest.approx(
+            reference * scale, rel=1e-4 if dtype == torch.float32 else 1e-9
+        )
 
     def test_groups_that_float32_cannot_connect(self):
-        """Two far groups whose masses differ a little: the surplus has to cross where exp(−C/ε) underflows in float32."""
+        """Two far groups whose masses differ a little: the surplus has to cross where exp(−C/ε)
+        underflows in float32.
+        """
         generator = torch.Generator().manual_seed(0)
         x, y = (torch.randn(600, 2, generator=generator) for _ in range(2))
         x[:300, 0] += 60
@@ -126,7 +152,9 @@ class TestSinkhorn:
         cost = torch.as_tensor(oracles.half_squared(x, y)).float()
         solution = Sinkhorn(epsilon=1.0).solve(cost)
         assert solution.converged
-        assert solution.value == pytest.approx(Sinkhorn(epsilon=1.0).solve(cost.double()).value, rel=1e-5)
+        assert solution.value == pytest.approx(
+            Sinkhorn(epsilon=1.0).solve(cost.double()).value, rel=1e-5
+        )
 
     def test_zero_cost_and_single_points(self):
         assert Sinkhorn().solve(torch.zeros(3, 4)).value == pytest.approx(0, abs=1e-25)
@@ -182,23 +210,34 @@ class TestWarmStart:
     def test_a_tiny_epsilon_is_reached_by_slower_annealing(self, seed):
         # Once: annealing by fifths left potentials from which 10,000 iterations led nowhere.
         generator = torch.Generator().manual_seed(seed)
-        y, start = torch.randn(500, 2, generator=generator), torch.randn(500, 2, generator=generator)
+        y, start = (
+            torch.randn(500, 2, generator=generator),
+            torch.randn(500, 2, generator=generator),
+        )
         x = (start + y[torch.randperm(500, generator=generator)]) / 2
         cost = torch.as_tensor(oracles.half_squared(x.double(), y.double())).float()
         solver = Sinkhorn(epsilon=2e-4, tol=1e-3)
         solved = solver.solve(cost)
         assert solved.converged and solved.n_iter < 3000
         plan = solved.plan().double()
-        assert float((plan.sum(dim=0) - 1 / 500).abs().sum() + (plan.sum(dim=1) - 1 / 500).abs().sum()) < 2e-3
+        assert (
+            float((plan.sum(dim=0) - 1 / 500).abs().sum() + (plan.sum(dim=1) - 1 / 500).abs().sum())
+            < 2e-3
+        )
         junk = (torch.zeros(500, dtype=torch.float64), torch.zeros(500, dtype=torch.float64))
         assert solver.solve(cost, init=junk).value == pytest.approx(solved.value, rel=1e-3)
 
     @pytest.mark.parametrize("size", [1e3, 1e8])
     def test_a_useless_start_still_ends_right(self, size):
         cost, a, b, *_ = problem()
-        junk = (size * torch.randn(40, dtype=torch.float64), size * torch.randn(50, dtype=torch.float64))
+        junk = (
+            size * torch.randn(40, dtype=torch.float64),
+            size * torch.randn(50, dtype=torch.float64),
+        )
         expected = Sinkhorn(epsilon=0.1).solve(cost, a, b).value
-        assert Sinkhorn(epsilon=0.1).solve(cost, a, b, init=junk).value == pytest.approx(expected, rel=1e-7)
+        assert Sinkhorn(epsilon=0.1).solve(cost, a, b, init=junk).value == pytest.approx(
+            expected, rel=1e-7
+        )
 
     def test_wrong_length(self):
         cost, a, b, *_ = problem()
@@ -214,13 +253,24 @@ class TestDivergence:
         expected = oracles.divergence_loop(cost, xx, yy, a, b, epsilon)
         solved = divergence(cost, xx, yy, a, b, solver=Sinkhorn(epsilon=epsilon))
         assert solved.value == pytest.approx(expected, abs=1e-7)
-        single = divergence(cost.float(), xx.float(), yy.float(), a, b, solver=Sinkhorn(epsilon=epsilon))
+        single = divergence(
+            cost.float(), xx.float(), yy.float(), a, b, solver=Sinkhorn(epsilon=epsilon)
+        )
         assert single.value == pytest.approx(expected, rel=1e-4)
 
         from geomloss import SamplesLoss
 
-        loss = SamplesLoss("sinkhorn", p=2, blur=math.sqrt(epsilon), scaling=0.99, debias=True, backend="tensorized")
-        assert solved.value == pytest.approx(float(loss(a, x, b, y)), rel=1e-3)  # its own stopping is no closer
+        loss = SamplesLoss(
+            "sinkhorn",
+            p=2,
+            blur=math.sqrt(epsilon),
+            scaling=0.99,
+            debias=True,
+            backend="tensorized",
+        )
+        assert solved.value == pytest.approx(
+            float(loss(a, x, b, y)), rel=1e-3
+        )  # its own stopping is no closer
 
     def test_contributions_sum_to_the_value_in_halves(self):
         cost, a, b, x, y = problem()
@@ -239,16 +289,21 @@ class TestDivergence:
         _, a, _, x, _ = problem(25, 25, seed=seed)
         order = torch.randperm(25, generator=torch.Generator().manual_seed(seed))
         costs = (
-            torch.as_tensor(oracles.half_squared(p, q)).to(dtype) for p, q in ((x, x[order]), (x, x), (x[order], x[order]))
+            torch.as_tensor(oracles.half_squared(p, q)).to(dtype)
+            for p, q in ((x, x[order]), (x, x), (x[order], x[order]))
         )
         assert divergence(*costs, a, a[order], solver=Sinkhorn(epsilon=Relative(share))).value == 0
 
     def test_gaussians_in_closed_form(self):
         """S_ε between N(μ, σ²) and N(μ', σ²) is ½(μ − μ')² for every ε: a translation."""
         x = torch.randn(300, 1, dtype=torch.float64)
-        costs = [torch.as_tensor(oracles.half_squared(p, q)) for p, q in ((x, x + 3), (x, x), (x, x))]
+        costs = [
+            torch.as_tensor(oracles.half_squared(p, q)) for p, q in ((x, x + 3), (x, x), (x, x))
+        ]
         for epsilon in (0.05, 1.0, 20.0):
-            assert divergence(*costs, solver=Sinkhorn(epsilon=epsilon)).value == pytest.approx(4.5, abs=1e-6)
+            assert divergence(*costs, solver=Sinkhorn(epsilon=epsilon)).value == pytest.approx(
+                4.5, abs=1e-6
+            )
 
 
 class TestMisuse:
@@ -287,4 +342,6 @@ class TestMisuse:
         assert not solution.converged and solution.marginal_error > 1e-8
         assert len(caught) == 1 and caught[0].category is ConvergenceWarning
         message = str(caught[0].message)
-        assert f"{solution.marginal_error:.2e}" in message and "Raise epsilon or max_iter" in message
+        assert (
+            f"{solution.marginal_error:.2e}" in message and "Raise epsilon or max_iter" in message
+        )

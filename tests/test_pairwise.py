@@ -1,4 +1,6 @@
-"""All pairs of datasets: the numbers of a plain double loop, on every backend, through crashes, errors and changes."""
+"""All pairs of datasets: the numbers of a plain double loop, on every backend, through crashes,
+errors and changes.
+"""
 
 import json
 import math
@@ -30,7 +32,9 @@ def several(k=5, n=24, dim=3):
         generator = torch.Generator().manual_seed(seed)
         size, classes = n + seed, 2 + seed % 2
         y = torch.arange(size) % classes
-        x = torch.randn(size, dim, generator=generator, dtype=torch.float64) + y[:, None] * (1 + seed)
+        x = torch.randn(size, dim, generator=generator, dtype=torch.float64) + y[:, None] * (
+            1 + seed
+        )
         weights = None if seed % 2 else torch.rand(size, generator=generator) + 0.1
         sets[f"set {seed}"] = ad.LabeledDataset(x if seed % 3 else x.float(), y, weights)
     return sets
@@ -52,8 +56,14 @@ OPTIONS = {
     "default": {},
     "exact": {"solver": ad.ExactOT()},
     "fixed": {"solver": ad.Sinkhorn(epsilon=0.5), "cost": QUICK},
-    "embedding": {"cost": ad.GroundCost(feature=ad.Embedding(lambda x: x[:, :2] * 2), label=ad.MeansOnly())},
-    "own cost": {"cost": ad.GroundCost(feature=lambda x, y: torch.cdist(x.double(), y.double()), label_weight=0.5)},
+    "embedding": {
+        "cost": ad.GroundCost(feature=ad.Embedding(lambda x: x[:, :2] * 2), label=ad.MeansOnly())
+    },
+    "own cost": {
+        "cost": ad.GroundCost(
+            feature=lambda x, y: torch.cdist(x.double(), y.double()), label_weight=0.5
+        )
+    },
     "inner transport": {"cost": ad.GroundCost(label=ad.ExactLabelOT())},
 }
 
@@ -89,12 +99,24 @@ def test_n_jobs_leaves_threads_as_they_were():
 
 
 def test_references_are_read_by_the_workers(tmp_path, monkeypatch):
-    sets = {name: ad.datasets.load(data.save(tmp_path / f"{name}.npz")) for name, data in several(3).items()}
+    sets = {
+        name: ad.datasets.load(data.save(tmp_path / f"{name}.npz"))
+        for name, data in several(3).items()
+    }
     monkeypatch.chdir(tmp_path)  # workers of an earlier call are elsewhere
-    mixed = {"set 0": "npz:set 0.npz", "set 1": tmp_path / "set 1.npz", "set 2": "set 2.npz?max_samples=100"}
+    mixed = {
+        "set 0": "npz:set 0.npz",
+        "set 1": tmp_path / "set 1.npz",
+        "set 2": "set 2.npz?max_samples=100",
+    }
     for n_jobs in (1, 2):
-        assert np.array_equal(pairwise(mixed, n_jobs=n_jobs, progress=False).values, double_loop(sets))
-    assert pairwise(["toy:moons?n=20", "toy:rings?n=20"], progress=False).names == ("toy:moons?n=20", "toy:rings?n=20")
+        assert np.array_equal(
+            pairwise(mixed, n_jobs=n_jobs, progress=False).values, double_loop(sets)
+        )
+    assert pairwise(["toy:moons?n=20", "toy:rings?n=20"], progress=False).names == (
+        "toy:moons?n=20",
+        "toy:rings?n=20",
+    )
     assert pairwise([sets["set 0"], "toy:rings?n=20&classes=2"], progress=False).names == ("0", "1")
 
 
@@ -103,16 +125,22 @@ def test_a_restart_takes_what_is_there(tmp_path):
     first = pairwise(sets, cost=QUICK, store=tmp_path, progress=False)
     before = files(tmp_path)
     assert all(name.endswith(".json") for name in before)
-    again = pairwise(sets, cost=QUICK, store=tmp_path, progress=lambda done, total: seen.append((done, total)))
+    again = pairwise(
+        sets, cost=QUICK, store=tmp_path, progress=lambda done, total: seen.append((done, total))
+    )
     assert files(tmp_path) == before
     assert seen == [(10, 10)]
-    assert np.array_equal(again.values, first.values) and np.array_equal(again.seconds, first.seconds)
+    assert np.array_equal(again.values, first.values) and np.array_equal(
+        again.seconds, first.seconds
+    )
     more = pairwise(sets | {"new": several(7)["set 6"]}, cost=QUICK, store=tmp_path, progress=False)
     assert files(tmp_path).items() > before.items()
     assert len(files(tmp_path)) == 15
     assert np.array_equal(more.values[:5, :5], first.values)
     renamed = {f"other {name}": data for name, data in sets.items()}
-    assert np.array_equal(pairwise(renamed, cost=QUICK, store=tmp_path, progress=False).values, first.values)
+    assert np.array_equal(
+        pairwise(renamed, cost=QUICK, store=tmp_path, progress=False).values, first.values
+    )
     assert len(files(tmp_path)) == 15
 
 
@@ -125,10 +153,17 @@ def test_changed_inputs_are_computed_anew(tmp_path):
     swapped = data.y.clone()
     swapped[:2] = swapped[:2].flip(0)
     heavier = data.weights * torch.linspace(1, 2, len(data), dtype=torch.float64)
-    changes = [{"x": x}, {"y": swapped}, {"weights": heavier / heavier.sum()}, {"law": data.moments().diagonal()}]
+    changes = [
+        {"x": x},
+        {"y": swapped},
+        {"weights": heavier / heavier.sum()},
+        {"law": data.moments().diagonal()},
+    ]
     for count, change in enumerate(changes, start=1):
         changed = sets | {"set 1": data.replace(**change)}
-        assert np.array_equal(pairwise(changed, store=tmp_path, progress=False).values, double_loop(changed))
+        assert np.array_equal(
+            pairwise(changed, store=tmp_path, progress=False).values, double_loop(changed)
+        )
         assert len(files(tmp_path)) == 3 + 2 * count  # the two pairs of the changed set
     settings = [
         {"solver": ad.Sinkhorn(epsilon=0.7)},
@@ -138,7 +173,10 @@ def test_changed_inputs_are_computed_anew(tmp_path):
         {"cost": ad.GroundCost(feature=ad.Embedding(lambda x: x * 3))},
     ]
     for count, options in enumerate(settings, start=1):
-        assert np.array_equal(pairwise(sets, store=tmp_path, progress=False, **options).values, double_loop(sets, **options))
+        assert np.array_equal(
+            pairwise(sets, store=tmp_path, progress=False, **options).values,
+            double_loop(sets, **options),
+        )
         assert len(files(tmp_path)) == 11 + 3 * count
 
 
@@ -148,7 +186,9 @@ def test_a_file_behind_a_reference_may_change(tmp_path):
     other = sets["set 1"]
     for data in (sets["set 0"], sets["set 2"]):
         data.save(path, overwrite=True)
-        found = pairwise({"a": str(path), "b": other}, n_jobs=2, store=tmp_path / "store", progress=False)
+        found = pairwise(
+            {"a": str(path), "b": other}, n_jobs=2, store=tmp_path / "store", progress=False
+        )
         assert found["a", "b"] == ad.otdd(data, other).value
     assert len(files(tmp_path / "store")) == 2
 
@@ -162,7 +202,9 @@ def test_a_damaged_file_is_made_again(damage, tmp_path):
     text = victim.read_text()
     record = json.loads(text)
     record["result"]["value"] += 1
-    victim.write_text({"torn": text[: len(text) // 2], "digit": json.dumps(record)}.get(damage, damage))
+    victim.write_text(
+        {"torn": text[: len(text) // 2], "digit": json.dumps(record)}.get(damage, damage)
+    )
     with pytest.warns(UserWarning, match="damaged and made again"):
         again = pairwise(sets, cost=QUICK, store=tmp_path, progress=False)
     assert np.array_equal(again.values, first.values)
@@ -179,7 +221,9 @@ def test_an_error_in_one_pair_does_not_lose_the_others(n_jobs, tmp_path):
     assert np.array_equal(found.values[1:5, 1:5], double_loop(sets, cost=QUICK))
     assert np.isnan(found.values[0, 1:]).all() and found.values[0, 0] == 0
     assert np.isnan(found.values[5]).all()
-    assert found.errors.keys() == {("narrow", name) for name in (*sets, "nowhere")} | {(name, "nowhere") for name in sets}
+    assert found.errors.keys() == {("narrow", name) for name in (*sets, "nowhere")} | {
+        (name, "nowhere") for name in sets
+    }
     assert "dimensions 1 and 3" in found.errors["narrow", "set 2"]
     assert "no such file" in found.errors["set 0", "nowhere"]
     assert repr(found) == "Pairwise(6 datasets, 15 pairs, 9 failed)"
@@ -228,13 +272,19 @@ def test_killed_halfway_and_started_again(n_jobs, tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     child = subprocess.Popen(command, env=environment | {"HALT": "1"}, start_new_session=True)
     deadline = time.monotonic() + 300
-    while len(list(store.glob("*.json"))) < 3 * n_jobs and child.poll() is None and time.monotonic() < deadline:
+    while (
+        len(list(store.glob("*.json"))) < 3 * n_jobs
+        and child.poll() is None
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
     os.killpg(child.pid, signal.SIGKILL)  # its workers too
     child.wait()
     before = {path.name: path.stat().st_mtime_ns for path in store.glob("*.json")}
     assert len(before) == 3 * n_jobs
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=300
+    )
     after = {path.name: path.stat().st_mtime_ns for path in store.glob("*.json")}
     assert len(after) == 15
     assert before.items() <= after.items()
@@ -250,7 +300,9 @@ def test_dask_cluster(tmp_path):
     sets["set 4"] = ad.datasets.load(path)  # weights are scaled once more
     given = sets | {"set 4": path}
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
         distributed.Client(cluster),
         joblib.parallel_config("dask"),
     ):
@@ -285,16 +337,25 @@ def test_results_are_kept_and_shown(tmp_path):
     found = pairwise(sets, cost=QUICK, progress=False)
     again = Pairwise.load(found.save(tmp_path / "distances.json"))
     assert np.array_equal(again.values, found.values, equal_nan=True)
-    assert np.array_equal(again.converged, found.converged) and np.array_equal(again.seconds, found.seconds)
+    assert np.array_equal(again.converged, found.converged) and np.array_equal(
+        again.seconds, found.seconds
+    )
     assert (again.names, again.errors, repr(again)) == (found.names, found.errors, repr(found))
     assert "NaN" not in (tmp_path / "distances.json").read_text()  # which is not JSON
     near = found.nearest("set 0")
-    assert [name for name, _ in near] == sorted(["set 1", "set 2", "set 3"], key=lambda name: found["set 0", name])
+    assert [name for name, _ in near] == sorted(
+        ["set 1", "set 2", "set 3"], key=lambda name: found["set 0", name]
+    )
     assert math.isnan(found["narrow", "set 0"])
     assert "set 3" in str(found.table)
     frame = found.to_pandas()
     assert frame.loc["set 1", "set 2"] == found["set 2", "set 1"]
-    for text in ("", "[]", "{}", '{"format": "advect.apps.pairwise/1", "names": ["a"], "values": []}'):
+    for text in (
+        "",
+        "[]",
+        "{}",
+        '{"format": "advect.apps.pairwise/1", "names": ["a"], "values": []}',
+    ):
         (tmp_path / "wrong.json").write_text(text)
         with pytest.raises(InputError, match="damaged"):
             Pairwise.load(tmp_path / "wrong.json")
@@ -458,7 +519,9 @@ def test_networks_differ_by_all_they_compute_with():
     hooked.register_forward_hook(lambda *_: None)
     assert digest(hooked) == digest(plain)
     assert digest(torch.jit.script(Scaled(2.0))) == digest(torch.jit.script(Scaled(2.0)))
-    assert digest(torch.fx.symbolic_trace(Scaled(2.0))) == digest(torch.fx.symbolic_trace(Scaled(2.0)))
+    assert digest(torch.fx.symbolic_trace(Scaled(2.0))) == digest(
+        torch.fx.symbolic_trace(Scaled(2.0))
+    )
     with pytest.raises(InputError, match="recognise"):
         digest(Scaled(torch.Generator()))
 
@@ -500,7 +563,11 @@ def test_names_of_arguments_count():
 def test_digests_are_the_same_in_every_process():
     parts = "{'a': ad.GroundCost(), 'b': {3, 'x', 2.5}}, ad.otdd, ad.datasets.load('toy:moons?n=9')"
     parts += ", torch.nn.TransformerEncoderLayer(2, 1, 1).apply(lambda m: [p.data.zero_() for p in m.parameters()])"
-    code = f"import torch, advect as ad; from advect.data.digest import digest; print(digest({parts}))"
+    code = (
+        f"import torch, advect as ad; from advect.data.digest import digest; print(digest({parts}))"
+    )
     environment = os.environ | {"PYTHONHASHSEED": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == eval(f"digest({parts})")

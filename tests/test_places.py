@@ -1,4 +1,6 @@
-"""Only what advect wrote is ever removed to make room: whatever else is in a directory stays, and the command says so."""
+"""Only what advect wrote is ever removed to make room: whatever else is in a directory stays, and
+the command says so.
+"""
 
 import os
 import shutil
@@ -34,7 +36,10 @@ def refused(capsys, named, *words):
     capsys.readouterr()
     code = main([*words])
     err = capsys.readouterr().err
-    assert code == 2 and err.startswith("error: ") and named in err and err.count("\n") == 1, (code, err)
+    assert code == 2 and err.startswith("error: ") and named in err and err.count("\n") == 1, (
+        code,
+        err,
+    )
     assert content() == before
     return err
 
@@ -57,7 +62,9 @@ def test_a_directory_of_others_is_not_replaced(blog, option, capsys):
     refused(capsys, "site/", "flow", S, T, "-o", "site", option, *SHORT)
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "mine/thesis.tex", "frames/mine.png", "mine/", "link"])
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "mine/thesis.tex", "frames/mine.png", "mine/", "link"]
+)
 def test_files_of_yours_in_a_run_stay(name, capsys):
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
     put("run", name)
@@ -107,11 +114,19 @@ def test_what_the_library_recorded_is_not_taken_for_a_flow_that_was_killed(capsy
 
 def test_a_flow_that_was_killed_before_its_first_checkpoint_is_begun_anew():
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
-    for path in [*Path("run").glob("checkpoint-*"), *Path("run").glob("*.jsonl"), Path("run/result.json")]:
+    for path in [
+        *Path("run").glob("checkpoint-*"),
+        *Path("run").glob("*.jsonl"),
+        Path("run/result.json"),
+    ]:
         path.unlink()
     Path("run/.frames.jsonl.0123abcd-4711-0123456789ab.tmp").write_text("torn")
     assert main(["flow", S, T, "-o", "run", "--resume", *SHORT]) == 0
-    assert Run().foreign(Path("run")) is None and not [*Path("run").glob(".*")] and os.listdir() == ["run"]
+    assert (
+        Run().foreign(Path("run")) is None
+        and not [*Path("run").glob(".*")]
+        and os.listdir() == ["run"]
+    )
 
 
 def test_what_comes_while_a_flow_replaces_another_stays(monkeypatch, capsys):
@@ -125,11 +140,16 @@ def test_what_comes_while_a_flow_replaces_another_stays(monkeypatch, capsys):
     monkeypatch.setattr("advect.cli.flow._run", slow)
     assert main(["flow", S, T, "-o", "run", "--overwrite", *SHORT]) == 2
     assert "run/notes.txt" in capsys.readouterr().err
-    assert content("run") == before | {Path("run/notes.txt"): b"mine"} and Run().foreign(Path(".run.next")) is None
+    assert (
+        content("run") == before | {Path("run/notes.txt"): b"mine"}
+        and Run().foreign(Path(".run.next")) is None
+    )
 
 
 def test_what_is_yours_beside_a_run_stays(capsys):
-    """A flow that was killed leaves its run beside the one it was to replace; the next one may remove only that."""
+    """A flow that was killed leaves its run beside the one it was to replace; the next one may
+    remove only that.
+    """
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
     shutil.copytree("run", ".run.next")
     put(".run.next", "notes.txt")
@@ -150,6 +170,23 @@ def test_layouts_know_all_that_is_written():
     assert main(["flow", S, T, "-o", "run", "--steps", "2", "-q"]) == 0
     assert main([*FIT]) == 0 and main([*TRANSFER, "--extra", S]) == 0
     Path("model.py").write_text("def f(x):\n    return x.sum(1) > 0\n")
-    assert main(["repurpose", "model.py:f", S, T, "-o", "answers", "--steps", "1", "--format", "csv", "-q"]) == 0
+    assert (
+        main(
+            [
+                "repurpose",
+                "model.py:f",
+                S,
+                T,
+                "-o",
+                "answers",
+                "--steps",
+                "1",
+                "--format",
+                "csv",
+                "-q",
+            ]
+        )
+        == 0
+    )
     for layout, place in ((Run(), "run"), (Map(), "map"), (Sets(), "sets"), (Sets(), "answers")):
         assert layout.foreign(Path(place)) is None, place

@@ -1,4 +1,6 @@
-"""Pseudo-labels, filled labels, alignment and scores, against scipy, scikit-learn, brute force and data with known answers."""
+"""Pseudo-labels, filled labels, alignment and scores, against scipy, scikit-learn, brute force and
+data with known answers.
+"""
 
 import itertools
 
@@ -60,7 +62,9 @@ def test_every_clusterer_recovers_separated_gaussians(clusterer):
 @pytest.mark.parametrize(("scale", "shift"), [(1e-150, 0.0), (1e150, 0.0), (1.0, 1e6)])
 def test_scales_and_shifts_change_nothing(clusterer, scale, shift):
     data = blobs(scale=scale, shift=shift)
-    assert ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4).codes.tolist() == data.y.tolist()
+    assert (
+        ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4).codes.tolist() == data.y.tolist()
+    )
     embedded = ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4, embedding=2)
     assert same_partition(embedded.codes, data.y) or clusterer == "spectral"
 
@@ -69,7 +73,10 @@ def test_scales_and_shifts_change_nothing(clusterer, scale, shift):
 def test_float32_of_tiny_and_huge_scale(clusterer):
     for scale in (1e-37, 1e36):
         data = blobs(scale=scale, dtype=np.float32)
-        assert ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4).codes.tolist() == data.y.tolist()
+        assert (
+            ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4).codes.tolist()
+            == data.y.tolist()
+        )
 
 
 @pytest.mark.parametrize("clusterer", TOLD)
@@ -78,7 +85,10 @@ def test_number_of_clusters_is_found(clusterer):
     found = ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=range(2, 8))
     assert found.n_clusters == 4 and found.codes.tolist() == data.y.tolist()
     expected = metrics.silhouette_score(data.x.numpy(), found.codes)
-    assert found.scores[4] == pytest.approx(expected, rel=1e-9) and max(found.scores.values()) == found.scores[4]
+    assert (
+        found.scores[4] == pytest.approx(expected, rel=1e-9)
+        and max(found.scores.values()) == found.scores[4]
+    )
 
 
 def test_number_of_clusters_is_found_without_any_hint():
@@ -94,7 +104,9 @@ def test_number_of_clusters_among_candidates_of_target_or_own():
     among = ad.pseudo_labels(unlabeled(data), n_clusters=[2, 3])
     assert set(among.scores) == {2, 3} and among.n_clusters in (2, 3)
     assert ad.pseudo_labels(data, target=data).n_clusters == 4
-    assert ad.pseudo_labels(data, target=data.of_class("a")).n_clusters == 1  # classes without samples do not count
+    assert (
+        ad.pseudo_labels(data, target=data.of_class("a")).n_clusters == 1
+    )  # classes without samples do not count
     own = ad.pseudo_labels(data, ad.Ward(3))
     assert own.n_clusters == 3 and own.scores == {} and own.method == "Ward"
     assert ad.pseudo_labels(data, ad.Ward(3), n_clusters=4).n_clusters == 4
@@ -119,17 +131,29 @@ def test_own_callables_are_clusterers():
     assert halves.codes.tolist() == (data.x[:, 0] > 10).long().tolist()
 
 
-@pytest.mark.parametrize("clusterer", ["kmeans", "spectral", "mixture", cluster.KMeans(4), cluster.MiniBatchKMeans(4)])
+@pytest.mark.parametrize(
+    "clusterer", ["kmeans", "spectral", "mixture", cluster.KMeans(4), cluster.MiniBatchKMeans(4)]
+)
 def test_a_seed_decides(clusterer):
     data = ad.datasets.load("digits", n=200)
     options = {"n_clusters": 10, "embedding": decomposition.PCA(20, svd_solver="randomized")}
-    first, second = (ad.pseudo_labels(data, clusterer, seed=3, **options).codes.tolist() for _ in range(2))
+    first, second = (
+        ad.pseudo_labels(data, clusterer, seed=3, **options).codes.tolist() for _ in range(2)
+    )
     assert first == second
 
 
 def test_seeds_differ_where_there_is_chance():
     data = ad.datasets.load("digits", n=200)
-    assert len({tuple(ad.pseudo_labels(data, "kmeans", n_clusters=10, seed=seed).codes.tolist()) for seed in range(4)}) > 1
+    assert (
+        len(
+            {
+                tuple(ad.pseudo_labels(data, "kmeans", n_clusters=10, seed=seed).codes.tolist())
+                for seed in range(4)
+            }
+        )
+        > 1
+    )
 
 
 def test_a_flow_with_variable_labels_may_use_these_clusterers():
@@ -140,8 +164,14 @@ def test_a_flow_with_variable_labels_may_use_these_clusterers():
 
 def test_large_data_is_clustered_in_part():
     data = blobs((500, 400, 300, 200))
-    for clusterer in (ad.Ward(max_samples=150), ad.Spectral(max_samples=150), ad.HDBSCAN(10, max_samples=150)):
-        found = ad.pseudo_labels(data, clusterer, target=None if isinstance(clusterer, ad.HDBSCAN) else data)
+    for clusterer in (
+        ad.Ward(max_samples=150),
+        ad.Spectral(max_samples=150),
+        ad.HDBSCAN(10, max_samples=150),
+    ):
+        found = ad.pseudo_labels(
+            data, clusterer, target=None if isinstance(clusterer, ad.HDBSCAN) else data
+        )
         assert found.codes.tolist() == data.y.tolist()
 
 
@@ -157,7 +187,9 @@ def test_embeddings_replace_the_features_for_clustering_alone():
     # Two clusters along the second feature; the first one is larger and says nothing.
     generator = np.random.default_rng(0)
     truth = np.repeat([0, 1], 100)
-    x = np.stack([generator.uniform(-100, 100, 200), 5.0 * truth + generator.normal(size=200) / 4], axis=1)
+    x = np.stack(
+        [generator.uniform(-100, 100, 200), 5.0 * truth + generator.normal(size=200) / 4], axis=1
+    )
     data = ad.LabeledDataset(x)
     assert clustering_accuracy(ad.pseudo_labels(data, "ward", n_clusters=2), truth) < 0.8
 
@@ -192,20 +224,33 @@ def test_constant_features_duplicates_and_edges(clusterer):
     pairs = ad.pseudo_labels(data, clusterer, n_clusters=2)
     assert pairs.codes.tolist() == [0] * 12 + [1] * 12
     assert ad.pseudo_labels(data, clusterer, n_clusters=1).codes.tolist() == [0] * 24
-    assert ad.pseudo_labels(data, clusterer, n_clusters=4).codes.tolist() == np.repeat(range(4), 6).tolist()
-    with pytest.raises(ad.InputError, match="more clusters than different samples, 4; got 5 clusters"):
+    assert (
+        ad.pseudo_labels(data, clusterer, n_clusters=4).codes.tolist()
+        == np.repeat(range(4), 6).tolist()
+    )
+    with pytest.raises(
+        ad.InputError, match="more clusters than different samples, 4; got 5 clusters"
+    ):
         ad.pseudo_labels(data, clusterer, n_clusters=5)
     alike = ad.LabeledDataset(np.ones((5, 2)))
     assert ad.pseudo_labels(alike, clusterer).n_clusters == 1
     assert ad.pseudo_labels(alike, clusterer, n_clusters=1, embedding=0.9).n_clusters == 1
     assert ad.pseudo_labels(ad.LabeledDataset([[1.0]]), clusterer).codes.tolist() == [0]
-    assert ad.pseudo_labels(ad.LabeledDataset([[0.0], [1.0], [9.0]]), clusterer, n_clusters=2).codes.tolist() == [0, 0, 1]
+    assert ad.pseudo_labels(
+        ad.LabeledDataset([[0.0], [1.0], [9.0]]), clusterer, n_clusters=2
+    ).codes.tolist() == [0, 0, 1]
 
 
 def test_weights_and_columns_stay_and_laws_go():
-    data = ad.LabeledDataset([[0.0, 1.0], [0.1, 1.0], [5.0, 1.0]], ["a", None, "b"], [1, 2, 3], columns=["u", "v"])
+    data = ad.LabeledDataset(
+        [[0.0, 1.0], [0.1, 1.0], [5.0, 1.0]], ["a", None, "b"], [1, 2, 3], columns=["u", "v"]
+    )
     found = ad.pseudo_labels(data, n_clusters=2).dataset
-    assert torch.equal(found.weights, data.weights) and found.columns == data.columns and found.labels == [0, 0, 1]
+    assert (
+        torch.equal(found.weights, data.weights)
+        and found.columns == data.columns
+        and found.labels == [0, 0, 1]
+    )
     lawful = ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])
     assert ad.pseudo_labels(lawful.replace(law=lawful.moments()), n_clusters=2).dataset.law is None
 
@@ -272,7 +317,12 @@ def test_clusters_are_numbered_by_size_then_place():
 def partly(data, each, seed=0):
     """The same data with ``each`` labels of each class."""
     generator = np.random.default_rng(seed)
-    keep = np.concatenate([generator.permutation(np.flatnonzero(data.y == code))[:each] for code in range(len(data.classes))])
+    keep = np.concatenate(
+        [
+            generator.permutation(np.flatnonzero(data.y == code))[:each]
+            for code in range(len(data.classes))
+        ]
+    )
     y = torch.full_like(data.y, -1)
     y[keep] = data.y[keep]
     return data.replace(y=y)
@@ -293,14 +343,27 @@ def test_known_labels_names_and_the_rest_stay(method):
     few = partly(data, 2).replace(classes=("d", "c", "b", "a"))
     filled = ad.fill_labels(few, method)
     assert filled.complete and filled.classes == few.classes
-    assert torch.equal(filled.y, data.y) and torch.equal(filled.x, data.x) and torch.equal(filled.weights, data.weights)
-    wrong = few.replace(y=few.y.clone().index_fill_(0, few.labeled.nonzero()[:1, 0], 3))  # a label against its neighbours
+    assert (
+        torch.equal(filled.y, data.y)
+        and torch.equal(filled.x, data.x)
+        and torch.equal(filled.weights, data.weights)
+    )
+    wrong = few.replace(
+        y=few.y.clone().index_fill_(0, few.labeled.nonzero()[:1, 0], 3)
+    )  # a label against its neighbours
     assert torch.equal(ad.fill_labels(wrong, method).y[wrong.labeled], wrong.y[wrong.labeled])
     assert ad.fill_labels(data, method) is data
 
 
 def test_labels_cross_to_pieces_of_the_graph_that_have_none():
-    x = np.concatenate([np.linspace(0, 1, 20), np.linspace(4, 5, 20), np.linspace(20, 21, 20), np.linspace(24, 25, 20)])
+    x = np.concatenate(
+        [
+            np.linspace(0, 1, 20),
+            np.linspace(4, 5, 20),
+            np.linspace(20, 21, 20),
+            np.linspace(24, 25, 20),
+        ]
+    )
     data = ad.LabeledDataset(x[:, None], ["low", *[None] * 78, "high"])
     assert ad.fill_labels(data, neighbors=3).labels == ["low"] * 40 + ["high"] * 40
 
@@ -317,14 +380,23 @@ def test_the_graph_is_in_one_piece_by_shortest_bridges(neighbors):
     x = np.random.default_rng(0).normal(size=(200, 2))
     x[:50] = x[0]  # a heap of equal points
     graph = neighbor_graph(x, neighbors)
-    assert connected_components(graph)[0] == 1 and abs(graph - graph.T).max() == 0 and graph.diagonal().sum() == 0
+    assert (
+        connected_components(graph)[0] == 1
+        and abs(graph - graph.T).max() == 0
+        and graph.diagonal().sum() == 0
+    )
     plain = kneighbors_graph(x, neighbors)
     added = (graph != (plain + plain.T) / 2).nnz // 2
     pieces, names = connected_components(plain, directed=False)
     assert 1 < pieces <= added + 1 < 2 * pieces
-    # a spanning tree of the points is the shortest way to join the pieces: bridges are among its edges, in length
+    # a spanning tree of the points is the shortest way to join the pieces: bridges are among its
+    # edges, in length
     tree = minimum_spanning_tree(cdist(x, x) + 1e-9).data
-    lengths = [np.linalg.norm(x[i] - x[j]) for i, j in zip(*graph.nonzero(), strict=True) if names[i] != names[j]]
+    lengths = [
+        np.linalg.norm(x[i] - x[j])
+        for i, j in zip(*graph.nonzero(), strict=True)
+        if names[i] != names[j]
+    ]
     assert max(lengths) <= tree.max() + 1e-8
 
 
@@ -341,7 +413,9 @@ def test_propagation_solves_its_equation():
     system = np.eye(60) - 0.9 * graph / np.outer(roots, roots)
     start = np.eye(3)[codes] * (codes >= 0)[:, None]
     expected = np.linalg.solve(system, start)
-    np.testing.assert_allclose(_conjugate_gradients(lambda f: system @ f, start), expected, atol=1e-10)
+    np.testing.assert_allclose(
+        _conjugate_gradients(lambda f: system @ f, start), expected, atol=1e-10
+    )
     expected = expected / expected.sum(axis=0)
     got = _propagated(x, codes, 7, 0.9)
     assert got.tolist() == np.where(codes >= 0, codes, expected.argmax(axis=1)).tolist()
@@ -350,14 +424,17 @@ def test_propagation_solves_its_equation():
 @pytest.mark.parametrize("options", [{}, {"alpha": 0.5}, {"alpha": 0.1, "neighbors": 2}], ids=str)
 @pytest.mark.parametrize("ends", ["ab", "ba"])
 def test_labels_reach_the_middle_of_a_long_line(ends, options):
-    # Once: scores in the middle were below the tolerance of their equation, zero, and the first class got all of it.
+    # Once: scores in the middle were below the tolerance of their equation, zero, and the first
+    # class got all of it.
     data = ad.LabeledDataset(np.arange(1600.0)[:, None], [ends[0], *[None] * 1598, ends[1]])
     assert ad.fill_labels(data, **options).labels == [ends[0]] * 800 + [ends[1]] * 800
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.9])
 def test_propagation_far_from_labels_solves_its_equation(alpha):
-    """The scores as a sum over walks: no term is negative, so that the least of them is as exact as the greatest."""
+    """The scores as a sum over walks: no term is negative, so that the least of them is as exact as
+    the greatest.
+    """
     generator = np.random.default_rng(1)
     x = np.sort(generator.uniform(size=400))[:, None]
     known = np.array([3, 150, 170, 390])
@@ -408,7 +485,9 @@ def test_fill_refuses_what_it_cannot_use():
 
 
 def rotated(data, angle, shift):
-    turn = np.array([[np.cos(angle), -np.sin(angle), 0.0], [np.sin(angle), np.cos(angle), 0.0], [0.0, 0.0, 1.0]])
+    turn = np.array(
+        [[np.cos(angle), -np.sin(angle), 0.0], [np.sin(angle), np.cos(angle), 0.0], [0.0, 0.0, 1.0]]
+    )
     return data.replace(x=data.x @ torch.from_numpy(turn).T + shift)
 
 
@@ -416,10 +495,21 @@ def rotated(data, angle, shift):
 def test_align_names_clusters_after_a_moved_copy(angle, shift):
     data = blobs()
     reference = rotated(blobs((20, 30, 40, 50), seed=1), angle, shift)  # sizes tell nothing
-    reference = reference.replace(classes=("d", "b", "a", "c"), y=torch.tensor([2, 1, 3, 0])[reference.y])
+    reference = reference.replace(
+        classes=("d", "b", "a", "c"), y=torch.tensor([2, 1, 3, 0])[reference.y]
+    )
     assert align(ad.pseudo_labels(unlabeled(data), n_clusters=4), reference).labels == data.labels
     if shift == 1000.0:
-        assert len(set(align(ad.pseudo_labels(unlabeled(data), n_clusters=4), reference, by="nearest").labels)) < 4
+        assert (
+            len(
+                set(
+                    align(
+                        ad.pseudo_labels(unlabeled(data), n_clusters=4), reference, by="nearest"
+                    ).labels
+                )
+            )
+            < 4
+        )
 
 
 def test_align_tells_classes_by_spread_where_means_do_not():
@@ -433,7 +523,9 @@ def test_align_tells_classes_by_spread_where_means_do_not():
 def test_align_is_the_best_of_all_permutations():
     data, reference = blobs(), rotated(blobs(seed=2), 0.9, 3.0)
     found = ad.pseudo_labels(unlabeled(data), n_clusters=4)
-    squared = np.square(ad.otdd(found.dataset, reference, solver=ad.Sinkhorn(epsilon=100.0)).class_distances.values)
+    squared = np.square(
+        ad.otdd(found.dataset, reference, solver=ad.Sinkhorn(epsilon=100.0)).class_distances.values
+    )
     best = min(itertools.permutations(range(4)), key=lambda order: squared[range(4), order].sum())
     assert align(found, reference).y.tolist() == [best[code] for code in found.codes]
 
@@ -448,7 +540,10 @@ def test_align_with_other_numbers_of_classes():
     assert align(many, data).labels == data.labels
     assert align(many, data.replace(x=data.x + 500.0)).labels == data.labels
     # a class of the reference without samples gives no name
-    assert align(found, fewer).labels == fewer.labels and align(found, fewer, by="nearest").labels == fewer.labels
+    assert (
+        align(found, fewer).labels == fewer.labels
+        and align(found, fewer, by="nearest").labels == fewer.labels
+    )
 
 
 def test_align_refuses_what_it_cannot_use():
@@ -486,13 +581,21 @@ def test_accuracy_is_the_best_of_all_namings(k, m):
     generator = np.random.default_rng(k)
     codes, truth = generator.integers(k, size=200), generator.integers(m, size=200)
     if k <= m:
-        best = max(np.mean(np.array(order)[codes] == truth) for order in itertools.permutations(range(m), k))
+        best = max(
+            np.mean(np.array(order)[codes] == truth)
+            for order in itertools.permutations(range(m), k)
+        )
     else:
-        best = max(np.mean(codes == np.array(order)[truth]) for order in itertools.permutations(range(k), m))
+        best = max(
+            np.mean(codes == np.array(order)[truth])
+            for order in itertools.permutations(range(k), m)
+        )
     assert clustering_accuracy(codes, truth) == pytest.approx(best, abs=1e-12)
     names = best_permutation(codes, truth)
     assert len(names) == min(k, m) == len(set(names.values()))
-    assert np.mean([names.get(code) == label for code, label in zip(codes, truth, strict=True)]) == pytest.approx(best)
+    assert np.mean(
+        [names.get(code) == label for code, label in zip(codes, truth, strict=True)]
+    ) == pytest.approx(best)
     table = contingency.contingency_matrix(truth, codes)
     assert purity(codes, truth) == pytest.approx(table.max(axis=0).sum() / 200)
 

@@ -48,4 +48,8 @@ def test_demo_runs(capsys, tmp_path):
     main(["--particles", "100", "--steps", "3", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert "the frozen model reads" in out
-    assert {path.name for path in tmp_path.iterdir()} == {"digits-to-mnist.png", "class-distances.png", "report.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "digits-to-mnist.png",
+        "class-distances.png",
+        "report.html",
+    }

@@ -1,4 +1,5 @@
-"""References: how they are read, where datasets with names come from, that a draw reads what it should, and what is refused.
+"""References: how they are read, where datasets with names come from, that a draw reads what it
+should, and what is refused.
 
 Nothing here touches the network.
 """
@@ -28,11 +29,22 @@ from advect import InputError, LabeledDataset
 from advect.datasets import load
 from advect.datasets.reference import Reference
 
-NAMES = ["digits", "mnist", "usps", "kmnist", "fashion_mnist", "emnist_letters", "cifar10", "stl10", "camelyon"]
+NAMES = [
+    "digits",
+    "mnist",
+    "usps",
+    "kmnist",
+    "fashion_mnist",
+    "emnist_letters",
+    "cifar10",
+    "stl10",
+    "camelyon",
+]
 TOYS = ["gaussians", "moons", "rings", "swiss_roll"]
 SHARED = Path(os.environ.get("ADVECT_DATA") or Path(__file__).parents[2] / "shared" / "data")
 needs_data = pytest.mark.skipif(
-    not (SHARED / "mnist.npz").is_file(), reason="no image datasets: set ADVECT_DATA to their directory"
+    not (SHARED / "mnist.npz").is_file(),
+    reason="no image datasets: set ADVECT_DATA to their directory",
 )
 
 
@@ -114,7 +126,9 @@ def test_paths_may_have_a_question_mark(tmp_path: Path, monkeypatch: pytest.Monk
             for form in (name, f"npz:{name}", Path(name)):
                 same(load(form), data)
             same(load(f"{name}?n=2&seed=1"), data.sample(2, generator=seeded(1)))
-    with pytest.warns(UserWarning, match="'mnist' is the dataset of that name, not 'mnist' in this directory"):
+    with pytest.warns(
+        UserWarning, match="'mnist' is the dataset of that name, not 'mnist' in this directory"
+    ):
         assert len(load("mnist")) == 5000  # names go before files
     assert len(load("name:mnist")) == 5000
     same(load("npz:mnist"), data)
@@ -128,7 +142,9 @@ def test_both_ways_must_agree(tmp_path: Path) -> None:
     one = load(f"{path}?n=2&columns=a,b", n=2, columns=("a", "b"), seed=0)
     same(one, load(path, n=2, columns=["a", "b"]))
     for given in ({"n": 3}, {"seed": 0}, {"columns": ["a"]}, {"balanced": False}):
-        with pytest.raises(InputError, match=f"{next(iter(given))} is given twice.*in the reference"):
+        with pytest.raises(
+            InputError, match=f"{next(iter(given))} is given twice.*in the reference"
+        ):
             load(f"{path}?n=2&seed=1&columns=a,b&balanced=true", **given)
 
 
@@ -136,7 +152,11 @@ def test_both_ways_must_agree(tmp_path: Path) -> None:
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
 
 
 def make(kind: str, place: Path) -> str:
@@ -145,19 +165,32 @@ def make(kind: str, place: Path) -> str:
     labels = rng.integers(0, 3, 60)
     if kind == "idx":
         (place / "train-images-idx3-ubyte").write_bytes(idx_bytes(images))
-        (place / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(labels.astype(np.uint8))))
+        (place / "train-labels-idx1-ubyte.gz").write_bytes(
+            gzip.compress(idx_bytes(labels.astype(np.uint8)))
+        )
         return f"idx:{place}"
     if kind == "npy":
         np.save(place / "a.npy", images)
         return f"npy:{place / 'a.npy'}"
     if kind == "split":
-        np.savez(place / "a.npz", x_train=images[:40], y_train=labels[:40], x_test=images[40:], y_test=labels[40:])
+        np.savez(
+            place / "a.npz",
+            x_train=images[:40],
+            y_train=labels[:40],
+            x_test=images[40:],
+            y_test=labels[40:],
+        )
         return f"{place / 'a.npz'}?split=all"
     names = [["cat", "dog", "elk"][label] for label in labels]
     weights = None if kind == "folder" else rng.random(60)
     data = LabeledDataset(images / np.float32(255), names, weights, classes=["elk", "dog", "cat"])
     if kind == "run":
-        ad.flow(data, ad.Potential(ad.norm()), n_steps=2, callbacks=[ad.Recorder(every=1, directory=place)])
+        ad.flow(
+            data,
+            ad.Potential(ad.norm()),
+            n_steps=2,
+            callbacks=[ad.Recorder(every=1, directory=place)],
+        )
         return f"run:{place}@1"
     return str(data.save(place / ("a" if kind == "folder" else f"a.{kind}")))
 
@@ -171,14 +204,18 @@ def test_a_draw_is_the_sample_of_all(kind: str, tmp_path: Path) -> None:
     same(load(ref, n=60), whole.sample(60, generator=seeded()))
     same(load(ref, max_samples=20, seed=4), whole.sample(20, generator=seeded(4)))
     same(load(ref, max_samples=60), whole)
-    same(load(f"{ref}{'&' if '?' in ref else '?'}n=20&seed=3"), whole.sample(20, generator=seeded(3)))
+    same(
+        load(f"{ref}{'&' if '?' in ref else '?'}n=20&seed=3"), whole.sample(20, generator=seeded(3))
+    )
     with pytest.raises(InputError, match="at most 60; got 61"):
         load(ref, n=61)
     if kind == "npy":
         with pytest.raises(InputError, match="a balanced draw needs a label"):
             load(ref, n=6, balanced=True)
         return
-    same(load(ref, n=20, balanced=True, seed=5), whole.sample(20, balanced=True, generator=seeded(5)))
+    same(
+        load(ref, n=20, balanced=True, seed=5), whole.sample(20, balanced=True, generator=seeded(5))
+    )
     least = min(whole.counts.values())
     most = load(ref, max_samples=60, balanced=True)
     assert min(most.counts.values()) >= least - (len(most) % 3 > 0)
@@ -190,10 +227,19 @@ def test_a_draw_is_the_sample_of_all(kind: str, tmp_path: Path) -> None:
 
 def test_embedded_and_synthetic_draws() -> None:
     whole = load("digits")
-    same(load("digits?n=30&balanced=true&seed=2"), whole.sample(30, balanced=True, generator=seeded(2)))
+    same(
+        load("digits?n=30&balanced=true&seed=2"),
+        whole.sample(30, balanced=True, generator=seeded(2)),
+    )
     same(load("digits", max_samples=5000), whole)
-    same(load("toy:gaussians?n=50&classes=5&seed=1"), ad.datasets.gaussians(50, classes=5, generator=seeded(1)))
-    same(load("gaussians", n=50, classes=5, seed=1), ad.datasets.gaussians(50, classes=5, generator=seeded(1)))
+    same(
+        load("toy:gaussians?n=50&classes=5&seed=1"),
+        ad.datasets.gaussians(50, classes=5, generator=seeded(1)),
+    )
+    same(
+        load("gaussians", n=50, classes=5, seed=1),
+        ad.datasets.gaussians(50, classes=5, generator=seeded(1)),
+    )
     assert len(load("moons", max_samples=40)) == 40 and len(load("moons", max_samples=4000)) == 500
 
 
@@ -201,8 +247,18 @@ def test_frames_of_runs(tmp_path: Path) -> None:
     data = LabeledDataset(np.eye(3), ["a", "b", None], columns=["u", "v", "w"])
     run = tmp_path / "run@2"
     recorder = ad.Recorder(every=2, directory=run)
-    result = ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(0.1), n_steps=6, callbacks=[recorder])
-    for frame, step in (("", 6), ("@-1", 6), ("@0", 0), ("@1", 2), ("@-2", 4), ("@step=4", 4), ("@step=0", 0)):
+    result = ad.flow(
+        data, ad.Potential(ad.norm()), integrator=ad.Euler(0.1), n_steps=6, callbacks=[recorder]
+    )
+    for frame, step in (
+        ("", 6),
+        ("@-1", 6),
+        ("@0", 0),
+        ("@1", 2),
+        ("@-2", 4),
+        ("@step=4", 4),
+        ("@step=0", 0),
+    ):
         found = next(kept for kept in result.trajectory if kept.index == step)
         same(load(f"run:{run}{frame}"), found.dataset)
 
@@ -252,13 +308,18 @@ def test_embedded_datasets_need_nothing(name: str) -> None:
     assert data.classes == tuple(range(10)) and data.x.dtype == torch.float32
     same(load(name, split="all"), data)
     same(load(name, split="train"), data)
-    with pytest.raises(InputError, match=f"the {name} inside .* has no splits.*Put {name}.npz with x_train.*ADVECT_DATA"):
+    with pytest.raises(
+        InputError,
+        match=f"the {name} inside .* has no splits.*Put {name}.npz with x_train.*ADVECT_DATA",
+    ):
         load(name, split="test")
 
 
 def small(place: Path, name: str, value: int = 255) -> Path:
     place.mkdir(parents=True, exist_ok=True)
-    np.savez(place / f"{name}.npz", x=np.full((2, 2, 2), value, np.uint8), y=[0, 1], classes=["10", "9"])
+    np.savez(
+        place / f"{name}.npz", x=np.full((2, 2, 2), value, np.uint8), y=[0, 1], classes=["10", "9"]
+    )
     return place / f"{name}.npz"
 
 
@@ -286,7 +347,9 @@ def test_names_say_where_each_would_come_from() -> None:
     assert list(rows) == [*NAMES, *TOYS]
     assert [name for name in rows if rows[name].ready] == ["digits", "mnist", *TOYS]
     assert rows["usps"].where == "openml.org, dataset 41082"
-    assert "EMNIST Balanced" in rows["emnist_letters"].where and rows["stl10"].where.startswith("nowhere yet")
+    assert "EMNIST Balanced" in rows["emnist_letters"].where and rows["stl10"].where.startswith(
+        "nowhere yet"
+    )
     with pytest.raises(AttributeError):
         rows["usps"].ready = True
 
@@ -323,11 +386,15 @@ class OpenML:
 
 def usps(low: float = -1.0, high: float = 1.0, first: int = 1, rows: int = 9298) -> SimpleNamespace:
     pixels = np.random.default_rng(0).choice([low, high], (rows, 256))
-    return SimpleNamespace(data=pixels, target=np.array([str(first + i % 10) for i in range(rows)], dtype=object))
+    return SimpleNamespace(
+        data=pixels, target=np.array([str(first + i % 10) for i in range(rows)], dtype=object)
+    )
 
 
 @pytest.mark.parametrize(("low", "high", "first"), [(-1.0, 1.0, 1), (0.0, 255.0, 0), (0.0, 1.0, 0)])
-def test_downloads_are_kept(low: float, high: float, first: int, nothing_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_downloads_are_kept(
+    low: float, high: float, first: int, nothing_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = usps(low, high, first)
     openml = OpenML(monkeypatch, answer)
     data = load("usps")
@@ -336,7 +403,9 @@ def test_downloads_are_kept(low: float, high: float, first: int, nothing_set: Pa
     assert torch.equal(data.x, torch.tensor(answer.data[:7291] == high).float())
     assert [path.name for path in nothing_set.iterdir()] == ["usps.npz"]
     same(load("usps"), data)
-    assert load("usps", split="test").labels[0] == 7291 % 10 and len(load("usps", split="all")) == 9298
+    assert (
+        load("usps", split="test").labels[0] == 7291 % 10 and len(load("usps", split="all")) == 9298
+    )
     assert len(openml.asked) == 1 and openml.asked[0]["data_id"] == 41082
 
 
@@ -347,14 +416,18 @@ def test_colours_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(named._SETS, "cifar10", named._Set(openml=images))
     stored = np.zeros((3, 3, 32, 32))
     stored[:, 0], stored[:, 1, 5, 7] = 255, 51
-    OpenML(monkeypatch, SimpleNamespace(data=stored.reshape(3, -1), target=np.array(["0", "9", "3"])))
+    OpenML(
+        monkeypatch, SimpleNamespace(data=stored.reshape(3, -1), target=np.array(["0", "9", "3"]))
+    )
     data = load("cifar10")
     assert data.labels == ["airplane", "truck"] and data.sample_shape == (32, 32, 3)
     assert data.samples[0, 5, 7].tolist() == [1.0, np.float32(51) / np.float32(255), 0.0]
     assert data.samples[0, 7, 5].tolist() == [1.0, 0.0, 0.0]
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("in the way")
     OpenML(monkeypatch, usps())
     kept = load("usps", n=50, split="all")
@@ -364,33 +437,51 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypa
 
 
 def test_tables_of_openml(monkeypatch: pytest.MonkeyPatch, nothing_set: Path) -> None:
-    frame = pd.DataFrame({"u": [1.0, 2.0], "c": ["x", "y"], "class": pd.Categorical(["b", "a"], categories=["b", "a"])})
+    frame = pd.DataFrame(
+        {
+            "u": [1.0, 2.0],
+            "c": ["x", "y"],
+            "class": pd.Categorical(["b", "a"], categories=["b", "a"]),
+        }
+    )
     openml = OpenML(monkeypatch, SimpleNamespace(frame=frame, target_names=["class"]))
     data = load("openml:61?categorical=onehot")
     assert data.classes == ("b", "a") and data.columns == ("u", "c=x", "c=y")
-    assert openml.asked[0]["data_id"] == 61 and openml.asked[0]["data_home"] == str(nothing_set / "openml")
+    assert openml.asked[0]["data_id"] == 61 and openml.asked[0]["data_home"] == str(
+        nothing_set / "openml"
+    )
     load("openml:61?categorical=onehot&label=class&n=1")
     assert openml.asked[1]["target_column"] == "class"
     openml.answer = SimpleNamespace(frame=frame[["u"]], target_names=[])
     assert not load("openml:61").labeled.any()
     openml.answer = SimpleNamespace(frame=frame, target_names=["c", "class"])
-    with pytest.raises(InputError, match="one column of labels; got c, class. Name one with label="):
+    with pytest.raises(
+        InputError, match="one column of labels; got c, class. Name one with label="
+    ):
         load("openml:61")
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (URLError("no route to host"), r"dataset 41082 .*URLError.*no route.*Put usps.npz with .* set ADVECT_DATA.*advect is"),
+        (
+            URLError("no route to host"),
+            r"dataset 41082 .*URLError.*no route.*Put usps.npz with .* set ADVECT_DATA.*advect is",
+        ),
         (TimeoutError("too slow"), "TimeoutError: too slow. Put usps.npz"),
         (ValueError("Dataset with data_id 41082 not found."), "not found.*Put usps.npz"),
         (ImportError("no pandas"), "no pandas.*pip install"),
         (usps(rows=9000), r"is not the usps that it was; got shapes \(9000, 256\)"),
         (usps(high=300.0), "is not the usps that it was; got values -1.0 to 300.0"),
-        (SimpleNamespace(data=usps().data, target=np.array(["a"] * 9298)), "is not the usps that it was; got .*'a'"),
+        (
+            SimpleNamespace(data=usps().data, target=np.array(["a"] * 9298)),
+            "is not the usps that it was; got .*'a'",
+        ),
     ],
 )
-def test_bad_downloads(answer: Any, message: str, nothing_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_downloads(
+    answer: Any, message: str, nothing_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     OpenML(monkeypatch, answer)
     with pytest.raises(InputError, match=message):
         load("usps")
@@ -466,7 +557,12 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = LabeledDataset(np.eye(4), ["a", "a", "a", "b"])
     data.save(place / "a.csv")
     data.save(place / "a.npz")
-    ad.flow(data, ad.Potential(ad.norm()), n_steps=5, callbacks=[ad.Recorder(every=5, directory=place / "run")])
+    ad.flow(
+        data,
+        ad.Potential(ad.norm()),
+        n_steps=5,
+        callbacks=[ad.Recorder(every=5, directory=place / "run")],
+    )
     for name, record in (("torn", [1]), ("lost", {"index": 0, "value": 1.0})):
         (place / name).mkdir()
         (place / name / "frames.jsonl").write_text(json.dumps(record) + "\n")
@@ -474,7 +570,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("ref", "options", "message"), BAD, ids=[str(row[0]) for row in BAD])
-def test_bad_references(ref: Any, options: dict[str, Any], message: str, there: Path, monkeypatch, tmp_path: Path) -> None:
+def test_bad_references(
+    ref: Any, options: dict[str, Any], message: str, there: Path, monkeypatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as caught:
         load(ref.replace("{there}", str(there)) if isinstance(ref, str) else ref, **options)
@@ -503,9 +601,13 @@ def draw_of_large_file(place: Path, rows: int) -> tuple[float, int]:
     fields = [*((f"x{i}", pa.float64()) for i in range(10)), ("label", pa.int64())]
     with pq.ParquetWriter(path, pa.schema(fields)) as writer:
         for _ in range(rows // step):
-            columns = {f"x{i}": rng.random(step) for i in range(10)} | {"label": rng.integers(0, 10, step)}
+            columns = {f"x{i}": rng.random(step) for i in range(10)} | {
+                "label": rng.integers(0, 10, step)
+            }
             writer.write_table(pa.table(columns))
-    done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True
+    )
     n, dim, megabytes, calls, last = json.loads(done.stdout)
     assert (n, dim, last) == (2000, 10, [2000, 2000])
     return megabytes, calls

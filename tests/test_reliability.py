@@ -24,7 +24,11 @@ def test_the_named_tests_exist():
 
 
 def test_every_promise_names_a_test():
-    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith(("| promise", "| ---"))]
+    rows = [
+        line
+        for line in PAGE.splitlines()
+        if line.startswith("| ") and not line.startswith(("| promise", "| ---"))
+    ]
     assert len(rows) > 20
     assert [row for row in rows if not NAMED.search(row)] == []
 

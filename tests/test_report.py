@@ -1,4 +1,6 @@
-"""A report is one whole file that fetches nothing, says what was run, shows what was recorded, and takes names as text."""
+"""A report is one whole file that fetches nothing, says what was run, shows what was recorded, and
+takes names as text.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ import pytest
 import torch
 
 import advect as ad
+from advect.datasets.trajectory import Frame
 from advect.report import Story, gather, write_report
 from advect.report.classes import heat, partners
 from advect.report.pack import Box, Shades, fitting_sprite, pack_sprite
@@ -25,7 +28,9 @@ def gaussians(n: int = 30, seed: int = 0, **options) -> ad.LabeledDataset:
     return ad.datasets.gaussians(n, generator=torch.Generator().manual_seed(seed), **options)
 
 
-def short_flow(source: ad.LabeledDataset, functional: ad.Functional, n_steps: int = 4, **options) -> ad.FlowResult:
+def short_flow(
+    source: ad.LabeledDataset, functional: ad.Functional, n_steps: int = 4, **options
+) -> ad.FlowResult:
     options = {"integrator": ad.Euler(0.2), "callbacks": [ad.Recorder()], **options}
     return ad.flow(source, functional, n_steps=n_steps, **options)
 
@@ -95,7 +100,11 @@ def test_the_policy_allows_the_player_and_nothing_else(result, tmp_path):
     import hashlib
 
     _, _, tags = page_of(result, tmp_path)
-    policy = next(a["content"] for tag, a in tags.tags if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        a["content"]
+        for tag, a in tags.tags
+        if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    )
     digest = base64.b64encode(hashlib.sha256(tags.scripts[1].encode()).digest()).decode()
     assert "default-src 'none'" in policy
     assert f"script-src 'sha256-{digest}'" in policy
@@ -103,10 +112,23 @@ def test_the_policy_allows_the_player_and_nothing_else(result, tmp_path):
 
 
 def test_it_says_what_was_run(result, target, tmp_path):
-    _, _, tags = page_of(result, tmp_path, names=("here", "there"), command="make it", config="steps = 4\n[a]")
-    for words in ("here → there", "30 → 40", "completed", "4 steps made", "Euler(step_size=0.2)", "FeatureDriven(", "spread"):
+    _, _, tags = page_of(
+        result, tmp_path, names=("here", "there"), command="make it", config="steps = 4\n[a]"
+    )
+    for words in (
+        "here → there",
+        "30 → 40",
+        "completed",
+        "4 steps made",
+        "Euler(step_size=0.2)",
+        "FeatureDriven(",
+        "spread",
+    ):
         assert words in tags.text
-    assert "OTDD + 0.1 Potential" in tags.text and f"torch {torch.__version__.split('+')[0]}" in tags.text
+    assert (
+        "OTDD + 0.1 Potential" in tags.text
+        and f"torch {torch.__version__.split('+')[0]}" in tags.text
+    )
     assert "make it" in tags.text and "steps = 4 [a]" in tags.text
     assert f"{result.values[0]:.4g} → {result.values[-1]:.4g}" in tags.text
 
@@ -116,10 +138,18 @@ def test_names_are_text_wherever_they_go(tmp_path):
     source = gaussians().replace(classes=names)
     there = gaussians(30, 1, shift=(9.0, 0.0)).replace(classes=names, columns=(EVIL, "y"))
     result = short_flow(
-        source, ad.OTDD(there.replace(columns=None)), callbacks=[ad.Recorder(), ad.Metric(EVIL, lambda rho: 1.0)]
+        source,
+        ad.OTDD(there.replace(columns=None)),
+        callbacks=[ad.Recorder(), ad.Metric(EVIL, lambda rho: 1.0)],
     )
     text, story, tags = page_of(
-        result, tmp_path, target=there, title=EVIL, names=(EVIL, "t"), config=EVIL, command=f"run '{EVIL}'"
+        result,
+        tmp_path,
+        target=there,
+        title=EVIL,
+        names=(EVIL, "t"),
+        config=EVIL,
+        command=f"run '{EVIL}'",
     )
     assert EVIL not in text
     assert [tag for tag, _ in tags.tags].count("script") == 2
@@ -193,7 +223,8 @@ def test_points_are_those_of_the_frames_and_the_target(result, target, tmp_path)
     assert np.abs(there - target.x.numpy()).max() < half / 30_000
     assert story["steps"] == [0, 1, 2, 3, 4] and story["values"] == pytest.approx(result.values)
     assert [
-        result.dataset.classes.index(int(story["classes"][c])) for c in numbers(story["codes"], "<u2")
+        result.dataset.classes.index(int(story["classes"][c]))
+        for c in numbers(story["codes"], "<u2")
     ] == result.dataset.y.tolist()
 
 
@@ -203,13 +234,17 @@ def test_curves_are_those_of_the_flow(result, tmp_path):
     assert [line["name"] for line in objective["series"]] == ["objective", *result.terms]
     assert objective["series"][0]["y"] == pytest.approx(result.values)
     assert objective["series"][2]["y"] == pytest.approx(result.terms["0.1 Potential"])
-    assert spread["series"][0]["y"] == pytest.approx([value for _, value in result.metrics["spread"]])
+    assert spread["series"][0]["y"] == pytest.approx(
+        [value for _, value in result.metrics["spread"]]
+    )
 
 
 def test_partners_are_the_largest_entries_of_the_plan(result, target, tmp_path):
     _, story, _ = page_of(result, tmp_path)
     costs = ad.GroundCost().between(result.dataset, target).matrix()
-    plan = ad.Sinkhorn(tol=1e-3).solve(costs, result.dataset.weights, target.weights).plan()  # as the flow itself solves
+    plan = (
+        ad.Sinkhorn(tol=1e-3).solve(costs, result.dataset.weights, target.weights).plan()
+    )  # as the flow itself solves
     shares = (plan / plan.sum(1, keepdim=True)).double().numpy()
     found = numbers(story["partners"]["positions"], "<u2").reshape(30, 3)
     assert np.array_equal(found[:, 0], shares.argmax(axis=1))
@@ -227,8 +262,12 @@ def test_partners_of_a_permutation_is_the_permutation():
 
 def test_class_tables_are_those_of_the_distance(result, target, tmp_path):
     _, _, tags = page_of(result, tmp_path)
-    tables = [ad.otdd(data, target).class_distances.values for data in (result.source, result.dataset)]
-    digits = 2 - math.floor(math.log10(max(table.max() for table in tables)))  # three that count, of the largest
+    tables = [
+        ad.otdd(data, target).class_distances.values for data in (result.source, result.dataset)
+    ]
+    digits = 2 - math.floor(
+        math.log10(max(table.max() for table in tables))
+    )  # three that count, of the largest
     for table in tables:
         for row in table:
             assert " ".join(f"{value:.{digits}f}" for value in row) in tags.text
@@ -245,19 +284,31 @@ def test_many_dimensions_are_projected_and_the_page_says_so(tmp_path):
     points = numbers(story["points"], "<i2").reshape(3, 40, 2) / 32767 * story["half"]
     both = torch.cat([source.x, result.dataset.x, there.x]).double()
     _, sizes, axes = torch.linalg.svd(both - both.mean(0), full_matrices=False)
-    expected = torch.linalg.vector_norm((source.x.double() @ axes[:2].T)[:1] - source.x.double() @ axes[:2].T, dim=1)
-    assert np.allclose(np.linalg.norm(points[0, :1] - points[0], axis=1), expected, atol=2e-3 * story["half"])
+    expected = torch.linalg.vector_norm(
+        (source.x.double() @ axes[:2].T)[:1] - source.x.double() @ axes[:2].T, dim=1
+    )
+    assert np.allclose(
+        np.linalg.norm(points[0, :1] - points[0], axis=1), expected, atol=2e-3 * story["half"]
+    )
     share = float(sizes[:2].square().sum() / sizes.square().sum())
-    assert f"principal components of the first and last frame and the target, which hold {share:.0%}" in tags.text
+    assert (
+        f"principal components of the first and last frame and the target, which hold {share:.0%}"
+        in tags.text
+    )
 
 
-@pytest.mark.parametrize(("dim", "words"), [(1, "One feature"), (2, "The two features"), (3, "The three features")])
+@pytest.mark.parametrize(
+    ("dim", "words"), [(1, "One feature"), (2, "The two features"), (3, "The three features")]
+)
 def test_few_dimensions_are_drawn_as_they_are(dim, words, tmp_path):
     x = torch.randn(20, dim, generator=torch.Generator().manual_seed(0))
     result = short_flow(ad.LabeledDataset(x, [0, 1] * 10), ad.Potential(ad.norm()), 2)
     _, story, tags = page_of(result, tmp_path)
     assert words in tags.text and story["dim"] == max(2, dim)
-    axis = numbers(story["points"], "<i2").reshape(3, 20, -1)[0, :, 0] / 32767 * story["half"] + story["centre"][0]
+    axis = (
+        numbers(story["points"], "<i2").reshape(3, 20, -1)[0, :, 0] / 32767 * story["half"]
+        + story["centre"][0]
+    )
     assert np.allclose(axis, x[:, 0], atol=story["half"] / 30_000)
     assert story["target"] is None and "Class distances" not in tags.text
 
@@ -284,7 +335,9 @@ def test_images_of_the_grid_are_those_of_the_samples(shape, tmp_path):
     grid, sprite = story["grid"], story["grid"]["sprite"]
     assert source.y[grid["rows"]].tolist() == sorted(source.y.tolist())
     sheet, h, w = decoded(sprite), sprite["height"], sprite["width"]
-    colours = images if len(shape) == 2 else images.movedim(1, 3) if shape[0] == 3 else images[..., :3]
+    colours = (
+        images if len(shape) == 2 else images.movedim(1, 3) if shape[0] == 3 else images[..., :3]
+    )
     low, high = float(images.min()), float(images.max())
     for row, i in enumerate(grid["rows"]):
         cell = sheet[row * h : (row + 1) * h, :w] / 255 * (high - low) + low
@@ -299,7 +352,9 @@ def test_labels_that_change_are_followed_and_counted(tmp_path):
     result = short_flow(source, ad.OTDD(there), 6, dynamics=ad.JointVariableLabels(every=2))
     last = result.dataset.replace(y=(result.dataset.y + 1) % 3)
     frames = [*result.trajectory][:-1]
-    frames.append(type(frames[0])(6, result.values[-1], last))  # whatever the clustering did, the last labels differ
+    frames.append(
+        type(frames[0])(6, result.values[-1], last)
+    )  # whatever the clustering did, the last labels differ
     _, story, tags = page_of(Story(frames, target=there), tmp_path)
     assert story["moving"]
     codes = numbers(story["codes"], "<u2").reshape(7, 30)
@@ -323,29 +378,48 @@ def test_samples_without_labels_are_shown_and_said(tmp_path):
 def test_large_runs_are_thinned_and_the_page_says_so(tmp_path):
     generator = torch.Generator().manual_seed(0)
     start = ad.LabeledDataset(torch.rand(3000, 2, generator=generator), [0, 1, 2, 3] * 750)
-    frames = [ad.trajectory.Frame(k, 100.0 - k, start.replace(x=start.x + k)) for k in range(101)]
+    frames = [Frame(k, 100.0 - k, start.replace(x=start.x + k)) for k in range(101)]
     path = write_report(Story(frames), tmp_path / "report.html")
     story = json.loads(Tags(path.read_text(encoding="utf-8")).scripts[0])
     assert path.stat().st_size < 3_000_000
-    assert (story["n"], len(story["steps"]), story["steps"][0], story["steps"][-1]) == (2000, 60, 0, 100)
+    assert (story["n"], len(story["steps"]), story["steps"][0], story["steps"][-1]) == (
+        2000,
+        60,
+        0,
+        100,
+    )
     rows = numbers(story["origin"], "<u4")
     assert len(set(rows.tolist())) == 2000
-    axis = numbers(story["points"], "<i2").reshape(60, 2000, 2)[0] / 32767 * story["half"] + story["centre"]
+    axis = (
+        numbers(story["points"], "<i2").reshape(60, 2000, 2)[0] / 32767 * story["half"]
+        + story["centre"]
+    )
     assert np.allclose(axis, start.x[rows.astype(int)], atol=story["half"] / 30_000)
     assert set(np.bincount(rows % 4) > 400) == {True}  # no class is lost
     text = Tags(path.read_text(encoding="utf-8")).text
-    assert "2,000 of 3,000 samples were drawn" in text and "Of 101 recorded frames, 60 are shown" in text
+    assert (
+        "2,000 of 3,000 samples were drawn" in text
+        and "Of 101 recorded frames, 60 are shown" in text
+    )
 
 
 def test_the_largest_page_stays_small(tmp_path):
-    """2000 images of noise, which nothing compresses, over 60 frames, with labels that change, to 2000 more."""
+    """2000 images of noise, which nothing compresses, over 60 frames, with labels that change, to
+    2000 more.
+    """
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(2000, 28, 28, generator=generator)
     start = ad.LabeledDataset(noise, [k % 10 for k in range(2000)])
     frames = [
-        ad.trajectory.Frame(k, 60.0 - k, start.replace(x=start.x.roll(k, dims=1), y=(start.y + k) % 10)) for k in range(60)
+        Frame(k, 60.0 - k, start.replace(x=start.x.roll(k, dims=1), y=(start.y + k) % 10))
+        for k in range(60)
     ]
-    story = Story(frames, ad.LabeledDataset(1 - noise), cost=ad.GroundCost(label=ad.NoLabels()), solver=ad.Sinkhorn(tol=0.1))
+    story = Story(
+        frames,
+        ad.LabeledDataset(1 - noise),
+        cost=ad.GroundCost(label=ad.NoLabels()),
+        solver=ad.Sinkhorn(tol=0.1),
+    )
     assert write_report(story, tmp_path / "report.html").stat().st_size < 3_000_000
 
 
@@ -356,18 +430,24 @@ def test_many_classes_have_marks_of_their_own_and_no_unreadable_table(tmp_path):
     _, story, tags = page_of(result, tmp_path)
     marks = story["marks"]
     assert len(set(zip(marks["light"], marks["shapes"], strict=True))) == 40
-    assert "tables of 40 × 40 classes are left out" in tags.text and "class 7 → class 7" in tags.text
+    assert (
+        "tables of 40 × 40 classes are left out" in tags.text and "class 7 → class 7" in tags.text
+    )
 
 
 def test_frames_of_different_flows_are_refused(tmp_path):
-    frames = [ad.trajectory.Frame(k, 1.0, gaussians(10 + k)) for k in range(3)]
+    frames = [Frame(k, 1.0, gaussians(10 + k)) for k in range(3)]
     with pytest.raises(ad.InputError, match="frames must hold the same samples"):
         write_report(Story(frames), tmp_path / "report.html")
 
 
 @pytest.mark.parametrize(
     ("status", "word"),
-    [("diverged", "smaller step_size"), ("stalled", "smaller step_size"), ("interrupted", "interrupted after")],
+    [
+        ("diverged", "smaller step_size"),
+        ("stalled", "smaller step_size"),
+        ("interrupted", "interrupted after"),
+    ],
 )
 def test_the_page_says_how_the_flow_ended(status, word, target, tmp_path):
     def stop(step):
@@ -394,7 +474,7 @@ def test_the_page_says_how_the_flow_ended(status, word, target, tmp_path):
 
 
 def test_infinite_values_are_gaps(tmp_path):
-    frames = [ad.trajectory.Frame(k, value, gaussians()) for k, value in enumerate([1.0, float("inf"), 0.5])]
+    frames = [Frame(k, value, gaussians()) for k, value in enumerate([1.0, float("inf"), 0.5])]
     _, story, _ = page_of(Story(frames), tmp_path, metrics={"score": [(0, float("nan")), (2, 1.0)]})
     assert story["values"] == [1.0, None, 0.5]
     assert story["charts"][1]["series"][0]["y"] == [None, 1.0]
@@ -412,16 +492,27 @@ def test_a_run_directory_tells_the_same_as_its_result(target, tmp_path):
     (run / "config.toml").write_text("steps = 5\n")
     live, kept = Story.of_result(result), Story.of_run(run)
     assert kept.metrics == live.metrics and kept.config == "steps = 5\n"
-    assert list(kept.objective) == list(live.objective)[:-1]  # a checkpoint knows what came before its step
-    assert {name: list(curve) for name, curve in kept.terms.items()} == {name: list(c)[:-1] for name, c in live.terms.items()}
+    assert (
+        list(kept.objective) == list(live.objective)[:-1]
+    )  # a checkpoint knows what came before its step
+    assert {name: list(curve) for name, curve in kept.terms.items()} == {
+        name: list(c)[:-1] for name, c in live.terms.items()
+    }
     assert kept.n_steps == 5
     _, story, tags = page_of(run, tmp_path, target=target)
-    assert story["steps"] == [0, 2, 4, 5] and story["target"]["n"] == 40 and "steps = 5" in tags.text
+    assert (
+        story["steps"] == [0, 2, 4, 5] and story["target"]["n"] == 40 and "steps = 5" in tags.text
+    )
 
 
 def test_a_log_of_the_flow_goes_before_a_checkpoint(tmp_path):
     run = tmp_path / "run"
-    result = short_flow(gaussians(), ad.Potential(ad.norm()), 3, callbacks=[ad.Recorder(directory=run), ad.Checkpoint(run)])
+    result = short_flow(
+        gaussians(),
+        ad.Potential(ad.norm()),
+        3,
+        callbacks=[ad.Recorder(directory=run), ad.Checkpoint(run)],
+    )
     lines = [
         {"name": "flow", "index": k, "value": v, "terms": {"Potential": v}, "seconds": 0.5 * k}
         for k, v in enumerate(result.values)
@@ -434,7 +525,11 @@ def test_a_log_of_the_flow_goes_before_a_checkpoint(tmp_path):
 
 def test_the_target_is_found_in_sums_and_multiples(target):
     data = gaussians(6)
-    for functional in (ad.OTDD(target), 2.0 * ad.OTDD(target), ad.Potential(ad.norm()) + 0.5 * ad.OTDD(target)):
+    for functional in (
+        ad.OTDD(target),
+        2.0 * ad.OTDD(target),
+        ad.Potential(ad.norm()) + 0.5 * ad.OTDD(target),
+    ):
         assert ad.flow(data, functional, n_steps=0).target is target
     assert ad.flow(data, ad.Potential(ad.norm()), n_steps=0).target is None
 
@@ -479,9 +574,17 @@ def test_shades_cover_the_given_range_and_clip_the_rest():
 def test_heat_marks_the_best_of_each_row():
     table = ad.ClassTable(np.array([[3.0, 1.0], [np.nan, 2.0]]), ("a", "b"), ("c", "d"))
     rows = heat(table)["rows"]
-    assert [[cell["best"] for cell in row["cells"]] for row in rows] == [[False, True], [False, True]]
-    assert [[cell["text"] for cell in row["cells"]] for row in rows] == [["3.00", "1.00"], ["–", "2.00"]]
-    shares = heat(ad.ClassTable(np.array([[0.3, 0.1]]), ("a",), ("c", "d")), share=True)["rows"][0]["cells"]
+    assert [[cell["best"] for cell in row["cells"]] for row in rows] == [
+        [False, True],
+        [False, True],
+    ]
+    assert [[cell["text"] for cell in row["cells"]] for row in rows] == [
+        ["3.00", "1.00"],
+        ["–", "2.00"],
+    ]
+    shares = heat(ad.ClassTable(np.array([[0.3, 0.1]]), ("a",), ("c", "d")), share=True)["rows"][0][
+        "cells"
+    ]
     assert [(cell["text"], cell["best"]) for cell in shares] == [("75%", True), ("25%", False)]
 
 
@@ -503,4 +606,7 @@ def test_notebook_tables_are_escaped(target):
 
 
 def test_gathering_is_repeatable(result):
-    assert gather.gather(Story.of_result(result)).player == gather.gather(Story.of_result(result)).player
+    assert (
+        gather.gather(Story.of_result(result)).player
+        == gather.gather(Story.of_result(result)).player
+    )

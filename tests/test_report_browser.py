@@ -1,4 +1,6 @@
-"""The report in a browser: it plays, answers pointer and keyboard, fits a phone, and asks the network for nothing."""
+"""The report in a browser: it plays, answers pointer and keyboard, fits a phone, and asks the
+network for nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,13 @@ import pytest
 import torch
 
 import advect as ad
+from advect.datasets.trajectory import Frame
 from advect.report import Story, write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 if CHROMIUM is None:
     pytest.skip("no chromium to open a report with", allow_module_level=True)
 
@@ -40,7 +45,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser) -> Iterator[Callable[..., Any]]:
-    """Open a file in a new window with an empty profile; at the end, nothing may have been asked for or complained of."""
+    """Open a file in a new window with an empty profile; at the end, nothing may have been asked
+    for or complained of.
+    """
     complaints: list[str] = []
     contexts = []
 
@@ -48,13 +55,21 @@ def visit(browser) -> Iterator[Callable[..., Any]]:
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 1000}, **options})
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: message.type in ("error", "warning") and heard.append(message.text))
+        page.on(
+            "console",
+            lambda message: message.type in ("error", "warning") and heard.append(message.text),
+        )
         page.on("pageerror", lambda error: heard.append(str(error)))
-        page.on("dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on(
+            "dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss())
+        )
         allowed = path.as_uri()
         page.on(
             "request",
-            lambda request: request.url.startswith(("data:", allowed)) or heard.append(f"request: {request.url}"),
+            lambda request: (
+                request.url.startswith(("data:", allowed))
+                or heard.append(f"request: {request.url}")
+            ),
         )
         page.goto(allowed)
         page.wait_for_selector("html[data-ready=yes]")
@@ -75,15 +90,25 @@ def plane(tmp_path_factory) -> Path:
     target = gaussians(60, 1, shift=(9.0, 0.0)).replace(classes=("x", "y", EVIL))
     source = gaussians(60, 0).replace(classes=("a", "b", EVIL))
     metric = ad.Metric("spread", lambda rho: rho.x.std())
-    result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=8, callbacks=[ad.Recorder(), metric])
-    return result.report(tmp_path_factory.mktemp("plane") / "report.html", title=EVIL, names=("here", "there"))
+    result = ad.flow(
+        source,
+        ad.OTDD(target),
+        integrator=ad.Euler(0.2),
+        n_steps=8,
+        callbacks=[ad.Recorder(), metric],
+    )
+    return result.report(
+        tmp_path_factory.mktemp("plane") / "report.html", title=EVIL, names=("here", "there")
+    )
 
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory) -> Path:
     source = ad.datasets.swiss_roll(80, generator=torch.Generator().manual_seed(0))
     target = source.replace(x=source.x * torch.tensor([1.0, 0.3, 1.0]))
-    result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.3), n_steps=4, callbacks=[ad.Recorder()])
+    result = ad.flow(
+        source, ad.OTDD(target), integrator=ad.Euler(0.3), n_steps=4, callbacks=[ad.Recorder()]
+    )
     return result.report(tmp_path_factory.mktemp("space") / "report.html")
 
 
@@ -91,7 +116,9 @@ def space(tmp_path_factory) -> Path:
 def images(tmp_path_factory) -> Path:
     source = ad.datasets.load("digits", n=60)
     target = source.replace(x=1 - source.x)
-    result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.3), n_steps=6, callbacks=[ad.Recorder()])
+    result = ad.flow(
+        source, ad.OTDD(target), integrator=ad.Euler(0.3), n_steps=6, callbacks=[ad.Recorder()]
+    )
     return result.report(tmp_path_factory.mktemp("images") / "report.html")
 
 
@@ -117,10 +144,14 @@ def test_slider_moves_particles_images_and_charts(images, visit):
     page = visit(images)
     seen = set()
     for frame in (0, 3, 6):
-        page.eval_on_selector("#time", f"time => {{ time.value = {frame}; time.dispatchEvent(new Event('input')) }}")
+        page.eval_on_selector(
+            "#time", f"time => {{ time.value = {frame}; time.dispatchEvent(new Event('input')) }}"
+        )
         assert step(page) == f"step {frame} of 6"
         mark = page.eval_on_selector("#charts .mark", "mark => mark.getAttribute('x1')")
-        seen.add((picture(page, "#particles"), picture(page, "#grid button:nth-child(5) canvas"), mark))
+        seen.add(
+            (picture(page, "#particles"), picture(page, "#grid button:nth-child(5) canvas"), mark)
+        )
     views = list(zip(*seen, strict=True))
     assert [len(set(view)) for view in views] == [3, 3, 3]
 
@@ -132,7 +163,9 @@ def test_the_images_are_those_of_the_frames(images, visit):
     row = int(label.split(",")[0].removeprefix("Sample "))
     source = ad.datasets.load("digits", n=60)
     shown = page.eval_on_selector(
-        "#grid canvas", "canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"
+        "#grid canvas",
+        "canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, "
+        "canvas.height).data]",
     )
     found = torch.tensor(shown).reshape(8, 8, 4)[..., 0] / 255
     assert float((found - source.samples[row]).abs().mean()) < 0.06
@@ -145,7 +178,14 @@ def test_keys_move_time(plane, visit, focus):
     first = picture(page, "#particles")
     if focus != "body":
         page.focus(focus)
-    for key, expected in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 8), ("ArrowRight", 8), ("Home", 0)):
+    for key, expected in (
+        ("ArrowRight", 1),
+        ("ArrowRight", 2),
+        ("ArrowLeft", 1),
+        ("End", 8),
+        ("ArrowRight", 8),
+        ("Home", 0),
+    ):
         page.keyboard.press(key)
         assert step(page) == f"step {expected} of 8"
     assert picture(page, "#particles") == first
@@ -170,7 +210,9 @@ def test_space_plays_and_pauses(plane, visit):
 
 def place_of(page: Any, sample: int, frame: int = 0) -> tuple[float, float]:
     """Where a sample must be on the screen, from the numbers in the page."""
-    page.eval_on_selector("#time", f"time => {{ time.value = {frame}; time.dispatchEvent(new Event('input')) }}")
+    page.eval_on_selector(
+        "#time", f"time => {{ time.value = {frame}; time.dispatchEvent(new Event('input')) }}"
+    )
     return tuple(
         page.evaluate(
             """([i, frame]) => {
@@ -190,7 +232,9 @@ def place_of(page: Any, sample: int, frame: int = 0) -> tuple[float, float]:
 def test_pointing_at_a_sample_tells_of_it(plane, visit):
     page = visit(plane)
     data = gaussians(60, 0)
-    lonely = int(torch.cdist(data.x, data.x).fill_diagonal_(9e9).min(dim=1).values.argmax())  # no other near it
+    lonely = int(
+        torch.cdist(data.x, data.x).fill_diagonal_(9e9).min(dim=1).values.argmax()
+    )  # no other near it
     before = picture(page, "#particles")
     page.mouse.move(*place_of(page, lonely))
     text = page.inner_text("#details")
@@ -239,7 +283,12 @@ def test_names_are_text(plane, visit):
 def test_injected_scripts_do_not_run(plane, visit, tmp_path):
     """Were a name ever not escaped, the policy of the page would still stop it."""
     path, text = tmp_path / "forged.html", plane.read_text(encoding="utf-8")
-    path.write_text(text.replace("<main>", "<main><script>window.forged = 1</script><img src=x onerror='window.forged = 2'>"))
+    path.write_text(
+        text.replace(
+            "<main>",
+            "<main><script>window.forged = 1</script><img src=x onerror='window.forged = 2'>",
+        )
+    )
     page = visit(path, heard=(refused := []))
     assert page.evaluate("typeof window.forged") == "undefined"
     assert any("Content Security Policy" in text for text in refused)
@@ -255,7 +304,8 @@ def test_no_screen_scrolls_sideways(name, width, visit, request):
 def test_dark_by_wish_and_by_button(plane, visit):
     def ground(page):
         return page.evaluate(
-            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((a, b) => a + Number(b), 0)"
+            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((a, b) => a + "
+            "Number(b), 0)"
         )
 
     light, dark = visit(plane, color_scheme="light"), visit(plane, color_scheme="dark")
@@ -312,11 +362,14 @@ def test_print_shows_the_moments_and_hides_the_controls(images, visit):
 
 def test_a_step_of_a_large_flow_is_quick(tmp_path, visit):
     generator = torch.Generator().manual_seed(0)
-    start = ad.LabeledDataset(torch.randn(2000, 2, generator=generator), [k % 10 for k in range(2000)])
+    start = ad.LabeledDataset(
+        torch.randn(2000, 2, generator=generator), [k % 10 for k in range(2000)]
+    )
     drift = torch.randn(2000, 2, generator=generator)
-    frames = [ad.trajectory.Frame(k, 60.0 - k, start.replace(x=start.x + 0.1 * k * drift)) for k in range(60)]
+    frames = [Frame(k, 60.0 - k, start.replace(x=start.x + 0.1 * k * drift)) for k in range(60)]
     path = write_report(
-        Story(frames, target=start.replace(x=start.x + 6 * drift), solver=ad.Sinkhorn(tol=1e-2)), tmp_path / "report.html"
+        Story(frames, target=start.replace(x=start.x + 6 * drift), solver=ad.Sinkhorn(tol=1e-2)),
+        tmp_path / "report.html",
     )
     assert path.stat().st_size < 3_000_000
     page = visit(path, heard=[])  # the browser remarks that pixels are read often
@@ -338,4 +391,6 @@ def test_a_step_of_a_large_flow_is_quick(tmp_path, visit):
           return [middle(times), middle(loops)];
         }"""
     )
-    assert times < 50 * max(1, loop / 8)  # milliseconds; a loop of 8 on an idle machine says how busy this one is
+    assert times < 50 * max(
+        1, loop / 8
+    )  # milliseconds; a loop of 8 on an idle machine says how busy this one is

@@ -1,4 +1,6 @@
-"""Stopping and going on: a resumed flow is bit for bit the uninterrupted one, however the first part ended."""
+"""Stopping and going on: a resumed flow is bit for bit the uninterrupted one, however the first
+part ended.
+"""
 
 import json
 import os
@@ -46,7 +48,9 @@ INTEGRATORS = {
 def pair(dtype=torch.float32, n=11):
     generator = torch.Generator().manual_seed(5)
     source = ad.datasets.gaussians(n, generator=generator)
-    source = source.replace(weights=torch.linspace(1, 2, n).double() / torch.linspace(1, 2, n).double().sum())
+    source = source.replace(
+        weights=torch.linspace(1, 2, n).double() / torch.linspace(1, 2, n).double().sum()
+    )
     target = ad.datasets.gaussians(n + 2, shift=(3.0, 1.0), rotation=0.4, generator=generator)
     return source.to(dtype=dtype), target.to(dtype=dtype)
 
@@ -60,12 +64,16 @@ def total(target):
 
 
 def two_targets(target):
-    return 0.5 * ad.OTDD(target) + 0.5 * ad.OTDD(target.replace(x=target.x - 2), solver=ad.Sinkhorn(0.5))
+    return 0.5 * ad.OTDD(target) + 0.5 * ad.OTDD(
+        target.replace(x=target.x - 2), solver=ad.Sinkhorn(0.5)
+    )
 
 
 @dataclass
 class Setting:
-    """A flow that can be run again from scratch: its functional and its generator are made anew each time."""
+    """A flow that can be run again from scratch: its functional and its generator are made anew
+    each time.
+    """
 
     source: ad.LabeledDataset
     target: ad.LabeledDataset
@@ -74,9 +82,20 @@ class Setting:
     integrator: object = None
 
     def run(self, callbacks=(), n_steps=N_STEPS, resume=None):
-        options = {"dynamics": self.dynamics, "integrator": self.integrator, "n_steps": n_steps, "resume": resume}
+        options = {
+            "dynamics": self.dynamics,
+            "integrator": self.integrator,
+            "n_steps": n_steps,
+            "resume": resume,
+        }
         generator = torch.Generator().manual_seed(3)
-        return ad.flow(self.source, self.energy(self.target), callbacks=callbacks, generator=generator, **options)
+        return ad.flow(
+            self.source,
+            self.energy(self.target),
+            callbacks=callbacks,
+            generator=generator,
+            **options,
+        )
 
 
 def setting(dynamics="fd", integrator="momentum", dtype=torch.float32, energy=ad.OTDD):
@@ -90,11 +109,15 @@ def same_data(a, b):
     assert (a.law is None) == (b.law is None) and (a.law_index is None) == (b.law_index is None)
     if a.law is not None:
         assert type(a.law.covariance) is type(b.law.covariance)
-        assert torch.equal(a.law.means, b.law.means) and torch.equal(a.law.covariances(), b.law.covariances())
+        assert torch.equal(a.law.means, b.law.means) and torch.equal(
+            a.law.covariances(), b.law.covariances()
+        )
         for name, value in vars(a.law.covariance).items():
             if name != "compressed":
                 other = getattr(b.law.covariance, name)
-                assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other
+                assert (
+                    torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other
+                )
     if a.law_index is not None:
         assert torch.equal(a.law_index, b.law_index)
 
@@ -107,7 +130,12 @@ def same_frames(a, b):
 
 
 def same_result(a, b):
-    assert a.values == b.values and a.terms == b.terms and a.speeds == b.speeds and a.n_steps == b.n_steps
+    assert (
+        a.values == b.values
+        and a.terms == b.terms
+        and a.speeds == b.speeds
+        and a.n_steps == b.n_steps
+    )
     assert len(a.seconds) == len(b.seconds) == len(a.values)
     assert b.seconds == sorted(b.seconds) and b.seconds[0] > 0
     same_data(a.dataset, b.dataset)
@@ -139,9 +167,13 @@ def unsynced(monkeypatch):
 
 
 def crash_and_resume(case, tmp_path):
-    """Crash at step 3 with checkpoints at every second, so go on from 2; and at step 4, so go on from there."""
+    """Crash at step 3 with checkpoints at every second, so go on from 2; and at step 4, so go on
+    from there.
+    """
     run, copies = tmp_path / "run", {3: tmp_path / "three", 4: tmp_path / "four"}
-    whole = case.run([ad.Recorder(directory=run), ad.Checkpoint(run, every=2), Crash(run, copies)], n_steps=5)
+    whole = case.run(
+        [ad.Recorder(directory=run), ad.Checkpoint(run, every=2), Crash(run, copies)], n_steps=5
+    )
     assert whole.status in ("completed", "rose") and whole.trajectory.indices == list(range(6))
     for directory, index in ((copies[3], 2), (copies[4], 4)):
         assert load_snapshot(directory).index == index
@@ -180,28 +212,41 @@ def test_sums_and_solvers_resume(dynamics, energy, tmp_path, unsynced):
 
 @DTYPES
 def test_sketches_resume(dtype, tmp_path, unsynced):
-    # Once: the fitted basis was a slice of a larger matrix, and the one that was read was not; products differed by rounding.
+    # Once: the fitted basis was a slice of a larger matrix, and the one that was read was not;
+    # products differed by rounding.
     generator = torch.Generator().manual_seed(1)
     source, target = (
-        ad.LabeledDataset(torch.randn(n, 37, generator=generator, dtype=dtype), torch.arange(n) % 3) for n in (41, 53)
+        ad.LabeledDataset(torch.randn(n, 37, generator=generator, dtype=dtype), torch.arange(n) % 3)
+        for n in (41, 53)
     )
     cost = ad.GroundCost(feature=ad.Sketch(7))
-    crash_and_resume(Setting(source, target, lambda to: ad.OTDD(to, cost=cost), integrator=ad.Euler(0.3)), tmp_path)
+    crash_and_resume(
+        Setting(source, target, lambda to: ad.OTDD(to, cost=cost), integrator=ad.Euler(0.3)),
+        tmp_path,
+    )
 
 
 def test_a_class_that_is_born_survives_a_resume(tmp_path, unsynced):
     source, target = pair()
     source = ad.LabeledDataset(source.x, ["only"] * len(source))
     dynamics = ad.JointVariableLabels(ad.KMeans(3), laws=ad.DiagonalMotion())
-    whole = crash_and_resume(Setting(source, target, dynamics=dynamics, integrator=ad.Euler(0.3)), tmp_path)
+    whole = crash_and_resume(
+        Setting(source, target, dynamics=dynamics, integrator=ad.Euler(0.3)), tmp_path
+    )
     assert whole.dataset.classes[0] == "only" and len(whole.dataset.classes) > 1
 
 
 def test_noise_goes_on_where_it_was():
-    """The test above would not see a generator that starts over if there were no noise to begin with."""
+    """The test above would not see a generator that starts over if there were no noise to begin
+    with.
+    """
     case = setting("fd", "maruyama")
     other = ad.flow(
-        case.source, ad.OTDD(case.target), integrator=case.integrator, n_steps=3, generator=torch.Generator().manual_seed(4)
+        case.source,
+        ad.OTDD(case.target),
+        integrator=case.integrator,
+        n_steps=3,
+        generator=torch.Generator().manual_seed(4),
     )
     assert not torch.equal(case.run(n_steps=3).dataset.x, other.dataset.x)
 
@@ -245,21 +290,32 @@ def test_resume_in_another_directory_leaves_a_checkpoint_there(tmp_path):
     case = setting()
     case.run([ad.Checkpoint(tmp_path / "one")])
     case.run([ad.Checkpoint(tmp_path / "two")], resume=tmp_path / "one")
-    # Once: Checkpoint takes the state it started from for saved, though it is not in its own directory.
+    # Once: Checkpoint takes the state it started from for saved, though it is not in its own
+    # directory.
     assert load_snapshot(tmp_path / "two").index == N_STEPS
 
 
 def test_an_older_branch_is_not_mistaken_for_the_newer(tmp_path, unsynced):
-    """Go back to step 6 of 7 with another step size: from then on the directory is of the new flow, frames included."""
-    case, callbacks = setting("fd", "euler"), [ad.Recorder(directory=tmp_path), ad.Checkpoint(tmp_path, every=6)]
+    """Go back to step 6 of 7 with another step size: from then on the directory is of the new flow,
+    frames included.
+    """
+    case, callbacks = (
+        setting("fd", "euler"),
+        [ad.Recorder(directory=tmp_path), ad.Checkpoint(tmp_path, every=6)],
+    )
     old = case.run(callbacks)
     six = next(tmp_path / name for name in CHECKPOINTS if load_snapshot(tmp_path / name).index == 6)
     shutil.copy(six, tmp_path / "six.safetensors")
     case.integrator = ad.Euler(0.01)
-    new = case.run([callbacks[0], ad.Checkpoint(tmp_path, every=100)], resume=tmp_path / "six.safetensors")
+    new = case.run(
+        [callbacks[0], ad.Checkpoint(tmp_path, every=100)], resume=tmp_path / "six.safetensors"
+    )
     assert not torch.equal(old.dataset.x, new.dataset.x)
     # Once: frames beyond the checkpoint stay those of the abandoned flow.
-    assert torch.equal(new.trajectory[-1].dataset.x, new.dataset.x) and new.trajectory[-1].value == new.values[-1]
+    assert (
+        torch.equal(new.trajectory[-1].dataset.x, new.dataset.x)
+        and new.trajectory[-1].value == new.values[-1]
+    )
     short = case.run([callbacks[0]], n_steps=6, resume=tmp_path / "six.safetensors")
     assert short.trajectory.indices == list(range(7))
 
@@ -267,12 +323,17 @@ def test_an_older_branch_is_not_mistaken_for_the_newer(tmp_path, unsynced):
 def test_a_stale_checkpoint_of_the_future_goes_with_the_first_save(tmp_path, unsynced):
     case = setting("fd", "euler")
     case.run([ad.Checkpoint(tmp_path, every=3)], n_steps=3)  # 3, and 0 before
-    shutil.copy(next(tmp_path / n for n in CHECKPOINTS if load_snapshot(tmp_path / n).index == 3), tmp_path / "kept")
+    shutil.copy(
+        next(tmp_path / n for n in CHECKPOINTS if load_snapshot(tmp_path / n).index == 3),
+        tmp_path / "kept",
+    )
     case.run([ad.Checkpoint(tmp_path, every=3)], resume=tmp_path)  # 6 and 7
     case.integrator = ad.Euler(0.01)
     part = case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4, resume=tmp_path / "kept")
     # Once: the newest by index is still that of the flow that was left behind.
-    assert load_snapshot(tmp_path).index == 4 and torch.equal(load_snapshot(tmp_path).dataset.x, part.dataset.x)
+    assert load_snapshot(tmp_path).index == 4 and torch.equal(
+        load_snapshot(tmp_path).dataset.x, part.dataset.x
+    )
 
 
 def test_the_first_file_to_go_is_not_the_one_we_came_from(tmp_path, unsynced):
@@ -280,10 +341,14 @@ def test_the_first_file_to_go_is_not_the_one_we_came_from(tmp_path, unsynced):
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4)
     indices = {name: load_snapshot(tmp_path / name).index for name in CHECKPOINTS}
     newest, oldest = max(indices, key=indices.get), min(indices, key=indices.get)
-    os.utime(tmp_path / newest, ns=(1, 1))  # copied with other times, as by a version control system or an archive
+    os.utime(
+        tmp_path / newest, ns=(1, 1)
+    )  # copied with other times, as by a version control system or an archive
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=5, resume=tmp_path)
     # Once: which file is older is read off the clock rather than off the file.
-    assert load_snapshot(tmp_path / newest).index == 4 and load_snapshot(tmp_path / oldest).index == 5
+    assert (
+        load_snapshot(tmp_path / newest).index == 4 and load_snapshot(tmp_path / oldest).index == 5
+    )
 
 
 def test_the_good_file_stays_when_the_newer_was_damaged(tmp_path, unsynced):
@@ -294,26 +359,38 @@ def test_the_good_file_stays_when_the_newer_was_damaged(tmp_path, unsynced):
     (tmp_path / newest).write_bytes(b"damaged")
     case.run([ad.Checkpoint(tmp_path, every=1), interrupt_at(4)], resume=tmp_path)
     # Once: the only good one is written over, the damaged one stays.
-    assert load_snapshot(tmp_path / newest).index == 4 and load_snapshot(tmp_path / oldest).index == 3
+    assert (
+        load_snapshot(tmp_path / newest).index == 4 and load_snapshot(tmp_path / oldest).index == 3
+    )
 
 
 def test_a_forgotten_resume_does_not_cost_the_checkpoints(tmp_path):
-    """Recorder refuses, and says to resume: so there must still be something to resume from, whatever the order."""
+    """Recorder refuses, and says to resume: so there must still be something to resume from,
+    whatever the order.
+    """
     case = setting()
-    callbacks = [ad.Checkpoint(tmp_path), ad.Metric("n", len, directory=tmp_path), ad.Recorder(directory=tmp_path)]
+    callbacks = [
+        ad.Checkpoint(tmp_path),
+        ad.Metric("n", len, directory=tmp_path),
+        ad.Recorder(directory=tmp_path),
+    ]
     whole = case.run(callbacks)
     with pytest.raises(ad.InputError, match="Resume it"):
         case.run(callbacks)
     # Once: Checkpoint.begin has deleted them by then.
     same_result(whole, case.run(callbacks, resume=tmp_path))
-    assert [line["index"] for line in read_lines(tmp_path / "metrics.jsonl")] == list(range(N_STEPS + 1))
+    assert [line["index"] for line in read_lines(tmp_path / "metrics.jsonl")] == list(
+        range(N_STEPS + 1)
+    )
 
 
 def test_a_source_that_is_refused_does_not_cost_the_checkpoints(tmp_path):
     case = setting()
     whole = case.run([ad.Checkpoint(tmp_path)])
     with pytest.raises(ad.InputError, match="not finite on the source"):
-        ad.flow(case.source, ad.Potential(lambda x, y: x[:, 0] / 0), callbacks=[ad.Checkpoint(tmp_path)])
+        ad.flow(
+            case.source, ad.Potential(lambda x, y: x[:, 0] / 0), callbacks=[ad.Checkpoint(tmp_path)]
+        )
     # Once: as above.
     same_result(whole, case.run(resume=tmp_path))
 
@@ -322,7 +399,10 @@ def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)])
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=0)
-    assert load_snapshot(tmp_path).index == 0 and sum((tmp_path / name).exists() for name in CHECKPOINTS) == 1
+    assert (
+        load_snapshot(tmp_path).index == 0
+        and sum((tmp_path / name).exists() for name in CHECKPOINTS) == 1
+    )
 
 
 @pytest.mark.parametrize("index", [0, 1, 4, 7])
@@ -388,7 +468,8 @@ DAMAGE = {
     "noise": lambda content: random.Random(0).randbytes(len(content)),
     "zeros": lambda content: bytes(len(content)),
     "text": lambda content: b"no tensors here\n" * 40,
-    # Once: numbers that went bad in place (a lost block reads as zeros) are taken for good: there is no checksum.
+    # Once: numbers that went bad in place (a lost block reads as zeros) are taken for good: there
+    # is no checksum.
     "lost-block": lambda content: content[:-64] + bytes(64),
 }
 
@@ -477,10 +558,14 @@ def test_a_torn_last_line_is_ignored_and_repaired(tear, tmp_path, unsynced):
 def test_the_log_has_each_frame_once_after_a_crash(tmp_path, unsynced):
     case, run, copies = setting(), tmp_path / "run", {5: tmp_path / "crash"}
     metrics = ad.Metric("spread", lambda rho: rho.x.std(), directory=run)
-    whole = case.run([ad.Recorder(directory=run), metrics, ad.Checkpoint(run, every=3), Crash(run, copies)])
+    whole = case.run(
+        [ad.Recorder(directory=run), metrics, ad.Checkpoint(run, every=3), Crash(run, copies)]
+    )
     run = copies[5]
     metrics = ad.Metric("spread", lambda rho: rho.x.std(), directory=run)
-    resumed = case.run([ad.Recorder(directory=run), metrics, ad.Checkpoint(run, every=3)], resume=run)
+    resumed = case.run(
+        [ad.Recorder(directory=run), metrics, ad.Checkpoint(run, every=3)], resume=run
+    )
     assert resumed.metrics == whole.metrics
     assert [line["index"] for line in read_lines(run / "frames.jsonl")] == list(range(N_STEPS + 1))
     # Once: what was measured after the checkpoint is appended once more.
@@ -521,8 +606,12 @@ def in_child(work):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("call", ["before fsync", "before replace", "after replace", "after fsync"])
 def test_killed_at_each_system_call(call, tmp_path):
-    """Die at the first, second, third … write, resuming each time: nothing committed is ever lost."""
-    case = Setting(pair()[0], pair()[1], energy=lambda _: ad.Potential(ad.norm()), integrator=ad.Adam(0.1))
+    """Die at the first, second, third … write, resuming each time: nothing committed is ever
+    lost.
+    """
+    case = Setting(
+        pair()[0], pair()[1], energy=lambda _: ad.Potential(ad.norm()), integrator=ad.Adam(0.1)
+    )
     when, name = call.split()
     reference = case.run([ad.Recorder()], n_steps=40)
     n_steps, committed, deaths = 12, 0, 0
@@ -587,14 +676,18 @@ print(result.status, result.n_steps, flush=True)
 
 
 def start(*arguments):
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *map(str, arguments)], stdout=subprocess.PIPE, text=True
+    )
 
 
 def reference(n, d, n_steps, **options):
     """What the script does, uninterrupted and here."""
     x = torch.randn(n, d, generator=torch.Generator().manual_seed(0))
     data = ad.LabeledDataset(x, torch.arange(n) % 3)
-    return ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Momentum(0.05), n_steps=n_steps, **options)
+    return ad.flow(
+        data, ad.Potential(ad.norm()), integrator=ad.Momentum(0.05), n_steps=n_steps, **options
+    )
 
 
 def committed(run):
@@ -619,7 +712,9 @@ def test_sigint_of_a_process(tmp_path):
     index = int(output.split()[1])
     assert load_snapshot(tmp_path).index == index >= 4
     whole = reference(*size, index + 5, callbacks=[ad.Recorder()])
-    resumed = reference(*size, index + 5, callbacks=[ad.Recorder(directory=tmp_path)], resume=tmp_path)
+    resumed = reference(
+        *size, index + 5, callbacks=[ad.Recorder(directory=tmp_path)], resume=tmp_path
+    )
     same_result(whole, resumed)
     same_frames(whole.trajectory, resumed.trajectory)
 
@@ -644,7 +739,9 @@ def test_sigkill_ten_times_in_a_row(tmp_path):
                 assert frame.value == expected.value
                 same_data(frame.dataset, expected.dataset)
             on_disk = {int(path.stem) for path in (run / "frames").glob("[0-9]*.safetensors")}
-            assert on_disk - set(trajectory.indices) <= {len(trajectory)}  # at most the frame in flight
+            assert on_disk - set(trajectory.indices) <= {
+                len(trajectory)
+            }  # at most the frame in flight
             if len(trajectory) > 1:
                 assert load_snapshot(run).index in (len(trajectory) - 2, len(trajectory) - 1)
             seen = len(trajectory)

@@ -1,4 +1,6 @@
-"""Python files are run only if the user names them, or passes --run-code: hostile settings and runs, at every door."""
+"""Python files are run only if the user names them, or passes --run-code: hostile settings and
+runs, at every door.
+"""
 
 import json
 import subprocess
@@ -90,10 +92,14 @@ def test_an_embedding_of_settings_is_not_run(command, capsys):
     refused(capsys, command, A, B, "-c", "ask.toml", *more)
 
 
-@pytest.mark.parametrize("name", ["elsewhere/ev?il.py:f", "elsewhere/evil.py:f", "f", "elsewhere/evil.py:f.onnx"])
+@pytest.mark.parametrize(
+    "name", ["elsewhere/ev?il.py:f", "elsewhere/evil.py:f", "f", "elsewhere/evil.py:f.onnx"]
+)
 def test_a_model_of_settings_is_not_run(name, capsys):
     Path("ask.toml").write_text(f"model = {toml(name)}\n")
-    refused(capsys, "repurpose", "-c", "ask.toml", "--reference", A, "-o", "answers", "--datasets", B)
+    refused(
+        capsys, "repurpose", "-c", "ask.toml", "--reference", A, "-o", "answers", "--datasets", B
+    )
 
 
 def escaped(text):
@@ -120,14 +126,20 @@ def test_a_run_does_not_run_code(command, metric, elsewhere, capsys):
     elif command == "flow":
         refused(capsys, "flow", "-c", config, "-o", "other", "--no-report")
     else:
-        more = {"animate": ["-o", "run.gif"], "map fit": ["-o", "map", "--name", "nearest"]}.get(command, [])
-        assert main([*command.split(), "run", *more, "-q"]) == 0  # to look at it, its code is not needed
+        more = {"animate": ["-o", "run.gif"], "map fit": ["-o", "map", "--name", "nearest"]}.get(
+            command, []
+        )
+        assert (
+            main([*command.split(), "run", *more, "-q"]) == 0
+        )  # to look at it, its code is not needed
 
 
 @pytest.mark.parametrize("line", ["run_code = true", "run-code = true", '"run-code" = "true"'])
 def test_a_file_does_not_permit_itself(line, capsys):
     Path("flow.toml").write_text(f"{line}\nmetric = ['elsewhere/evil.py:f']\n")
-    assert "cannot permit itself" in refused(capsys, "flow", A, B, "-c", "flow.toml", "-o", "run", "--no-report")
+    assert "cannot permit itself" in refused(
+        capsys, "flow", A, B, "-c", "flow.toml", "-o", "run", "--no-report"
+    )
 
 
 def test_the_environment_names_no_code(monkeypatch, capsys):
@@ -139,21 +151,69 @@ def test_the_environment_names_no_code(monkeypatch, capsys):
 def test_a_name_that_was_typed_permits_only_itself(elsewhere, capsys):
     (elsewhere / "mine.py").write_text("import advect as ad\nmade = ad.Potential(ad.norm())\n")
     Path("flow.toml").write_text("metric = ['elsewhere/evil.py:f']\n")
-    refused(capsys, "flow", A, "-c", "flow.toml", "-f", "elsewhere/mine.py:made", "-o", "run", "--no-report")
-    refused(capsys, "flow", A, "-c", "flow.toml", "-f", "elsewhere/mine.py:made", "-o", "evil.py:f", "--no-report")
-    code = main(["flow", A, "-f", "2*elsewhere/mine.py:made", "-o", "run", "--steps", "1", "--no-report", "-q"])
+    refused(
+        capsys,
+        "flow",
+        A,
+        "-c",
+        "flow.toml",
+        "-f",
+        "elsewhere/mine.py:made",
+        "-o",
+        "run",
+        "--no-report",
+    )
+    refused(
+        capsys,
+        "flow",
+        A,
+        "-c",
+        "flow.toml",
+        "-f",
+        "elsewhere/mine.py:made",
+        "-o",
+        "evil.py:f",
+        "--no-report",
+    )
+    code = main(
+        [
+            "flow",
+            A,
+            "-f",
+            "2*elsewhere/mine.py:made",
+            "-o",
+            "run",
+            "--steps",
+            "1",
+            "--no-report",
+            "-q",
+        ]
+    )
     assert code == 0
     table = json.dumps({"name": "elsewhere/mine.py:made"})
-    assert main(["flow", A, f"--functional={table}", "-o", "other", "--steps", "1", "--no-report", "-q"]) == 0
-    assert main(["resume", "other", "--run-code", "--steps", "2", "--no-report", "-q"]) == 0  # found by its whole path
+    assert (
+        main(
+            ["flow", A, f"--functional={table}", "-o", "other", "--steps", "1", "--no-report", "-q"]
+        )
+        == 0
+    )
+    assert (
+        main(["resume", "other", "--run-code", "--steps", "2", "--no-report", "-q"]) == 0
+    )  # found by its whole path
 
 
 def test_only_options_that_take_code_name_it(elsewhere, capsys):
-    """A run directory, a configuration, a dataset or a place to write may be called like an object in a Python file."""
+    """A run directory, a configuration, a dataset or a place to write may be called like an object
+    in a Python file.
+    """
     Path("evil.py").write_text(EVIL)
     assert main(["flow", A, B, "-o", "evil.py:f", "--steps", "1", "--no-report", "-q"]) == 0
     config = Path("evil.py:f/config.toml")
-    config.write_text(config.read_text().replace("metric = []", f"metric = [{toml(str(Path('evil.py:f').absolute()))}]"))
+    config.write_text(
+        config.read_text().replace(
+            "metric = []", f"metric = [{toml(str(Path('evil.py:f').absolute()))}]"
+        )
+    )
     refused(capsys, "resume", "evil.py:f", "--steps", "2", "--no-report")
     Path("sub").mkdir()
     Path("sub/evil.py").write_text(EVIL)
@@ -161,7 +221,12 @@ def test_only_options_that_take_code_name_it(elsewhere, capsys):
     for words in (["-c", "sub/evil.py:toml"], ["--config=sub/evil.py:toml"]):
         refused(capsys, "flow", A, B, *words, "-o", "run", "--no-report")
     Path("flow.toml").write_text("metric = ['evil.py:f']\n[cost]\nembedding = 'evil.py:f'\n")
-    for words in (["-o", "evil.py:f"], ["--out=evil.py:f"], ["-o", "run", "evil.py:f"], ["-o", "run", "--device", "evil.py:f"]):
+    for words in (
+        ["-o", "evil.py:f"],
+        ["--out=evil.py:f"],
+        ["-o", "run", "evil.py:f"],
+        ["-o", "run", "--device", "evil.py:f"],
+    ):
         refused(capsys, "flow", A, *words, "-c", "flow.toml", "--no-report", "--resume")
     refused(capsys, "transfer", A, B, "--extra", "evil.py:f", "-c", "flow.toml", "-o", "out")
 
@@ -179,7 +244,15 @@ def test_a_variable_does_not_permit_code(value, monkeypatch, capsys):
 
 def test_every_option_that_takes_code_names_it():
     Path("mine.py").write_text("def f(rho):\n    return 1.0\n\n\ndef embed(x):\n    return x\n")
-    words = ["--metric", "mine.py:f", "--cost.embedding=mine.py:embed", "--steps", "1", "--no-report", "-q"]
+    words = [
+        "--metric",
+        "mine.py:f",
+        "--cost.embedding=mine.py:embed",
+        "--steps",
+        "1",
+        "--no-report",
+        "-q",
+    ]
     assert main(["flow", A, B, "-o", "run", *words]) == 0
     assert main(["repurpose", "mine.py:predict", A, B, "-o", "out", "--steps", "1", "-q"]) == 2
     Path("mine.py").write_text("def predict(x):\n    return x.sum(1) > 0\n")
@@ -194,14 +267,31 @@ def test_the_loader_itself_asks(elsewhere):
         load_object("f", "a metric", Permission())
 
 
-DOORS = ("import_module", "spec_from_file", "runpy", "exec(", "eval(", "__import__", "SourceFileLoader", "os.system")
-DOORS += ("popen", "subprocess", "pickle.load", "torch.load(", "joblib.load(", "allow_pickle=True", "trust_remote_code")
+DOORS = (
+    "import_module",
+    "spec_from_file",
+    "runpy",
+    "exec(",
+    "eval(",
+    "__import__",
+    "SourceFileLoader",
+    "os.system",
+)
+DOORS += (
+    "popen",
+    "subprocess",
+    "pickle.load",
+    "torch.load(",
+    "joblib.load(",
+    "allow_pickle=True",
+    "trust_remote_code",
+)
 KNOWN = {  # names that advect itself has written; and the loader
-    ("__init__.py", "import_module"),
     ("cli/app.py", "import_module"),
     ("cli/code.py", "spec_from_file"),
     ("cli/models.py", "import_module"),
     ("cli/reproduce.py", "subprocess"),
+    ("flows/result.py", "import_module"),
 }
 
 
@@ -210,7 +300,9 @@ def test_code_is_loaded_in_one_place():
     root = Path(advect.__file__).parent
     found = set()
     for path in root.rglob("*.py"):
-        lines = [line.replace(".eval()", "") for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [
+            line.replace(".eval()", "") for line in path.read_text(encoding="utf-8").splitlines()
+        ]
         code = "\n".join(line for line in lines if not line.lstrip().startswith((">>>", "#")))
         found |= {(path.relative_to(root).as_posix(), door) for door in DOORS if door in code}
     assert found == KNOWN

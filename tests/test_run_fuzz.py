@@ -1,4 +1,6 @@
-"""Every file of a run, damaged in every way: an answer, or one sentence about the file; never a traceback, never a hang."""
+"""Every file of a run, damaged in every way: an answer, or one sentence about the file; never a
+traceback, never a hang.
+"""
 
 import json
 import random
@@ -18,8 +20,36 @@ from advect.data.store import read_tensors, write_tensors
 from advect.flows.snapshots import load_snapshot
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=10&classes=2&seed=2"
-NEVER = (b"", b"\0" * 64, b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"1" * 5000, b"{}", b"[]", b"null", b'"x"', b"NaN")
-ODD = (None, True, -1, 0, 1e308, float("nan"), 10**30, "", "x", "\ud800", [], {}, [[]], {"tuple": 3}, [1, "a"])
+NEVER = (
+    b"",
+    b"\0" * 64,
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b"\xff\xfe",
+    b"1" * 5000,
+    b"{}",
+    b"[]",
+    b"null",
+    b'"x"',
+    b"NaN",
+)
+ODD = (
+    None,
+    True,
+    -1,
+    0,
+    1e308,
+    float("nan"),
+    10**30,
+    "",
+    "x",
+    "\ud800",
+    [],
+    {},
+    [[]],
+    {"tuple": 3},
+    [1, "a"],
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +61,39 @@ def made(tmp_path_factory):
         patch.setenv("ADVECT_CACHE", str(place / ".cache"))
         patch.setattr("os.fsync", lambda _: None)
         Path("mine.py").write_text("def spread(rho):\n    return rho.x.std()\n")
-        words = ["--steps", "4", "--record-every", "1", "--checkpoint-every", "2", "--metric", "mine.py:spread", "-q"]
-        assert main(["flow", A, B, "-o", "run", "--metric-every", "1", "--dynamics", "jd-fl", "--no-report", *words]) == 0
+        words = [
+            "--steps",
+            "4",
+            "--record-every",
+            "1",
+            "--checkpoint-every",
+            "2",
+            "--metric",
+            "mine.py:spread",
+            "-q",
+        ]
+        assert (
+            main(
+                [
+                    "flow",
+                    A,
+                    B,
+                    "-o",
+                    "run",
+                    "--metric-every",
+                    "1",
+                    "--dynamics",
+                    "jd-fl",
+                    "--no-report",
+                    *words,
+                ]
+            )
+            == 0
+        )
         assert main(["map", "fit", "run", "-o", "map", "--name", "entropic", "-q"]) == 0
-        ad.ClassStatistics().update([[0.0, 1.0], [2.0, 1.0]], ["a", "b"]).save("statistics.safetensors")
+        ad.ClassStatistics().update([[0.0, 1.0], [2.0, 1.0]], ["a", "b"]).save(
+            "statistics.safetensors"
+        )
     return place
 
 
@@ -73,7 +132,11 @@ FILES = {  # each with the doors through which it is read
     "run/frames.jsonl": [SHOW, RESUME, REPORT, frames],
     "run/metrics.jsonl": [SHOW, RESUME, REPORT],
     "run/frames/000004.safetensors": [REPORT, CONVERT, frames],
-    "run/checkpoint-a.safetensors": [SHOW, RESUME, load(load_snapshot, "run/checkpoint-a.safetensors")],
+    "run/checkpoint-a.safetensors": [
+        SHOW,
+        RESUME,
+        load(load_snapshot, "run/checkpoint-a.safetensors"),
+    ],
     "run/checkpoint-b.safetensors": [SHOW, RESUME, load(load_snapshot, "run")],
     "map/map.safetensors": [APPLY, load(ad.maps.load, "map/map.safetensors")],
     "map/space.json": [APPLY],
@@ -86,9 +149,15 @@ def changed_bytes(content, draw):
     at, size = draw.randrange(len(content)), draw.choice((1, 1, 2, 8, 100))
     return draw.choice(
         (
-            lambda: content[:at] + bytes([content[at] ^ (1 << draw.randrange(8))]) + content[at + 1 :],
+            lambda: (
+                content[:at] + bytes([content[at] ^ (1 << draw.randrange(8))]) + content[at + 1 :]
+            ),
             lambda: content[:at] + bytes([draw.randrange(256)]) + content[at + 1 :],
-            lambda: content[:at] + draw.choice((b"\n", b'"', b"}", b",", b"9", b"-", b"\0", b"e")) + content[at + 1 :],
+            lambda: (
+                content[:at]
+                + draw.choice((b"\n", b'"', b"}", b",", b"9", b"-", b"\0", b"e"))
+                + content[at + 1 :]
+            ),
             lambda: content[:at] + content[at + size :],
             lambda: content[:at] + draw.randbytes(size) + content[at:],
             lambda: content[:at] + bytes(size) + content[at + size :],
@@ -144,7 +213,9 @@ def stop(*_):
 
 
 def unexpected(door, capsys):
-    """What came that should not have; None if an answer did, or an error that names what is wrong."""
+    """What came that should not have; None if an answer did, or an error that names what is
+    wrong.
+    """
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(30)
     try:
@@ -165,7 +236,9 @@ def unexpected(door, capsys):
 
 
 def attack(name, count, capsys, place, seed=0):
-    """Damage a file so often and go through all doors; what came that should not have, by the number of the damage."""
+    """Damage a file so often and go through all doors; what came that should not have, by the
+    number of the damage.
+    """
     path, found = Path(name), {}
     content = path.read_bytes()
     whole = place.with_name("whole")
@@ -214,7 +287,9 @@ def test_damage_through_a_process(name, place):
 
 @pytest.mark.parametrize("name", ["run/frames.jsonl", "run/metrics.jsonl"])
 def test_one_bad_byte_of_a_log_costs_a_line(name, capsys):
-    """Frames and checkpoints are whole: all that looks at a run goes on, and says which line is bad."""
+    """Frames and checkpoints are whole: all that looks at a run goes on, and says which line is
+    bad.
+    """
     path = Path(name)
     content = path.read_bytes()
     draw = random.Random(0)
@@ -239,7 +314,9 @@ def test_a_frame_that_a_crash_left_is_not_taken_for_one(place):
     write_tensors(Path("run/frames/000005.safetensors"), tensors, {**facts, "index": 5})
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:-1]) + b"x" + lines[-1])
-    with pytest.warns(ad.DamageWarning, match=r"line 5 is damaged and left out; frames of steps 4 were found"):
+    with pytest.warns(
+        ad.DamageWarning, match=r"line 5 is damaged and left out; frames of steps 4 were found"
+    ):
         assert ad.Trajectory.open("run").indices == [0, 1, 2, 3, 4]
 
 
@@ -247,11 +324,16 @@ def test_a_damaged_frame_costs_itself(capsys):
     path = Path("run/frames/000002.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"\1")
     assert main(["report", "run", "-o", "page.html"]) == 0
-    assert "000002.safetensors" in capsys.readouterr().err and "000002.safetensors" in Path("page.html").read_text()
+    assert (
+        "000002.safetensors" in capsys.readouterr().err
+        and "000002.safetensors" in Path("page.html").read_text()
+    )
 
 
 def test_the_checksum_covers_all_that_a_file_says(place):
-    """Names, kinds, shapes, steps, facts: whatever single byte of a frame or checkpoint changes, it is found."""
+    """Names, kinds, shapes, steps, facts: whatever single byte of a frame or checkpoint changes, it
+    is found.
+    """
     for name in ("run/frames/000004.safetensors", "run/checkpoint-a.safetensors"):
         path = Path(name)
         content = path.read_bytes()
@@ -264,7 +346,11 @@ def test_the_checksum_covers_all_that_a_file_says(place):
             except ad.InputError:
                 continue
             same = facts == before[1] and tensors.keys() == before[0].keys()
-            missed += [] if same and all(bool((tensors[key] == before[0][key]).all()) for key in tensors) else [at]
+            missed += (
+                []
+                if same and all(bool((tensors[key] == before[0][key]).all()) for key in tensors)
+                else [at]
+            )
         assert missed == []
         path.write_bytes(content)
 
@@ -287,19 +373,33 @@ def test_files_of_before_are_read(place):
         for name in sorted(tensors):
             total = zlib.crc32(tensors[name].contiguous().numpy().tobytes(), total)
         facts = {name: value for name, value in facts.items() if name != "value"}
-        path.write_bytes(save(tensors, metadata={"facts": json.dumps(facts), "checksum": f"{total:08x}"}))
+        path.write_bytes(
+            save(tensors, metadata={"facts": json.dumps(facts), "checksum": f"{total:08x}"})
+        )
     for path in (Path("run/frames.jsonl"), Path("run/metrics.jsonl")):
         records = [json.loads(line) for line in path.read_text().splitlines()]
-        path.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "check"}) + "\n" for r in records))
+        path.write_text(
+            "".join(
+                json.dumps({k: v for k, v in r.items() if k != "check"}) + "\n" for r in records
+            )
+        )
     assert len(frames()) == 5 and SHOW() == 0 and REPORT() == 0
-    assert main(["resume", "run", "--steps", "6", "--no-report", "--run-code", "-q"]) == 0 and len(frames()) == 7
+    assert (
+        main(["resume", "run", "--steps", "6", "--no-report", "--run-code", "-q"]) == 0
+        and len(frames()) == 7
+    )
 
 
 def test_the_same_run_gives_the_same_bytes(place):
     words = ["--steps", "4", "--record-every", "1", "--no-report", "-q", "--dynamics", "jd-fl"]
     for name in ("one", "two"):
         assert main(["flow", A, B, "-o", name, *words]) == 0
-    files = ["frames.jsonl", "space.json", "config.toml", *(f"frames/{path.name}" for path in Path("one/frames").iterdir())]
+    files = [
+        "frames.jsonl",
+        "space.json",
+        "config.toml",
+        *(f"frames/{path.name}" for path in Path("one/frames").iterdir()),
+    ]
     assert len(files) == 8
     for name in files:
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes(), name
@@ -315,13 +415,23 @@ def test_checkpoints_do_not_tell_that_a_run_was_interrupted(at, place):
 
     def go(place, *callbacks, **options):
         watch = [ad.Checkpoint(place, every=2), *callbacks]
-        return ad.flow(source, ad.OTDD(target), dynamics=ad.JointFixedLabels(), n_steps=5, callbacks=watch, **options)
+        return ad.flow(
+            source,
+            ad.OTDD(target),
+            dynamics=ad.JointFixedLabels(),
+            n_steps=5,
+            callbacks=watch,
+            **options,
+        )
 
     go("one")
     assert go("two", stop_at).status == "interrupted"
     go("two", resume="two")
     one, two = (
-        {facts["index"]: (tensors, facts) for tensors, facts in map(read_tensors, Path(name).glob("checkpoint-*"))}
+        {
+            facts["index"]: (tensors, facts)
+            for tensors, facts in map(read_tensors, Path(name).glob("checkpoint-*"))
+        }
         for name in ("one", "two")
     )
     assert sorted(one) == sorted(two) == [4, 5]
@@ -329,4 +439,6 @@ def test_checkpoints_do_not_tell_that_a_run_was_interrupted(at, place):
         for _, facts in (one[index], two[index]):
             facts["history"].pop("seconds")
         assert one[index][1] == two[index][1] and one[index][0].keys() == two[index][0].keys()
-        assert all(bool((one[index][0][name] == two[index][0][name]).all()) for name in one[index][0])
+        assert all(
+            bool((one[index][0][name] == two[index][0][name]).all()) for name in one[index][0]
+        )

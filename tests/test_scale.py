@@ -1,4 +1,6 @@
-"""Bounded memory: solves in blocks of rows against dense ones, the size of what is allocated, limits and their messages."""
+"""Bounded memory: solves in blocks of rows against dense ones, the size of what is allocated,
+limits and their messages.
+"""
 
 import warnings
 
@@ -18,7 +20,9 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "_ENTRIES", 9_000)
     monkeypatch.setattr(blocks, "_BLOCKS_AT_ONCE", 3)
     monkeypatch.setattr(kernel, "_CACHED_ENTRIES", 8_000)
-    monkeypatch.setattr(certificate, "_SMALL", 1_000)  # beyond which float32 problems are solved as such
+    monkeypatch.setattr(
+        certificate, "_SMALL", 1_000
+    )  # beyond which float32 problems are solved as such
 
 
 def clouds(n=220, m=180, d=3, dtype=torch.float64, zeros=False):
@@ -38,7 +42,9 @@ def half_squared(x, y):
 def blocked(cost, matrices):
     """The same cost in blocks, with room for so many matrices."""
     room = matrices * cost.nbytes * (2 if cost.dtype == torch.float32 else 1) + 2**20
-    return BlockedCost.of(lambda rows: cost[rows], tuple(cost.shape), room=room if matrices else 0, like=cost)
+    return BlockedCost.of(
+        lambda rows: cost[rows], tuple(cost.shape), room=room if matrices else 0, like=cost
+    )
 
 
 class Largest(TorchDispatchMode):
@@ -49,7 +55,9 @@ class Largest(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for part in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(part, torch.Tensor) and func is not torch.ops.aten.detach.default:  # which only renames
+            if (
+                isinstance(part, torch.Tensor) and func is not torch.ops.aten.detach.default
+            ):  # which only renames
                 self.entries = max(self.entries, part.numel())
         return result
 
@@ -57,7 +65,11 @@ class Largest(TorchDispatchMode):
 def labeled(n, seed, d=5, k=3, shift=0.0, dtype=torch.float32):
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(n) % k
-    x = torch.randn(n, d, generator=generator, dtype=torch.float64) * (1 + y[:, None]) / 2 + 3 * y[:, None] + shift
+    x = (
+        torch.randn(n, d, generator=generator, dtype=torch.float64) * (1 + y[:, None]) / 2
+        + 3 * y[:, None]
+        + shift
+    )
     weights = torch.rand(n, generator=generator, dtype=torch.float64) + 0.2
     return ad.LabeledDataset(x.to(dtype), y, weights=weights)
 
@@ -68,7 +80,9 @@ class TestLimits:
         assert (as_bytes("1kB"), as_bytes("1.5MB"), as_bytes("512")) == (1000, 1_500_000, 512)
         assert as_bytes(None) <= free_memory()
 
-    @pytest.mark.parametrize("limit", ["two", "2 GiX", 0, -1, True, float("nan"), float("inf"), [1]])
+    @pytest.mark.parametrize(
+        "limit", ["two", "2 GiX", 0, -1, True, float("nan"), float("inf"), [1]]
+    )
     def test_misuse(self, limit):
         with pytest.raises(ad.InputError, match="memory_limit"):
             as_bytes(limit)
@@ -78,11 +92,18 @@ class TestLimits:
             ad.OTDD(labeled(9, 0), memory_limit=limit)
 
     def test_in_words(self):
-        assert [readable(size) for size in (5, 1536, 5 * 2**20, 2**40)] == ["5 bytes", "1.5 KiB", "5.0 MiB", "1.0 TiB"]
+        assert [readable(size) for size in (5, 1536, 5 * 2**20, 2**40)] == [
+            "5 bytes",
+            "1.5 KiB",
+            "5.0 MiB",
+            "1.0 TiB",
+        ]
 
     def test_free_memory_is_what_the_system_says(self):
         with open("/proc/meminfo") as file:
-            total = next(int(line.split()[1]) for line in file if line.startswith("MemTotal")) * 1024
+            total = (
+                next(int(line.split()[1]) for line in file if line.startswith("MemTotal")) * 1024
+            )
         assert 0 < free_memory() <= total
 
 
@@ -101,7 +122,10 @@ class TestSolve:
             shift = mine - his
             assert float(shift.max() - shift.min()) < 1e3 * tolerance * float(cost.max())
         torch.testing.assert_close(
-            other.plan(), dense.plan().to(other.plan()), atol=30 * tolerance * float(dense.plan().max()), rtol=0
+            other.plan(),
+            dense.plan().to(other.plan()),
+            atol=30 * tolerance * float(dense.plan().max()),
+            rtol=0,
         )
 
     def test_products_with_the_plan(self, matrices):
@@ -131,7 +155,9 @@ class TestSolve:
     def test_relative_epsilon(self, matrices):
         x, y, a, b = clouds()
         cost = half_squared(x, y)
-        assert ad.Sinkhorn().solve(blocked(cost, matrices), a, b).epsilon == pytest.approx(0.01 * float(a @ cost @ b))
+        assert ad.Sinkhorn().solve(blocked(cost, matrices), a, b).epsilon == pytest.approx(
+            0.01 * float(a @ cost @ b)
+        )
 
     def test_groups_that_float32_cannot_connect(self, matrices):
         generator = torch.Generator().manual_seed(0)
@@ -141,22 +167,31 @@ class TestSolve:
         cost = half_squared(x, y)
         solution = ad.Sinkhorn(epsilon=1.0).solve(blocked(cost, matrices))
         assert solution.converged
-        assert solution.value == pytest.approx(ad.Sinkhorn(epsilon=1.0).solve(cost.double()).value, rel=1e-5)
+        assert solution.value == pytest.approx(
+            ad.Sinkhorn(epsilon=1.0).solve(cost.double()).value, rel=1e-5
+        )
 
     def test_underflow_everywhere(self, matrices):
         generator = torch.Generator().manual_seed(1)
         x, y = (torch.rand(60, 2, generator=generator, dtype=torch.float64) for _ in range(2))
         cost = half_squared(x, y + 100)
-        solution = ad.Sinkhorn(epsilon=1e-3, tol=1e-6, max_iter=100_000).solve(blocked(cost, matrices))
+        solution = ad.Sinkhorn(epsilon=1e-3, tol=1e-6, max_iter=100_000).solve(
+            blocked(cost, matrices)
+        )
         assert solution.converged
         assert solution.value == pytest.approx(ad.ExactOT().solve(cost).value, rel=1e-5)
 
     def test_useless_start(self, matrices):
         x, y, a, b = clouds(60, 50)
         cost = blocked(half_squared(x, y), matrices)
-        junk = (1e3 * torch.randn(60, dtype=torch.float64), 1e3 * torch.randn(50, dtype=torch.float64))
+        junk = (
+            1e3 * torch.randn(60, dtype=torch.float64),
+            1e3 * torch.randn(50, dtype=torch.float64),
+        )
         expected = ad.Sinkhorn(epsilon=0.1).solve(cost, a, b).value
-        assert ad.Sinkhorn(epsilon=0.1).solve(cost, a, b, init=junk).value == pytest.approx(expected, rel=1e-7)
+        assert ad.Sinkhorn(epsilon=0.1).solve(cost, a, b, init=junk).value == pytest.approx(
+            expected, rel=1e-7
+        )
 
     def test_divergence(self, matrices):
         x, y, a, b = clouds()
@@ -185,7 +220,9 @@ class TestSizes:
         assert solution.converged and seen.entries <= 30 * 400
 
     def test_one_matrix_at_a_time(self):
-        """With room for one, two matrices never live together: the second is asked for when the first is gone."""
+        """With room for one, two matrices never live together: the second is asked for when the
+        first is gone.
+        """
         x, y, a, b = clouds(900, 800, dtype=torch.float32)
         live, most = [0], [0]
         empty = torch.empty
@@ -202,7 +239,9 @@ class TestSizes:
 
         costs = [
             BlockedCost.of(
-                lambda rows, p=p, q=q: torch.cdist(p[rows], q).square() / 2, (len(p), len(q)), room=4 * 900**2 + 2**18
+                lambda rows, p=p, q=q: torch.cdist(p[rows], q).square() / 2,
+                (len(p), len(q)),
+                room=4 * 900**2 + 2**18,
             )
             for p, q in ((x, y), (x, x), (y, y))
         ]
@@ -217,14 +256,19 @@ class TestSizes:
         with Largest() as seen:
             solution = ad.Sinkhorn(epsilon=0.05, memory_limit="1MB").solve(cost, a, b)
         assert seen.entries < cost.numel()  # the matrix is the caller's; no other of its size
-        assert solution.value == pytest.approx(ad.Sinkhorn(epsilon=0.05).solve(cost, a, b).value, rel=1e-5)
+        assert solution.value == pytest.approx(
+            ad.Sinkhorn(epsilon=0.05).solve(cost, a, b).value, rel=1e-5
+        )
 
     def test_says_when_it_takes_long(self, monkeypatch):
         x, y, *_ = clouds(300, 200)
         cost = blocked(half_squared(x, y), 0)
         monkeypatch.setattr(sinkhorn, "_LARGE", 0)
         monkeypatch.setattr(BlockedCost, "seconds", lambda self: 60.0)
-        with pytest.warns(ScaleWarning, match="300 × 200 costs takes about 60 s.* 60 minutes.*memory_limit above .*MiniBatch"):
+        with pytest.warns(
+            ScaleWarning,
+            match="300 × 200 costs takes about 60 s.* 60 minutes.*memory_limit above .*MiniBatch",
+        ):
             ad.Sinkhorn(epsilon=0.1).solve(cost)
         monkeypatch.setattr(BlockedCost, "seconds", lambda self: 1.0)
         with warnings.catch_warnings():
@@ -232,7 +276,9 @@ class TestSizes:
             ad.Sinkhorn(epsilon=0.1).solve(cost)
 
     def test_time_of_a_pass_is_measured(self):
-        cost = BlockedCost.of(lambda rows: torch.zeros(rows.stop - rows.start, 400), (200, 400), room=0)
+        cost = BlockedCost.of(
+            lambda rows: torch.zeros(rows.stop - rows.start, 400), (200, 400), room=0
+        )
         assert 0 < cost.seconds() < 1
 
     def test_exact_transport_needs_its_matrix(self):
@@ -262,18 +308,31 @@ class TestDistance:
     def test_as_dense(self, cost, limit):
         a, b = labeled(312, 0), labeled(290, 1, shift=0.7)
         dense, bounded = ad.otdd(a, b, cost=cost), ad.otdd(a, b, cost=cost, memory_limit=limit)
-        assert bounded.divergence.cross.operator is not None and dense.divergence.cross.operator is None
+        assert (
+            bounded.divergence.cross.operator is not None
+            and dense.divergence.cross.operator is None
+        )
         assert bounded.value == pytest.approx(dense.value, rel=1e-5)
         assert bounded.epsilon == pytest.approx(dense.epsilon, rel=1e-5)
-        torch.testing.assert_close(bounded.contributions[0], dense.contributions[0], atol=1e-4 * dense.energy / 312, rtol=1e-2)
+        torch.testing.assert_close(
+            bounded.contributions[0],
+            dense.contributions[0],
+            atol=1e-4 * dense.energy / 312,
+            rtol=1e-2,
+        )
         assert abs(bounded.class_coupling.values - dense.class_coupling.values).max() < 1e-5
-        torch.testing.assert_close(bounded.plan(), dense.plan(), atol=1e-3 * float(dense.plan().max()), rtol=0)
+        torch.testing.assert_close(
+            bounded.plan(), dense.plan(), atol=1e-3 * float(dense.plan().max()), rtol=0
+        )
 
     @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
     def test_gradient(self, cost):
         gradients = []
         for limit in (None, 2**18):
-            a, b = labeled(300, 0, dtype=torch.float64), labeled(280, 1, shift=0.7, dtype=torch.float64)
+            a, b = (
+                labeled(300, 0, dtype=torch.float64),
+                labeled(280, 1, shift=0.7, dtype=torch.float64),
+            )
             x, y = a.x.requires_grad_(), b.x.requires_grad_()
             ad.otdd(a.replace(x=x), b.replace(x=y), cost=cost, memory_limit=limit).loss.backward()
             gradients.append((x.grad, y.grad))
@@ -305,7 +364,9 @@ class TestFlow:
 
     @pytest.mark.parametrize("limit", [2**17, 2**19])
     @pytest.mark.parametrize(
-        "dynamics", [ad.FeatureDriven(), ad.FeatureDriven(through_laws=True), ad.JointFixedLabels()], ids=repr
+        "dynamics",
+        [ad.FeatureDriven(), ad.FeatureDriven(through_laws=True), ad.JointFixedLabels()],
+        ids=repr,
     )
     def test_as_dense(self, dynamics, limit):
         dense, bounded = self.run(None, dynamics=dynamics), self.run(limit, dynamics=dynamics)
@@ -326,8 +387,13 @@ class TestFlow:
             ad.otdd(labeled(90, 0), labeled(80, 1), memory_limit=2000)
 
     def test_a_law_for_each_sample_says_what_it_needs_and_what_to_do(self):
-        """Once: refused whatever memory there was, "needs a table of 31.6 KiB; got 11.4 GiB of memory"."""
-        with pytest.raises(ad.InputError, match="150 and 150 label laws need 351.6 KiB; got .* JointFixedLabels in a flow"):
+        """Once: refused whatever memory there was, "needs a table of 31.6 KiB; got 11.4 GiB of
+        memory".
+        """
+        with pytest.raises(
+            ad.InputError,
+            match="150 and 150 label laws need 351.6 KiB; got .* JointFixedLabels in a flow",
+        ):
             self.run(2**17, dynamics=ad.JointVariableLabels())
         assert len(self.run(2**17, dynamics=ad.JointFixedLabels()).values) == len(
             self.run(2**20, dynamics=ad.JointVariableLabels()).values
@@ -346,14 +412,19 @@ class TestMiniBatch:
     @pytest.mark.parametrize("batches", [None, 1, 2, 9])
     @pytest.mark.parametrize("heavy", [1.0, 500.0])
     def test_drawn_samples_move_by_their_transport_and_others_stay(self, batches, heavy):
-        # Once: a mean over parts with equal weights moved the samples of light parts many times too far.
+        # Once: a mean over parts with equal weights moved the samples of light parts many times too
+        # far.
         generator = torch.Generator().manual_seed(0)
         shift = torch.tensor([5.0, -2.0])
         x, weights = torch.randn(101, 2, generator=generator), torch.ones(101)
         weights[0] = heavy
         source = ad.LabeledDataset(x, [0] * 101, weights=weights)
         target = ad.LabeledDataset(shift[None], [0])  # one point: T(x) is known for every part
-        energy = ad.OTDD(target, cost=ad.GroundCost(label=ad.NoLabels()), solver=ad.MiniBatch(ad.ExactOT(), 10, batches))
+        energy = ad.OTDD(
+            target,
+            cost=ad.GroundCost(label=ad.NoLabels()),
+            solver=ad.MiniBatch(ad.ExactOT(), 10, batches),
+        )
         moved = ad.flow(source, energy, integrator=ad.Euler(1.0), n_steps=1).dataset.x
         stayed = (moved == x).all(dim=1)
         if batches is None:
@@ -377,7 +448,9 @@ class TestMiniBatch:
         whole, parts = ad.otdd(a, b), ad.otdd(a, b, solver=ad.MiniBatch(size=200))
         assert parts.value == pytest.approx(whole.value, rel=1e-5)
         assert parts.epsilon == pytest.approx(whole.epsilon, rel=1e-5)
-        torch.testing.assert_close(parts.plan(), whole.plan(), atol=1e-3 * float(whole.plan().max()), rtol=0)
+        torch.testing.assert_close(
+            parts.plan(), whole.plan(), atol=1e-3 * float(whole.plan().max()), rtol=0
+        )
 
     def test_mean_of_the_divergences_of_parts(self):
         """Against parts cut by hand, with the label laws of the whole."""
@@ -393,30 +466,48 @@ class TestMiniBatch:
             values.append(divergence(*part, *own, solver=ad.Sinkhorn(epsilon=1.0)).value)
             masses.append(float(a.weights[i].sum()))
         assert len(values) == 3 and sum(masses) == pytest.approx(1.0)
-        assert solved.value == pytest.approx(sum(m * v for m, v in zip(masses, values, strict=True)), rel=1e-8)
+        assert solved.value == pytest.approx(
+            sum(m * v for m, v in zip(masses, values, strict=True)), rel=1e-8
+        )
         assert solved.values == pytest.approx(values, rel=1e-8)
         gaps = [m * (v - solved.value) for m, v in zip(masses, values, strict=True)]
-        assert solved.standard_error == pytest.approx((1.5 * sum(gap**2 for gap in gaps)) ** 0.5, rel=1e-6)
-        even = ad.otdd(a.balanced().replace(weights=torch.full_like(a.weights, 1 / 120)), b, solver=solver).divergence
-        assert even.standard_error == pytest.approx(float(torch.tensor(even.values).std()) / 3**0.5, rel=1e-6)
+        assert solved.standard_error == pytest.approx(
+            (1.5 * sum(gap**2 for gap in gaps)) ** 0.5, rel=1e-6
+        )
+        even = ad.otdd(
+            a.balanced().replace(weights=torch.full_like(a.weights, 1 / 120)), b, solver=solver
+        ).divergence
+        assert even.standard_error == pytest.approx(
+            float(torch.tensor(even.values).std()) / 3**0.5, rel=1e-6
+        )
 
     def test_every_sample_is_used_once(self):
-        a, b = (labeled(n, n).replace(weights=torch.full((n,), 1 / n, dtype=torch.float64)) for n in (120, 90))
+        a, b = (
+            labeled(n, n).replace(weights=torch.full((n,), 1 / n, dtype=torch.float64))
+            for n in (120, 90)
+        )
         solution = ad.otdd(a, b, solver=ad.MiniBatch(size=30)).divergence.cross
         plan = solution.plan().double()
         torch.testing.assert_close(plan.sum(1), a.weights, atol=1e-6, rtol=0)
         assert solution.marginal_error < 0.6  # the shorter side is used unevenly, and it says so
         f, g = solution.potentials
         assert float(a.weights @ f + b.weights @ g) == pytest.approx(solution.value)
-        torch.testing.assert_close((solution.coupling @ b.x).double(), plan @ b.x.double(), atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close((solution.coupling.T @ a.x).double(), plan.T @ a.x.double(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            (solution.coupling @ b.x).double(), plan @ b.x.double(), atol=1e-5, rtol=1e-4
+        )
+        torch.testing.assert_close(
+            (solution.coupling.T @ a.x).double(), plan.T @ a.x.double(), atol=1e-5, rtol=1e-4
+        )
 
     def test_bias_is_upward_and_shrinks(self):
         generator = torch.Generator().manual_seed(0)
         x, y = (torch.randn(1200, 5, generator=generator, dtype=torch.float64) for _ in range(2))
         a, b = (ad.LabeledDataset(z, torch.zeros(1200, dtype=torch.int64)) for z in (x, y))
         whole = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.3)).energy
-        gaps = [ad.otdd(a, b, solver=ad.MiniBatch(ad.Sinkhorn(epsilon=0.3), size)).energy - whole for size in (60, 300)]
+        gaps = [
+            ad.otdd(a, b, solver=ad.MiniBatch(ad.Sinkhorn(epsilon=0.3), size)).energy - whole
+            for size in (60, 300)
+        ]
         assert gaps[0] > 2 * gaps[1] > 0
 
     def test_exact_transport_of_parts(self):
@@ -428,7 +519,9 @@ class TestMiniBatch:
 
     def test_seeds(self):
         a, b = labeled(120, 0), labeled(90, 1)
-        values = [ad.otdd(a, b, solver=ad.MiniBatch(size=30, seed=seed)).value for seed in (0, 0, 1)]
+        values = [
+            ad.otdd(a, b, solver=ad.MiniBatch(size=30, seed=seed)).value for seed in (0, 0, 1)
+        ]
         assert values[0] == values[1] != values[2]
 
     def test_time_and_memory_do_not_see_the_matrix(self):
@@ -439,8 +532,14 @@ class TestMiniBatch:
 
     def test_gradient_of_a_batch_of_everything(self):
         gradients = []
-        for solver in (ad.Sinkhorn(epsilon=0.5, tol=1e-9), ad.MiniBatch(ad.Sinkhorn(epsilon=0.5, tol=1e-9), size=500)):
-            a, b = labeled(100, 0, dtype=torch.float64), labeled(90, 1, shift=1.0, dtype=torch.float64)
+        for solver in (
+            ad.Sinkhorn(epsilon=0.5, tol=1e-9),
+            ad.MiniBatch(ad.Sinkhorn(epsilon=0.5, tol=1e-9), size=500),
+        ):
+            a, b = (
+                labeled(100, 0, dtype=torch.float64),
+                labeled(90, 1, shift=1.0, dtype=torch.float64),
+            )
             x = a.x.requires_grad_()
             energy = ad.OTDD(b, cost=ad.GroundCost(), solver=solver)
             energy(a.replace(x=x)).backward()
@@ -449,7 +548,9 @@ class TestMiniBatch:
 
     @pytest.mark.parametrize("own", [False, True], ids=["euclidean", "own cost"])
     def test_gradient_by_finite_differences(self, own):
-        feature = (lambda x, y: (x[:, None] - y).square().sum(dim=2)) if own else ad.SquaredEuclidean()
+        feature = (
+            (lambda x, y: (x[:, None] - y).square().sum(dim=2)) if own else ad.SquaredEuclidean()
+        )
         a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=1.0, dtype=torch.float64)
         solver = ad.MiniBatch(ad.Sinkhorn(epsilon=1.0, tol=1e-11), size=20)
         energy = ad.OTDD(b, cost=ad.GroundCost(feature=feature), solver=solver)
@@ -460,9 +561,13 @@ class TestMiniBatch:
 
         x = a.x.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(value(x), x)
-        direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+        direction = torch.randn(
+            x.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64
+        )
         moved = [float(value(x.detach() + h * direction)) for h in (1e-5, -1e-5)]
-        assert float((gradient * direction).sum()) == pytest.approx((moved[0] - moved[1]) / 2e-5, rel=1e-5)
+        assert float((gradient * direction).sum()) == pytest.approx(
+            (moved[0] - moved[1]) / 2e-5, rel=1e-5
+        )
 
     def test_flow_draws_anew_and_resumes(self, tmp_path):
         source, target = labeled(120, 0), labeled(100, 1, shift=2.0)
@@ -471,9 +576,14 @@ class TestMiniBatch:
         assert abs(still[0] - still[1]) > 1e-4 * still[0]
         whole = ad.flow(source, make(), integrator=ad.Euler(0.3), n_steps=6)
         assert whole.values[-1] < 0.5 * whole.values[0]
-        options = {"integrator": ad.Euler(0.3), "callbacks": [ad.Checkpoint(tmp_path / "run", every=1)]}
+        options = {
+            "integrator": ad.Euler(0.3),
+            "callbacks": [ad.Checkpoint(tmp_path / "run", every=1)],
+        }
         ad.flow(source, make(), n_steps=2, **options)
-        again = ad.flow(source, make(), n_steps=6, integrator=ad.Euler(0.3), resume=tmp_path / "run")
+        again = ad.flow(
+            source, make(), n_steps=6, integrator=ad.Euler(0.3), resume=tmp_path / "run"
+        )
         assert torch.equal(again.dataset.x, whole.dataset.x)
 
     def test_misuse(self):
@@ -489,7 +599,9 @@ class TestNystrom:
         fast = ad.otdd(a, b, solver=ad.NystromSinkhorn(rank=290, epsilon=4.0))
         assert fast.converged and fast.marginal_error < 1e-3
         assert fast.value == pytest.approx(exact.value, rel=1e-4)
-        torch.testing.assert_close(fast.plan(), exact.plan(), atol=1e-3 * float(exact.plan().max()), rtol=0)
+        torch.testing.assert_close(
+            fast.plan(), exact.plan(), atol=1e-3 * float(exact.plan().max()), rtol=0
+        )
         plan = fast.plan()
         torch.testing.assert_close(fast.divergence.cross.coupling @ b.x, plan @ b.x)
         torch.testing.assert_close(fast.divergence.cross.coupling.T @ a.x, plan.T @ a.x)
@@ -510,26 +622,38 @@ class TestNystrom:
     def test_is_honest_at_small_epsilon(self):
         generator = torch.Generator().manual_seed(0)
         a, b = (
-            ad.LabeledDataset(torch.randn(200, 60, generator=generator), torch.zeros(200, dtype=torch.int64)) for _ in range(2)
+            ad.LabeledDataset(
+                torch.randn(200, 60, generator=generator), torch.zeros(200, dtype=torch.int64)
+            )
+            for _ in range(2)
         )
         with pytest.warns(ad.ConvergenceWarning, match="rank 50 leaves a marginal error"):
-            assert not ad.otdd(a, b, solver=ad.NystromSinkhorn(rank=50, epsilon=ad.Relative(0.01))).converged
+            assert not ad.otdd(
+                a, b, solver=ad.NystromSinkhorn(rank=50, epsilon=ad.Relative(0.01))
+            ).converged
 
     def test_reported_error_is_that_of_the_exact_kernel(self):
         a, b = labeled(150, 0, dtype=torch.float64), labeled(140, 1, shift=0.7, dtype=torch.float64)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            solution = ad.otdd(a, b, solver=ad.NystromSinkhorn(rank=120, epsilon=4.0)).divergence.cross
+            solution = ad.otdd(
+                a, b, solver=ad.NystromSinkhorn(rank=120, epsilon=4.0)
+            ).divergence.cross
         f, g = solution.potentials
         cost = ad.GroundCost().between(a, b).matrix()
         plan = a.weights[:, None] * b.weights * torch.exp((f[:, None] + g - cost) / 4.0)
         error = float((plan.sum(1) - a.weights).abs().sum() + (plan.sum(0) - b.weights).abs().sum())
-        assert solution.marginal_error == pytest.approx(error, rel=1e-3)  # fewer samples than rows are drawn
+        assert solution.marginal_error == pytest.approx(
+            error, rel=1e-3
+        )  # fewer samples than rows are drawn
 
     def test_flow(self):
         source, target = labeled(150, 0), labeled(140, 1, shift=2.0)
         solvers = ad.NystromSinkhorn(rank=290, epsilon=4.0), ad.Sinkhorn(epsilon=4.0, tol=1e-7)
-        runs = [ad.flow(source, ad.OTDD(target, cost=ad.GroundCost(), solver=s), n_steps=3) for s in solvers]
+        runs = [
+            ad.flow(source, ad.OTDD(target, cost=ad.GroundCost(), solver=s), n_steps=3)
+            for s in solvers
+        ]
         torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, atol=1e-3, rtol=0)
 
     def test_misuse(self):
@@ -545,25 +669,35 @@ class TestNystrom:
 class TestSketch:
     @pytest.mark.parametrize("weight", [0.0, 1.0])
     def test_pca_bound(self, weight):
-        a, b = labeled(120, 0, d=12, dtype=torch.float64), labeled(100, 1, d=12, shift=0.7, dtype=torch.float64)
+        a, b = (
+            labeled(120, 0, d=12, dtype=torch.float64),
+            labeled(100, 1, d=12, shift=0.7, dtype=torch.float64),
+        )
         solver = ad.ExactOT()
         exact = ad.otdd(a, b, cost=ad.GroundCost(label_weight=weight), solver=solver).energy
         for dim in (2, 5, 9):
             sketch = ad.Sketch(dim)
-            part = ad.otdd(a, b, cost=ad.GroundCost(feature=sketch, label_weight=weight), solver=solver).energy
+            part = ad.otdd(
+                a, b, cost=ad.GroundCost(feature=sketch, label_weight=weight), solver=solver
+            ).energy
             bound = sketch.error(a, b).bound * (1 + weight * 40 / 39)
             assert part <= exact * (1 + 1e-9) <= part + bound + 1e-9
 
     def test_all_dimensions_are_exact(self):
         a, b = labeled(60, 0), labeled(50, 1, shift=0.7)
         sketch = ad.Sketch(5)
-        assert sketch.error(a, b).kept == pytest.approx(1) and sketch.error(a, b).bound == pytest.approx(0, abs=1e-6)
+        assert sketch.error(a, b).kept == pytest.approx(1) and sketch.error(
+            a, b
+        ).bound == pytest.approx(0, abs=1e-6)
         value = ad.otdd(a, b, cost=ad.GroundCost(feature=sketch)).value
         assert value == pytest.approx(ad.otdd(a, b).value, rel=1e-4)
 
     def test_gaussian_distortion(self):
         generator = torch.Generator().manual_seed(0)
-        a, b = (ad.LabeledDataset(torch.randn(40, 900, generator=generator, dtype=torch.float64)) for _ in range(2))
+        a, b = (
+            ad.LabeledDataset(torch.randn(40, 900, generator=generator, dtype=torch.float64))
+            for _ in range(2)
+        )
         sketch = ad.Sketch(400, "gaussian").fit(a, b)
         error = sketch.error(a, b)
         assert 0.2 < error.distortion < 0.6 and error.bound is None

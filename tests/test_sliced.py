@@ -1,4 +1,6 @@
-"""The sliced distance against closed forms in one dimension, exact transport and finite differences."""
+"""The sliced distance against closed forms in one dimension, exact transport and finite
+differences.
+"""
 
 import math
 
@@ -6,8 +8,7 @@ import numpy as np
 import ot as pot
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import advect as ad
 from advect.functionals import SlicedOTDD, sliced, sliced_otdd
@@ -20,14 +21,28 @@ def generator(seed=0):
 
 def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
     y = torch.arange(n) % k
-    x = torch.randn(n, d, generator=generator(seed), dtype=torch.float64) * (1 + y[:, None]) / 2 + 2 * y[:, None] + shift
-    weights = torch.rand(n, generator=generator(seed + 50), dtype=torch.float64) + 0.1 if weighted else None
+    x = (
+        torch.randn(n, d, generator=generator(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
+        + 2 * y[:, None]
+        + shift
+    )
+    weights = (
+        torch.rand(n, generator=generator(seed + 50), dtype=torch.float64) + 0.1
+        if weighted
+        else None
+    )
     return ad.LabeledDataset(x, y, weights=weights)
 
 
 class TestOneDimension:
     @settings(max_examples=40, deadline=None)
-    @given(n=st.integers(1, 30), m=st.integers(1, 30), seed=st.integers(0, 999), weighted=st.booleans(), ties=st.booleans())
+    @given(
+        n=st.integers(1, 30),
+        m=st.integers(1, 30),
+        seed=st.integers(0, 999),
+        weighted=st.booleans(),
+        ties=st.booleans(),
+    )
     def test_against_pot(self, n, m, seed, weighted, ties):
         x, y = (
             torch.randn(4, n, generator=generator(seed), dtype=torch.float64),
@@ -41,7 +56,10 @@ class TestOneDimension:
             for size in (n, m)
         )
         a, b = a / a.sum(), b / b.sum()
-        expected = [pot.emd2_1d(row.numpy(), col.numpy(), a.numpy(), b.numpy()) for row, col in zip(x, y, strict=True)]
+        expected = [
+            pot.emd2_1d(row.numpy(), col.numpy(), a.numpy(), b.numpy())
+            for row, col in zip(x, y, strict=True)
+        ]
         np.testing.assert_allclose(wasserstein_1d(x, y, a, b), expected, rtol=1e-9, atol=1e-12)
 
     def test_features_alone_are_exact_in_one_dimension(self):
@@ -49,7 +67,9 @@ class TestOneDimension:
         exact = ad.otdd(a, b, cost=ad.GroundCost(label=ad.NoLabels()), solver=ad.ExactOT())
         distance = sliced_otdd(a, b, 3, label_weight=0)
         assert distance.value == pytest.approx(exact.value, rel=1e-9)
-        assert distance.standard_error == pytest.approx(0, abs=1e-12)  # both directions of a line say the same
+        assert distance.standard_error == pytest.approx(
+            0, abs=1e-12
+        )  # both directions of a line say the same
 
 
 class TestValue:
@@ -58,9 +78,13 @@ class TestValue:
         """Samples move by |v|, label laws too: |v| √(1 + w), the exact distance."""
         a = labeled(90, d=4)
         v = torch.tensor([3.0, 0.0, -4.0, 1.0], dtype=torch.float64)
-        distance = sliced_otdd(a, a.replace(x=a.x + v), 20_000, label_weight=weight, generator=generator(1))
+        distance = sliced_otdd(
+            a, a.replace(x=a.x + v), 20_000, label_weight=weight, generator=generator(1)
+        )
         expected = float(v.norm()) * math.sqrt(1 + weight)
-        spread = distance.standard_error / distance.value  # of the value: half its relative error, times the value
+        spread = (
+            distance.standard_error / distance.value
+        )  # of the value: half its relative error, times the value
         assert distance.value == pytest.approx(expected, abs=4 * spread)
         assert spread < 0.02 * expected
 
@@ -68,7 +92,10 @@ class TestValue:
     @pytest.mark.parametrize("weight", [0.0, 1.0])
     def test_at_most_the_exact_distance(self, n, m, weighted, weight):
         for seed in range(3):
-            a, b = labeled(n, seed, weighted=weighted), labeled(m, seed + 9, shift=1.0, k=2, weighted=weighted)
+            a, b = (
+                labeled(n, seed, weighted=weighted),
+                labeled(m, seed + 9, shift=1.0, k=2, weighted=weighted),
+            )
             exact = ad.otdd(a, b, cost=ad.GroundCost(label_weight=weight), solver=ad.ExactOT())
             distance = sliced_otdd(a, b, 4000, label_weight=weight, generator=generator(seed))
             assert 0.3 * exact.energy < distance.energy < exact.energy + 3 * distance.standard_error
@@ -77,7 +104,9 @@ class TestValue:
         a = labeled(50, weighted=True)
         order = torch.randperm(50, generator=generator())
         for other in (a, a.subset(order)):
-            assert sliced_otdd(a, other, 20).energy == pytest.approx(0, abs=1e-12)  # masses add up to rounding
+            assert sliced_otdd(a, other, 20).energy == pytest.approx(
+                0, abs=1e-12
+            )  # masses add up to rounding
 
     def test_symmetric(self):
         a, b = labeled(50, weighted=True), labeled(41, 3)
@@ -87,7 +116,10 @@ class TestValue:
     def test_sees_labels_where_features_agree(self):
         """The same points with labels that split them another way."""
         x = torch.randn(200, 2, generator=generator(), dtype=torch.float64)
-        a, b = ad.LabeledDataset(x, (x[:, 0] > 0).long()), ad.LabeledDataset(x, (x[:, 1] > 0).long())
+        a, b = (
+            ad.LabeledDataset(x, (x[:, 0] > 0).long()),
+            ad.LabeledDataset(x, (x[:, 1] > 0).long()),
+        )
         assert sliced_otdd(a, b, 50, label_weight=0).energy == pytest.approx(0, abs=1e-20)
         assert sliced_otdd(a, b, 50).energy > 0.05
 
@@ -95,7 +127,9 @@ class TestValue:
         a, b = labeled(50, weighted=True), labeled(41, 3)
         whole = sliced_otdd(a, b, 30, generator=generator())
         monkeypatch.setattr(sliced, "_ENTRIES", 300)
-        assert sliced_otdd(a, b, 30, generator=generator()).energy == pytest.approx(whole.energy, rel=1e-12)
+        assert sliced_otdd(a, b, 30, generator=generator()).energy == pytest.approx(
+            whole.energy, rel=1e-12
+        )
 
     def test_misuse(self):
         with pytest.raises(ad.InputError, match="one feature space"):
@@ -135,11 +169,17 @@ class TestGradient:
             if name == "covariance" and leaf.ndim == 3:
                 direction = (direction + direction.mT) / 2
             h = 1e-6
-            moved = [value({**leaves, name: (leaf + s * h * direction).detach()}).item() for s in (1, -1)]
+            moved = [
+                value({**leaves, name: (leaf + s * h * direction).detach()}).item() for s in (1, -1)
+            ]
             slope = (moved[0] - moved[1]) / (2 * h)
-            if dynamics == "fd":  # label laws do not move with the features there: differences would see them
+            if (
+                dynamics == "fd"
+            ):  # label laws do not move with the features there: differences would see them
                 continue
-            assert float((gradient * direction).sum()) == pytest.approx(slope, rel=1e-4, abs=1e-7), name
+            assert float((gradient * direction).sum()) == pytest.approx(
+                slope, rel=1e-4, abs=1e-7
+            ), name
 
     def test_fixed_laws_give_the_gradient_of_features_alone(self):
         """With the laws held, features feel ψ_0 alone: the same as giving the laws explicitly."""
@@ -170,7 +210,12 @@ class TestFlow:
     def test_resumes_bit_for_bit(self, tmp_path):
         source, target = labeled(40), labeled(35, 6, shift=3.0)
         whole = ad.flow(source, SlicedOTDD(target, 10), n_steps=4)
-        ad.flow(source, SlicedOTDD(target, 10), n_steps=2, callbacks=[ad.Checkpoint(tmp_path / "run", every=1)])
+        ad.flow(
+            source,
+            SlicedOTDD(target, 10),
+            n_steps=2,
+            callbacks=[ad.Checkpoint(tmp_path / "run", every=1)],
+        )
         again = ad.flow(source, SlicedOTDD(target, 10), n_steps=4, resume=tmp_path / "run")
         assert torch.equal(again.dataset.x, whole.dataset.x)
 

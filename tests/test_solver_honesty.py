@@ -43,8 +43,12 @@ def float32_iterations(monkeypatch):
 class TestFailedSolves:
     @pytest.mark.parametrize("dtype", [NARROW, WIDE])
     def test_far_pairs_at_a_tiny_epsilon(self, dtype):
-        a, b = (ad.LabeledDataset(torch.tensor([[s], [s + 1]], dtype=dtype), [0, 0]) for s in (0.0, 1e6))
-        found = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.1), cost=ad.GroundCost(label=ad.NoLabels()))
+        a, b = (
+            ad.LabeledDataset(torch.tensor([[s], [s + 1]], dtype=dtype), [0, 0]) for s in (0.0, 1e6)
+        )
+        found = ad.otdd(
+            a, b, solver=ad.Sinkhorn(epsilon=0.1), cost=ad.GroundCost(label=ad.NoLabels())
+        )
         assert found.energy == pytest.approx(5e11, rel=1e-9)  # once: 0, and a plan of zeros
         assert abs(found.energy - 5e11) <= found.error
         assert float(found.plan().sum()) == pytest.approx(1) and found.marginal_error < 1e-6
@@ -52,7 +56,9 @@ class TestFailedSolves:
     def test_images_in_bytes(self):
         a, b = digits_in_bytes()
         found = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.1))
-        assert found.energy == pytest.approx(ad.otdd(a, b, solver=ad.ExactOT()).energy, rel=1e-2)  # once: 0
+        assert found.energy == pytest.approx(
+            ad.otdd(a, b, solver=ad.ExactOT()).energy, rel=1e-2
+        )  # once: 0
         assert float(found.plan().sum()) == pytest.approx(1, abs=1e-3)
 
     def test_a_marginal_error_above_a_thousandth_is_no_answer(self):
@@ -78,11 +84,17 @@ class TestLargeEpsilon:
         a, b = clouds(shift=0.3)
         found = ad.otdd(a, b, solver=ad.Sinkhorn(ad.Relative(share)))
         assert found.converged and found.energy > 0  # once: exactly 0
-        assert abs(found.energy - true_energy(a, b, found.epsilon)) <= found.error <= 0.01 * found.energy
+        assert (
+            abs(found.energy - true_energy(a, b, found.epsilon))
+            <= found.error
+            <= 0.01 * found.energy
+        )
 
     def test_the_limit_is_the_distance_of_means(self):
         a, b = clouds(shift=0.3)
-        found = ad.otdd(a, b, solver=ad.Sinkhorn(ad.Relative(1e5)), cost=ad.GroundCost(label=ad.NoLabels()))
+        found = ad.otdd(
+            a, b, solver=ad.Sinkhorn(ad.Relative(1e5)), cost=ad.GroundCost(label=ad.NoLabels())
+        )
         gap = (a.x.double().mean(dim=0) - b.x.double().mean(dim=0)).square().sum() / 2
         assert found.energy == pytest.approx(float(gap), rel=1e-3)
 
@@ -92,7 +104,9 @@ class TestCloseDatasets:
     @pytest.mark.parametrize("step", [1e-2, 1e-4, 1e-6, 1e-9])
     def test_are_never_at_distance_zero(self, step, dtype):
         a, _ = clouds(dtype=dtype)
-        moved = a.x.double() + step * torch.randn(a.x.shape, generator=torch.Generator().manual_seed(1), dtype=WIDE)
+        moved = a.x.double() + step * torch.randn(
+            a.x.shape, generator=torch.Generator().manual_seed(1), dtype=WIDE
+        )
         b = a.replace(x=moved.to(dtype))
         if torch.equal(a.x, b.x):
             return
@@ -105,7 +119,9 @@ class TestCloseDatasets:
             assert abs(found.energy - true_energy(a, b, found.epsilon)) <= 2 * found.error
 
     @pytest.mark.parametrize("dtype", [NARROW, WIDE])
-    @pytest.mark.parametrize("solver", [ad.Sinkhorn(), ad.Sinkhorn(ad.Relative(1e5)), ad.ExactOT()], ids=str)
+    @pytest.mark.parametrize(
+        "solver", [ad.Sinkhorn(), ad.Sinkhorn(ad.Relative(1e5)), ad.ExactOT()], ids=str
+    )
     def test_the_same_in_another_order_and_by_other_names(self, dtype, solver):
         a, _ = clouds(dtype=dtype)
         order = torch.randperm(len(a), generator=torch.Generator().manual_seed(2))
@@ -119,9 +135,13 @@ class TestCloseDatasets:
         a = ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 0, 1])
         assert ad.otdd(a, ad.LabeledDataset([[4.0], [1.0], [0.0]], [5, 2, 2])).same
         assert not ad.otdd(a, ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 1, 1])).same
-        features = ad.GroundCost(label=ad.NoLabels())  # where labels cost nothing, they are no part of it
+        features = ad.GroundCost(
+            label=ad.NoLabels()
+        )  # where labels cost nothing, they are no part of it
         assert ad.otdd(a, ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 1, 1]), cost=features).same
-        assert not ad.otdd(a, ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 0, 1], weights=[1, 1, 2])).same
+        assert not ad.otdd(
+            a, ad.LabeledDataset([[0.0], [1.0], [4.0]], [0, 0, 1], weights=[1, 1, 2])
+        ).same
 
 
 class TestSmallEpsilon:
@@ -131,7 +151,9 @@ class TestSmallEpsilon:
         cost = ad.GroundCost(label=ad.NoLabels())
         energy = ad.OTDD(b.to(dtype=dtype), cost=cost, solver=ad.Sinkhorn(epsilon, tol=1e-6))
         (flow,) = torch.autograd.grad(energy(a.replace(x=x)), x)
-        found = ad.otdd(a.replace(x=x), b.to(dtype=dtype), cost=cost, solver=ad.Sinkhorn(epsilon, tol=1e-6))
+        found = ad.otdd(
+            a.replace(x=x), b.to(dtype=dtype), cost=cost, solver=ad.Sinkhorn(epsilon, tol=1e-6)
+        )
         (distance,) = torch.autograd.grad(found.loss, x)
         assert found.converged and energy.converged
         return flow.double(), distance.double()
@@ -152,9 +174,15 @@ class TestSmallEpsilon:
         truth = ad.Sinkhorn(solver.epsilon, tol=1e-12).solve(cost).value
         for given in (cost, cost.float()):
             solution = solver.solve(given)
-            rounding = 6e-8 * float(cost.max()) if given.dtype == NARROW else 0.0  # of the cost, which counts as given
+            rounding = (
+                6e-8 * float(cost.max()) if given.dtype == NARROW else 0.0
+            )  # of the cost, which counts as given
             assert solution.converged
-            assert abs(solution.value - truth) <= solution.value_error + rounding <= tol * float(cost.max())
+            assert (
+                abs(solution.value - truth)
+                <= solution.value_error + rounding
+                <= tol * float(cost.max())
+            )
 
 
 class TestPlans:
@@ -167,14 +195,26 @@ class TestPlans:
         if kind == "with points without mass":
             p[:40] = 0
             p /= p.sum()
-        given = BlockedCost.of(lambda rows: cost[rows], (150, 150), room=0) if kind == "blocks" else cost
+        given = (
+            BlockedCost.of(lambda rows: cost[rows], (150, 150), room=0)
+            if kind == "blocks"
+            else cost
+        )
         solution = ad.Sinkhorn(ad.Relative(share)).solve(given, p, q)
         plan = solution.plan().double()
         error = float((plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - q).abs().sum())
-        assert plan.shape == (150, 150) and error <= solution.marginal_error <= 1e-3  # once: 5e-4 where 1e-7 was stated
-        alone = ad.Sinkhorn(share).solve_self(torch.as_tensor(oracles.half_squared(a.x, a.x)).float(), p)
+        assert (
+            plan.shape == (150, 150) and error <= solution.marginal_error <= 1e-3
+        )  # once: 5e-4 where 1e-7 was stated
+        alone = ad.Sinkhorn(share).solve_self(
+            torch.as_tensor(oracles.half_squared(a.x, a.x)).float(), p
+        )
         plan = alone.plan().double()
-        assert float((plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - p).abs().sum()) <= alone.marginal_error < 1e-4
+        assert (
+            float((plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - p).abs().sum())
+            <= alone.marginal_error
+            < 1e-4
+        )
 
     def test_of_a_flow_are_written_over_the_cost(self):
         cost = torch.rand(20, 30, generator=torch.Generator().manual_seed(0))
@@ -201,7 +241,8 @@ class TestOtherSolvers:
         a, b = clouds(n=90)
         found = ad.otdd(a, b, solver=ad.MiniBatch(ad.Sinkhorn(ad.Relative(0.05)), size=30))
         exact = ad.otdd(
-            *(data.to(dtype=WIDE) for data in (a, b)), solver=ad.MiniBatch(ad.Sinkhorn(found.epsilon, tol=1e-12), size=30)
+            *(data.to(dtype=WIDE) for data in (a, b)),
+            solver=ad.MiniBatch(ad.Sinkhorn(found.epsilon, tol=1e-12), size=30),
         )
         assert abs(found.energy - exact.energy) <= found.divergence.error < 0.01 * found.energy
         assert found.error >= found.divergence.error + found.divergence.standard_error
@@ -209,11 +250,17 @@ class TestOtherSolvers:
     def test_a_low_rank_states_its_error(self):
         a, b = clouds(n=200, d=2)
         found = ad.otdd(a, b, solver=ad.NystromSinkhorn(epsilon=ad.Relative(0.3)))
-        assert abs(found.energy - true_energy(a, b, found.epsilon)) <= found.error < 0.01 * found.energy
+        assert (
+            abs(found.energy - true_energy(a, b, found.epsilon))
+            <= found.error
+            < 0.01 * found.energy
+        )
 
     def test_divergences_of_costs(self):
         a, b = clouds(shift=0.0, dtype=WIDE)
-        costs = [torch.as_tensor(oracles.half_squared(p.x, q.x)) for p, q in ((a, b), (a, a), (b, b))]
+        costs = [
+            torch.as_tensor(oracles.half_squared(p.x, q.x)) for p, q in ((a, b), (a, a), (b, b))
+        ]
         found = divergence(*costs, solver=ad.Sinkhorn(0.05))
         truth = divergence(*costs, solver=ad.Sinkhorn(0.05, tol=1e-13)).value
         assert found.converged and abs(found.value - truth) <= found.error
@@ -226,16 +273,24 @@ class TestFlows:
         a, b = clouds()
         energy = ad.OTDD(b)
         value = float(energy(a))
-        assert abs(value - true_energy(a, b, energy.state()["epsilon"].item())) <= energy.error < 0.02 * value
+        assert (
+            abs(value - true_energy(a, b, energy.state()["epsilon"].item()))
+            <= energy.error
+            < 0.02 * value
+        )
 
     def test_float64_takes_over_near_the_target_and_is_remembered(self):
         a, _ = clouds()
-        near = a.replace(x=a.x + 1e-4 * torch.randn(a.x.shape, generator=torch.Generator().manual_seed(1)))
+        near = a.replace(
+            x=a.x + 1e-4 * torch.randn(a.x.shape, generator=torch.Generator().manual_seed(1))
+        )
         energy = ad.OTDD(a, solver=ad.Sinkhorn(tol=1e-9))
         first = float(energy(near))
         again = ad.OTDD(a, solver=ad.Sinkhorn(tol=1e-9))
         again.load_state(energy.state())
-        assert first == pytest.approx(true_energy(near, a, energy.state()["epsilon"].item()), rel=0.05)  # once: noise
+        assert first == pytest.approx(
+            true_energy(near, a, energy.state()["epsilon"].item()), rel=0.05
+        )  # once: noise
         assert bool(energy.state()["wide"]) and float(again(near)) == float(energy(near))
 
 
@@ -245,7 +300,9 @@ NAN = torch.full((40, 40), math.nan)
 class TestMisuse:
     @pytest.mark.parametrize("room", [0, 10**9])
     @pytest.mark.parametrize(
-        "solver", [ad.Sinkhorn(0.1, tol=1e-3), ad.ExactOT(), ad.MiniBatch(ad.Sinkhorn(0.1), size=10)], ids=str
+        "solver",
+        [ad.Sinkhorn(0.1, tol=1e-3), ad.ExactOT(), ad.MiniBatch(ad.Sinkhorn(0.1), size=10)],
+        ids=str,
     )
     def test_blocks_that_are_no_numbers(self, solver, room):
         room = 10**9 if isinstance(solver, ad.ExactOT) else room
@@ -255,8 +312,15 @@ class TestMisuse:
 
     def test_costs_of_ones_own_that_are_no_numbers(self):
         a, b = clouds()
-        cost = ad.GroundCost(feature=lambda x, y: torch.full((len(x), len(y)), math.inf), label=ad.NoLabels())
-        for options in ({}, {"memory_limit": 40_000}, {"solver": ad.MiniBatch(size=20)}, {"solver": ad.Sinkhorn(0.1)}):
+        cost = ad.GroundCost(
+            feature=lambda x, y: torch.full((len(x), len(y)), math.inf), label=ad.NoLabels()
+        )
+        for options in (
+            {},
+            {"memory_limit": 40_000},
+            {"solver": ad.MiniBatch(size=20)},
+            {"solver": ad.Sinkhorn(0.1)},
+        ):
             with pytest.raises(ad.InputError, match="finite"):
                 ad.otdd(a, b, cost=cost, **options)
         with pytest.raises(ad.InputError, match="finite"):
@@ -273,7 +337,9 @@ class TestMisuse:
             lambda: ad.ExactLabelOT("exact"),
             lambda: divergence(*[torch.rand(3, 3)] * 3, solver="sinkhorn"),
         ):
-            with pytest.raises(ad.InputError, match=r"solver must be a transport solver.*ad\.Sinkhorn"):
+            with pytest.raises(
+                ad.InputError, match=r"solver must be a transport solver.*ad\.Sinkhorn"
+            ):
                 wrong()
 
     def test_things_that_are_no_ground_cost(self):
@@ -283,16 +349,29 @@ class TestMisuse:
                 call(ad.Bures())
             with pytest.raises(ad.InputError, match=r"GroundCost\(feature="):
                 call(ad.SquaredEuclidean())
-        for call in (lambda cost: ad.pairwise([a, b], cost=cost), lambda cost: ad.ClassMatching.between(a, b, cost=cost)):
+        for call in (
+            lambda cost: ad.pairwise([a, b], cost=cost),
+            lambda cost: ad.ClassMatching.between(a, b, cost=cost),
+        ):
             with pytest.raises(ad.InputError, match="must be a GroundCost"):
                 call(ad.Bures())
-        for options in ({"label": "bures"}, {"label": ad.Bures}, {"label": None}, {"feature": "euclidean"}):
+        for options in (
+            {"label": "bures"},
+            {"label": ad.Bures},
+            {"label": None},
+            {"feature": "euclidean"},
+        ):
             with pytest.raises(ad.InputError, match="must be a .* cost"):
                 ad.GroundCost(**options)
 
     def test_things_that_are_no_part_of_a_flow(self):
         a, b = clouds()
-        for options in ({"integrator": "adam"}, {"integrator": 0.1}, {"dynamics": "fd"}, {"callbacks": [3]}):
+        for options in (
+            {"integrator": "adam"},
+            {"integrator": 0.1},
+            {"dynamics": "fd"},
+            {"callbacks": [3]},
+        ):
             with pytest.raises(ad.InputError, match="Pass ad"):
                 ad.flow(a, ad.OTDD(b), n_steps=1, **options)
 
@@ -310,7 +389,12 @@ def test_errors_bound_what_rounding_of_features_leaves():
     """Distances of float32 features far from the origin, against differences in float64."""
     generator = np.random.default_rng(0)
     for offset in (0.0, 1e3, 1e5):
-        a, b = (ad.LabeledDataset(torch.as_tensor(generator.normal(size=(40, 5)) + offset).float(), [0] * 40) for _ in range(2))
+        a, b = (
+            ad.LabeledDataset(
+                torch.as_tensor(generator.normal(size=(40, 5)) + offset).float(), [0] * 40
+            )
+            for _ in range(2)
+        )
         found = ad.otdd(a, b, solver=ad.ExactOT())
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -17,7 +17,9 @@ PYTHON = re.compile(r"""\w=["'\[]|\w+\(|True|False|n_steps|\bad\.|to_dict|side="
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name, header in {"a": "u,v,label", "b": "v,w,label", "c": "s,t,label"}.items():
-        Path(f"{name}.csv").write_text(f"{header}\n" + "".join(f"{i},{i * i},{'xy'[i % 2]}\n" for i in range(8)))
+        Path(f"{name}.csv").write_text(
+            f"{header}\n" + "".join(f"{i},{i * i},{'xy'[i % 2]}\n" for i in range(8))
+        )
     Path("text.csv").write_text("u,the town\n1,Bern\n2,Chur\n")
     Path("numbers.csv").write_text("1,2\n3,4\n")
     return tmp_path
@@ -32,10 +34,20 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_columns_and_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = told(capsys, "distance", "a.csv", "b.csv")
-    assert "--space.columns common" in text and "--space.columns union" in text and "--space.project k" in text
-    assert "--space.columns union" in told(capsys, "distance", "a.csv", "c.csv", "--space.columns", "common")
+    assert (
+        "--space.columns common" in text
+        and "--space.columns union" in text
+        and "--space.project k" in text
+    )
+    assert "--space.columns union" in told(
+        capsys, "distance", "a.csv", "c.csv", "--space.columns", "common"
+    )
     text = told(capsys, "data", "info", "text.csv")
-    assert "?categorical=onehot" in text and "?label=the%20town" in text and "file.csv?key=value" in text
+    assert (
+        "?categorical=onehot" in text
+        and "?label=the%20town" in text
+        and "file.csv?key=value" in text
+    )
     assert "--cost none" in told(capsys, "distance", "text.csv?columns=u", "text.csv?columns=u")
     assert "?header=false" in told(capsys, "data", "info", "numbers.csv")
 
@@ -48,13 +60,30 @@ def test_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_runs_and_maps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flow = ["flow", "a.csv", "b.csv", "--space.columns", "union", "--steps", "3", "--no-report", "-q", "-o", "run"]
-    assert main(flow) == 0 and main(["map", "fit", "run", "-o", "map", "--name", "nearest", "-q"]) == 0
+    flow = [
+        "flow",
+        "a.csv",
+        "b.csv",
+        "--space.columns",
+        "union",
+        "--steps",
+        "3",
+        "--no-report",
+        "-q",
+        "-o",
+        "run",
+    ]
+    assert (
+        main(flow) == 0 and main(["map", "fit", "run", "-o", "map", "--name", "nearest", "-q"]) == 0
+    )
     capsys.readouterr()
     assert "--steps 2" in told(capsys, "resume", "run", "--steps", "2")
     assert "taken as of the source" in told(capsys, "map", "apply", "map", "c.csv", "-o", "no.csv")
     assert "advect flow -o" in told(capsys, "data", "info", "run:map")
-    for place, words in (("run", ["data", "info", "run:run"]), ("map", ["map", "apply", "map", "a.csv", "-o", "no.csv"])):
+    for place, words in (
+        ("run", ["data", "info", "run:run"]),
+        ("map", ["map", "apply", "map", "a.csv", "-o", "no.csv"]),
+    ):
         Path(place, "space.json").write_text('{"kind": "other"}')
         assert str(Path(place, "space.json")) in told(capsys, *words)
 

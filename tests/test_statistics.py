@@ -1,4 +1,6 @@
-"""Statistics of classes in one pass: those of numpy on all data at once, whatever the batches, their order and the offset."""
+"""Statistics of classes in one pass: those of numpy on all data at once, whatever the batches,
+their order and the offset.
+"""
 
 import tracemalloc
 from fractions import Fraction
@@ -6,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import advect as ad
 from advect.data.formats import npz, open_source, text
@@ -58,7 +59,10 @@ def test_weights_and_batches(diagonal):
         expected_mean, expected = weighted_covariance(x[y == code], weights[y == code])
         np.testing.assert_allclose(mean, expected_mean.astype(float), rtol=1e-12)
         np.testing.assert_allclose(
-            covariance, (np.diag(expected) if diagonal else expected).astype(float), rtol=1e-12, atol=1e-13
+            covariance,
+            (np.diag(expected) if diagonal else expected).astype(float),
+            rtol=1e-12,
+            atol=1e-13,
         )
 
 
@@ -98,7 +102,11 @@ def test_parts_may_be_merged_in_any_order(seed, cuts, order, diagonal):
     parts = []
     for rows in np.split(np.arange(60), sorted(cuts)):
         part = ClassStatistics(diagonal=diagonal)
-        parts.append(part.update(x[rows], [labels[row] for row in rows], weights[rows]) if len(rows) else part)
+        parts.append(
+            part.update(x[rows], [labels[row] for row in rows], weights[rows])
+            if len(rows)
+            else part
+        )
     while len(parts) > 1:  # a random tree
         a, b = (parts.pop(order.randrange(len(parts))) for _ in range(2))
         parts.append(a.merge(b))
@@ -110,10 +118,16 @@ def test_merge_leaves_both_as_they_were():
     a, b = ClassStatistics().update(x[:100], y[:100]), ClassStatistics().update(x[100:], y[100:])
     before = a.means.clone(), b.covariances.clone(), a.counts
     a.merge(b).update(x, y)
-    assert torch.equal(a.means, before[0]) and torch.equal(b.covariances, before[1]) and a.counts == before[2]
+    assert (
+        torch.equal(a.means, before[0])
+        and torch.equal(b.covariances, before[1])
+        and a.counts == before[2]
+    )
 
 
-@pytest.mark.filterwarnings("ignore:the divergence is")  # 0 up to rounding between two descriptions of one dataset: it says so
+@pytest.mark.filterwarnings(
+    "ignore:the divergence is"
+)  # 0 up to rounding between two descriptions of one dataset: it says so
 @pytest.mark.parametrize("repeated", [False, True])
 def test_laws_are_those_of_a_dataset(repeated):
     # Once: a dataset took equal rows of unequal weight for one sample, the statistics for several.
@@ -125,13 +139,19 @@ def test_laws_are_those_of_a_dataset(repeated):
     torch.testing.assert_close(laws.means, expected.means, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(laws.covariances(), expected.covariances(), rtol=1e-10, atol=1e-12)
     narrow = ClassStatistics(diagonal=True).update(x, y, weights).to_gaussians()
-    torch.testing.assert_close(narrow.covariance.scales(), expected.covariance.scales(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        narrow.covariance.scales(), expected.covariance.scales(), rtol=1e-10, atol=1e-12
+    )
     carried = ad.LabeledDataset(x, y, weights, law=laws)
     assert ad.otdd(carried, data, solver=ad.ExactOT()).value == pytest.approx(0.0, abs=1e-5)
 
 
 def test_labels_are_discovered_and_missing_ones_counted():
-    found = ClassStatistics().update([[1.0], [2.0]], ["zebra", None]).update([[3.0], [4.0], [6.0]], [None, "ant", "ant"])
+    found = (
+        ClassStatistics()
+        .update([[1.0], [2.0]], ["zebra", None])
+        .update([[3.0], [4.0], [6.0]], [None, "ant", "ant"])
+    )
     assert found.classes == ("ant", "zebra")
     assert found.missing == 2
     assert found.counts == {"ant": 2, "zebra": 1}
@@ -140,7 +160,11 @@ def test_labels_are_discovered_and_missing_ones_counted():
 
 
 def test_rows_without_weight_are_counted_only():
-    found = ClassStatistics().update([[1.0], [50.0]], ["a", "a"], [1.0, 0.0]).update([[3.0], [9.0]], ["a", "b"], [1.0, 0.0])
+    found = (
+        ClassStatistics()
+        .update([[1.0], [50.0]], ["a", "a"], [1.0, 0.0])
+        .update([[3.0], [9.0]], ["a", "b"], [1.0, 0.0])
+    )
     assert found.counts == {"a": 3, "b": 1}
     assert found.means[0].item() == 2.0
     assert found.covariances[0].item() == 2.0
@@ -148,16 +172,29 @@ def test_rows_without_weight_are_counted_only():
 
 
 @pytest.mark.parametrize(
-    ("light", "unit"), [(1e-6, 1.0), (1e-11, 1.0), (4e-13, 1.0), (1e-40, 1.0), (1e-300, 1.0), (1e-11, 1e-290), (1e-300, 1e200)]
+    ("light", "unit"),
+    [
+        (1e-6, 1.0),
+        (1e-11, 1.0),
+        (4e-13, 1.0),
+        (1e-40, 1.0),
+        (1e-300, 1.0),
+        (1e-11, 1e-290),
+        (1e-300, 1e200),
+    ],
 )
 @pytest.mark.parametrize("first", ["heavy", "light"])
 def test_light_samples_are_not_lost(light, unit, first):
-    """Two samples x, x' have the variance (x − x')²/2, whatever their weights; a third as light as the second is one more.
+    """Two samples x, x' have the variance (x − x')²/2, whatever their weights; a third as light as
+    the second is one more.
 
     Once 1 − Σ p² cancelled: 1.9999998 at a weight of 1e-11, and 0 at 4e-13.
     """
     x, weights = np.array([[0.3], [0.7], [0.7]]), np.array([1.0, light, light]) * unit
-    for rows, expected in (([0, 1], 0.08), ([0, 1, 2], 0.16 / (2 + light))):  # p (1 − p) (x − x')² / Σ p (1 − p)
+    for rows, expected in (
+        ([0, 1], 0.08),
+        ([0, 1, 2], 0.16 / (2 + light)),
+    ):  # p (1 − p) (x − x')² / Σ p (1 − p)
         rows = rows if first == "heavy" else rows[::-1]
         data = ad.LabeledDataset(x[rows], ["a"] * len(rows), weights[rows])
         assert data.moments().covariances().item() == pytest.approx(expected, rel=1e-14)
@@ -174,8 +211,13 @@ def test_light_samples_are_not_lost(light, unit, first):
 @given(seed=st.integers(0, 10**6), spread=st.floats(0, 40), cut=st.integers(0, 12))
 def test_weights_of_any_size_are_those_of_exact_arithmetic(seed, spread, cut):
     rng = np.random.default_rng(seed)
-    x, weights = rng.integers(-9, 9, 12).astype(float)[:, None], 10.0 ** rng.uniform(-spread, spread, 12)
-    exact = [(Fraction(point), Fraction(weight)) for point, weight in zip(x[:, 0], weights, strict=True)]
+    x, weights = (
+        rng.integers(-9, 9, 12).astype(float)[:, None],
+        10.0 ** rng.uniform(-spread, spread, 12),
+    )
+    exact = [
+        (Fraction(point), Fraction(weight)) for point, weight in zip(x[:, 0], weights, strict=True)
+    ]
     total = sum(weight for _, weight in exact)
     mean = sum(weight * point for point, weight in exact) / total
     scatter = sum(weight * (point - mean) ** 2 for point, weight in exact)
@@ -185,12 +227,18 @@ def test_weights_of_any_size_are_those_of_exact_arithmetic(seed, spread, cut):
         if len(x[rows]):
             streamed.update(x[rows], ["a"] * len(x[rows]), weights[rows])
     assert streamed.covariances.item() == pytest.approx(expected, rel=1e-12)
-    assert ad.LabeledDataset(x, ["a"] * 12, weights).moments().covariances().item() == pytest.approx(expected, rel=1e-12)
+    assert ad.LabeledDataset(
+        x, ["a"] * 12, weights
+    ).moments().covariances().item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_class_without_weight_is_that_of_a_dataset():
     # Once the streamed mean was 0, whatever the samples.
-    x, y, weights = [[5.0], [7.0], [12.0], [1.0], [3.0]], ["a", "a", "a", "b", "b"], [0.0, 0.0, 0.0, 1.0, 0.0]
+    x, y, weights = (
+        [[5.0], [7.0], [12.0], [1.0], [3.0]],
+        ["a", "a", "a", "b", "b"],
+        [0.0, 0.0, 0.0, 1.0, 0.0],
+    )
     expected = ad.LabeledDataset(x, y, weights).moments()
     whole, parts = ClassStatistics().update(x, y, weights), ClassStatistics()
     for row in range(5):
@@ -200,26 +248,42 @@ def test_a_class_without_weight_is_that_of_a_dataset():
         torch.testing.assert_close(found.means, expected.means, rtol=1e-15, atol=0)
         torch.testing.assert_close(found.covariances, expected.covariances(), rtol=1e-14, atol=0)
         assert found.weights == {"a": 0.0, "b": 1.0}
-        found.update([[2.0], [4.0]], ["a", "a"], [2.0, 2.0])  # with any weight, rows without are counted only
-        assert (found.means[0].item(), found.covariances[0].item(), found.counts["a"]) == (3.0, 2.0, 5)
+        found.update(
+            [[2.0], [4.0]], ["a", "a"], [2.0, 2.0]
+        )  # with any weight, rows without are counted only
+        assert (found.means[0].item(), found.covariances[0].item(), found.counts["a"]) == (
+            3.0,
+            2.0,
+            5,
+        )
 
 
 def test_files_of_old_with_two_sums_open(tmp_path):
     x, y, weights = sample()
     part = ClassStatistics().update(x[:99], y[:99], weights[:99])
-    tensors, facts = read_tensors(part.update([[1.0, 2.0, 3.0]], [9], [0.0]).save(tmp_path / "part.safetensors"))
+    tensors, facts = read_tensors(
+        part.update([[1.0, 2.0, 3.0]], [9], [0.0]).save(tmp_path / "part.safetensors")
+    )
     squares = [float((weights[:99][y[:99] == code] ** 2).sum()) for code in range(3)]
     tensors["sums"][:, 1] = torch.tensor([*squares, 0.0], dtype=torch.float64)
-    write_tensors(tmp_path / "old.safetensors", tensors, facts | {"format": "advect.class_statistics/1"})
+    write_tensors(
+        tmp_path / "old.safetensors", tensors, facts | {"format": "advect.class_statistics/1"}
+    )
     old = ClassStatistics.load(tmp_path / "old.safetensors")
     assert bool(old.means[3].isnan().all())  # not kept then
     rest = (x[99:], y[99:], weights[99:])
-    assert_same(old.update(*rest).update([[4.0, 4.0, 4.0]], [9]), part.update(*rest).update([[4.0, 4.0, 4.0]], [9]))
+    assert_same(
+        old.update(*rest).update([[4.0, 4.0, 4.0]], [9]),
+        part.update(*rest).update([[4.0, 4.0, 4.0]], [9]),
+    )
 
 
 def write_source(kind, folder, x, labels):
     if kind == "csv":
-        lines = [",".join([*map(repr, row), label or ""]) for row, label in zip(x.tolist(), labels, strict=True)]
+        lines = [
+            ",".join([*map(repr, row), label or ""])
+            for row, label in zip(x.tolist(), labels, strict=True)
+        ]
         (folder / "data.csv").write_text("\n".join(["u,v,w,label", *lines]))
         return f"csv:{folder}/data.csv"
     return str(ad.LabeledDataset(x, labels).save(folder / f"data.{kind}"))
@@ -233,7 +297,9 @@ def test_files_are_read_in_batches(kind, batch, tmp_path):
     x, y, _ = sample(n=200, offset=1e8)
     labels, seen = [None if row % 50 == 7 else f"c{code}" for row, code in enumerate(y)], []
     reference = write_source(kind, tmp_path, x, labels)
-    found = ClassStatistics.from_source(reference, batch=batch, progress=lambda done, total: seen.append((done, total)))
+    found = ClassStatistics.from_source(
+        reference, batch=batch, progress=lambda done, total: seen.append((done, total))
+    )
     assert_same(found, ClassStatistics().update(x, labels), 1e-6)
     assert found.missing == 4
     assert seen[-1] == (200, 200)
@@ -266,14 +332,23 @@ def write_all(folder):
     np.savez_compressed(folder / "packed.npz", x=images, y=np.arange(13) % 2)
     np.savez_compressed(folder / "turned.npz", x=np.asfortranarray(table), y=np.arange(13) % 2)
     np.savez_compressed(folder / "line.npz", x=table[:, 0])
-    np.savez_compressed(folder / "splits.npz", x_train=images[:9], y_train=[0] * 9, x_test=images[9:], y_test=[1] * 4)
+    np.savez_compressed(
+        folder / "splits.npz",
+        x_train=images[:9],
+        y_train=[0] * 9,
+        x_test=images[9:],
+        y_test=[1] * 4,
+    )
     np.save(folder / "alone.npy", table)
     data = ad.LabeledDataset(table, np.arange(13) % 2)
     for suffix in ("csv", "tsv.gz", "parquet"):
         data.save(folder / f"table.{suffix}")
     ad.LabeledDataset(images / 255, np.arange(13) % 2).save(folder / "grid.parquet")
     ad.LabeledDataset(images / 255, np.arange(13) % 2).save(folder / "images")
-    return [open_source(path, **({"split": "all"} if path.stem == "splits" else {})) for path in sorted(folder.iterdir())]
+    return [
+        open_source(path, **({"split": "all"} if path.stem == "splits" else {}))
+        for path in sorted(folder.iterdir())
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 4, 13, 100])
@@ -299,7 +374,10 @@ def test_weights_of_a_file_are_used(tmp_path):
 
 def test_names_and_synthetic_references():
     digits = ad.datasets.load("digits")
-    assert_same(ClassStatistics.from_source("digits", batch=100), ClassStatistics().update(digits.x, digits.labels))
+    assert_same(
+        ClassStatistics.from_source("digits", batch=100),
+        ClassStatistics().update(digits.x, digits.labels),
+    )
     assert sum(ClassStatistics.from_source("toy:moons?n=40").counts.values()) == 40
 
 
@@ -308,7 +386,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     np.savez(tmp_path / "large.npz", x=np.zeros((rows, dim), np.float64), y=np.arange(rows) % 2)
     tracemalloc.start()
     try:
-        found = ClassStatistics.from_source(tmp_path / "large.npz", batch=1000, diagonal=True, progress=False)
+        found = ClassStatistics.from_source(
+            tmp_path / "large.npz", batch=1000, diagonal=True, progress=False
+        )
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -320,10 +400,17 @@ def test_save_and_load_go_on_where_they_were(tmp_path):
     x, y, weights = sample()
     names = [("tuple", int(code)) for code in y]
     for diagonal in (False, True):
-        part = ClassStatistics(diagonal=diagonal).update(x[:99], names[:99], weights[:99]).update([[1.0, 2.0, 3.0]], [None])
+        part = (
+            ClassStatistics(diagonal=diagonal)
+            .update(x[:99], names[:99], weights[:99])
+            .update([[1.0, 2.0, 3.0]], [None])
+        )
         again = ClassStatistics.load(part.save(tmp_path / "part.safetensors"))
         assert again.diagonal is diagonal
-        a, b = part.update(x[99:], names[99:], weights[99:]), again.update(x[99:], names[99:], weights[99:])
+        a, b = (
+            part.update(x[99:], names[99:], weights[99:]),
+            again.update(x[99:], names[99:], weights[99:]),
+        )
         assert torch.equal(a.means, b.means) and torch.equal(a.covariances, b.covariances)
         assert (a.counts, a.weights, a.missing) == (b.counts, b.weights, b.missing)
     empty = ClassStatistics.load(ClassStatistics().save(tmp_path / "empty.safetensors"))

@@ -1,4 +1,6 @@
-"""Sweeps over parameters: every combination once, results kept one by one, errors where they belong."""
+"""Sweeps over parameters: every combination once, results kept one by one, errors where they
+belong.
+"""
 
 import json
 import math
@@ -22,7 +24,9 @@ def product_of(a, b, seed=0):
 
 def test_a_grid_is_every_combination_in_order():
     found = sweep(product_of, {"a": [1, 2], "b": (3, 4, 5)}, progress=False)
-    assert [run.parameters for run in found.runs] == [{"a": a, "b": b} for a in (1, 2) for b in (3, 4, 5)]
+    assert [run.parameters for run in found.runs] == [
+        {"a": a, "b": b} for a in (1, 2) for b in (3, 4, 5)
+    ]
     assert [run.result["product"] for run in found.runs] == [3, 4, 5, 6, 8, 10]
     assert len(found) == 6 and found[5].parameters == {"a": 2, "b": 5} and not found.errors
 
@@ -30,8 +34,16 @@ def test_a_grid_is_every_combination_in_order():
 def test_combinations_and_seeds():
     given = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
     found = sweep(product_of, given, seeds=2, progress=False)
-    assert [(run.parameters["a"], run.result["seed used"]) for run in found.runs] == [(1, 0), (1, 1), (3, 0), (3, 1)]
-    assert [run.result["seed used"] for run in sweep(product_of, given[:1], seeds=[7, 9], progress=False).runs] == [7, 9]
+    assert [(run.parameters["a"], run.result["seed used"]) for run in found.runs] == [
+        (1, 0),
+        (1, 1),
+        (3, 0),
+        (3, 1),
+    ]
+    assert [
+        run.result["seed used"]
+        for run in sweep(product_of, given[:1], seeds=[7, 9], progress=False).runs
+    ] == [7, 9]
     assert given[0] == {"a": 1, "b": 2}
 
 
@@ -53,12 +65,19 @@ def test_backends_agree_also_for_a_lambda(backend):
 
 def test_results_are_plain_whether_fresh_or_stored(tmp_path):
     def measure(n):
-        return {"tensor": torch.arange(n), "scalar": np.float32(0.5), "nested": {"t": (1, torch.tensor(2.5))}, 3: math.nan}
+        return {
+            "tensor": torch.arange(n),
+            "scalar": np.float32(0.5),
+            "nested": {"t": (1, torch.tensor(2.5))},
+            3: math.nan,
+        }
 
     fresh = sweep(measure, {"n": [2]}, store=tmp_path, progress=False)[0].result
     stored = sweep(measure, {"n": [2]}, store=tmp_path, progress=False)[0].result
     assert json.dumps(fresh) == json.dumps(stored)
-    assert fresh["tensor"] == [0, 1] and fresh["scalar"] == 0.5 and fresh["nested"] == {"t": [1, 2.5]}
+    assert (
+        fresh["tensor"] == [0, 1] and fresh["scalar"] == 0.5 and fresh["nested"] == {"t": [1, 2.5]}
+    )
     assert math.isnan(stored["3"])
     assert sweep(lambda n: n / 2, {"n": [3]}, progress=False)[0].result == {"value": 1.5}
     assert "JSON" in sweep(lambda n: {"object": object()}, {"n": [3]}, progress=False).errors[0]
@@ -89,13 +108,17 @@ STEP = 0
 def test_a_store_sees_constants(tmp_path, monkeypatch):
     for sizes in ((1, 2), (10, 20), (1, 2)):
         monkeypatch.setitem(globals(), "SIZES", sizes)
-        assert sweep(total, {"n": [2]}, store=tmp_path, progress=False)[0].result == {"value": 2 * sum(sizes)}
+        assert sweep(total, {"n": [2]}, store=tmp_path, progress=False)[0].result == {
+            "value": 2 * sum(sizes)
+        }
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_functions_that_call_themselves_can_be_stored(tmp_path, monkeypatch):
     for _ in range(2):
-        assert sweep(factorial, {"n": [3]}, store=tmp_path, progress=False)[0].result == {"value": 6}
+        assert sweep(factorial, {"n": [3]}, store=tmp_path, progress=False)[0].result == {
+            "value": 6
+        }
     assert len(list(tmp_path.iterdir())) == 1
     for step in (0, 7):  # a constant of the other of two that call each other
         monkeypatch.setitem(globals(), "STEP", step)
@@ -144,7 +167,12 @@ def test_objects_as_parameters(tmp_path):
     grid = {"solver": [ad.ExactOT(), ad.Sinkhorn(1.0)], "data": [a, b]}
     found = sweep(distance, grid, store=tmp_path, n_jobs=2, progress=False)
     assert found[0].result["value"] == ad.otdd(a, b, solver=ad.ExactOT()).value
-    assert [run.result["name"] for run in found.runs] == ["ExactOT", "ExactOT", "Sinkhorn", "Sinkhorn"]
+    assert [run.result["name"] for run in found.runs] == [
+        "ExactOT",
+        "ExactOT",
+        "Sinkhorn",
+        "Sinkhorn",
+    ]
     assert len(list(tmp_path.iterdir())) == 4
 
 
@@ -159,7 +187,9 @@ def test_frames():
 
 
 def test_best_passes_over_what_is_no_number():
-    found = sweep(lambda a: {"loss": [math.nan, "none", 2.0, 1.0, None][a]}, {"a": range(5)}, progress=False)
+    found = sweep(
+        lambda a: {"loss": [math.nan, "none", 2.0, 1.0, None][a]}, {"a": range(5)}, progress=False
+    )
     assert found.best("loss").parameters == {"a": 3}
     with pytest.raises(InputError, match="loss"):
         found.best("accuracy")

@@ -1,4 +1,6 @@
-"""The flows against closed forms: contraction, Gaussian paths, Langevin, heat, porous medium, aggregation, order, descent."""
+"""The flows against closed forms: contraction, Gaussian paths, Langevin, heat, porous medium,
+aggregation, order, descent.
+"""
 
 import math
 from itertools import islice, pairwise
@@ -6,15 +8,16 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import norm as gaussian
 
 import advect as ad
 
 FEATURES_ONLY = ad.GroundCost(label=ad.NoLabels())
 EXACT_LAWS = ad.GroundCost()
-DETACHED = ad.FeatureDriven(through_laws=False)  # T(x) − x: laws are estimated anew, and stand still in the gradient
+DETACHED = ad.FeatureDriven(
+    through_laws=False
+)  # T(x) − x: laws are estimated anew, and stand still in the gradient
 
 
 def draw(*shape, seed=0):
@@ -53,9 +56,10 @@ def transport_matrix(a, b):
 
 
 class TestContraction:
-    """A step of size τ on ½W₂² moves each particle by τ (T(x) − x). The plan stays optimal along the geodesic, so the
-    distance shrinks by exactly 1 − τ and the energy by (1 − τ)². Relative tolerance 1e-9: the costs are made by a matrix
-    product with an absolute error near 1e-15, and the energies compared stay above 1e-4 of the first.
+    """A step of size τ on ½W₂² moves each particle by τ (T(x) − x). The plan stays optimal along
+    the geodesic, so the distance shrinks by exactly 1 − τ and the energy by (1 − τ)². Relative
+    tolerance 1e-9: the costs are made by a matrix product with an absolute error near 1e-15, and
+    the energies compared stay above 1e-4 of the first.
     """
 
     @staticmethod
@@ -67,7 +71,9 @@ class TestContraction:
         run = states(source, energy, self.steps(tau), integrator=ad.Euler(tau))
         first = run[0].value - rest
         for step in run:
-            assert step.value - rest == pytest.approx((1 - tau) ** (2 * step.index) * first, rel=1e-9)
+            assert step.value - rest == pytest.approx(
+                (1 - tau) ** (2 * step.index) * first, rel=1e-9
+            )
 
     @pytest.mark.parametrize("tau", [0.01, 0.1, 0.35, 0.5, 0.9])
     @pytest.mark.parametrize("dim", [1, 2, 7])
@@ -76,16 +82,21 @@ class TestContraction:
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_unequal_weights_matched_one_to_one(self, tau):
-        """On the line the optimal plan is monotone: sorted points with the same weights in order are matched one to one."""
-        weights = torch.rand(15, generator=torch.Generator().manual_seed(3), dtype=torch.float64) + 0.1
+        """On the line the optimal plan is monotone: sorted points with the same weights in order
+        are matched one to one.
+        """
+        weights = (
+            torch.rand(15, generator=torch.Generator().manual_seed(3), dtype=torch.float64) + 0.1
+        )
         x, y = draw(15, seed=4).sort().values, 5 + draw(15, seed=5).sort().values
         self.check(cloud(x, weights=weights), cloud(y, weights=weights), tau)
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_split_masses_contract_to_the_barycentres(self, tau):
-        """With twice as many target points each particle feeds two of them, T(x) is their middle, and what cannot be
-        transported away is the spread of each pair: F_k − F_∞ = (1 − τ)^(2k) (F_0 − F_∞). On the line the middles
-        are in the order of the particles, so the plan stays optimal.
+        """With twice as many target points each particle feeds two of them, T(x) is their middle,
+        and what cannot be transported away is the spread of each pair: F_k − F_∞ = (1 − τ)^(2k)
+        (F_0 − F_∞). On the line the middles are in the order of the particles, so the plan stays
+        optimal.
         """
         y = draw(30, seed=6).sort().values
         rest = float(((y[1::2] - y[::2]) / 2).square().mean() / 2)
@@ -93,21 +104,24 @@ class TestContraction:
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_detached_laws_under_an_affine_map(self, tau):
-        """fd with Bures, one class: if y = A x + b with A symmetric positive, the estimated laws follow the Gaussian geodesic
-        of the same map, so the label part shrinks by (1 − τ)² as well, and with it the whole energy.
+        """fd with Bures, one class: if y = A x + b with A symmetric positive, the estimated laws
+        follow the Gaussian geodesic of the same map, so the label part shrinks by (1 − τ)² as well,
+        and with it the whole energy.
         """
         x = draw(25, 2, seed=8)
         matrix = torch.tensor([[2.0, 0.6], [0.6, 0.8]], dtype=torch.float64)
         energy = ad.OTDD(cloud(x @ matrix + 4), cost=EXACT_LAWS, solver=ad.ExactOT())
         run = states(cloud(x), energy, self.steps(tau), dynamics=DETACHED, integrator=ad.Euler(tau))
         for step in run:
-            assert step.value == pytest.approx((1 - tau) ** (2 * step.index) * run[0].value, rel=1e-9)
+            assert step.value == pytest.approx(
+                (1 - tau) ** (2 * step.index) * run[0].value, rel=1e-9
+            )
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_detached_laws_under_any_map(self, tau):
-        """fd with Bures, one class, any target: one class leaves the plan to the features, so the feature part shrinks by
-        exactly (1 − τ)². The label part does not in general, but Gelbrich's bound keeps it below: laws with n − 1 have
-        W₂²(N, N') ≤ n/(n − 1) W₂²(x, y).
+        """fd with Bures, one class, any target: one class leaves the plan to the features, so the
+        feature part shrinks by exactly (1 − τ)². The label part does not in general, but Gelbrich's
+        bound keeps it below: laws with n − 1 have W₂²(N, N') ≤ n/(n − 1) W₂²(x, y).
         """
         n = 25
         source, target = cloud(draw(n, 2, seed=9)), cloud(3 + draw(n, 2, seed=10).exp())
@@ -120,14 +134,17 @@ class TestContraction:
             part = features(step.dataset).item()
             assert part == pytest.approx((1 - tau) ** (2 * step.index) * first, rel=1e-9)
             assert 0 <= step.value - part <= n / (n - 1) * part * (1 + 1e-9)
-            label_ratios.append((step.value - part) / (run[0].value - first) / (1 - tau) ** (2 * step.index))
+            label_ratios.append(
+                (step.value - part) / (run[0].value - first) / (1 - tau) ** (2 * step.index)
+            )
         assert abs(label_ratios[-1] - 1) > 1e-6  # the exact rate is a privilege of affine maps
 
 
 class TestGaussianPath:
     @pytest.mark.parametrize("tau", [0.1, 0.4])
     def test_affine_image(self, tau):
-        """y = A x with A symmetric positive definite: A is the gradient of a convex function, hence the optimal map, and
+        """y = A x with A symmetric positive definite: A is the gradient of a convex function, hence
+        the optimal map, and
 
             x_k = ((1 − (1 − τ)^k) A + (1 − τ)^k I) x_0 ,     Σ_k = M_k Σ_0 M_k .
 
@@ -141,20 +158,27 @@ class TestGaussianPath:
             left = (1 - tau) ** step.index
             path = (1 - left) * matrix + left * torch.eye(2, dtype=torch.float64)
             torch.testing.assert_close(step.dataset.x, x @ path, rtol=1e-12, atol=1e-12)
-            torch.testing.assert_close(covariance(step.dataset), path @ covariance(cloud(x)) @ path, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(
+                covariance(step.dataset), path @ covariance(cloud(x)) @ path, rtol=1e-12, atol=1e-12
+            )
 
 
 def two_classes(dim, seed, stretch):
-    """Two classes of 12 and 24 samples, 40 apart, so that classes are matched one to one; covariances well conditioned."""
+    """Two classes of 12 and 24 samples, 40 apart, so that classes are matched one to one;
+    covariances well conditioned.
+    """
     low = draw(12, dim, seed=seed) * stretch
     high = draw(24, dim, seed=seed + 1) * torch.linspace(0.5, 1.5, dim, dtype=torch.float64) + 40
-    mixed = torch.cat([low, high]) @ (torch.eye(dim, dtype=torch.float64) + 0.2 * torch.tril(torch.ones(dim, dim), -1).double())
+    mixed = torch.cat([low, high]) @ (
+        torch.eye(dim, dtype=torch.float64) + 0.2 * torch.tril(torch.ones(dim, dim), -1).double()
+    )
     return cloud(mixed, [0] * 12 + [1] * 24)
 
 
 class TestLawMotion:
-    """jd-fl, exact transport, classes matched one to one: each law descends ½W₂² to its own target law with mass 1, whatever
-    the mass of its class. Tolerances 1e-10: roots of well-conditioned matrices (condition below 100) cost about 1e-13.
+    """jd-fl, exact transport, classes matched one to one: each law descends ½W₂² to its own target
+    law with mass 1, whatever the mass of its class. Tolerances 1e-10: roots of well-conditioned
+    matrices (condition below 100) cost about 1e-13.
     """
 
     def run(self, motion, dim=2, tau=0.2, n_steps=6, label=None):
@@ -166,35 +190,56 @@ class TestLawMotion:
     @pytest.mark.parametrize("tau", [0.05, 0.3])
     @pytest.mark.parametrize("motion", [ad.BuresMotion(), ad.FactoredMotion()])
     def test_covariances_follow_the_geodesic(self, motion, tau):
-        """A step is S ← ((1 − τ) I + τ T) S ((1 − τ) I + τ T); k steps are the geodesic at 1 − (1 − τ)^k; means go straight."""
+        """A step is S ← ((1 − τ) I + τ T) S ((1 − τ) I + τ T); k steps are the geodesic at 1 − (1 −
+        τ)^k; means go straight.
+        """
         target, run = self.run(motion, tau=tau)
         start, one = run[0].dataset.laws(), torch.eye(2, dtype=torch.float64)
         for before, step in pairwise(run):
             left = (1 - tau) ** step.index
             laws = step.dataset.laws()
-            torch.testing.assert_close(laws.means, target.means + left * (start.means - target.means), rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(
+                laws.means,
+                target.means + left * (start.means - target.means),
+                rtol=1e-10,
+                atol=1e-10,
+            )
             for k in range(2):
                 goal = target.covariances()[k]
-                for origin, share in ((before.dataset.laws().covariances()[k], tau), (start.covariances()[k], 1 - left)):
+                for origin, share in (
+                    (before.dataset.laws().covariances()[k], tau),
+                    (start.covariances()[k], 1 - left),
+                ):
                     path = (1 - share) * one + share * transport_matrix(origin, goal)
-                    torch.testing.assert_close(laws.covariances()[k], path @ origin @ path, rtol=1e-10, atol=1e-10)
+                    torch.testing.assert_close(
+                        laws.covariances()[k], path @ origin @ path, rtol=1e-10, atol=1e-10
+                    )
 
     @pytest.mark.parametrize("dim", [2, 5])
     def test_factored_is_bures(self, dim):
         _, by_matrix = self.run(ad.BuresMotion(), dim)
         _, by_factor = self.run(ad.FactoredMotion(), dim)
         for a, b in zip(by_matrix, by_factor, strict=True):
-            torch.testing.assert_close(a.dataset.laws().covariances(), b.dataset.laws().covariances(), rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(
+                a.dataset.laws().covariances(),
+                b.dataset.laws().covariances(),
+                rtol=1e-10,
+                atol=1e-10,
+            )
             assert a.value == pytest.approx(b.value, rel=1e-10)
 
     @pytest.mark.parametrize("tau", [0.1, 0.7])
     def test_diagonal_deviations_go_straight(self, tau):
-        """W₂² of diagonal laws is Euclidean in (μ, s), so s_k = s' + (1 − τ)^k (s_0 − s'), to rounding."""
+        """W₂² of diagonal laws is Euclidean in (μ, s), so s_k = s' + (1 − τ)^k (s_0 − s'), to
+        rounding.
+        """
         target, run = self.run(ad.DiagonalMotion(), 3, tau, label=ad.Bures(diagonal=True))
         goal, start = target.covariance.scales(), run[0].dataset.laws().covariance.scales()
         for step in run:
             expected = goal + (1 - tau) ** step.index * (start - goal)
-            torch.testing.assert_close(step.dataset.laws().covariance.scales(), expected, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(
+                step.dataset.laws().covariance.scales(), expected, rtol=1e-12, atol=1e-12
+            )
 
     @pytest.mark.parametrize("dim", [2, 4])
     def test_euclidean_descends_among_covariances(self, dim):
@@ -207,20 +252,33 @@ class TestLawMotion:
             assert torch.linalg.eigvalsh(matrices).min() > 0
 
     def test_euclidean_projects_what_would_turn_negative(self):
-        """Toward point masses the gradient in S is ½ I: a step of 0.5 takes ¼ off every eigenvalue, and 0 is the least."""
-        source, target = cloud(draw(30, 2, seed=1) * torch.tensor([1.0, 0.1], dtype=torch.float64)), cloud(torch.zeros(30, 2))
-        options = {"dynamics": ad.JointFixedLabels(ad.EuclideanMotion()), "integrator": ad.Euler(0.5)}
+        """Toward point masses the gradient in S is ½ I: a step of 0.5 takes ¼ off every eigenvalue,
+        and 0 is the least.
+        """
+        source, target = (
+            cloud(draw(30, 2, seed=1) * torch.tensor([1.0, 0.1], dtype=torch.float64)),
+            cloud(torch.zeros(30, 2)),
+        )
+        options = {
+            "dynamics": ad.JointFixedLabels(ad.EuclideanMotion()),
+            "integrator": ad.Euler(0.5),
+        }
         run = states(source, ad.OTDD(target, solver=ad.ExactOT()), 8, **options)
-        first, second = (torch.linalg.eigvalsh(step.dataset.laws().covariances()[0]) for step in run[:2])
+        first, second = (
+            torch.linalg.eigvalsh(step.dataset.laws().covariances()[0]) for step in run[:2]
+        )
         torch.testing.assert_close(second, (first - 0.25).clamp_min(0), rtol=0, atol=1e-12)
         values = [step.value for step in run]
         assert all(after <= before for before, after in pairwise(values))
-        assert all(torch.linalg.eigvalsh(step.dataset.laws().covariances()).min() >= -1e-15 for step in run)  # rounding
+        assert all(
+            torch.linalg.eigvalsh(step.dataset.laws().covariances()).min() >= -1e-15 for step in run
+        )  # rounding
 
 
 class TestLangevin:
-    """x ← (1 − τk) x + √(2τT) ξ is a Gaussian autoregression: all laws are known. Statistics of N particles are compared
-    within 4 standard errors, √(v/N) for means and v √(2/N) for variances; generators are seeded.
+    """x ← (1 − τk) x + √(2τT) ξ is a Gaussian autoregression: all laws are known. Statistics of N
+    particles are compared within 4 standard errors, √(v/N) for means and v √(2/N) for variances;
+    generators are seeded.
     """
 
     n, tau, k, temperature = 20_000, 0.1, 2.0, 0.7
@@ -229,7 +287,13 @@ class TestLangevin:
         spring = ad.Potential(lambda x, y: self.k * x.square().sum(1) / 2)
         noisy = ad.EulerMaruyama(self.tau, temperature=self.temperature)
         generator = torch.Generator().manual_seed(seed)
-        return states(cloud(torch.full((self.n,), start)), spring, n_steps, integrator=noisy, generator=generator)
+        return states(
+            cloud(torch.full((self.n,), start)),
+            spring,
+            n_steps,
+            integrator=noisy,
+            generator=generator,
+        )
 
     def test_mean_decays_and_variance_grows_as_they_must(self):
         factor = 1 - self.tau * self.k
@@ -238,29 +302,38 @@ class TestLangevin:
             x, left = step.dataset.x, factor**step.index
             variance = stationary * (1 - left**2)
             assert x.mean().item() == pytest.approx(3 * left, abs=4 * math.sqrt(variance / self.n))
-            assert x.var().item() == pytest.approx(variance, abs=4 * variance * math.sqrt(2 / self.n))
+            assert x.var().item() == pytest.approx(
+                variance, abs=4 * variance * math.sqrt(2 / self.n)
+            )
 
     def test_stationary_variance(self):
-        """T / (k (1 − τk/2)): the law exp(−V/T) has T/k, and the explicit scheme adds its own first-order error, 11 % here.
+        """T / (k (1 − τk/2)): the law exp(−V/T) has T/k, and the explicit scheme adds its own
+        first-order error, 11 % here.
 
         Forty steps leave (1 − τk)^80 ≈ 2e-8 of the start.
         """
         x = self.run(40, seed=2, start=0.0)[-1].dataset.x
         stationary = self.temperature / (self.k * (1 - self.tau * self.k / 2))
-        assert x.var().item() == pytest.approx(stationary, abs=4 * stationary * math.sqrt(2 / self.n))
-        assert abs(stationary - self.temperature / self.k) > 5 * stationary * math.sqrt(2 / self.n)  # the two are told apart
+        assert x.var().item() == pytest.approx(
+            stationary, abs=4 * stationary * math.sqrt(2 / self.n)
+        )
+        assert abs(stationary - self.temperature / self.k) > 5 * stationary * math.sqrt(
+            2 / self.n
+        )  # the two are told apart
 
 
 class TestHeat:
     def test_brownian_particles(self):
-        """Noise alone: variance + 2 T t, exact in law at any step size. Given x_0, Var(mean x_t²) = (2σ⁴ + 4 v_0 σ²)/N with
-        σ² = 2 T t; the tolerance is 4 of its roots.
+        """Noise alone: variance + 2 T t, exact in law at any step size. Given x_0, Var(mean x_t²) =
+        (2σ⁴ + 4 v_0 σ²)/N with σ² = 2 T t; the tolerance is 4 of its roots.
         """
         n, time, temperature = 20_000, 0.9, 0.5
         source = cloud(torch.linspace(-1, 1, n))
         still = ad.Potential(lambda x, y: 0 * x.sum(1))
         noisy = ad.EulerMaruyama(time / 3, temperature=temperature)
-        x = states(source, still, 3, integrator=noisy, generator=torch.Generator().manual_seed(0))[-1].dataset.x
+        x = states(source, still, 3, integrator=noisy, generator=torch.Generator().manual_seed(0))[
+            -1
+        ].dataset.x
         before, added = source.x.square().mean().item(), 2 * temperature * time
         tolerance = 4 * math.sqrt((2 * added**2 + 4 * before * added) / n)
         assert x.square().mean().item() == pytest.approx(before + added, abs=tolerance)
@@ -269,9 +342,9 @@ class TestHeat:
     def test_blobs(self, time):
         """Internal(power=1) on quantiles of N(0, 1), n = 400, h = 0.2, τ = 0.01: variance + 2t.
 
-        For a Gaussian the two smoothing errors of order h² cancel and h⁴ = 0.16 % is left; 0.1 % is measured. Held to 1 %.
-        The quantiles of N(0, 1 + 2t) are met as well, away from the tails, where a blob of width h sees few particles.
-        """
+        For a Gaussian the two smoothing errors of order h² cancel and h⁴ = 0.16 % is left; 0.1 % is
+        measured. Held to 1 %. The quantiles of N(0, 1 + 2t) are met as well, away from the tails,
+        where a blob of width h sees few particles."""
         n = 400
         quantiles = gaussian.ppf((np.arange(n) + 0.5) / n)
         source = cloud(torch.from_numpy(quantiles))
@@ -281,38 +354,58 @@ class TestHeat:
         assert growth == pytest.approx(2 * time, rel=0.01)
         inner = slice(n // 20, -n // 20)
         expected = math.sqrt(1 + 2 * time) * quantiles[inner]
-        np.testing.assert_allclose(last.x[inner, 0].numpy(), expected, atol=0.01 * math.sqrt(1 + 2 * time))
+        np.testing.assert_allclose(
+            last.x[inner, 0].numpy(), expected, atol=0.01 * math.sqrt(1 + 2 * time)
+        )
 
 
 class TestPorousMedium:
     def test_barenblatt(self):
-        """∂_t ρ = (ρ²)_xx, the flow of ∫ρ² (f(r) = r^m/(m − 1), m = 2, velocity −2ρ_x), has the solution
+        """∂_t ρ = (ρ²)_xx, the flow of ∫ρ² (f(r) = r^m/(m − 1), m = 2, velocity −2ρ_x), has the
+        solution
 
             ρ(x, t) = t^(−1/3) (C − x² t^(−2/3) / 12)₊ ,     support radius R t^(1/3) ,   variance R² t^(2/3) / 5 ,
 
-        and mass one gives R³ = 9: ∫ = 4CR/3 with C = R²/12. Its quantiles are R t^(1/3) · 2 sin(arcsin(2p − 1)/3).
-        With n = 200, h = 0.1 and τ = 0.02 from t = 1 to 8 the radius is 0.2 % off and the second moment 0.1 % (h² over the
-        variance); both are held to 1 %, and every particle to 1 % of the radius.
-        """
+        and mass one gives R³ = 9: ∫ = 4CR/3 with C = R²/12. Its quantiles are R t^(1/3) · 2
+        sin(arcsin(2p − 1)/3). With n = 200, h = 0.1 and τ = 0.02 from t = 1 to 8 the radius is 0.2
+        % off and the second moment 0.1 % (h² over the variance); both are held to 1 %, and every
+        particle to 1 % of the radius."""
         n, radius, first, last = 200, 9 ** (1 / 3), 1.0, 8.0
         places = 2 * np.sin(np.arcsin(2 * (np.arange(n) + 0.5) / n - 1) / 3)
         source = cloud(torch.from_numpy(radius * first ** (1 / 3) * places))
-        run = states(source, ad.Internal(power=2, bandwidth=0.1), 350, integrator=ad.Euler((last - first) / 350))
+        run = states(
+            source,
+            ad.Internal(power=2, bandwidth=0.1),
+            350,
+            integrator=ad.Euler((last - first) / 350),
+        )
         for step in (run[100], run[350]):
             time = first + step.index * (last - first) / 350
             x = step.dataset.x
-            assert (x.abs().max() / source.x.abs().max()).item() == pytest.approx(time ** (1 / 3), rel=0.01)
-            assert (covariance(step.dataset) / covariance(source)).item() == pytest.approx(time ** (2 / 3), rel=0.01)
-            assert covariance(step.dataset).item() == pytest.approx(radius**2 / 5 * time ** (2 / 3), rel=0.01)
+            assert (x.abs().max() / source.x.abs().max()).item() == pytest.approx(
+                time ** (1 / 3), rel=0.01
+            )
+            assert (covariance(step.dataset) / covariance(source)).item() == pytest.approx(
+                time ** (2 / 3), rel=0.01
+            )
+            assert covariance(step.dataset).item() == pytest.approx(
+                radius**2 / 5 * time ** (2 / 3), rel=0.01
+            )
             exact = radius * time ** (1 / 3)
             np.testing.assert_allclose(x[:, 0].numpy(), exact * places, atol=0.01 * exact)
 
     def test_energy_of_a_profile(self):
-        """The value approximates ∫ρ² and ∫ρ log ρ of a Gaussian, 1/(2√π) and −½ log 2πe, after smoothing to variance 1 + h²."""
+        """The value approximates ∫ρ² and ∫ρ log ρ of a Gaussian, 1/(2√π) and −½ log 2πe, after
+        smoothing to variance 1 + h².
+        """
         n, h = 1000, 0.1
         source = cloud(torch.from_numpy(gaussian.ppf((np.arange(n) + 0.5) / n)))
-        assert ad.Internal(2, bandwidth=h)(source).item() == pytest.approx(1 / math.sqrt(2 * math.pi * (2 + h**2)), rel=0.01)
-        assert ad.Internal(1, bandwidth=h)(source).item() == pytest.approx(-math.log(2 * math.pi * math.e) / 2, rel=0.01)
+        assert ad.Internal(2, bandwidth=h)(source).item() == pytest.approx(
+            1 / math.sqrt(2 * math.pi * (2 + h**2)), rel=0.01
+        )
+        assert ad.Internal(1, bandwidth=h)(source).item() == pytest.approx(
+            -math.log(2 * math.pi * math.e) / 2, rel=0.01
+        )
 
 
 class TestAggregation:
@@ -320,12 +413,12 @@ class TestAggregation:
     def test_uniform_steady_state(self, tau):
         """W = x²/2 − |x| gathers any cloud on the line to the uniform law on mean ± 1.
 
-        The first variation of ½∬W is W ∗ ρ, constant on the support of a steady state; its second derivative there is
-        ∫W''dρ = 1 − 2ρ, as (|x|)'' = 2δ. So ρ = ½ on an interval of length 2, centred at the mean, which never moves since W
-        is even. For particles, the i-th from the left of n has velocity −(x_i − m) + (2i − n + 1)/n: it goes straight to
-        p_i = m + (2i − n + 1)/n, the quantiles of that law, and Euler's steps are x_k − p = (1 − τ)^k (x_0 − p)
-        exactly, for they keep the order. Tolerance 1e-12: rounding.
-        """
+        The first variation of ½∬W is W ∗ ρ, constant on the support of a steady state; its second
+        derivative there is ∫W''dρ = 1 − 2ρ, as (|x|)'' = 2δ. So ρ = ½ on an interval of length 2,
+        centred at the mean, which never moves since W is even. For particles, the i-th from the
+        left of n has velocity −(x_i − m) + (2i − n + 1)/n: it goes straight to p_i = m + (2i − n +
+        1)/n, the quantiles of that law, and Euler's steps are x_k − p = (1 − τ)^k (x_0 − p)
+        exactly, for they keep the order. Tolerance 1e-12: rounding."""
         n = 101
         source = cloud(5 * draw(n, seed=1))
         gather = ad.Interaction(lambda dx, same: (dx.square() / 2 - dx.abs()).sum(-1))
@@ -341,7 +434,9 @@ class TestAggregation:
 
     @pytest.mark.parametrize("tau", [0.05, 0.5])
     def test_quadratic_attraction(self, tau):
-        """W = ‖x‖²/2: v = mean − x, so the mean rests and the spread has the factor 1 − τ each step, e^(−t) in the limit."""
+        """W = ‖x‖²/2: v = mean − x, so the mean rests and the spread has the factor 1 − τ each
+        step, e^(−t) in the limit.
+        """
         source = cloud(draw(40, 3, seed=2) + 7)
         gravity = ad.Interaction(ad.Radial(lambda squared, same: squared / 2))
         for step in states(source, gravity, 10, integrator=ad.Euler(tau)):
@@ -350,15 +445,24 @@ class TestAggregation:
             torch.testing.assert_close(step.dataset.x, expected, rtol=0, atol=1e-12)  # rounding
         fine = states(source, gravity, 1000, integrator=ad.Euler(0.001))[-1].dataset
         spread = math.sqrt((covariance(fine).trace() / covariance(source).trace()).item())
-        assert spread == pytest.approx(math.exp(-1), rel=1e-3)  # (1 − τ)^(1/τ) = e^(−1) (1 − τ/2 + …), half of that here
+        assert spread == pytest.approx(
+            math.exp(-1), rel=1e-3
+        )  # (1 − τ)^(1/τ) = e^(−1) (1 − τ/2 + …), half of that here
 
     def test_classes_attract_alone(self):
-        """attraction() acts within classes of mass p: each contracts by 1 − τp around its own mean."""
+        """attraction() acts within classes of mass p: each contracts by 1 − τp around its own
+        mean.
+        """
         source = cloud(draw(30, 2, seed=3), [0] * 10 + [1] * 20)
         step = states(source, ad.Interaction(ad.attraction()), 1, integrator=ad.Euler(0.3))[1]
         for name, mass in ((0, 1 / 3), (1, 2 / 3)):
             before, after = source.of_class(name).x, step.dataset.of_class(name).x
-            torch.testing.assert_close(after, before.mean(0) + (1 - 0.3 * mass) * (before - before.mean(0)), rtol=0, atol=1e-12)
+            torch.testing.assert_close(
+                after,
+                before.mean(0) + (1 - 0.3 * mass) * (before - before.mean(0)),
+                rtol=0,
+                atol=1e-12,
+            )
 
 
 def fitted_order(taus, errors):
@@ -366,8 +470,8 @@ def fitted_order(taus, errors):
 
 
 class TestOrder:
-    """Euler is of first order: the error at time 1 is c τ + O(τ²), so the slope in logarithms is 1 within the 10 % that the
-    next order leaves at these steps.
+    """Euler is of first order: the error at time 1 is c τ + O(τ²), so the slope in logarithms is 1
+    within the 10 % that the next order leaves at these steps.
     """
 
     def final(self, source, functional, tau):
@@ -380,13 +484,16 @@ class TestOrder:
         source = cloud(torch.linspace(-1, 1, 50))
         exact = source.x / (1 + 2 * source.x.square()).sqrt()
         quartic = ad.Potential(lambda x, y: x.pow(4).sum(1) / 4)
-        errors = [(self.final(source, quartic, tau) - exact).abs().max().item() for tau in self.taus]
+        errors = [
+            (self.final(source, quartic, tau) - exact).abs().max().item() for tau in self.taus
+        ]
         assert 0.9 < fitted_order(self.taus, errors) < 1.1
         assert all(1.8 < coarse / fine < 2.2 for coarse, fine in pairwise(errors))
 
     def test_smooth_interaction(self):
-        """W = log cosh x has no closed form: the reference is extrapolated, 2 x_τ − x_2τ with τ = 1/1000, which is of second
-        order: its error is below 1e-6, against 1.5e-4 for the finest of the others.
+        """W = log cosh x has no closed form: the reference is extrapolated, 2 x_τ − x_2τ with τ =
+        1/1000, which is of second order: its error is below 1e-6, against 1.5e-4 for the finest of
+        the others.
         """
         source = cloud(2 * draw(12, seed=2))
         smooth = ad.Interaction(lambda dx, same: torch.log(torch.cosh(dx)).sum(-1))
@@ -395,10 +502,14 @@ class TestOrder:
         assert 0.9 < fitted_order(self.taus, errors) < 1.1
 
     def test_steps_add_up_to_time(self):
-        """A schedule that halves its step takes the same time in twice the steps: flow time is Σ τ_k."""
+        """A schedule that halves its step takes the same time in twice the steps: flow time is Σ
+        τ_k.
+        """
         source = cloud(draw(20, seed=3))
         linear = ad.Potential(lambda x, y: 3 * x.sum(1))
-        varied = states(source, linear, 6, integrator=ad.Euler(lambda k: [0.1, 0.2, 0.3, 0.15, 0.05, 0.2][k]))[-1]
+        varied = states(
+            source, linear, 6, integrator=ad.Euler(lambda k: [0.1, 0.2, 0.3, 0.15, 0.05, 0.2][k])
+        )[-1]
         torch.testing.assert_close(varied.dataset.x, source.x - 3.0, rtol=0, atol=1e-13)
 
 
@@ -407,9 +518,15 @@ def clouds(draw_from, dim=None, least=1, max_n=15):
     """Weighted labeled samples whose norms lie between ``least`` and least + 4."""
     n, d = draw_from(st.integers(2, max_n)), dim or draw_from(st.integers(1, 4))
     generator = torch.Generator().manual_seed(draw_from(st.integers(0, 10**6)))
-    directions = torch.nn.functional.normalize(torch.randn(n, d, generator=generator, dtype=torch.float64))
+    directions = torch.nn.functional.normalize(
+        torch.randn(n, d, generator=generator, dtype=torch.float64)
+    )
     norms = least + 4 * torch.rand(n, 1, generator=generator, dtype=torch.float64)
-    weights = torch.rand(n, generator=generator, dtype=torch.float64) + 0.05 if draw_from(st.booleans()) else None
+    weights = (
+        torch.rand(n, generator=generator, dtype=torch.float64) + 0.05
+        if draw_from(st.booleans())
+        else None
+    )
     return cloud(directions * norms, torch.randint(3, (n,), generator=generator), weights)
 
 
@@ -432,9 +549,10 @@ CONVEX = {
 
 
 class TestDescent:
-    """Convex energies never rise under small steps. Smooth ones need τ below 2 over their curvature, at most 1 here. ‖x‖ has
-    a kink: a step from within τ/2 of it overshoots, so the samples start n_steps · τ < 1 away from it; (‖x‖ − r)₊ has a flat
-    ball of width 2r > τ to land on, and the hinge a half-space.
+    """Convex energies never rise under small steps. Smooth ones need τ below 2 over their
+    curvature, at most 1 here. ‖x‖ has a kink: a step from within τ/2 of it overshoots, so the
+    samples start n_steps · τ < 1 away from it; (‖x‖ − r)₊ has a flat ball of width 2r > τ to land
+    on, and the hinge a half-space.
     """
 
     @settings(max_examples=60, deadline=None)
@@ -445,16 +563,20 @@ class TestDescent:
     @settings(max_examples=40, deadline=None)
     @given(source=clouds(dim=2), target=clouds(dim=2), tau=st.floats(1e-3, 1.0))
     def test_exact_transport(self, source, target, tau):
-        """The plan of the state before, whatever masses it splits, is a candidate after the step, and its cost has gone down
-        for any τ ≤ 2: the optimum can only be below.
+        """The plan of the state before, whatever masses it splits, is a candidate after the step,
+        and its cost has gone down for any τ ≤ 2: the optimum can only be below.
         """
         assert_never_rises(source, ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.ExactOT()), tau)
 
     @settings(max_examples=15, deadline=None)
     @given(source=clouds(dim=2), target=clouds(dim=2), tau=st.floats(1e-3, 0.2))
     def test_exact_transport_with_moving_laws(self, source, target, tau):
-        """The same with laws: W₂² of diagonal laws is a square, so a step toward the weighted middle lowers the cost."""
-        energy = ad.OTDD(target, cost=ad.GroundCost(label=ad.Bures(diagonal=True)), solver=ad.ExactOT())
+        """The same with laws: W₂² of diagonal laws is a square, so a step toward the weighted
+        middle lowers the cost.
+        """
+        energy = ad.OTDD(
+            target, cost=ad.GroundCost(label=ad.Bures(diagonal=True)), solver=ad.ExactOT()
+        )
         dynamics = ad.JointFixedLabels(ad.DiagonalMotion())
         run = states(source, energy, 5, dynamics=dynamics, integrator=ad.Euler(tau))
         for before, after in pairwise(run):
@@ -462,19 +584,26 @@ class TestDescent:
 
 
 class TestNumberOfParticles:
-    """Listing every particle as two copies of half the mass changes neither measure nor flow: the step size is flow time.
+    """Listing every particle as two copies of half the mass changes neither measure nor flow: the
+    step size is flow time.
 
-    1e-12: sums run in another order, and Sinkhorn (tol 1e-10) makes the same iterations on both up to that rounding.
-    """
+    1e-12: sums run in another order, and Sinkhorn (tol 1e-10) makes the same iterations on both up
+    to that rounding."""
 
-    source = cloud(draw(25, 2, seed=1), torch.arange(25) % 3, torch.rand(25, generator=torch.Generator().manual_seed(2)) + 0.2)
+    source = cloud(
+        draw(25, 2, seed=1),
+        torch.arange(25) % 3,
+        torch.rand(25, generator=torch.Generator().manual_seed(2)) + 0.2,
+    )
     target = cloud(draw(30, 2, seed=3) + 3, torch.arange(30) % 2)
 
     def distance(self, functional, n_steps=10):
         order = torch.randperm(50, generator=torch.Generator().manual_seed(4))
         twice = torch.arange(25).repeat(2)[order]
         first = states(self.source, functional, n_steps, integrator=ad.Euler(0.1))[-1].dataset.x
-        second = states(self.source.subset(twice), functional, n_steps, integrator=ad.Euler(0.1))[-1].dataset.x
+        second = states(self.source.subset(twice), functional, n_steps, integrator=ad.Euler(0.1))[
+            -1
+        ].dataset.x
         return (first[twice] - second).abs().max().item()
 
     @pytest.mark.parametrize(
@@ -485,7 +614,9 @@ class TestNumberOfParticles:
             ad.Interaction(lambda dx, same: torch.log(torch.cosh(dx)).sum(-1)),
             ad.Internal(2, bandwidth=0.5) + ad.Internal(1, bandwidth=0.5, by_class=True),
             ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.Sinkhorn(tol=1e-10)),
-            ad.OTDD(target, cost=ad.GroundCost(label=ad.MeansOnly()), solver=ad.Sinkhorn(tol=1e-10)),
+            ad.OTDD(
+                target, cost=ad.GroundCost(label=ad.MeansOnly()), solver=ad.Sinkhorn(tol=1e-10)
+            ),
         ],
         ids=["potential", "radial", "interaction", "internal", "sinkhorn", "sinkhorn-means"],
     )
@@ -493,12 +624,16 @@ class TestNumberOfParticles:
         assert self.distance(functional) <= 1e-12
 
     def test_copies_change_covariances_by_their_freedom_alone(self):
-        """Rows count as samples, so copies make the n − 1 of a class 2n − 1; what is seen is of that order, and no more."""
+        """Rows count as samples, so copies make the n − 1 of a class 2n − 1; what is seen is of
+        that order, and no more.
+        """
         energy = ad.OTDD(self.target, cost=EXACT_LAWS, solver=ad.Sinkhorn(tol=1e-10))
         assert 0 < self.distance(energy) <= 1 / min(self.source.counts.values())
 
     def test_weights_are_multiplicities(self):
-        """A particle of weight 2/3 moves like two of weight 1/3 at its place, and pulls like them."""
+        """A particle of weight 2/3 moves like two of weight 1/3 at its place, and pulls like
+        them.
+        """
         heavy = cloud([[0.0], [1.0]], weights=[2.0, 1.0])
         gather = ad.Interaction(ad.Radial(lambda squared, same: squared / 2))
         x = states(heavy, gather, 1, integrator=ad.Euler(0.3))[1].dataset.x.flatten().tolist()

@@ -26,7 +26,9 @@ def pets(n: int = 12, shift: float = 0.0) -> pd.DataFrame:
             "weight": rng.normal(4000 + shift, 500, n),
             "indoors": rng.random(n) < 0.5,
             "age": rng.integers(1, 15, n),
-            "coat": pd.Categorical(np.resize(["short", "long"], n), categories=["short", "long", "none"]),
+            "coat": pd.Categorical(
+                np.resize(["short", "long"], n), categories=["short", "long", "none"]
+            ),
             "town": np.resize(["Bern", "Basel", "Chur"], n),
             "kind": np.resize(["cat", "dog"], n),
         }
@@ -60,7 +62,9 @@ def test_a_frame_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize("name", ["a.parquet", "a.npz"])
 def test_files_that_keep_everything_need_no_options(name: str, here: Path) -> None:
     frame = pets()
-    data = ad.LabeledDataset.from_pandas(frame, label="kind", weights="weight", categorical="onehot")
+    data = ad.LabeledDataset.from_pandas(
+        frame, label="kind", weights="weight", categorical="onehot"
+    )
     data.save(name)
     again = ad.datasets.load(name)
     assert (again.columns, again.labels, again.table) == (data.columns, data.labels, data.table)
@@ -78,7 +82,9 @@ def test_a_table_of_text_is_written_as_it_was(name: str, here: Path) -> None:
     data.save(name)
     same_table(frame, pd.read_csv(name, sep="\t" if name.endswith(".tsv") else ","))
     again = ad.datasets.load(name, label="kind", categorical="onehot", dtype="float64")
-    assert torch.equal(again.x, data.x) and again.table == data.table and again.labels == data.labels
+    assert (
+        torch.equal(again.x, data.x) and again.table == data.table and again.labels == data.labels
+    )
 
 
 def test_parquet_of_others_comes_back_as_it_was(here: Path) -> None:
@@ -89,13 +95,26 @@ def test_parquet_of_others_comes_back_as_it_was(here: Path) -> None:
     data.save("b.parquet")
     again = pd.read_parquet("b.parquet")[list(frame.columns)]
     same_table(frame, again)
-    assert again["count"].dtype == np.uint8 and again.indoors.dtype == bool and again.age.dtype == np.int64
+    assert (
+        again["count"].dtype == np.uint8
+        and again.indoors.dtype == bool
+        and again.age.dtype == np.int64
+    )
 
 
 def test_moved_numbers_become_the_nearest() -> None:
-    table = Table((Column("n", "uint8"), Column("b", "bool"), Column("c", "category", ("u", "v")), Column("big", "int64")))
+    table = Table(
+        (
+            Column("n", "uint8"),
+            Column("b", "bool"),
+            Column("c", "category", ("u", "v")),
+            Column("big", "int64"),
+        )
+    )
     x = np.array([[-3.0, 0.4, 0.2, 0.3, 1e18], [300.0, 0.6, 0.9, 0.3, 5.0]])
-    cells = {one.name: one.numbers.tolist() for one in table.cells(("n", "b", "c=u", "c=v", "big"), x)}
+    cells = {
+        one.name: one.numbers.tolist() for one in table.cells(("n", "b", "c=u", "c=v", "big"), x)
+    }
     assert cells == {"n": [0, 255], "b": [False, True], "c": [1, 0], "big": [1e18, 5.0]}
     part = [one.name for one in table.cells(("n", "c=v", "other"), x[:, :3])]
     assert part == ["n", "c=v", "other"]  # half a category stays a number
@@ -136,9 +155,22 @@ def run(here: Path) -> Path:
     """A flow between tables whose categories differ, scaled."""
     pets(12).to_csv("a.csv", index=False)
     pets(15, 3000.0).replace({"town": {"Chur": "Genf"}}).to_csv("b.csv", index=False)
-    ends = [f"csv:{name}?label=kind&categorical=onehot&dtype=float64" for name in ("a.csv", "b.csv")]
+    ends = [
+        f"csv:{name}?label=kind&categorical=onehot&dtype=float64" for name in ("a.csv", "b.csv")
+    ]
     space = ["--space.scale", "standardize", "--space.columns", "union"]
-    cli("flow", *ends, *space, "--steps", "4", "--integrator.step-size", "0.5", "--no-report", "-o", "run")
+    cli(
+        "flow",
+        *ends,
+        *space,
+        "--steps",
+        "4",
+        "--integrator.step-size",
+        "0.5",
+        "--no-report",
+        "-o",
+        "run",
+    )
     return here / "run"
 
 
@@ -150,7 +182,11 @@ def test_frames_come_back_in_the_units_of_the_source(run: Path) -> None:
     np.testing.assert_allclose(first.weight, frame.weight)
     cli("data", "convert", "run:run@-1", "-o", "last.parquet")
     last = pd.read_parquet("last.parquet")
-    assert set(last.columns) == set(frame.columns) and last.indoors.dtype == bool and last.age.dtype == np.int64
+    assert (
+        set(last.columns) == set(frame.columns)
+        and last.indoors.dtype == bool
+        and last.age.dtype == np.int64
+    )
     assert set(last.town) <= {"Bern", "Basel", "Chur"}
     assert 4500 < last.weight.mean() < 7000  # on the way from 4000 to 7000
     assert ad.datasets.load("run:run@-1").x.dtype == torch.float64
@@ -158,7 +194,10 @@ def test_frames_come_back_in_the_units_of_the_source(run: Path) -> None:
 
 def test_scaled_ones_come_when_asked(run: Path) -> None:
     scaled = ad.datasets.load("run:run@0?units=common")
-    assert torch.equal(scaled.x, ad.Trajectory.open(run)[0].dataset.x) and float(scaled.x.abs().max()) < 10
+    assert (
+        torch.equal(scaled.x, ad.Trajectory.open(run)[0].dataset.x)
+        and float(scaled.x.abs().max()) < 10
+    )
     target = ad.datasets.load("run:run@-1", units="target")
     assert "town=Genf" in (target.columns or ()) and "town=Chur" not in (target.columns or ())
     with pytest.raises(InputError, match="unknown units; got 'sauce'. Did you mean 'source'"):
@@ -177,7 +216,8 @@ def test_a_map_gives_the_units_back(run: Path) -> None:
 
 def test_the_way_back_in_python() -> None:
     first, second = (
-        ad.LabeledDataset.from_pandas(pets(n, s), label="kind", categorical="onehot") for n, s in ((12, 0), (9, 2))
+        ad.LabeledDataset.from_pandas(pets(n, s), label="kind", categorical="onehot")
+        for n, s in ((12, 0), (9, 2))
     )
     space = ad.FeatureSpace.fit(first, second, scale="standardize")
     again = ad.FeatureSpace.from_dict(json.loads(json.dumps(space.to_dict())))
@@ -195,10 +235,15 @@ def test_a_run_without_a_space_is_as_it_is(here: Path) -> None:
 
 @pytest.mark.parametrize("scale", [None, "standardize", "standardize-target", "unit"])
 def test_an_absent_category_is_none_of_it(scale: str | None) -> None:
-    """coat=none occurs on one side only: on the other no sample has it, so it is 0 there, not the mean of those that have."""
+    """coat=none occurs on one side only: on the other no sample has it, so it is 0 there, not the
+    mean of those that have.
+    """
     first = pd.DataFrame({"u": [0.0, 1.0, 2.0], "coat": ["short", "long", "short"]})
     second = pd.DataFrame({"u": [0.0, 1.0, 5.0, 9.0], "coat": ["none", "none", "none", "short"]})
-    sides = [ad.LabeledDataset.from_pandas(frame, label=None, categorical="onehot") for frame in (first, second)]
+    sides = [
+        ad.LabeledDataset.from_pandas(frame, label=None, categorical="onehot")
+        for frame in (first, second)
+    ]
     space = ad.FeatureSpace.fit(sides[0], sides[1], columns="union", scale=scale)
     columns = space.columns or ()
     both = torch.cat([space.apply(sides[0]).x, space.apply(sides[1], side="target").x])
@@ -212,10 +257,15 @@ def test_an_absent_category_is_none_of_it(scale: str | None) -> None:
 
 
 @pytest.mark.parametrize("entry", ["digits", "digits.npz", "moons", "moons.csv"])
-def test_a_name_says_what_it_stands_for(entry: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_says_what_it_stands_for(
+    entry: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path(entry).mkdir()
     name = entry.partition(".")[0]
-    with pytest.warns(UserWarning, match=rf"'{name}' is the dataset of that name, not '{entry}' .*'./{entry}'.*'name:{name}'"):
+    with pytest.warns(
+        UserWarning,
+        match=rf"'{name}' is the dataset of that name, not '{entry}' .*'./{entry}'.*'name:{name}'",
+    ):
         ad.datasets.load(name, n=10)
     assert len(ad.datasets.load(f"name:{name}?n=10")) == 10
     assert main(["data", "info", f"{name}?n=10"]) == 0
@@ -230,10 +280,16 @@ def test_images_stay_images(here: Path) -> None:
     far = ["--integrator.step-size", "3", "--steps", "3", "--no-report"]
     cli("flow", "digits?n=30", "mnist?n=30", *far, "-o", "run")
     frames = ad.Trajectory.open("run")
-    assert all(float(frame.dataset.x.min()) >= 0 and float(frame.dataset.x.max()) <= 1 for frame in frames)
+    assert all(
+        float(frame.dataset.x.min()) >= 0 and float(frame.dataset.x.max()) <= 1 for frame in frames
+    )
     for units, side in (("source", 8), ("target", 28), ("common", 28)):
         back = ad.datasets.load("run:run@-1", units=units)
-        assert back.sample_shape == (side, side) and float(back.x.min()) >= 0 and float(back.x.max()) <= 1
+        assert (
+            back.sample_shape == (side, side)
+            and float(back.x.min()) >= 0
+            and float(back.x.max()) <= 1
+        )
         cli("data", "convert", f"run:run@-1?units={units}", "-o", units)
         files = list(Path(units).rglob("*.png"))
         assert len(files) == 30 and Image.open(files[0]).size == (side, side)
@@ -255,17 +311,25 @@ def test_only_images_are_bound(here: Path) -> None:
 def test_what_passes_the_range_is_clipped_and_said(here: Path) -> None:
     x = np.full((2, 3, 3), 0.5)
     x[0, 0, 0], x[1, 0, 0] = -0.25, 1.5
-    with pytest.warns(UserWarning, match=r"11.11% of the pixels lie outside 0 … 1 \(-0.25 to 1.5\) and are clipped"):
+    with pytest.warns(
+        UserWarning,
+        match=r"11.11% of the pixels lie outside 0 … 1 \(-0.25 to 1.5\) and are clipped",
+    ):
         ad.LabeledDataset(x, ["a", "b"]).save("images")
     back = ad.datasets.load("images").samples
     assert back[0, 0, 0] == 0 and back[1, 0, 0] == 1
 
 
-def test_without_its_space_a_run_has_no_units(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_its_space_a_run_has_no_units(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Scaled numbers are never rounded to the user's whole numbers and truth values."""
     cli("map", "fit", "run", "-o", "map", "--name", "nearest")
     (run / "space.json").unlink()
-    for words in (("data", "convert", "run:run@0", "-o", "no.csv"), ("map", "fit", "run", "-o", "no", "--name", "nearest")):
+    for words in (
+        ("data", "convert", "run:run@0", "-o", "no.csv"),
+        ("map", "fit", "run", "-o", "no", "--name", "nearest"),
+    ):
         assert main([*words, "-q"]) == 2
     told = capsys.readouterr().err
     assert "units=common" in told and told.count("space.json is missing") == 2
@@ -273,21 +337,36 @@ def test_without_its_space_a_run_has_no_units(run: Path, capsys: pytest.CaptureF
     assert main(["data", "convert", "run:run@0", "-o", "no.csv", "-q"]) == 2
     cli("data", "convert", "run:run@0?units=common", "-o", "scaled.csv")
     scaled = pd.read_csv("scaled.csv")
-    assert "kind" in scaled and all(scaled[name].dtype == np.float64 for name in ("age", "indoors", "coat=long"))
+    assert "kind" in scaled and all(
+        scaled[name].dtype == np.float64 for name in ("age", "indoors", "coat=long")
+    )
     (Path("map") / "space.json").unlink()
-    assert main(["map", "apply", "map", "csv:a.csv?label=kind&categorical=onehot", "-o", "no.csv", "-q"]) == 2
+    assert (
+        main(
+            ["map", "apply", "map", "csv:a.csv?label=kind&categorical=onehot", "-o", "no.csv", "-q"]
+        )
+        == 2
+    )
     assert not Path("no.csv").exists() and not Path("no").exists()
 
 
 def test_kinds_belong_to_the_units_of_the_table() -> None:
-    first, second = (ad.LabeledDataset.from_pandas(pets(n), label="kind", categorical="onehot") for n in (12, 9))
+    first, second = (
+        ad.LabeledDataset.from_pandas(pets(n), label="kind", categorical="onehot") for n in (12, 9)
+    )
     scaled = ad.FeatureSpace.fit(first, second, scale="standardize").apply(first).to_pandas()
-    assert scaled.age.nunique() == pets().age.nunique() and abs(scaled.age.mean()) < 0.9 and "kind" in scaled
+    assert (
+        scaled.age.nunique() == pets().age.nunique()
+        and abs(scaled.age.mean()) < 0.9
+        and "kind" in scaled
+    )
 
 
 @pytest.fixture
 def narrow(here: Path) -> Path:
-    """A flow between tables that share some columns, of which the source has the whole number and the truth value alone."""
+    """A flow between tables that share some columns, of which the source has the whole number and
+    the truth value alone.
+    """
     pets(12).drop(columns=["coat", "town"]).to_csv("a.csv", index=False)
     pets(15, 30.0).drop(columns=["coat", "town", "indoors"]).to_csv("b.csv", index=False)
     words = ["--space.columns", "common", "--steps", "2", "--no-report", "-o", "run"]
@@ -295,36 +374,60 @@ def narrow(here: Path) -> Path:
     return here / "run"
 
 
-def test_columns_that_the_flow_never_saw_are_left_out(narrow: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_that_the_flow_never_saw_are_left_out(
+    narrow: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["data", "convert", "run:run@0", "-o", "first.csv"]) == 0
     assert "left out: 'indoors'" in capsys.readouterr().err
     first = pd.read_csv("first.csv")
-    assert list(first.columns) == ["weight", "age", "kind"] and first.age.tolist() == pets().age.tolist()
+    assert (
+        list(first.columns) == ["weight", "age", "kind"]
+        and first.age.tolist() == pets().age.tolist()
+    )
     cli("map", "fit", "run", "-o", "map", "--name", "nearest")
     assert main(["map", "apply", "map", "csv:a.csv?label=kind", "-o", "there.csv"]) == 0
-    assert "left out: 'indoors'" in capsys.readouterr().err and "indoors" not in pd.read_csv("there.csv")
+    assert "left out: 'indoors'" in capsys.readouterr().err and "indoors" not in pd.read_csv(
+        "there.csv"
+    )
 
 
 def test_principal_components_are_said_to_be_less(here: Path) -> None:
-    cli("flow", "digits?n=30", "digits?n=30&seed=1", "--space.project", "3", "--steps", "1", "--no-report", "-o", "run")
+    cli(
+        "flow",
+        "digits?n=30",
+        "digits?n=30&seed=1",
+        "--space.project",
+        "3",
+        "--steps",
+        "1",
+        "--no-report",
+        "-o",
+        "run",
+    )
     with pytest.warns(UserWarning, match="only 3 principal components of 64 dimensions"):
         ad.datasets.load("run:run@0")
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 def test_long_whole_numbers_come_back(name: str, here: Path) -> None:
-    """float32 has no 16777217: a table with such numbers is float64, and one in float32 does not say that it is whole."""
+    """float32 has no 16777217: a table with such numbers is float64, and one in float32 does not
+    say that it is whole.
+    """
     frame = pd.DataFrame({"id": [16777217, -16777219, 3], "x": [1, 2, 3]})
     frame.to_csv(name, index=False) if name.endswith("csv") else frame.to_parquet(name, index=False)
     data = ad.datasets.load(name)
     assert data.x.dtype == torch.float64
     data.save("b.csv")
     same_table(frame, pd.read_csv("b.csv"))
-    with pytest.warns(UserWarning, match=r"float32 rounds whole numbers from 2\*\*24 on.*column 'id'"):
+    with pytest.warns(
+        UserWarning, match=r"float32 rounds whole numbers from 2\*\*24 on.*column 'id'"
+    ):
         narrow = ad.datasets.load(name, dtype="float32")
     narrow.save("c.csv")
     back = pd.read_csv("c.csv")
-    assert narrow.x.dtype == torch.float32 and back.id.dtype == np.float64 and back.x.dtype == np.int64
+    assert (
+        narrow.x.dtype == torch.float32 and back.id.dtype == np.float64 and back.x.dtype == np.int64
+    )
     frame.assign(id=[2**24 - 1, 5, 6]).to_csv("small.csv", index=False)
     assert ad.datasets.load("small.csv").x.dtype == torch.float32
 
@@ -342,12 +445,19 @@ def test_long_whole_numbers_from_python(here: Path) -> None:
         ad.datasets.load("ids.csv")
 
 
-@pytest.mark.parametrize("labels", [["007", "1", "1.0"], ["1", "007", "1"], [1, 2, 1], ["1", "1", "1"], ["1.0", "a", "1"]])
+@pytest.mark.parametrize(
+    "labels",
+    [["007", "1", "1.0"], ["1", "007", "1"], [1, 2, 1], ["1", "1", "1"], ["1.0", "a", "1"]],
+)
 def test_labels_come_back_by_the_same_options(labels: list[Any], here: Path) -> None:
     data = ad.LabeledDataset([[1.0], [2.0], [3.0]], labels, columns=["u"], table=Table((), "kind"))
     data.save("a.csv")
     again = ad.datasets.load("csv:a.csv?label=kind")
-    assert again.labels == data.labels and again.classes == data.classes and again.table == Table((), "kind")
+    assert (
+        again.labels == data.labels
+        and again.classes == data.classes
+        and again.table == Table((), "kind")
+    )
     plain = labels != ["1"] * 3  # which nothing in the file would tell from numbers
     assert Path("a.csv").read_text().splitlines()[0] == ("u,kind" if plain else "u,kind:json")
     again.save("b.csv")

@@ -1,4 +1,6 @@
-"""Figures show what they are given: points, ellipses, curves, images, tables, couplings, maps, films; and refuse the rest."""
+"""Figures show what they are given: points, ellipses, curves, images, tables, couplings, maps,
+films; and refuse the rest.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,12 @@ def clouds(axes) -> list[PathCollection]:
 
 
 def segments(axes) -> list[np.ndarray]:
-    return [line for artist in axes.collections if isinstance(artist, LineCollection) for line in artist.get_segments()]
+    return [
+        line
+        for artist in axes.collections
+        if isinstance(artist, LineCollection)
+        for line in artist.get_segments()
+    ]
 
 
 def ellipses(axes) -> list[Ellipse]:
@@ -49,7 +56,9 @@ def ellipses(axes) -> list[Ellipse]:
 
 def hatched(axes) -> set[tuple[int, int]]:
     """(row, column) of hatched cells."""
-    patches = [patch for patch in axes.patches if isinstance(patch, Rectangle) and patch.get_hatch()]
+    patches = [
+        patch for patch in axes.patches if isinstance(patch, Rectangle) and patch.get_hatch()
+    ]
     return {(round(patch.get_y() + 0.5), round(patch.get_x() + 0.5)) for patch in patches}
 
 
@@ -114,16 +123,24 @@ def test_samples_without_a_label_are_drawn_and_named():
 
 
 def test_a_class_without_weight_is_drawn_all_the_same():
-    data = ad.LabeledDataset([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]], ["a", "a", "b"], weights=[1.0, 1.0, 0.0])
-    assert [len(cloud.get_offsets()) for cloud in clouds(viz.particles([data], ellipses=False).axes[0])] == [2, 1]
+    data = ad.LabeledDataset(
+        [[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]], ["a", "a", "b"], weights=[1.0, 1.0, 0.0]
+    )
+    assert [
+        len(cloud.get_offsets()) for cloud in clouds(viz.particles([data], ellipses=False).axes[0])
+    ] == [2, 1]
 
 
 def test_ellipses_are_two_deviations_of_the_class_law():
-    law = ad.Gaussians(torch.tensor([[1.0, 2.0]]), ad.Full(torch.tensor([[[9.0, 0.0], [0.0, 1.0]]])))
+    law = ad.Gaussians(
+        torch.tensor([[1.0, 2.0]]), ad.Full(torch.tensor([[[9.0, 0.0], [0.0, 1.0]]]))
+    )
     data = ad.LabeledDataset([[0.0, 0.0], [1.0, 1.0]], ["a", "a"], law=law)
     (ellipse,) = ellipses(viz.particles([data]).axes[0])
     assert ellipse.get_center() == pytest.approx((1.0, 2.0))
-    assert ellipse.get_width() == pytest.approx(4.0)  # 2σ on both sides along the direction of least variance
+    assert ellipse.get_width() == pytest.approx(
+        4.0
+    )  # 2σ on both sides along the direction of least variance
     assert ellipse.get_height() == pytest.approx(12.0)
     assert ellipse.get_angle() % 180 == pytest.approx(90)
 
@@ -144,19 +161,28 @@ def test_a_law_for_each_sample_is_drawn_as_one_ellipse_for_each_class():
 
 def test_target_ellipses_are_dashed():
     patches = ellipses(viz.particles([gaussians()], gaussians(1)).axes[0])
-    assert [patch.get_linestyle() != "-" and patch.get_linestyle() != "solid" for patch in patches] == [True] * 3 + [False] * 3
+    assert [
+        patch.get_linestyle() != "-" and patch.get_linestyle() != "solid" for patch in patches
+    ] == [True] * 3 + [False] * 3
 
 
 def test_trails_end_at_the_frame(result):
     first, *_, last = viz.particles(result, trails=result).axes
     assert segments(first) == []
     assert {len(line) for line in segments(last)} == {len(result.trajectory)}
-    assert np.allclose(sorted(line[0, 0] for line in segments(last)), sorted(result.source.x[:, 0].tolist()))
-    assert np.allclose(sorted(line[-1, 0] for line in segments(last)), sorted(result.dataset.x[:, 0].tolist()))
+    assert np.allclose(
+        sorted(line[0, 0] for line in segments(last)), sorted(result.source.x[:, 0].tolist())
+    )
+    assert np.allclose(
+        sorted(line[-1, 0] for line in segments(last)), sorted(result.dataset.x[:, 0].tolist())
+    )
 
 
 def test_panels_of_a_row_share_limits_and_rows_have_names(result):
-    rows = {"near": list(result.trajectory), "far": [d.dataset.replace(x=10 * d.dataset.x) for d in result.trajectory]}
+    rows = {
+        "near": list(result.trajectory),
+        "far": [d.dataset.replace(x=10 * d.dataset.x) for d in result.trajectory],
+    }
     axes = np.reshape(viz.particle_grid(rows).axes, (2, -1))
     assert len({panel.get_xlim() for panel in axes[0]}) == 1
     assert axes[0, 0].get_xlim() != axes[1, 0].get_xlim()
@@ -171,8 +197,12 @@ def test_columns_take_frames_evenly(result):
     assert steps(columns=2) == ["step 0", "step 6"]
     assert steps(columns=1) == ["step 6"]
     long = ad.flow(gaussians(), ad.Potential(ad.norm()), n_steps=20, callbacks=[ad.Recorder()])
-    assert [axes.get_title() for axes in viz.particles(long).axes] == [f"step {i}" for i in (0, 4, 8, 12, 16, 20)]
-    assert len(viz.particles([frame.dataset for frame in long.trajectory]).axes) == 21  # a list is what was asked for
+    assert [axes.get_title() for axes in viz.particles(long).axes] == [
+        f"step {i}" for i in (0, 4, 8, 12, 16, 20)
+    ]
+    assert (
+        len(viz.particles([frame.dataset for frame in long.trajectory]).axes) == 21
+    )  # a list is what was asked for
 
 
 def test_space_is_drawn_in_three_dimensions():
@@ -238,13 +268,22 @@ def test_a_result_without_frames_says_how_to_record_them():
 
 
 def lab(colour: str, *, deuteranope: bool) -> np.ndarray:
-    """CIE L*a*b* of a colour, as it is or as an eye without green cones sees it (Machado and others 2009, severity 1)."""
+    """CIE L*a*b* of a colour, as it is or as an eye without green cones sees it (Machado and others
+    2009, severity 1).
+    """
     rgb = np.array(to_rgb(colour))
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     if deuteranope:
-        seen = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+        seen = [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
         linear = (np.array(seen) @ linear).clip(0, 1)
-    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ linear
+    xyz = (
+        np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+        @ linear
+    )
     ratio = xyz / np.array([0.9505, 1.0, 1.089])
     x, y, z = np.where(ratio > (6 / 29) ** 3, np.cbrt(ratio), ratio / (3 * (6 / 29) ** 2) + 4 / 29)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
@@ -252,7 +291,10 @@ def lab(colour: str, *, deuteranope: bool) -> np.ndarray:
 
 def test_the_simulation_confuses_what_it_should():
     red, green = "#C05020", "#788020"
-    apart = [np.linalg.norm(lab(red, deuteranope=blind) - lab(green, deuteranope=blind)) for blind in (False, True)]
+    apart = [
+        np.linalg.norm(lab(red, deuteranope=blind) - lab(green, deuteranope=blind))
+        for blind in (False, True)
+    ]
     assert apart[0] > 2.5 * apart[1]
     assert np.allclose(lab("#FFFFFF", deuteranope=True), [100, 0, 0], atol=0.1)
 
@@ -262,9 +304,14 @@ def test_the_simulation_confuses_what_it_should():
 def test_class_colours_are_told_apart_from_each_other_and_from_the_ground(look, deuteranope):
     seen = {colour: lab(colour, deuteranope=deuteranope) for colour in (*look.palette, look.ground)}
     for a, b in itertools.combinations(seen, 2):
-        assert np.linalg.norm(seen[a] - seen[b]) > 15, (a, b)  # 2.3 is a just noticeable difference of large areas
+        assert np.linalg.norm(seen[a] - seen[b]) > 15, (
+            a,
+            b,
+        )  # 2.3 is a just noticeable difference of large areas
     ground = seen[look.ground][0]
-    assert all(abs(seen[colour][0] - ground) > 22 for colour in look.palette)  # readable in grey print too
+    assert all(
+        abs(seen[colour][0] - ground) > 22 for colour in look.palette
+    )  # readable in grey print too
 
 
 def test_many_classes_differ_in_colour_or_marker():
@@ -283,20 +330,30 @@ def test_legends_stay_inside_the_figure_and_off_the_panels(classes):
     renderer = FigureCanvasAgg(figure).get_renderer()
     (legend,) = figure.legends
     box, page = legend.get_window_extent(renderer), figure.bbox
-    assert page.x0 <= box.x0 and box.x1 <= page.x1 + 1 and page.y0 <= box.y0 + 1 and box.y1 <= page.y1 + 1
+    assert (
+        page.x0 <= box.x0
+        and box.x1 <= page.x1 + 1
+        and page.y0 <= box.y0 + 1
+        and box.y1 <= page.y1 + 1
+    )
     assert not any(box.overlaps(axes.get_tightbbox(renderer)) for axes in figure.axes)
     assert all(axes.get_window_extent(renderer).width > 1.5 * figure.dpi for axes in figure.axes)
     assert len(legend.get_texts()) == min(classes, 60)
 
 
-def test_dark_figures_have_a_dark_ground_and_light_ink_and_light_ones_are_untouched(result, tmp_path):
+def test_dark_figures_have_a_dark_ground_and_light_ink_and_light_ones_are_untouched(
+    result, tmp_path
+):
     with viz.style(dark=True):
         dark = viz.curves(result)
     light = viz.curves(result)
     assert to_hex(dark.get_facecolor()).upper() == DARK.ground
     assert to_hex(dark.axes[0].xaxis.label.get_color()).upper() == DARK.ink
     assert to_hex(light.get_facecolor()).upper() == LIGHT.ground
-    corner = [Image.open(viz.save(figure, tmp_path / "a.png")).convert("RGBA").getpixel((0, 0)) for figure in (dark, light)]
+    corner = [
+        Image.open(viz.save(figure, tmp_path / "a.png")).convert("RGBA").getpixel((0, 0))
+        for figure in (dark, light)
+    ]
     assert corner == [(*(round(255 * c) for c in to_rgb(DARK.ground)), 255), (255, 255, 255, 255)]
 
 
@@ -358,12 +415,20 @@ def test_class_counts_are_bands_of_the_right_height():
     assert list(bands) == ["class 0", "class 1", "class 2", "class 3"]
 
     def heights(at):
-        return [sum(band.contains_point((at, samples + 0.5)) for samples in range(30)) for band in bands.values()]
+        return [
+            sum(band.contains_point((at, samples + 0.5)) for samples in range(30))
+            for band in bands.values()
+        ]
 
     assert heights(0.25) == [10, 10, 10, 0]
     assert heights(1.0) == [0, 10, 20, 0]
     assert heights(1.75) == [10, 0, 10, 10]
-    assert texts(figure.legends[0].get_texts()) == ["class 3", "class 2", "class 1", "class 0"]  # as they are stacked
+    assert texts(figure.legends[0].get_texts()) == [
+        "class 3",
+        "class 2",
+        "class 1",
+        "class 0",
+    ]  # as they are stacked
     assert len(viz.class_counts([data]).axes[0].collections) == 3
     with pytest.raises(ad.InputError, match="labels"):
         viz.class_counts([ad.LabeledDataset(data.x)])
@@ -383,18 +448,26 @@ def test_images_sit_in_their_cells(shape):
     assert texts(axes.get_yticklabels()) == ["a", "a", "b", "b", "c", "c"]
     left, right = mosaic[:4, :6], mosaic[:4, 7:13]
     assert np.allclose(right, left / 2)
-    assert any(np.allclose(left, image.squeeze(-1) if shape[2:] == (1,) else image) for image in x[first.y == 0].numpy())
+    assert any(
+        np.allclose(left, image.squeeze(-1) if shape[2:] == (1,) else image)
+        for image in x[first.y == 0].numpy()
+    )
 
 
 def test_channels_may_come_first():
     x = torch.rand(3, 3, 5, 6, generator=torch.Generator().manual_seed(0))
-    drawn = [viz.image_grid([ad.LabeledDataset(each, [0] * 3)], rows=3).axes[0] for each in (x, x.movedim(1, 3))]
+    drawn = [
+        viz.image_grid([ad.LabeledDataset(each, [0] * 3)], rows=3).axes[0]
+        for each in (x, x.movedim(1, 3))
+    ]
     first, last = (np.asarray(axes.images[0].get_array()) for axes in drawn)
     assert np.array_equal(first, last)
 
 
 def test_image_columns_are_steps_and_the_seed_fixes_the_samples():
-    images = ad.LabeledDataset(torch.rand(8, 3, 3, generator=torch.Generator().manual_seed(0)), [0, 1] * 4)
+    images = ad.LabeledDataset(
+        torch.rand(8, 3, 3, generator=torch.Generator().manual_seed(0)), [0, 1] * 4
+    )
     result = ad.flow(images, ad.Potential(ad.norm()), n_steps=4, callbacks=[ad.Recorder(every=2)])
     pictures = [viz.image_grid(result, rows=4, seed=seed).axes[0] for seed in (0, 0, 5)]
     assert texts(pictures[0].get_xticklabels()) == ["0", "2", "4"]
@@ -403,7 +476,11 @@ def test_image_columns_are_steps_and_the_seed_fixes_the_samples():
     assert not np.array_equal(arrays[0], arrays[2])
     assert len(viz.image_grid(result, rows=100).axes[0].get_yticks()) == 8  # as many as there are
     assert texts(viz.image_grid(result, columns=2).axes[0].get_xticklabels()) == ["0", "4"]
-    assert texts(viz.image_grid(result, titles=["a", "b", "c"]).axes[0].get_xticklabels()) == ["a", "b", "c"]
+    assert texts(viz.image_grid(result, titles=["a", "b", "c"]).axes[0].get_xticklabels()) == [
+        "a",
+        "b",
+        "c",
+    ]
     with pytest.raises(ad.InputError, match="a caption for each"):
         viz.image_grid(result, titles=["a"])
 
@@ -424,7 +501,9 @@ def test_images_refuse_points_and_other_samples():
 
 
 def test_a_table_shows_names_numbers_and_gaps():
-    table = ad.ClassTable(np.array([[0.5, np.nan], [2.0, 1e-4], [3.0, 4.0]]), ("cat", "dog", "owl"), (0, 1))
+    table = ad.ClassTable(
+        np.array([[0.5, np.nan], [2.0, 1e-4], [3.0, 4.0]]), ("cat", "dog", "owl"), (0, 1)
+    )
     figure = viz.class_table(table, title="W₂")
     (axes,) = figure.axes
     assert texts(axes.texts) == ["0.5", "2", "0.0001", "3", "4"]
@@ -444,12 +523,19 @@ def test_numbers_contrast_with_their_cells():
 
     for dark in (False, True):
         with viz.style(dark=dark):
-            (axes,) = viz.class_table(ad.ClassTable(np.arange(49.0).reshape(7, 7), tuple(range(7)), tuple(range(7)))).axes
+            (axes,) = viz.class_table(
+                ad.ClassTable(np.arange(49.0).reshape(7, 7), tuple(range(7)), tuple(range(7)))
+            ).axes
         image = axes.images[0]
         for text in axes.texts:
             column, row = (round(place) for place in text.get_position())
-            pair = luminance(to_hex(image.cmap(image.norm(7.0 * row + column)))), luminance(text.get_color())
-            assert (max(pair) + 0.05) / (min(pair) + 0.05) > 4.4  # what readable text on the web must have is 4.5
+            pair = (
+                luminance(to_hex(image.cmap(image.norm(7.0 * row + column)))),
+                luminance(text.get_color()),
+            )
+            assert (max(pair) + 0.05) / (
+                min(pair) + 0.05
+            ) > 4.4  # what readable text on the web must have is 4.5
 
 
 def test_a_distance_and_a_matching_are_tables():
@@ -461,7 +547,9 @@ def test_a_distance_and_a_matching_are_tables():
     (axes,) = viz.class_table(matching).axes
     assert np.allclose(np.asarray(axes.images[0].get_array()), matching.soft.values)
     framed = {(round(patch.get_y() + 0.5), round(patch.get_x() + 0.5)) for patch in axes.patches}
-    assert framed == {(a.classes.index(name), b.classes.index(match)) for name, match in matching.hard.items()}
+    assert framed == {
+        (a.classes.index(name), b.classes.index(match)) for name, match in matching.hard.items()
+    }
 
 
 def test_large_tables_have_a_bar_instead_of_numbers_and_all_names_fit():
@@ -475,7 +563,10 @@ def test_large_tables_have_a_bar_instead_of_numbers_and_all_names_fit():
     for labels in (figure.axes[0].get_yticklabels(), figure.axes[0].get_xticklabels()):
         boxes = [label.get_window_extent(renderer) for label in labels]
         assert not any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
-        assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for box in boxes)
+        assert all(
+            box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+            for box in boxes
+        )
 
 
 # Couplings
@@ -496,7 +587,9 @@ def test_many_pairs_are_drawn_as_likely_as_their_mass():
     plan = np.array([[0.5, 0.0, 0.1], [0.0, 0.3, 0.1]])
     firsts = [tuple(int(place[0]) for place in drawn_pairs(plan, 1, seed)) for seed in range(4000)]
     for place, mass in np.ndenumerate(plan):
-        assert firsts.count(place) / 4000 == pytest.approx(mass, abs=5 * np.sqrt(mass * (1 - mass) / 4000))
+        assert firsts.count(place) / 4000 == pytest.approx(
+            mass, abs=5 * np.sqrt(mass * (1 - mass) / 4000)
+        )
     assert len(set(zip(*drawn_pairs(plan, 10, 0), strict=True))) == 4  # those with mass, each once
     smooth = ad.otdd(gaussians(), gaussians(1))
     (axes,) = viz.coupling(smooth, lines=50).axes
@@ -556,7 +649,9 @@ def test_pca_is_one_linear_map_for_frames_and_target(images):
     centred = together - together.mean(dim=0)
     values = torch.linalg.svdvals(centred)[:2]
     seen = torch.cat([*(frame.x for frame in view.frames), view.target.x])
-    assert torch.allclose(seen.square().sum(dim=0).sqrt(), values, rtol=1e-5)  # the largest variances, of all of them
+    assert torch.allclose(
+        seen.square().sum(dim=0).sqrt(), values, rtol=1e-5
+    )  # the largest variances, of all of them
     gram = seen @ seen.T
     u, s, _ = torch.linalg.svd(centred, full_matrices=False)
     assert torch.allclose(gram, (u[:, :2] * s[:2] ** 2) @ u[:, :2].T, atol=1e-4)
@@ -565,7 +660,9 @@ def test_pca_is_one_linear_map_for_frames_and_target(images):
 
 
 def test_views_keep_steps_labels_and_samples():
-    data = ad.LabeledDataset(torch.rand(80, 6, generator=torch.Generator().manual_seed(0)), [0, 1] * 40)
+    data = ad.LabeledDataset(
+        torch.rand(80, 6, generator=torch.Generator().manual_seed(0)), [0, 1] * 40
+    )
     result = ad.flow(data, ad.Potential(ad.norm()), n_steps=4, callbacks=[ad.Recorder(every=2)])
     for view, n in ((viz.pca(result, dim=3), 80), (viz.tsne(result, samples=20), 20)):
         assert [frame.index for frame in view.frames] == [0, 2, 4]
@@ -585,7 +682,9 @@ def test_tsne_keeps_clusters_together():
     apart = squareform(pdist(points)) + np.diag([np.inf] * 60)
     assert (codes[apart.argmin(axis=1)] == codes).all()
     assert view.target is not None
-    assert np.linalg.norm(view.target.x.numpy() - points, axis=1).max() < 0.3 * np.ptp(points)  # the same points, seen alike
+    assert np.linalg.norm(view.target.x.numpy() - points, axis=1).max() < 0.3 * np.ptp(
+        points
+    )  # the same points, seen alike
 
 
 @pytest.mark.parametrize(
@@ -658,7 +757,9 @@ def test_the_tree_brings_groups_together():
     branches = segments(tree)
     assert len(branches) == 8  # one join for each but the last
     between = np.array([[a != b for a in groups] for b in groups])
-    assert max(line[:, 1].max() for line in branches) == pytest.approx(distances[between].mean())  # average linkage
+    assert max(line[:, 1].max() for line in branches) == pytest.approx(
+        distances[between].mean()
+    )  # average linkage
     assert {float(x) for line in branches for x, y in line if y == 0} == set(map(float, range(9)))
 
 
@@ -696,12 +797,19 @@ def test_pairs_of_any_number_are_drawn_with_names_that_do_not_overlap(k):
     figure.draw_without_rendering()
     renderer = FigureCanvasAgg(figure).get_renderer()
     if k >= 3:
-        plane = figure.axes[-1] if k <= 15 else next(axes for axes in figure.axes if axes.get_title().startswith("map"))
+        plane = (
+            figure.axes[-1]
+            if k <= 15
+            else next(axes for axes in figure.axes if axes.get_title().startswith("map"))
+        )
         boxes = [text.get_window_extent(renderer) for text in plane.texts]
         assert len(boxes) >= min(k, 20)
         assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
         frame = plane.get_window_extent(renderer)
-        assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1 for box in boxes)
+        assert all(
+            frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+            for box in boxes
+        )
 
 
 def test_nothing_but_failed_pairs_is_still_a_table():
@@ -746,7 +854,9 @@ def lengths(path: Path) -> list[int]:
 
 
 def test_a_gif_has_a_picture_for_each_frame_and_lasts_as_long_as_asked(result, tmp_path):
-    path = viz.animation(result, tmp_path / "new" / "flow.gif", fps=12, hold=0.5, target=gaussians(1), dpi=60)
+    path = viz.animation(
+        result, tmp_path / "new" / "flow.gif", fps=12, hold=0.5, target=gaussians(1), dpi=60
+    )
     found = lengths(path)
     assert len(found) == len(result.trajectory)
     assert sum(found) == pytest.approx(1000 * len(found) / 12 + 500, abs=10)
@@ -773,10 +883,18 @@ def test_pictures_of_a_film_differ_where_particles_move_and_nowhere_else(result,
 def test_films_of_images_and_of_many_dimensions(images, tmp_path):
     flowed = ad.flow(images, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
     calls = []
-    path = viz.animation(flowed, tmp_path / "a.gif", rows=6, dpi=50, progress=lambda done, total: calls.append((done, total)))
+    path = viz.animation(
+        flowed,
+        tmp_path / "a.gif",
+        rows=6,
+        dpi=50,
+        progress=lambda done, total: calls.append((done, total)),
+    )
     assert len(lengths(path)) == 4
     assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    path = viz.animation(flowed.trajectory, tmp_path / "b.gif", kind="particles", target=images, dpi=50)
+    path = viz.animation(
+        flowed.trajectory, tmp_path / "b.gif", kind="particles", target=images, dpi=50
+    )
     assert len(lengths(path)) == 4
     roll = ad.datasets.swiss_roll(20, generator=torch.Generator().manual_seed(0))
     path = viz.animation([roll, roll.replace(x=roll.x / 2)], tmp_path / "c.gif", dpi=50)
@@ -855,7 +973,9 @@ def test_a_film_that_breaks_off_keeps_the_old_file(result, tmp_path):
 # Saving, and what drawing leaves untouched
 
 
-@pytest.mark.parametrize(("name", "magic"), [("a.png", b"\x89PNG"), ("deep/er/a.pdf", b"%PDF"), ("a.svg", b"<?xml")])
+@pytest.mark.parametrize(
+    ("name", "magic"), [("a.png", b"\x89PNG"), ("deep/er/a.pdf", b"%PDF"), ("a.svg", b"<?xml")]
+)
 def test_saving_makes_folders_and_leaves_nothing_beside(tmp_path: Path, name, magic):
     path = viz.save(viz.particles([gaussians()]), tmp_path / name)
     assert path.read_bytes().startswith(magic)
@@ -882,7 +1002,8 @@ def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch):
 def test_drawing_needs_no_pyplot_and_importing_no_matplotlib():
     heavy = "{'matplotlib', 'sklearn', 'PIL', 'imageio_ffmpeg'}"
     code = (
-        f"import sys, torch, advect as ad; from advect import viz; assert not {heavy} & set(sys.modules);"
+        f"import sys, torch, advect as ad; from advect import viz; assert not {heavy} & "
+        "set(sys.modules);"
         "viz.particles([ad.datasets.moons(10)]); assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -891,7 +1012,9 @@ def test_drawing_needs_no_pyplot_and_importing_no_matplotlib():
 def test_drawing_reads_and_changes_no_setting(result):
     import matplotlib
 
-    with matplotlib.rc_context({"axes.facecolor": "red", "text.color": "red", "figure.facecolor": "red"}):
+    with matplotlib.rc_context(
+        {"axes.facecolor": "red", "text.color": "red", "figure.facecolor": "red"}
+    ):
         before = dict(matplotlib.rcParams)
         figure = viz.pairwise(planar(4), list("abcd"))
         assert dict(matplotlib.rcParams) == before
@@ -916,7 +1039,10 @@ def test_the_guide_shows_each_picture_that_it_makes():
 def test_the_gallery_draws_every_kind(tmp_path):
     script = DOCS.parent / "experiments" / "gallery.py"
     done = subprocess.run(
-        [sys.executable, str(script), "--quick", "--out", str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, str(script), "--quick", "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()) == sorted(map(str, tmp_path.iterdir()))

@@ -1,8 +1,8 @@
 """advect moves labeled datasets along gradient flows in probability space.
 
-The public names are listed once, in ``__init__.pyi``, and imported when they are first used, so that ``advect --help``
-answers before torch could be loaded. See README.md for a first look and docs/paper.md for where each equation lives.
-"""
+The public names are listed once, in ``__init__.pyi``, and imported when they are first used, so
+that ``advect --help`` answers before torch could be loaded. See README.md for a first look and
+docs/paper.md for where each equation lives."""
 
 import lazy_loader as _lazy
 

@@ -1,4 +1,6 @@
-"""``python -m advect``, and the command ``advect``: the command line, which Ctrl-C may end while it is being loaded."""
+"""``python -m advect``, and the command ``advect``: the command line, which Ctrl-C may end while it
+is being loaded.
+"""
 
 from __future__ import annotations
 

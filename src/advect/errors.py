@@ -33,7 +33,9 @@ class InputError(AdvectError, ValueError):
         super().__init__(f"{what}; got {got}. {remedy}")
         self.what, self.got, self.remedy = what, got, remedy
 
-    def __reduce__(self):  # three arguments in, one message out: tell pickle (joblib workers raise these)
+    def __reduce__(
+        self,
+    ):  # three arguments in, one message out: tell pickle (joblib workers raise these)
         return type(self), (self.what, self.got, self.remedy)
 
 

@@ -1,10 +1,11 @@
-"""Distances from their formulas alone, in extended precision and without the library: slow, for small problems.
+"""Distances from their formulas alone, in extended precision and without the library: slow, for
+small problems.
 
     c(z, z') = ½(‖x − x'‖² + w W₂²(α_y, α_y')) ,   S = OT_c(A, B) − ½ OT_c(A, A) − ½ OT_c(B, B)
 
-Features are subtracted pair by pair (no products of centred points), the dual is climbed by softmins and Newton steps in
-the log domain while ε is annealed, and the plan that is left is looked at: an oracle that has not solved says so.
-"""
+Features are subtracted pair by pair (no products of centred points), the dual is climbed by
+softmins and Newton steps in the log domain while ε is annealed, and the plan that is left is looked
+at: an oracle that has not solved says so."""
 
 import numpy as np
 
@@ -51,7 +52,9 @@ def softmin(cost, potential, weights, epsilon, axis):
 
 
 def entropic(cost, a, b, epsilon, tol=1e-16):
-    """(value, plan, marginal error) of OT_ε between positive weights, by Newton steps on g ↦ max_f D(f, g)."""
+    """(value, plan, marginal error) of OT_ε between positive weights, by Newton steps on g ↦ max_f
+    D(f, g).
+    """
     epsilon, g = LONG(epsilon), np.zeros(len(b), dtype=LONG)
     stage = max(epsilon, LONG(np.ptp(cost)))
     while True:
@@ -93,7 +96,10 @@ def _line(cost, a, b, epsilon, g, step, value, slope):
         return None
     for k in range(14):
         part = step / LONG(2**k)
-        if a @ softmin(cost, (g + part)[None, :], b[None, :], epsilon, 1) + b @ (g + part) >= value + slope / 2**k / 10**4:
+        if (
+            a @ softmin(cost, (g + part)[None, :], b[None, :], epsilon, 1) + b @ (g + part)
+            >= value + slope / 2**k / 10**4
+        ):
             return g + part
     return None
 
@@ -103,12 +109,19 @@ def exact(cost, a, b):
     import ot
 
     unit = float(np.abs(cost).max()) or 1.0
-    plan = ot.emd(a.astype(np.float64), b.astype(np.float64), (cost / unit).astype(np.float64), numItermax=10**7)
+    plan = ot.emd(
+        a.astype(np.float64),
+        b.astype(np.float64),
+        (cost / unit).astype(np.float64),
+        numItermax=10**7,
+    )
     return (plan * (cost / unit)).sum() * unit, plan
 
 
 def energy(costs, a, b, epsilon):
-    """(S, plans, doubt): the divergence, the plans of its three problems, and how far the oracle itself may be off."""
+    """(S, plans, doubt): the divergence, the plans of its three problems, and how far the oracle
+    itself may be off.
+    """
     a, b = (np.asarray(part, dtype=LONG) for part in (a, b))
     rows, columns = a > 0, b > 0
     sides = ((rows, columns, a, b, 1.0), (rows, rows, a, a, -0.5), (columns, columns, b, b, -0.5))
@@ -120,6 +133,9 @@ def energy(costs, a, b, epsilon):
             error = 1e-16
         else:
             value, plan, error = entropic(cost, p, q, epsilon)
-        total, doubt = total + factor * value, doubt + abs(factor) * (error * np.ptp(cost) + 1e-18 * epsilon)
+        total, doubt = (
+            total + factor * value,
+            doubt + abs(factor) * (error * np.ptp(cost) + 1e-18 * epsilon),
+        )
         plans.append(plan)
     return float(total), plans, float(doubt)

@@ -1,4 +1,6 @@
-"""Random problems of every size and kind against an independent oracle: within the stated error, or not converged."""
+"""Random problems of every size and kind against an independent oracle: within the stated error, or
+not converged.
+"""
 
 import warnings
 from dataclasses import dataclass
@@ -25,7 +27,9 @@ class Case:
 
 
 def draw(rng, dtype, kind):
-    """Two point sets with labels: far from the origin or not, of any scale, with what real data has in odd corners."""
+    """Two point sets with labels: far from the origin or not, of any scale, with what real data has
+    in odd corners.
+    """
     d = int(rng.choice([1, 2, 3, 12]))
     sizes = [int(rng.choice([1, 2, 7, 18, 30])) for _ in range(2)]
     scale = 10.0 ** (0 if kind == "ordinary" else rng.integers(-6, 7))
@@ -34,7 +38,11 @@ def draw(rng, dtype, kind):
     for side, n in enumerate(sizes):
         labels = rng.integers(0, int(rng.choice([1, 2, 4])), n)
         labels = np.unique(labels, return_inverse=True)[1]
-        x = rng.normal(size=(n, d)) + 2 * rng.normal(size=(8, d))[labels] + side * rng.normal(size=d)
+        x = (
+            rng.normal(size=(n, d))
+            + 2 * rng.normal(size=(8, d))[labels]
+            + side * rng.normal(size=d)
+        )
         if kind == "degenerate":
             x = np.round(x) if rng.random() < 0.5 else x @ np.diag(np.arange(d) < max(1, d // 3))
             x[labels == 0] = x[0]  # a blank class
@@ -55,21 +63,36 @@ def attempt(seed, monkeypatch):
     label = str(rng.choice(["bures", "means", "none"]))
     weights = [None, None]
     if label == "none" and rng.random() < 0.6:
-        weights = [torch.as_tensor(rng.random(len(part)) * (rng.random(len(part)) < 0.8) + 1e-3) for part in (x, y)]
+        weights = [
+            torch.as_tensor(rng.random(len(part)) * (rng.random(len(part)) < 0.8) + 1e-3)
+            for part in (x, y)
+        ]
         weights[0][: len(x) // 3] = 0
     share = 0.01 if kind == "ordinary" or rng.random() < 0.3 else 10.0 ** rng.uniform(-5, 5)
     choice = rng.random()
-    solver = ad.Sinkhorn(ad.Relative(share), tol=1e-3 if kind != "ordinary" and choice < 0.15 else None)
+    solver = ad.Sinkhorn(
+        ad.Relative(share), tol=1e-3 if kind != "ordinary" and choice < 0.15 else None
+    )
     solver = ad.ExactOT() if choice > 0.85 else solver
     if rng.random() < 0.5:  # iterate in float32, as large problems do
         monkeypatch.setattr(certificate, "_SMALL", 0)
     gradient = rng.random() < 0.4 and label == "none"
     limit = None
     if not isinstance(solver, ad.ExactOT) and rng.random() < 0.25:
-        limit = 300 * max(len(x), len(y)) * dtype.itemsize + 8 * (len(x) + len(y)) * x.shape[1] * 8 + 10_000  # in blocks
-    cost = ad.GroundCost(label={"bures": ad.Bures(), "means": ad.MeansOnly(), "none": ad.NoLabels()}[label], label_weight=0.7)
+        limit = (
+            300 * max(len(x), len(y)) * dtype.itemsize
+            + 8 * (len(x) + len(y)) * x.shape[1] * 8
+            + 10_000
+        )  # in blocks
+    cost = ad.GroundCost(
+        label={"bures": ad.Bures(), "means": ad.MeansOnly(), "none": ad.NoLabels()}[label],
+        label_weight=0.7,
+    )
     sources = [x.clone().requires_grad_(gradient), y]
-    data = [ad.LabeledDataset(part, codes, weights=w) for part, codes, w in zip(sources, (first, second), weights, strict=True)]
+    data = [
+        ad.LabeledDataset(part, codes, weights=w)
+        for part, codes, w in zip(sources, (first, second), weights, strict=True)
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ad.ConvergenceWarning)
         found = ad.otdd(*data, cost=cost, solver=solver, memory_limit=limit)
@@ -89,8 +112,12 @@ def judge(found, data, sets, label, pull):
     pairs = [(points[0], points[1]), (points[0], points[0]), (points[1], points[1])]
     costs = [oracle.ground_cost(p, q, label, 0.7, i, j) for (p, i), (q, j) in pairs]
     truth, plans, doubt = oracle.energy(costs, a, b, found.epsilon)
-    stated = getattr(found, "error", 1e-3 * max(abs(truth), 1e-300))  # code that states none is given a thousandth
-    assert doubt <= max(stated, 1e-3 * abs(truth)) or stated == 0, f"the oracle is off by {doubt:.1e}, stated {stated:.1e}"
+    stated = getattr(
+        found, "error", 1e-3 * max(abs(truth), 1e-300)
+    )  # code that states none is given a thousandth
+    assert doubt <= max(stated, 1e-3 * abs(truth)) or stated == 0, (
+        f"the oracle is off by {doubt:.1e}, stated {stated:.1e}"
+    )
     if abs(found.energy - truth) > stated + doubt:
         return f"energy {found.energy:.6e}, true {truth:.6e}, stated error {stated:.1e}"
     if found.energy == 0 and truth > doubt:
@@ -102,13 +129,19 @@ def judge(found, data, sets, label, pull):
 
 def gradient_fault(pull, points, masses, plans, marginal):
     """Σ_j P_ij (x_i − y_j) − Σ_j P^aa_ij (x_i − x_j), against what the loss gave."""
-    (a, b), (x, y) = (part > 0 for part in masses), (part.double().numpy().astype(oracle.LONG) for part in points)
+    (a, b), (x, y) = (
+        (part > 0 for part in masses),
+        (part.double().numpy().astype(oracle.LONG) for part in points),
+    )
     expected = np.zeros(pull.shape)
     inner, other = x[a], y[b]
     moved = (plans[0][:, :, None] * (inner[:, None] - other[None])).sum(axis=1)
     expected[a] = moved - (plans[1][:, :, None] * (inner[:, None] - inner[None])).sum(axis=1)
     reach = float(np.abs(np.concatenate([inner, other]) - inner.mean(axis=0)).max())
-    allowed = 0.01 * np.abs(expected).max() + (marginal + 4 * np.finfo(points[0].numpy().dtype).eps) * reach
+    allowed = (
+        0.01 * np.abs(expected).max()
+        + (marginal + 4 * np.finfo(points[0].numpy().dtype).eps) * reach
+    )
     off = np.abs(pull - expected).max()
     return f"gradient off by {off:.1e} where {allowed:.1e} is allowed" if off > allowed else None
 
@@ -120,15 +153,21 @@ def run(seeds, monkeypatch):
             cases.append(attempt(seed, patch))
     ordinary = [case for case in cases if case.ordinary]
     wrong = [case for case in cases if case.wrong]
-    refused = sum(not case.converged for case in cases), sum(not case.converged for case in ordinary)
+    refused = (
+        sum(not case.converged for case in cases),
+        sum(not case.converged for case in ordinary),
+    )
     print(
-        f"\n{len(cases)} problems, {refused[0]} not converged ({refused[1]} of the {len(ordinary)} ordinary ones), "
+        f"\n{len(cases)} problems, {refused[0]} not converged ({refused[1]} of the {len(ordinary)} "
+        "ordinary ones), "
         f"{len(wrong)} silent wrong answers"
     )
     for case in wrong[:20]:
         print(f"  seed {case.seed}: {case.wrong}")
     assert not wrong
-    assert refused[1] == 0 and refused[0] <= 0.1 * len(cases)  # one that refuses everything is no answer
+    assert refused[1] == 0 and refused[0] <= 0.1 * len(
+        cases
+    )  # one that refuses everything is no answer
 
 
 def test_some_problems(monkeypatch):

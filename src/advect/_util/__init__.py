@@ -1,1 +1,3 @@
-"""Tools that know no dataset: checks, files written whole, progress, memory, threads, jobs, ranks, linear algebra."""
+"""Tools that know no dataset: checks, files written whole, progress, memory, threads, jobs, ranks,
+linear algebra.
+"""

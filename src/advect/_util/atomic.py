@@ -1,11 +1,13 @@
-"""Files and folders that are there whole or not at all: written beside their place and renamed at the end.
+"""Files and folders that are there whole or not at all: written beside their place and renamed at
+the end.
 
-A folder changes places with the one before it in a single step where the system can do that, and in two renames elsewhere: what
-a process leaves that is killed in between is put back by ``recover``. Renames are flushed to the disk with their directory.
+A folder changes places with the one before it in a single step where the system can do that, and in
+two renames elsewhere: what a process leaves that is killed in between is put back by ``recover``.
+Renames are flushed to the disk with their directory.
 
-Every writer has a place of its own, so that several may write the same file at a time, and the last one stays. What killed
-processes leave is removed by those that come later. What is in the files, and what may be written over, is for others to say.
-"""
+Every writer has a place of its own, so that several may write the same file at a time, and the last
+one stays. What killed processes leave is removed by those that come later. What is in the files,
+and what may be written over, is for others to say."""
 
 from __future__ import annotations
 
@@ -26,8 +28,14 @@ from pathlib import Path
 
 from advect.errors import InputError
 
-_OWN = re.compile(r"(?P<stem>\..*\.(?P<where>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{12})\.(?P<kind>tmp|old)", re.DOTALL)
-_STALE = 24 * 3600  # seconds without a change, after which a writer is gone even where its process cannot be looked for
+_OWN = re.compile(
+    r"(?P<stem>\..*\.(?P<where>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{12})\.(?P<kind>tmp|old)",
+    re.DOTALL,
+)
+_STALE = (
+    24 * 3600
+    # seconds without a change, after which a writer is gone even where its process cannot be looked for
+)
 _LONGEST = 48  # characters of a name: file systems have a limit, and some take four bytes
 
 _writing: set[str] = set()  # stems of the names that writers of this process are at
@@ -42,7 +50,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A place beside ``path`` to write a file to; it gets its name once it is on the disk, and goes away on any error.
+    """A place beside ``path`` to write a file to; it gets its name once it is on the disk, and goes
+    away on any error.
 
     Example:
         >>> import tempfile
@@ -65,7 +74,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A new folder beside ``path`` to fill; it takes its place at the end, and goes away on any error.
+    """A new folder beside ``path`` to fill; it takes its place at the end, and goes away on any
+    error.
 
     Args:
         path: where the folder will be.
@@ -79,7 +89,9 @@ def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         ...     print([file.name for file in Path(folder, "images").iterdir()])
         ['notes.txt']
     """
-    path = path.resolve() if path.is_symlink() else path  # the link stays, and what it points to is replaced
+    path = (
+        path.resolve() if path.is_symlink() else path
+    )  # the link stays, and what it points to is replaced
     recover(path)
     _check_free(path, overwrite)
     with _beside(path) as beside:
@@ -94,15 +106,20 @@ def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 def _check_free(path: Path, overwrite: bool) -> None:
     if not overwrite and path.is_dir() and any(path.iterdir()):
-        raise InputError("the directory is not empty", path, "Choose another one, or empty it first.")
+        raise InputError(
+            "the directory is not empty", path, "Choose another one, or empty it first."
+        )
 
 
 def take_place(beside: Path, path: Path, *, overwrite: bool) -> None:
-    """Rename a folder to ``path``. One that has anything in it cannot be renamed over: they change places, or it is put aside.
+    """Rename a folder to ``path``. One that has anything in it cannot be renamed over: they change
+    places, or it is put aside.
 
     What was there before may be left at ``beside``, for the caller to remove.
     """
-    before = path.with_name(f"{hidden_name(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}.old")
+    before = path.with_name(
+        f"{hidden_name(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}.old"
+    )
     while not _renamed(beside, path):
         _check_free(path, overwrite)  # another writer may have been faster
         if _exchanged(beside, path):
@@ -120,12 +137,15 @@ def take_place(beside: Path, path: Path, *, overwrite: bool) -> None:
         if done:
             break
     sync_directory(path.parent)
-    for place in _left_in(path.parent, "old", hidden_name(path)):  # of a writer killed between two renames: not needed any more
+    for place in _left_in(
+        path.parent, "old", hidden_name(path)
+    ):  # of a writer killed between two renames: not needed any more
         _remove(place)
 
 
 def recover(path: Path) -> bool:
-    """Put a folder back that a writer had put aside when it was killed; whether there was one and nothing in its place.
+    """Put a folder back that a writer had put aside when it was killed; whether there was one and
+    nothing in its place.
 
     Example:
         >>> recover(Path("no-such-folder"))
@@ -133,7 +153,9 @@ def recover(path: Path) -> bool:
     """
     if path.exists() or path.is_symlink():
         return False
-    left = sorted(_left_in(path.parent, "old", hidden_name(path)), key=lambda place: place.stat().st_mtime)
+    left = sorted(
+        _left_in(path.parent, "old", hidden_name(path)), key=lambda place: place.stat().st_mtime
+    )
     if not left:
         return False
     os.rename(left[-1], path)
@@ -165,7 +187,9 @@ def _sync_files(folder: Path) -> None:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Whether two folders have changed places in one step, which Linux can do on most file systems."""
+    """Whether two folders have changed places in one step, which Linux can do on most file
+    systems.
+    """
     if not sys.platform.startswith("linux"):
         return False
     try:
@@ -202,10 +226,14 @@ def _beside(path: Path) -> Iterator[Path]:
 
 
 def hidden_name(path: Path) -> str:
-    """What the names of files begin with that stand beside a path; not too long for a file system."""
+    """What the names of files begin with that stand beside a path; not too long for a file
+    system.
+    """
     name = path.name
     if not name:
-        raise InputError("the root of the file system is no place to write to", path, "Choose a directory in it.")
+        raise InputError(
+            "the root of the file system is no place to write to", path, "Choose a directory in it."
+        )
     return f".{name if len(name) <= _LONGEST else name[: _LONGEST - 9] + '-' + _short(name)}"
 
 
@@ -220,7 +248,9 @@ def is_leftover(name: str) -> bool:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove what killed writers left; once for each process and folder, since a folder of results may be large."""
+    """Remove what killed writers left; once for each process and folder, since a folder of results
+    may be large.
+    """
     key = (os.getpid(), folder)  # a forked process has more to look for than its parent
     if key not in _tidied:
         _tidied.add(key)
@@ -231,16 +261,26 @@ def _tidy(folder: Path) -> None:
 def _left_in(folder: Path, kind: str, stem: str = "") -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            found = [match for entry in entries if (match := _OWN.fullmatch(entry.name)) and match["kind"] == kind]
+            found = [
+                match
+                for entry in entries
+                if (match := _OWN.fullmatch(entry.name)) and match["kind"] == kind
+            ]
     except OSError:  # to write in a folder, one need not be allowed to read it
         return []
     found = [match for match in found if not stem or match["stem"].rsplit(".", 1)[0] == stem]
-    return [folder / match[0] for match in found if match["stem"] not in _writing and _is_left(folder / match[0], match)]
+    return [
+        folder / match[0]
+        for match in found
+        if match["stem"] not in _writing and _is_left(folder / match[0], match)
+    ]
 
 
 def _is_left(place: Path, match: re.Match[str]) -> bool:
     pid = int(match["pid"])
-    if match["where"] == _where() and (pid == os.getpid() or not _is_alive(pid)):  # numbers of processes come again
+    if match["where"] == _where() and (
+        pid == os.getpid() or not _is_alive(pid)
+    ):  # numbers of processes come again
         return True
     try:
         return time.time() - place.lstat().st_mtime > _STALE

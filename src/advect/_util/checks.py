@@ -32,7 +32,9 @@ def check_non_negative(name: str, value: object) -> float:
     """A finite number of at least 0, as a float."""
     number = _as_number(name, value)
     if not (number >= 0 and math.isfinite(number)):
-        raise InputError(f"{name} must be a finite number of at least 0", value, "Pass 0 or a positive value.")
+        raise InputError(
+            f"{name} must be a finite number of at least 0", value, "Pass 0 or a positive value."
+        )
     return number
 
 
@@ -40,11 +42,16 @@ def check_count(name: str, value: object, least: int = 1) -> int:
     """A whole number of at least ``least``."""
     number = _as_number(name, value)
     if not math.isfinite(number) or number != int(number) or number < least:
-        raise InputError(f"{name} must be a whole number of at least {least}", value, f"Pass {least} or more.")
+        raise InputError(
+            f"{name} must be a whole number of at least {least}", value, f"Pass {least} or more."
+        )
     return value if isinstance(value, int) else int(number)
 
 
-_LOOKED_AT, _LISTED = 10_000, 100  # a table may have millions of columns, and to compare them all takes minutes
+_LOOKED_AT, _LISTED = (
+    10_000,
+    100,
+)  # a table may have millions of columns, and to compare them all takes minutes
 
 
 def check_known(kind: str, name: object, known: Iterable[str]) -> None:
@@ -54,7 +61,9 @@ def check_known(kind: str, name: object, known: Iterable[str]) -> None:
         near = difflib.get_close_matches(str(name), known[:_LOOKED_AT], n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-        raise InputError(f"unknown {kind}", repr(name), f"{hint}Known: {', '.join(known[:_LISTED])}{more}.")
+        raise InputError(
+            f"unknown {kind}", repr(name), f"{hint}Known: {', '.join(known[:_LISTED])}{more}."
+        )
 
 
 def check_methods(what: str, value: object, methods: Iterable[str], remedy: str) -> None:
@@ -63,14 +72,20 @@ def check_methods(what: str, value: object, methods: Iterable[str], remedy: str)
         raise InputError(what, repr(value), remedy)
 
 
-def check_finite(name: str, values: Tensor, remedy: str = "Remove or impute these rows first.") -> None:
+def check_finite(
+    name: str, values: Tensor, remedy: str = "Remove or impute these rows first."
+) -> None:
     """No NaN and no infinity in a floating tensor; the message names the first bad row."""
     if values.is_floating_point() and not bool(torch.isfinite(values.detach().sum())):
         bad = ~torch.isfinite(values.detach())
         if not bool(bad.any()):  # the sum overflowed, the entries are fine
             return
         row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0]) if values.ndim else 0
-        raise InputError(f"{name} must be finite", f"{int(bad.sum())} NaN or infinite values, first in row {row}", remedy)
+        raise InputError(
+            f"{name} must be finite",
+            f"{int(bad.sum())} NaN or infinite values, first in row {row}",
+            remedy,
+        )
 
 
 def missing_labels(who: str, missing: int, n: int) -> InputError:
@@ -78,13 +93,16 @@ def missing_labels(who: str, missing: int, n: int) -> InputError:
     return InputError(
         f"{who} needs a label for each sample",
         f"{missing} of {n} without",
-        "Keep the labeled ones with data.subset(data.labeled), label the rest (clustering gives pseudo-labels), "
+        "Keep the labeled ones with data.subset(data.labeled), label the rest (clustering gives "
+        "pseudo-labels), "
         "or compare features alone with ad.GroundCost(label=ad.NoLabels()).",
     )
 
 
 def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
-    """Non-negative weights for ``n`` samples, scaled to sum to one; those that do, to rounding, are kept to the bit."""
+    """Non-negative weights for ``n`` samples, scaled to sum to one; those that do, to rounding, are
+    kept to the bit.
+    """
     if weights.ndim != 1 or len(weights) != n:
         raise InputError(
             f"{name} must be one number for each of the {n} samples",
@@ -93,22 +111,40 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
         )
     check_finite(name, weights, "Weights are plain non-negative numbers.")
     if bool((weights < 0).any()):
-        raise InputError(f"{name} must not be negative", f"{weights.min().item():g}", "Clip or drop these samples.")
+        raise InputError(
+            f"{name} must not be negative",
+            f"{weights.min().item():g}",
+            "Clip or drop these samples.",
+        )
     top = weights.max()
     if not bool(top > 0):
-        raise InputError(f"{name} must not all be zero", f"{n} zeros", "Give at least one sample a positive weight.")
-    if weights.dtype == torch.float64 and abs(float(weights.sum()) - 1) <= 8 * torch.finfo(torch.float64).eps:
-        return weights.clone()  # so that what was scaled before is the same after it was saved and read
-    weights = weights / top  # first by the largest, so that huge or tiny weights neither overflow nor vanish
+        raise InputError(
+            f"{name} must not all be zero",
+            f"{n} zeros",
+            "Give at least one sample a positive weight.",
+        )
+    if (
+        weights.dtype == torch.float64
+        and abs(float(weights.sum()) - 1) <= 8 * torch.finfo(torch.float64).eps
+    ):
+        return (
+            weights.clone()
+        )  # so that what was scaled before is the same after it was saved and read
+    weights = (
+        weights / top
+    )  # first by the largest, so that huge or tiny weights neither overflow nor vanish
     return weights / weights.sum()
 
 
 def _as_number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         try:
-            value = value.item()  # pyright: ignore[reportAttributeAccessIssue]  # numpy and torch scalars
+            # numpy and torch scalars
+            value = value.item()  # pyright: ignore[reportAttributeAccessIssue]
         except (AttributeError, ValueError, RuntimeError):
-            raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.") from None
+            raise InputError(
+                f"{name} must be a number", repr(value), "Pass an int or a float."
+            ) from None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.")
     try:

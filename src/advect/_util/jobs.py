@@ -1,8 +1,8 @@
 """Many independent jobs with small results, each written as JSON as soon as it is there.
 
-joblib runs them, where the caller has told it to: in this process, in others, on a Dask or Ray cluster. A job that fails leaves
-a message and the others go on; one whose result is on the disk is not done again. What the jobs are is for others.
-"""
+joblib runs them, where the caller has told it to: in this process, in others, on a Dask or Ray
+cluster. A job that fails leaves a message and the others go on; one whose result is on the disk is
+not done again. What the jobs are is for others."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ from advect._util.atomic import write_atomically
 from advect._util.progress import Progress, track
 from advect.errors import InputError
 
-_ROUND = 4  # jobs for each worker between two looks at the results, where these do not come one by one
+_ROUND = (
+    4  # jobs for each worker between two looks at the results, where these do not come one by one
+)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A call to make: its ``name`` for readers, its arguments, and the ``key`` under which its result is kept."""
+    """A call to make: its ``name`` for readers, its arguments, and the ``key`` under which its
+    result is kept.
+    """
 
     name: str
     arguments: tuple[Any, ...] = ()
@@ -56,12 +60,15 @@ def run_jobs(
     """``function(*job.arguments)`` for each of the jobs, in their order.
 
     Args:
-        function: gives a dictionary of what JSON has; numbers and arrays of numpy and torch become plain ones.
+        function: gives a dictionary of what JSON has; numbers and arrays of numpy and torch become
+            plain ones.
         jobs: what to do.
         label: what to call the work.
-        n_jobs: how many at a time, −1 for one on each core; None leaves it to ``joblib.parallel_config``, else 1.
+        n_jobs: how many at a time, −1 for one on each core; None leaves it to
+            ``joblib.parallel_config``, else 1.
         store: a directory for results; one that is there already is taken from it.
-        progress: None or True shows it on stderr, False is silent, a function is called with (done, total).
+        progress: None or True shows it on stderr, False is silent, a function is called with (done,
+            total).
 
     Raises:
         InputError: options that cannot be used, or a directory that cannot be written.
@@ -71,8 +78,14 @@ def run_jobs(
         >>> [outcome.result or outcome.error for outcome in outcomes]
         [{'half': 3.0}, 'ZeroDivisionError: division by zero']
     """
-    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0):
-        raise InputError("n_jobs must be a whole number other than 0", repr(n_jobs), "Pass how many, or -1 for every core.")
+    if n_jobs is not None and (
+        isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0
+    ):
+        raise InputError(
+            "n_jobs must be a whole number other than 0",
+            repr(n_jobs),
+            "Pass how many, or -1 for every core.",
+        )
     folder = None if store is None else _make_folder(store)
     found = [None if folder is None else _read(folder, job) for job in jobs]
     todo = [index for index, outcome in enumerate(found) if outcome is None]
@@ -100,13 +113,21 @@ def _run(
     if not todo:
         return
     joblib = _joblib()
-    workers = min(joblib.effective_n_jobs(n_jobs), len(todo))  # to start one takes longer than many a job
+    workers = min(
+        joblib.effective_n_jobs(n_jobs), len(todo)
+    )  # to start one takes longer than many a job
     threads = max(1, joblib.cpu_count() // workers) if workers > 1 else None
-    calls = [joblib.delayed(_attempt)(function, index, jobs[index].arguments, threads) for index in todo]
+    calls = [
+        joblib.delayed(_attempt)(function, index, jobs[index].arguments, threads) for index in todo
+    ]
     with _limited(threads):  # for workers that are threads of this process
         try:
-            parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
-        except ValueError:  # a backend, such as Ray's, that gives no result before all are there: ask for a few at a time
+            parallel = joblib.Parallel(
+                n_jobs=workers, return_as="generator_unordered", batch_size=1
+            )
+        except ValueError:
+            # a backend, such as Ray's, that gives no result before all are there: ask for a few at
+            # a time
             size = 1 if workers == 1 else _ROUND * workers
             with joblib.Parallel(n_jobs=workers, batch_size=1) as parallel:
                 for start in range(0, len(calls), size):
@@ -122,7 +143,9 @@ def _joblib() -> Any:
     return joblib
 
 
-def _attempt(function: Callable[..., Any], index: int, arguments: tuple[Any, ...], threads: int | None) -> tuple[int, Outcome]:
+def _attempt(
+    function: Callable[..., Any], index: int, arguments: tuple[Any, ...], threads: int | None
+) -> tuple[int, Outcome]:
     began = time.perf_counter()
     try:
         with _limited(threads):
@@ -147,16 +170,24 @@ def _limited(threads: int | None) -> Iterator[None]:
 
 
 def _as_json(result: Any) -> dict[str, Any]:
-    """What the result is once it has been written and read, so that a fresh one does not differ from a stored one."""
+    """What the result is once it has been written and read, so that a fresh one does not differ
+    from a stored one.
+    """
     if not isinstance(result, dict):
-        raise InputError("a job must give a dictionary", type(result).__name__, "Return {'name': value, …}.")
+        raise InputError(
+            "a job must give a dictionary", type(result).__name__, "Return {'name': value, …}."
+        )
     return json.loads(json.dumps(result, default=_plain))
 
 
 def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # arrays and scalars of numpy and torch
         return value.tolist()
-    raise InputError("a result must be what JSON has", type(value).__name__, "Return numbers, text, lists and dictionaries.")
+    raise InputError(
+        "a result must be what JSON has",
+        type(value).__name__,
+        "Return numbers, text, lists and dictionaries.",
+    )
 
 
 def _make_folder(store: str | os.PathLike[str]) -> Path:
@@ -164,27 +195,42 @@ def _make_folder(store: str | os.PathLike[str]) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError("cannot keep results there", f"{folder} ({error.strerror})", "Choose another directory.") from None
+        raise InputError(
+            "cannot keep results there", f"{folder} ({error.strerror})", "Choose another directory."
+        ) from None
     return folder
 
 
 def _write(folder: Path, job: Job, outcome: Outcome) -> None:
-    record = {"name": job.name, "key": job.key, "result": outcome.result, "seconds": outcome.seconds}
-    write_atomically(folder / f"{job.key}.json", json.dumps(record | {"check": _check(record)}).encode())
+    record = {
+        "name": job.name,
+        "key": job.key,
+        "result": outcome.result,
+        "seconds": outcome.seconds,
+    }
+    write_atomically(
+        folder / f"{job.key}.json", json.dumps(record | {"check": _check(record)}).encode()
+    )
 
 
 def _read(folder: Path, job: Job) -> Outcome | None:
     path = folder / f"{job.key}.json"
     try:
         record = json.loads(path.read_bytes())
-        if record["key"] == job.key and record["check"] == _check(record) and isinstance(record["result"], dict):
+        if (
+            record["key"] == job.key
+            and record["check"] == _check(record)
+            and isinstance(record["result"], dict)
+        ):
             return Outcome(record["result"], None, float(record["seconds"]))
         why = "its content is not what was written"
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
-    warnings.warn(f"the stored result of {job.name} is damaged and made again: {path} ({why})", stacklevel=4)
+    warnings.warn(
+        f"the stored result of {job.name} is damaged and made again: {path} ({why})", stacklevel=4
+    )
     return None
 
 

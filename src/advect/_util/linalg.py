@@ -1,4 +1,6 @@
-"""Distances between points around a common centre, and roots of covariances that may be singular."""
+"""Distances between points around a common centre, and roots of covariances that may be
+singular.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,18 @@ import torch
 from torch import Tensor
 
 
-def centred(x: Tensor, y: Tensor, masses: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def centred(
+    x: Tensor, y: Tensor, masses: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """Both clouds around a common centre, which cancels a large common offset; gradients pass.
 
-    With masses the centre is that of the mass: a far point without any must not cost the others their precision.
-    """
-    middles = [part.detach().mean(dim=0) for part in (x, y)] if masses is None else map(mass_centre, (x, y), masses)
+    With masses the centre is that of the mass: a far point without any must not cost the others
+    their precision."""
+    middles = (
+        [part.detach().mean(dim=0) for part in (x, y)]
+        if masses is None
+        else map(mass_centre, (x, y), masses)
+    )
     centre = sum(middles) / 2
     moved = x - centre
     return moved, moved if y is x else y - centre
@@ -23,7 +31,9 @@ def mass_centre(x: Tensor, mass: Tensor) -> Tensor:
 
 
 def squared_distances(x: Tensor, y: Tensor, masses: tuple[Tensor, Tensor] | None = None) -> Tensor:
-    """‖x_i − y_j‖² as an (n, m) matrix, by one matrix product around a common centre (``centred``); never negative."""
+    """‖x_i − y_j‖² as an (n, m) matrix, by one matrix product around a common centre (``centred``);
+    never negative.
+    """
     x, y = centred(x, y, masses)
     products = torch.addmm(x.square().sum(dim=1)[:, None], x, y.T, alpha=-2)  # (n, m)
     return (products + y.square().sum(dim=1)).clamp_min(0)
@@ -39,14 +49,18 @@ _FEW = 4096
 
 
 def squared_gaps(x: Tensor, y: Tensor) -> Tensor:
-    """‖x_i − y_j‖² by differences where there are few pairs, so that near ones are exact however far apart others are."""
+    """‖x_i − y_j‖² by differences where there are few pairs, so that near ones are exact however
+    far apart others are.
+    """
     if len(x) * len(y) > _FEW:
         return squared_distances(x, y)
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 class _SymmetricRoot(torch.autograd.Function):
-    """S ↦ S^½ for batches of positive semi-definite matrices; its derivative solves X S^½ + S^½ X = dS."""
+    """S ↦ S^½ for batches of positive semi-definite matrices; its derivative solves X S^½ + S^½ X =
+    dS.
+    """
 
     @staticmethod
     def forward(ctx, matrices: Tensor) -> Tensor:
@@ -59,16 +73,20 @@ class _SymmetricRoot(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         roots, vectors = ctx.saved_tensors
         sums = roots[..., :, None] + roots[..., None, :]
-        floor = sums.amax(dim=(-2, -1), keepdim=True) * 1e-12  # the null space has no derivative: take 0 there
+        floor = (
+            sums.amax(dim=(-2, -1), keepdim=True) * 1e-12
+        )  # the null space has no derivative: take 0 there
         inverse = torch.where(sums > floor, 1 / sums.clamp_min(torch.finfo(sums.dtype).tiny), 0)
         inner = vectors.mT @ ((grad + grad.mT) / 2) @ vectors
         return vectors @ (inner * inverse) @ vectors.mT
 
 
 def symmetric_root(matrices: Tensor) -> Tensor:
-    """The symmetric square roots S^½ of positive semi-definite matrices (k, d, d), computed in float64.
+    """The symmetric square roots S^½ of positive semi-definite matrices (k, d, d), computed in
+    float64.
 
-    Eigenvalues below zero by rounding count as zero; the derivative is taken as zero on the null space.
+    Eigenvalues below zero by rounding count as zero; the derivative is taken as zero on the null
+    space.
 
     Example:
         >>> import torch

@@ -1,8 +1,9 @@
-"""One writer for each directory: a lock that a process holds while it writes, and that is free when the process is gone.
+"""One writer for each directory: a lock that a process holds while it writes, and that is free when
+the process is gone.
 
-The lock is an open file beside the directory (inside it, where that cannot be), locked with ``flock``: the system frees it with
-the process, however that ends. Symbolic links lead to the same lock as what they point to.
-"""
+The lock is an open file beside the directory (inside it, where that cannot be), locked with
+``flock``: the system frees it with the process, however that ends. Symbolic links lead to the same
+lock as what they point to."""
 
 from __future__ import annotations
 
@@ -39,14 +40,17 @@ class _Held:
     count: int = 1
 
 
-_held: dict[tuple[int, Path], _Held] = {}  # by process, since a forked one holds nothing, and directory
+_held: dict[
+    tuple[int, Path], _Held
+] = {}  # by process, since a forked one holds nothing, and directory
 _guard = threading.RLock()
 
 
 class Hold:
     """A directory that is held for writing, until ``release`` or the end of the context.
 
-    Within a thread it may be held several times over: what writes to one run (frames, checkpoints, metrics) does so.
+    Within a thread it may be held several times over: what writes to one run (frames, checkpoints,
+        metrics) does so.
 
     Raises:
         InputError: another process, or another thread of this one, is writing there.
@@ -114,7 +118,9 @@ def _locked(directory: Path) -> _Held:
                 why = f"this place has no locks ({error.strerror}): see to it yourself that nothing else writes {directory}"
                 warnings.warn(why, UserWarning, stacklevel=4)
                 return _Held(None, -1, threading.get_ident(), made)
-            raise _busy(directory, f"process {who.decode(errors='replace').strip() or 'unknown'}") from None
+            raise _busy(
+                directory, f"process {who.decode(errors='replace').strip() or 'unknown'}"
+            ) from None
         if _is_at(file, descriptor):  # the one before us may have removed it in the meantime
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()} on {platform.node()}\n".encode())
@@ -158,4 +164,8 @@ def _made_parents(place: Path) -> list[Path]:
 
 
 def _busy(directory: Path, who: str) -> InputError:
-    return InputError("another writer is at this run", f"{directory} ({who})", "Wait for it, or choose another directory.")
+    return InputError(
+        "another writer is at this run",
+        f"{directory} ({who})",
+        "Wait for it, or choose another directory.",
+    )

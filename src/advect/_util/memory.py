@@ -1,7 +1,7 @@
 """How much memory a computation may take, and how much it would: decided before it starts.
 
-A transport problem between n and m samples needs n × m matrices. Where they do not fit a limit, solvers work in blocks of
-rows that are computed anew (``advect.ot.blocks``); here is what they ask.
+A transport problem between n and m samples needs n × m matrices. Where they do not fit a limit,
+solvers work in blocks of rows that are computed anew (``advect.ot.blocks``); here is what they ask.
 """
 
 from __future__ import annotations
@@ -19,11 +19,22 @@ MemoryLimit = int | float | str | None
 
 _SHARE = 0.5  # of what is free, unless told otherwise
 _LARGE = 2**26  # bytes below which it is not worth asking the system
-_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_UNITS = {
+    "": 1,
+    "k": 1000,
+    "m": 1000**2,
+    "g": 1000**3,
+    "t": 1000**4,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
 
 
 class ScaleWarning(UserWarning):
-    """A computation that will take long at this size; the message says how long, and what is faster.
+    """A computation that will take long at this size; the message says how long, and what is
+    faster.
 
     Example:
         >>> issubclass(ScaleWarning, UserWarning)
@@ -32,7 +43,8 @@ class ScaleWarning(UserWarning):
 
 
 def free_memory(device: torch.device | str | None = None) -> int:
-    """Bytes that can be allocated now: on a GPU what the driver reports, else what the system and the container leave.
+    """Bytes that can be allocated now: on a GPU what the driver reports, else what the system and
+    the container leave.
 
     Example:
         >>> free_memory() > 0
@@ -65,7 +77,8 @@ def _physical_memory() -> int:
 
 
 def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> int:
-    """A limit as a number of bytes: a number, a text like "2GiB" or "500 MB", or None for half of what is free.
+    """A limit as a number of bytes: a number, a text like "2GiB" or "500 MB", or None for half of
+    what is free.
 
     Example:
         >>> as_bytes("2GiB") == 2 * 2**30, as_bytes("1.5 kB")
@@ -77,11 +90,21 @@ def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> in
         found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?i?)b?\s*", limit.lower())
         if found is None or found[2] not in _UNITS:
             raise InputError(
-                "memory_limit must be bytes or a text like '2GiB'", repr(limit), "Units: kB, MB, GB, KiB, MiB, GiB."
+                "memory_limit must be bytes or a text like '2GiB'",
+                repr(limit),
+                "Units: kB, MB, GB, KiB, MiB, GiB.",
             )
         limit = float(found[1]) * _UNITS[found[2]]
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < float("inf"):
-        raise InputError("memory_limit must be a positive number of bytes", repr(limit), "Pass 2 * 2**30, '2GiB' or None.")
+    if (
+        isinstance(limit, bool)
+        or not isinstance(limit, (int, float))
+        or not 0 < limit < float("inf")
+    ):
+        raise InputError(
+            "memory_limit must be a positive number of bytes",
+            repr(limit),
+            "Pass 2 * 2**30, '2GiB' or None.",
+        )
     return int(limit)
 
 
@@ -96,7 +119,11 @@ def check_room(what: str, size: int, remedy: str, device: torch.device | str | N
         the plan does not fit into memory: it has 1048576.0 TiB Use products with it.
     """
     if size > _LARGE and size > (free := free_memory(device)):
-        raise InputError(f"{what} does not fit into memory: it has {readable(size)}", f"{readable(free)} free", remedy)
+        raise InputError(
+            f"{what} does not fit into memory: it has {readable(size)}",
+            f"{readable(free)} free",
+            remedy,
+        )
 
 
 def readable(size: float) -> str:

@@ -2,12 +2,13 @@
 
     tr (S^½ S' S^½)^½ = ‖A Bᵀ‖_*
 
-so no d × d root is taken when classes have fewer samples than dimensions, and with A Bᵀ = U diag(s) Vᵀ the gradient in A is
-U Vᵀ B, without any inverse. Decompositions run in float64 on the smaller side, side by side, each on one thread.
+so no d × d root is taken when classes have fewer samples than dimensions, and with A Bᵀ = U diag(s)
+Vᵀ the gradient in A is U Vᵀ B, without any inverse. Decompositions run in float64 on the smaller
+side, side by side, each on one thread.
 
-Products may be taken in float32 where that is enough: with K = A Bᵀ + E the norms differ by at most ‖E‖_* ≤ √r ‖E‖_F, and
-random vectors v tell ‖E‖_F, since ‖K v − A (Bᵀ v)‖² is ‖E‖_F² in the mean, for the price of thin products in float64.
-"""
+Products may be taken in float32 where that is enough: with K = A Bᵀ + E the norms differ by at most
+‖E‖_* ≤ √r ‖E‖_F, and random vectors v tell ‖E‖_F, since ‖K v − A (Bᵀ v)‖² is ‖E‖_F² in the mean,
+for the price of thin products in float64."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from torch import Tensor
 from advect._util.threads import side_by_side
 
 _PROBES = 4
-_WORTHWHILE = 64  # rows below which a product in float64 takes no time, and few probes could mislead
+_WORTHWHILE = (
+    64  # rows below which a product in float64 takes no time, and few probes could mislead
+)
 _SMALL = 16  # rows of factors that are decomposed in one batch
 _ENTRIES = 4_000_000  # of the products in such a batch
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: what a product in float64 cannot tell from zero
@@ -36,16 +39,20 @@ def nuclear_norms(
     rtol: float = 0.0,
     wanted: Tensor | None = None,
 ) -> Tensor:
-    """‖A_i B_jᵀ‖_* for stacked factors A = [A_1; …; A_k] and B = [B_1; …; B_k'], as a (k, k') matrix; all in float64.
+    """‖A_i B_jᵀ‖_* for stacked factors A = [A_1; …; A_k] and B = [B_1; …; B_k'], as a (k, k')
+    matrix; all in float64.
 
-    When ``a is b`` each pair is decomposed once. Differentiable in both, with the polar factor as the gradient; pairs whose
-    part of a gradient is below rounding (or a hundredth of ``rtol``) in all its rows need none.
+    When ``a is b`` each pair is decomposed once. Differentiable in both, with the polar factor as
+    the gradient; pairs whose part of a gradient is below rounding (or a hundredth of ``rtol``) in
+    all its rows need none.
 
     Args:
         a, a_sizes, b, b_sizes: factors, and how many rows each has.
         near: (k, k'), what twice a norm is subtracted from; the difference is what has to be right.
-        rtol: relative error that the difference may have: 0 for products in float64, else float32 where it is certain to do.
-        wanted: (k, k') bool, the pairs that are asked for; the others may be zero. When ``a is b``, those above the diagonal.
+        rtol: relative error that the difference may have: 0 for products in float64, else float32
+            where it is certain to do.
+        wanted: (k, k') bool, the pairs that are asked for; the others may be zero. When ``a is b``,
+            those above the diagonal.
 
     Example:
         >>> import torch
@@ -56,19 +63,30 @@ def nuclear_norms(
     alike = len(set(a_sizes)) == 1 and len(set(b_sizes)) == 1
     if alike and min(a_sizes[0], b_sizes[0]) > 0 and max(a_sizes[0], b_sizes[0]) <= _SMALL:
         factors = a.reshape(len(a_sizes), -1, a.shape[1]), b.reshape(len(b_sizes), -1, b.shape[1])
-        step = max(1, _ENTRIES // (len(b) * a_sizes[0]))  # products of all pairs of many laws would dwarf their distances
-        return torch.cat([_SmallNuclearNorms.apply(part, factors[1]) for part in factors[0].split(step)])  # pyright: ignore
+        step = max(
+            1, _ENTRIES // (len(b) * a_sizes[0])
+        )  # products of all pairs of many laws would dwarf their distances
+        return torch.cat(
+            [_SmallNuclearNorms.apply(part, factors[1]) for part in factors[0].split(step)]
+        )  # pyright: ignore
     wanted = torch.ones(len(a_sizes), len(b_sizes), dtype=torch.bool) if wanted is None else wanted
-    request = _Request(tuple(a_sizes), tuple(b_sizes), a is b, wanted.tolist(), None if near is None else near.detach(), rtol)
+    request = _Request(
+        tuple(a_sizes),
+        tuple(b_sizes),
+        a is b,
+        wanted.tolist(),
+        None if near is None else near.detach(),
+        rtol,
+    )
     return _NuclearNorms.apply(a, b, request)  # pyright: ignore
 
 
 def polar_factor(matrix: Tensor, least: float = 0.0) -> Tensor:
-    """U Vᵀ for K = U diag(s) Vᵀ, by eigenvectors of the smaller Gram matrix; directions with s = 0 contribute nothing.
+    """U Vᵀ for K = U diag(s) Vᵀ, by eigenvectors of the smaller Gram matrix; directions with s = 0
+    contribute nothing.
 
-    Squares cannot tell singular values below 1e-8 of the largest apart: those are decomposed again at their own scale,
-    and those below 1e-12 of it, or below ``least``, count as zero.
-    """
+    Squares cannot tell singular values below 1e-8 of the largest apart: those are decomposed again
+    at their own scale, and those below 1e-12 of it, or below ``least``, count as zero."""
     if not matrix.numel():
         return torch.zeros_like(matrix)
     if matrix.shape[0] > matrix.shape[1]:
@@ -77,10 +95,14 @@ def polar_factor(matrix: Tensor, least: float = 0.0) -> Tensor:
     right = left.mT @ matrix  # rows s_i v_iᵀ
     singular = torch.linalg.vector_norm(right, dim=1)
     top = float(singular.max().clamp_min(torch.finfo(matrix.dtype).tiny))
-    least = max(least, 1e-12 * top)  # of the whole: rounding must not become a direction at its own scale
+    least = max(
+        least, 1e-12 * top
+    )  # of the whole: rounding must not become a direction at its own scale
     large, small = singular > max(1e-6 * top, least), (singular > least) & (singular <= 1e-6 * top)
     factor = left[:, large] @ (right[large] / singular[large, None])
-    return factor + left[:, small] @ polar_factor(right[small], least) if bool(small.any()) else factor
+    return (
+        factor + left[:, small] @ polar_factor(right[small], least) if bool(small.any()) else factor
+    )
 
 
 @dataclass(frozen=True)
@@ -97,15 +119,19 @@ class _Request:
     def columns(self, i: int) -> list[int]:
         """The j whose pairs with i are to be decomposed."""
         first = i + 1 if self.symmetric else 0
-        return [j for j in range(first, len(self.b_sizes)) if self.wanted[i][j] and self.a_sizes[i] and self.b_sizes[j]]
+        return [
+            j
+            for j in range(first, len(self.b_sizes))
+            if self.wanted[i][j] and self.a_sizes[i] and self.b_sizes[j]
+        ]
 
 
 class _NuclearNorms(torch.autograd.Function):
     """‖A_i B_jᵀ‖_* for all pairs of row blocks of A and B; see ``nuclear_norms``.
 
-    Values come from singular values, which are exact to rounding of the largest: roots of eigenvalues stall at 1e-8 of
-    it, and a class would not be at distance zero from its own copy. Polar factors wait until a gradient is asked for.
-    """
+    Values come from singular values, which are exact to rounding of the largest: roots of
+    eigenvalues stall at 1e-8 of it, and a class would not be at distance zero from its own copy.
+    Polar factors wait until a gradient is asked for."""
 
     @staticmethod
     def forward(ctx, a: Tensor, b: Tensor, request: _Request) -> Tensor:
@@ -113,17 +139,25 @@ class _NuclearNorms(torch.autograd.Function):
         ctx.request = request
         norms = a.new_zeros(len(request.a_sizes), len(request.b_sizes))
         a_blocks, b_blocks = a.split(request.a_sizes), b.split(request.b_sizes)
-        single = _SinglePrecision(a, b, request) if request.near is not None and request.rtol else None
+        single = (
+            _SinglePrecision(a, b, request) if request.near is not None and request.rtol else None
+        )
         for i, a_i in enumerate(a_blocks):
             columns = request.columns(i)
             known = {} if single is None else single.norms(i, columns)
             rest = [j for j in columns if j not in known]
-            sums = side_by_side(lambda j: torch.linalg.svdvals(a_i @ b_blocks[j].mT).sum(), rest, rows=len(a_i))  # noqa: B023
+            sums = side_by_side(
+                lambda j, a_i=a_i: torch.linalg.svdvals(a_i @ b_blocks[j].mT).sum(),
+                rest,
+                rows=len(a_i),
+            )
             for j, value in (*known.items(), *zip(rest, sums, strict=True)):
                 norms[i, j] = value
         if not request.symmetric:
             return norms
-        own = torch.stack([block.square().sum() for block in a_blocks])  # A Aᵀ is positive: its nuclear norm is its trace
+        own = torch.stack(
+            [block.square().sum() for block in a_blocks]
+        )  # A Aᵀ is positive: its nuclear norm is its trace
         return norms + norms.mT + own.diag()
 
     @staticmethod
@@ -135,10 +169,17 @@ class _NuclearNorms(torch.autograd.Function):
         a_grads, b_grads = grad_a.split(request.a_sizes), grad_b.split(request.b_sizes)
         if request.symmetric:
             grad = torch.triu(grad) + torch.tril(grad, diagonal=-1).mT
-        lengths = [torch.stack([torch.linalg.vector_norm(block) for block in blocks]) for blocks in (a_blocks, b_blocks)]
+        lengths = [
+            torch.stack([torch.linalg.vector_norm(block) for block in blocks])
+            for blocks in (a_blocks, b_blocks)
+        ]
         least = _ROUNDING * lengths[0][:, None] * lengths[1]
-        counts = _that_count(grad, *lengths, negligible=request.rtol / 100 or torch.finfo(grad.dtype).eps).tolist()
-        dtype = torch.float32 if request.rtol else grad.dtype  # of products with polar factors, which need no more digits
+        counts = _that_count(
+            grad, *lengths, negligible=request.rtol / 100 or torch.finfo(grad.dtype).eps
+        ).tolist()
+        dtype = (
+            torch.float32 if request.rtol else grad.dtype
+        )  # of products with polar factors, which need no more digits
         first, second = ctx.needs_input_grad[:2]
 
         def pull(pair: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -147,9 +188,13 @@ class _NuclearNorms(torch.autograd.Function):
             on_a = factor @ b_blocks[j].to(dtype) if first else factor[:0]
             return on_a, factor.mT @ a_blocks[i].to(dtype) if second else factor[:0]
 
-        for i, size in enumerate(request.a_sizes):  # row by row: all factors at once would be as large as the transport plan
+        for i, size in enumerate(
+            request.a_sizes
+        ):  # row by row: all factors at once would be as large as the transport plan
             columns = [j for j in request.columns(i) if counts[i][j]]
-            for j, (on_a, on_b) in zip(columns, side_by_side(pull, [(i, j) for j in columns], rows=size), strict=True):
+            for j, (on_a, on_b) in zip(
+                columns, side_by_side(pull, [(i, j) for j in columns], rows=size), strict=True
+            ):
                 if first:
                     a_grads[i].add_(grad[i, j] * on_a)
                 if second:
@@ -160,7 +205,8 @@ class _NuclearNorms(torch.autograd.Function):
 
 
 def _that_count(grad: Tensor, a_lengths: Tensor, b_lengths: Tensor, negligible: float) -> Tensor:
-    """Which pairs a gradient needs, (k, k') bool: without the others no block of rows loses more than a negligible part.
+    """Which pairs a gradient needs, (k, k') bool: without the others no block of rows loses more
+    than a negligible part.
 
     The pull of a pair on A_i is at most |g_ij| ‖B_j‖, and on B_j at most |g_ij| ‖A_i‖.
     """
@@ -178,9 +224,15 @@ class _SinglePrecision:
         self.near, self.rtol, sizes = request.near, request.rtol, request.b_sizes
         self.a, self.b = a.float().split(request.a_sizes), b.float().split(sizes)
         generator = torch.Generator().manual_seed(0)
-        self.vectors = torch.randn(len(b), _PROBES, generator=generator, dtype=b.dtype).to(b.device).split(sizes)
+        self.vectors = (
+            torch.randn(len(b), _PROBES, generator=generator, dtype=b.dtype)
+            .to(b.device)
+            .split(sizes)
+        )
         images = [block.mT @ part for block, part in zip(b.split(sizes), self.vectors, strict=True)]
-        self.images = (a @ torch.cat(images, dim=1)).split(request.a_sizes)  # A Bᵀ v in float64, (n, k' probes)
+        self.images = (a @ torch.cat(images, dim=1)).split(
+            request.a_sizes
+        )  # A Bᵀ v in float64, (n, k' probes)
 
     def norms(self, i: int, columns: list[int]) -> dict[int, Tensor]:
         """Those of pairs (i, j) that are certain to be right."""
@@ -191,7 +243,10 @@ class _SinglePrecision:
     def _norm(self, i: int, j: int) -> Tensor | None:
         product = (self.a[i] @ self.b[j].mT).double()
         image = self.images[i][:, _PROBES * j : _PROBES * (j + 1)]
-        error = torch.linalg.matrix_norm(product @ self.vectors[j] - image) * (min(product.shape) / _PROBES) ** 0.5
+        error = (
+            torch.linalg.matrix_norm(product @ self.vectors[j] - image)
+            * (min(product.shape) / _PROBES) ** 0.5
+        )
         norm = torch.linalg.svdvals(product).sum()
         return norm if bool(2 * error <= self.rtol * (self.near[i, j] - 2 * norm)) else None
 
@@ -213,6 +268,10 @@ class _SmallNuclearNorms(torch.autograd.Function):
         products = torch.einsum("ird,jsd->ijrs", a, b)
         left, singular, right = torch.linalg.svd(products, full_matrices=False)
         lengths = [torch.linalg.matrix_norm(part) for part in (a, b)]
-        least = torch.maximum(_ROUNDING * lengths[0][:, None] * lengths[1], 1e-12 * singular.amax(dim=2))
-        factors = (left * (singular > least[:, :, None])[:, :, None, :]) @ right * grad[:, :, None, None]
+        least = torch.maximum(
+            _ROUNDING * lengths[0][:, None] * lengths[1], 1e-12 * singular.amax(dim=2)
+        )
+        factors = (
+            (left * (singular > least[:, :, None])[:, :, None, :]) @ right * grad[:, :, None, None]
+        )
         return torch.einsum("ijrs,jsd->ird", factors, b), torch.einsum("ijrs,ird->jsd", factors, a)

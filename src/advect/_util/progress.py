@@ -1,4 +1,6 @@
-"""How far a long piece of work is: a bar on a terminal, else a line every few seconds, or a function of the caller's."""
+"""How far a long piece of work is: a bar on a terminal, else a line every few seconds, or a
+function of the caller's.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,14 @@ def track(
         3/3
     """
     if progress is not None and progress is not False and not callable(progress):
-        raise InputError("progress must be None, False or a function of (done, total)", repr(progress), "Pass one of these.")
-    shown = _Shown(total, label, stream or sys.stderr, patience, interval) if progress is None else None
+        raise InputError(
+            "progress must be None, False or a function of (done, total)",
+            repr(progress),
+            "Pass one of these.",
+        )
+    shown = (
+        _Shown(total, label, stream or sys.stderr, patience, interval) if progress is None else None
+    )
     done = 0
 
     def advance(k: int) -> None:
@@ -73,11 +81,17 @@ def time_left(remaining: float, pace: float) -> str:
     seconds = round(max(remaining, 0) / pace)
     if seconds < 120:
         return f"{seconds} s"
-    return f"{seconds // 60}:{seconds % 60:02d} min" if seconds < 7200 else f"{seconds // 3600}:{seconds % 3600 // 60:02d} h"
+    return (
+        f"{seconds // 60}:{seconds % 60:02d} min"
+        if seconds < 7200
+        else f"{seconds // 3600}:{seconds % 3600 // 60:02d} h"
+    )
 
 
 class _Shown:
-    def __init__(self, total: int, label: str, stream: IO[str], patience: float, interval: float) -> None:
+    def __init__(
+        self, total: int, label: str, stream: IO[str], patience: float, interval: float
+    ) -> None:
         self.total, self.label, self.stream, self.interval = total, label, stream, interval
         self.begun = time.monotonic()
         self.next = self.begun + (patience if stream.isatty() else interval)
@@ -96,14 +110,28 @@ class _Shown:
                 pace = done / (now - self.begun) if now > self.begun else 0.0
                 rate = f", {pace:.3g}/s" if pace else ""
                 left = f", {time_left(self.total - done, pace)} left" if self.total and pace else ""
-                print(f"{self.label}: {done}/{self.total or '?'}{rate}{left}", file=self.stream, flush=True)
+                print(
+                    f"{self.label}: {done}/{self.total or '?'}{rate}{left}",
+                    file=self.stream,
+                    flush=True,
+                )
 
     def _start(self, done: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress as Bar,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self.bar = Bar(*columns, console=Console(file=self.stream), transient=True)
         self.task = self.bar.add_task(self.label, total=self.total or None, completed=done)
         self.bar.start()

@@ -1,9 +1,9 @@
 """The ranks of one flow: joining and leaving, and the few ways in which they speak, counted.
 
-Every collective goes through ``Group``, which counts calls, bytes and seconds, and turns the failure of one (a rank has died,
-or does not answer within the timeout) into ``LostRankError``. A process that dies closes its connections, which gloo sees at
-once; one that hangs is given up after the timeout. A rank that leaves with an error closes its own: the others stop as well.
-"""
+Every collective goes through ``Group``, which counts calls, bytes and seconds, and turns the
+failure of one (a rank has died, or does not answer within the timeout) into ``LostRankError``. A
+process that dies closes its connections, which gloo sees at once; one that hangs is given up after
+the timeout. A rank that leaves with an error closes its own: the others stop as well."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ class LostRankError(AdvectError, RuntimeError):
 
 @dataclass
 class Traffic:
-    """What went through one kind of collective: how often, how many bytes of payload, and for how long.
+    """What went through one kind of collective: how often, how many bytes of payload, and for how
+    long.
 
-    The payload of a sum is the vector, that of a gathering what all ranks get. A ring sends 2 (p − 1)/p of the first and
-    (p − 1)/p of the second from each rank.
+    The payload of a sum is the vector, that of a gathering what all ranks get. A ring sends 2 (p −
+    1)/p of the first and (p − 1)/p of the second from each rank.
 
     Example:
         >>> import advect as ad
@@ -72,7 +73,8 @@ class Group:
         rank: which of them this is, from 0.  size: how many there are.
         device: where this rank's tensors should be.
         traffic: for each kind of collective, what went through it on this rank.
-        parted: whether the ranks have stopped walking together (an interruption, a lost one): no more collectives then.
+        parted: whether the ranks have stopped walking together (an interruption, a lost one): no
+            more collectives then.
 
     Example:
         >>> import torch, advect as ad
@@ -84,7 +86,9 @@ class Group:
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    traffic: dict[str, Traffic] = field(default_factory=lambda: {kind: Traffic() for kind in _KINDS})
+    traffic: dict[str, Traffic] = field(
+        default_factory=lambda: {kind: Traffic() for kind in _KINDS}
+    )
     parted: bool = False
 
     def rows(self, n: int) -> slice:
@@ -104,14 +108,18 @@ class Group:
         return float(self.max(torch.tensor([number], dtype=torch.float64, device=self.device)))
 
     def each(self, function: Callable[[], Any]) -> Any:
-        """What the function returns here; data that one rank refuses is refused by all, so that all go on alike."""
+        """What the function returns here; data that one rank refuses is refused by all, so that all
+        go on alike.
+        """
         result, failure = None, None
         try:
             result = function()
         except InputError as error:
             failure = error
         if self.largest(float(failure is not None)):
-            raise failure or InputError("another rank refuses its rows", "an error there", "See what it says.")
+            raise failure or InputError(
+                "another rank refuses its rows", "an error there", "See what it says."
+            )
         return result
 
     def _reduced(self, kind: str, values: Tensor, operation: Any) -> Tensor:
@@ -126,17 +134,23 @@ class Group:
         """All n rows, from each rank's own."""
         if self.size == 1:
             return rows
-        most = -(-n // self.size)  # shards differ by one row at the most: the shorter ones are padded
+        most = -(
+            -n // self.size
+        )  # shards differ by one row at the most: the shorter ones are padded
         mine = rows.new_zeros(most, *rows.shape[1:])
         mine[: len(rows)] = rows
         every = rows.new_empty(self.size * most, *rows.shape[1:])
         parts = list(every.split(most))
         with self._collective("gather", every):
             dist.all_gather(parts, mine)
-        return torch.cat([part[: _length(rows_of(n, rank, self.size))] for rank, part in enumerate(parts)])
+        return torch.cat(
+            [part[: _length(rows_of(n, rank, self.size))] for rank, part in enumerate(parts)]
+        )
 
     def first(self, function: Callable[[], Any]) -> Any:
-        """What the function returns on rank 0 (plain JSON), on every rank; an error there is an error everywhere."""
+        """What the function returns on rank 0 (plain JSON), on every rank; an error there is an
+        error everywhere.
+        """
         if self.size == 1:
             return function()
         told: dict[str, Any] = {}
@@ -154,12 +168,17 @@ class Group:
         if "input" in told:
             raise InputError(*told["input"])
         if "failed" in told:
-            raise LostRankError(f"rank 0 failed ({told['failed']}), and rank {self.rank} of {self.size} stops with it.")
+            raise LostRankError(
+                f"rank 0 failed ({told['failed']}), and rank {self.rank} of {self.size} stops with "
+                "it."
+            )
         return told["answer"]
 
     def _broadcast(self, told: dict[str, Any]) -> dict[str, Any]:
         """A small JSON object from rank 0 to all."""
-        content = torch.frombuffer(bytearray(json.dumps(told).encode()), dtype=torch.uint8).to(self.device)
+        content = torch.frombuffer(bytearray(json.dumps(told).encode()), dtype=torch.uint8).to(
+            self.device
+        )
         length = torch.tensor([len(content)], device=self.device)
         with self._collective("broadcast", length):
             dist.broadcast(length, src=0)
@@ -176,20 +195,24 @@ class Group:
         """An error on every rank if these tensors are not the same on all, to the bit."""
         if self.size == 1:
             return
-        marks = self.gather(torch.tensor([_fingerprint(tensors)], device=self.device), self.size).tolist()
+        marks = self.gather(
+            torch.tensor([_fingerprint(tensors)], device=self.device), self.size
+        ).tolist()
         if len(set(marks)) > 1:
             strangers = [rank for rank, mark in enumerate(marks) if mark != marks[0]]
             raise InputError(
                 f"{what} must be the same on every rank",
                 f"others on rank {', '.join(map(str, strangers))} than on rank 0",
-                "Give every rank the same files and seeds, and stochastic integrators a generator of the same seed.",
+                "Give every rank the same files and seeds, and stochastic integrators a generator "
+                "of the same seed.",
             )
 
     @contextmanager
     def _collective(self, kind: str, payload: Tensor) -> Iterator[None]:
         if self.parted:
             raise LostRankError(
-                f"rank {self.rank} of {self.size} was interrupted or has lost another one. Start all ranks again."
+                f"rank {self.rank} of {self.size} was interrupted or has lost another one. Start "
+                "all ranks again."
             )
         begun = time.perf_counter()
         try:
@@ -197,9 +220,12 @@ class Group:
         except RuntimeError as error:  # all that torch.distributed raises is one
             self.parted = True
             waited = time.perf_counter() - begun
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            reason = (
+                str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            )
             raise LostRankError(
-                f"rank {self.rank} of {self.size} has lost another one: it died, failed or did not answer for {waited:.1f} s "
+                f"rank {self.rank} of {self.size} has lost another one: it died, failed or did not "
+                f"answer for {waited:.1f} s "
                 f"({reason}). Start all ranks again and resume from the last checkpoint."
             ) from error
         traffic = self.traffic[kind]
@@ -219,8 +245,9 @@ def group(*, backend: str | None = None, timeout: float = 300.0) -> Iterator[Gro
 
     Args:
         backend: of torch.distributed; by default nccl where there is a GPU, gloo otherwise.
-        timeout: seconds to wait for a rank that does not answer. It has to be longer than what rank 0 does alone between
-            two steps: checkpoints, metrics. A rank that has died is noticed at once, whatever this is (gloo).
+        timeout: seconds to wait for a rank that does not answer. It has to be longer than what rank
+            0 does alone between two steps: checkpoints, metrics. A rank that has died is noticed at
+            once, whatever this is (gloo).
 
     Example:
         >>> import advect as ad
@@ -233,7 +260,9 @@ def group(*, backend: str | None = None, timeout: float = 300.0) -> Iterator[Gro
     if joined and int(os.environ.get("WORLD_SIZE", "1")) <= 1:
         yield Group(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
         return
-    backend = backend or (dist.get_backend() if not joined else "nccl" if torch.cuda.is_available() else "gloo")
+    backend = backend or (
+        dist.get_backend() if not joined else "nccl" if torch.cuda.is_available() else "gloo"
+    )
     device = torch.device("cpu")
     if backend == "nccl":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
@@ -256,7 +285,8 @@ def _join(backend: str, timeout: float) -> None:
     except (ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise LostRankError(
-            f"the ranks did not come together ({reason}). Start them with torchrun, which sets RANK, WORLD_SIZE, MASTER_ADDR "
+            f"the ranks did not come together ({reason}). Start them with torchrun, which sets "
+            "RANK, WORLD_SIZE, MASTER_ADDR "
             "and MASTER_PORT, and check that the machines reach each other."
         ) from error
 
@@ -266,13 +296,22 @@ def _length(rows: slice) -> int:
 
 
 def _fingerprint(tensors: tuple[Tensor, ...]) -> int:
-    """Of the bits and their places; exact integer sums, so that it does not depend on the order of addition."""
+    """Of the bits and their places; exact integer sums, so that it does not depend on the order of
+    addition.
+    """
     total = 0
     for tensor in tensors:
-        bits = tensor.detach().contiguous().reshape(-1).view(torch.int32 if tensor.element_size() == 4 else torch.int64)
+        bits = (
+            tensor.detach()
+            .contiguous()
+            .reshape(-1)
+            .view(torch.int32 if tensor.element_size() == 4 else torch.int64)
+        )
         places = 1 + torch.arange(min(len(bits), _BLOCK), device=bits.device)
         for block in bits.split(_BLOCK):
-            total = (31 * total + int((block * places[: len(block)]).sum()) + len(block)) % (1 << 62)
+            total = (31 * total + int((block * places[: len(block)]).sum()) + len(block)) % (
+                1 << 62
+            )
     return total
 
 

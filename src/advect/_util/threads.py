@@ -1,9 +1,8 @@
 """Many small decompositions side by side, each on one thread.
 
-A threaded decomposition of a few hundred rows gains little on an idle machine, and waits at every barrier for the thread
-that another program keeps from running: fifty times as long has been seen. One thread each, as many at a time as torch may
-use, is faster alone and does not mind company.
-"""
+A threaded decomposition of a few hundred rows gains little on an idle machine, and waits at every
+barrier for the thread that another program keeps from running: fifty times as long has been seen.
+One thread each, as many at a time as torch may use, is faster alone and does not mind company."""
 
 from __future__ import annotations
 
@@ -20,8 +19,11 @@ Result = TypeVar("Result")
 _WORTHWHILE = 100  # rows below which handing work over takes longer than the work
 
 
-def side_by_side(function: Callable[[Item], Result], items: Iterable[Item], rows: int) -> list[Result]:
-    """``[function(item) for item in items]`` in order, for functions of matrices of about so many rows, without gradients.
+def side_by_side(
+    function: Callable[[Item], Result], items: Iterable[Item], rows: int
+) -> list[Result]:
+    """``[function(item) for item in items]`` in order, for functions of matrices of about so many
+    rows, without gradients.
 
     Example:
         >>> import torch
@@ -42,4 +44,6 @@ def side_by_side(function: Callable[[Item], Result], items: Iterable[Item], rows
         with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             return list(pool.map(alone, items))
     finally:
-        torch.set_num_threads(threads)  # the count is torch's default for new threads, and that of this one
+        torch.set_num_threads(
+            threads
+        )  # the count is torch's default for new threads, and that of this one

@@ -1,4 +1,6 @@
-"""What people come for, as functions: ``repurpose`` a frozen model on other data, ``transfer`` a dataset to a few samples."""
+"""What people come for, as functions: ``repurpose`` a frozen model on other data, ``transfer`` a
+dataset to a few samples.
+"""
 
 from advect.apps.carry import CarryOptions
 from advect.apps.evaluation import TransferScores, evaluate_transfer

@@ -1,4 +1,6 @@
-"""The flow that the applications share: a dataset carried to another, classes of equal mass, within given bounds."""
+"""The flow that the applications share: a dataset carried to another, classes of equal mass, within
+given bounds.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ class CarryOptions:
     Args:
         n_steps, step_size: Euler steps of the flow.
         label_weight: how much classes hold together against nearness of features.
-        label: the label cost; coarser ones (``Bures(diagonal=True)``, ``MeansOnly()``) are quicker with large classes.
-        solver: of the transport problems; by default entropic, with an epsilon of 1 % of the mean cost. A smaller one
-            (``Sinkhorn(Relative(0.001), tol=1e-3)``) lands on samples of the target rather than on averages of them.
+        label: the label cost; coarser ones (``Bures(diagonal=True)``, ``MeansOnly()``) are quicker
+            with large classes.
+        solver: of the transport problems; by default entropic, with an epsilon of 1 % of the mean
+            cost. A smaller one (``Sinkhorn(Relative(0.001), tol=1e-3)``) lands on samples of the
+            target rather than on averages of them.
         bounds: keep features in this range, so that images stay images.
-        every: look at states whose index divides by this: where labels are known, their accuracy; on the way, what is kept.
-        map: carries samples that are not in the flow; fitted on it. By default an entropic map with the solver's epsilon, not
-            debiased: on held-out USPS images carried to MNIST it was the best of all (docs/paper.md, appendix C).
+        every: look at states whose index divides by this: where labels are known, their accuracy;
+            on the way, what is kept.
+        map: carries samples that are not in the flow; fitted on it. By default an entropic map with
+            the solver's epsilon, not debiased: on held-out USPS images carried to MNIST it was the
+            best of all (docs/paper.md, appendix C).
 
     Example:
         >>> import advect as ad
@@ -66,13 +72,17 @@ def carrier(options: CarryOptions) -> Map:
 
 
 def carry(
-    data: LabeledDataset, target: LabeledDataset, options: CarryOptions, callbacks: Sequence[Callback] = ()
+    data: LabeledDataset,
+    target: LabeledDataset,
+    options: CarryOptions,
+    callbacks: Sequence[Callback] = (),
 ) -> FlowResult:
-    """Flow balanced data down ½ OTDD² to a balanced target, all the way: what came of half a flow is not for training.
+    """Flow balanced data down ½ OTDD² to a balanced target, all the way: what came of half a flow
+    is not for training.
 
-    Along T(x) − x: each sample goes straight to its image under the transport map, so that with exact transport it ends on
-    samples of the target. The gradient through the laws also draws classes into shape, away from that image.
-    """
+    Along T(x) − x: each sample goes straight to its image under the transport map, so that with
+    exact transport it ends on samples of the target. The gradient through the laws also draws
+    classes into shape, away from that image."""
     cost = GroundCost(label=options.label, label_weight=options.label_weight)
     return flow(
         data.balanced(),

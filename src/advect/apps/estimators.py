@@ -1,4 +1,5 @@
-"""scikit-learn's habits over a flow and a map: flat options, ``fit`` and ``transform``, clones, pipelines.
+"""scikit-learn's habits over a flow and a map: flat options, ``fit`` and ``transform``, clones,
+pipelines.
 
 Names such as "entropic" and "fd" live here, at the edge, and nowhere below.
 """
@@ -34,7 +35,9 @@ _DYNAMICS: dict[str, Callable[[], Dynamics]] = {
     "jd-vl": JointVariableLabels,
 }
 _MAPS: dict[str, Callable[[Sinkhorn, float, int], Map]] = {
-    "entropic": lambda solver, label_weight, seed: EntropicMap(epsilon=solver.epsilon, label_weight=label_weight),
+    "entropic": lambda solver, label_weight, seed: EntropicMap(
+        epsilon=solver.epsilon, label_weight=label_weight
+    ),
     "nearest": lambda solver, label_weight, seed: NearestMap(),
     "neural": lambda solver, label_weight, seed: NeuralMap(seed=seed),
 }
@@ -43,22 +46,26 @@ _MAPS: dict[str, Callable[[Sinkhorn, float, int], Map]] = {
 class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Flow a source dataset to a target, and carry any new sample of the source the same way.
 
-    ``fit(X, y, Xt, yt)`` decreases ½ OTDD² from (X, y) to (Xt, yt) and fits a map on the first and last states, which
-    ``transform(X)`` applies. Labels count where both sides have them, otherwise features alone do. Without a target
-    there is nowhere to go: the transport is the identity. In a pipeline, pass it as ``name__Xt`` and ``name__yt``.
+    ``fit(X, y, Xt, yt)`` decreases ½ OTDD² from (X, y) to (Xt, yt) and fits a map on the first and
+    last states, which ``transform(X)`` applies. Labels count where both sides have them, otherwise
+    features alone do. Without a target there is nowhere to go: the transport is the identity. In a
+    pipeline, pass it as ``name__Xt`` and ``name__yt``.
 
     Args:
         n_steps, step_size: of the flow, by explicit Euler steps.
         label_weight: how much a change of label costs against a change of features.
-        epsilon: of the transport, in units of the cost, or ``ad.Relative(share)`` of its mean; None for 1 % of the mean.
-        map: "entropic", "nearest", "neural", or a map of ``ad.maps`` with options of its own, of which a copy is fitted.
+        epsilon: of the transport, in units of the cost, or ``ad.Relative(share)`` of its mean; None
+            for 1 % of the mean.
+        map: "entropic", "nearest", "neural", or a map of ``ad.maps`` with options of its own, of
+            which a copy is fitted.
         dynamics: "fd", "jd-fl", "jd-vl", or a dynamics object. Joint dynamics need labels.
         random_state: of a neural map.
 
     Attributes:
         flowed_: the samples of the fit at the end of the flow, (n, d).
         map_: the fitted map; its ``transform`` also takes labels.
-        distance_: the ``Distance`` from the source to the target before the flow, made on first use.
+        distance_: the ``Distance`` from the source to the target before the flow, made on first
+            use.
         class_matching_: which class of the source matches which of the target; needs labels.
         n_features_in_, feature_names_in_: as elsewhere in scikit-learn.
 
@@ -104,7 +111,9 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         options: dict[str, Any] = {"dtype": (np.float64, np.float32)}
         samples = validate_data(self, X, **options)
         if Xt is None and yt is not None:
-            raise InputError("target labels need target samples", "yt without Xt", "Pass fit(X, y, Xt, yt).")
+            raise InputError(
+                "target labels need target samples", "yt without Xt", "Pass fit(X, y, Xt, yt)."
+            )
         identity = Xt is None
         target = samples if identity else validate_data(self, Xt, reset=False, **options)
         labeled = y is not None and (identity or yt is not None)
@@ -113,14 +122,18 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         solver = Sinkhorn(Relative(0.01) if self.epsilon is None else self.epsilon, tol=1e-3)
         cost = GroundCost(label=Bures() if labeled else NoLabels(), label_weight=self.label_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        fitted = _choose("map", self.map, _MAPS, Map, solver, self.label_weight if labeled else 0.0, seed)
+        fitted = _choose(
+            "map", self.map, _MAPS, Map, solver, self.label_weight if labeled else 0.0, seed
+        )
         dynamics = _choose("dynamics", self.dynamics, _DYNAMICS, object)
         self.__dict__.pop("distance_", None)
         self._source, self._target, self._cost, self._solver = first, last, cost, solver
         flowed = first
         if not identity:
             objective, integrator = OTDD(last, cost=cost, solver=solver), Euler(self.step_size)
-            result = flow(first, objective, dynamics=dynamics, integrator=integrator, n_steps=self.n_steps)
+            result = flow(
+                first, objective, dynamics=dynamics, integrator=integrator, n_steps=self.n_steps
+            )
             flowed = result.checked().dataset
         self.flowed_ = flowed.x.numpy()
         self.map_ = fitted.fit(first, flowed)
@@ -136,7 +149,9 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             True
         """
         check_is_fitted(self)
-        return self.map_.transform(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))
+        return self.map_.transform(
+            validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        )
 
     @cached_property
     def distance_(self) -> Distance:
@@ -151,7 +166,9 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # pyright: ignore[reportAssignmentType]
-        return {name: value for name, value in state.items() if name != "distance_"}  # made again on first use
+        return {
+            name: value for name, value in state.items() if name != "distance_"
+        }  # made again on first use
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -163,11 +180,17 @@ def _labels(y: Any) -> Any:
     return np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "to_numpy") else y
 
 
-def _choose(option: str, value: Any, known: dict[str, Callable[..., Any]], kind: type, *arguments: Any) -> Any:
+def _choose(
+    option: str, value: Any, known: dict[str, Callable[..., Any]], kind: type, *arguments: Any
+) -> Any:
     """A name looked up, or a copy of an object."""
     if isinstance(value, str):
         check_known(option, value, known)
         return known[value](*arguments)
     if not isinstance(value, kind) or isinstance(value, type):
-        raise InputError(f"{option} must be a name or an object", repr(value), f"Known names: {', '.join(known)}.")
+        raise InputError(
+            f"{option} must be a name or an object",
+            repr(value),
+            f"Known names: {', '.join(known)}.",
+        )
     return copy.deepcopy(value)

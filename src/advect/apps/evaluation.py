@@ -1,9 +1,10 @@
-"""Does a flowed dataset help? Trainings with and without it, over several draws of the few samples (paper, section 6.2).
+"""Does a flowed dataset help? Trainings with and without it, over several draws of the few samples
+(paper, section 6.2).
 
-Everything that is compared sees the same few samples and the same test part. Trainers are the caller's: anything that has
-``fit(x, y)`` and ``predict(x)``, and ``fine_tune(x, y)`` where fine-tuning is to be compared. Where ``fit`` takes a
-``sample_weight``, the few samples keep a share of the mass however many others join them.
-"""
+Everything that is compared sees the same few samples and the same test part. Trainers are the
+caller's: anything that has ``fit(x, y)`` and ``predict(x)``, and ``fine_tune(x, y)`` where
+fine-tuning is to be compared. Where ``fit`` takes a ``sample_weight``, the few samples keep a share
+of the mass however many others join them."""
 
 from __future__ import annotations
 
@@ -49,13 +50,17 @@ class TransferScores:
         return float(np.mean(self.accuracies[way]))
 
     def interval(self, way: str) -> float:
-        """Half the width of the 95 % confidence interval of the mean (Student's t); infinite for one draw."""
+        """Half the width of the 95 % confidence interval of the mean (Student's t); infinite for
+        one draw.
+        """
         return _half_width(self.accuracies[way])
 
     def gain(self, way: str, over: str = "target only") -> tuple[float, float]:
-        """By how much a way is above another on the same draws: the mean, and half the width of its 95 % interval.
+        """By how much a way is above another on the same draws: the mean, and half the width of its
+        95 % interval.
 
-        Both have seen the same shots from the same seed, so this tells more than two intervals side by side.
+        Both have seen the same shots from the same seed, so this tells more than two intervals side
+        by side.
 
         Example:
             >>> import advect as ad
@@ -69,13 +74,16 @@ class TransferScores:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{way:13s} {100 * self.mean(way):.1f} ± {100 * self.interval(way):.1f} % ({len(values)} draws)"
+            f"{way:13s} {100 * self.mean(way):.1f} ± {100 * self.interval(way):.1f} % "
+            f"({len(values)} draws)"
             for way, values in self.accuracies.items()
         )
 
 
 def _half_width(values: Any) -> float:
-    """Half the width of the 95 % confidence interval of a mean (Student's t); infinite for one value."""
+    """Half the width of the 95 % confidence interval of a mean (Student's t); infinite for one
+    value.
+    """
     if len(values) < 2:
         return math.inf
     from scipy.stats import t
@@ -100,20 +108,22 @@ def evaluate_transfer(
 ) -> TransferScores:
     """Train on k shots with and without what a flow gives, and test.
 
-    Ways of training: ``target only`` (the k shots of each class), ``+ source`` (and the source, its classes renamed by the
-    matching), ``+ final`` (and the flowed source), ``+ way`` (and the states on the way), ``+ mapped`` (and extra samples
-    carried by the map), ``fine-tuned`` (the source first, then the shots; for classifiers with ``fine_tune``).
+    Ways of training: ``target only`` (the k shots of each class), ``+ source`` (and the source, its
+    classes renamed by the matching), ``+ final`` (and the flowed source), ``+ way`` (and the states
+    on the way), ``+ mapped`` (and extra samples carried by the map), ``fine-tuned`` (the source
+    first, then the shots; for classifiers with ``fine_tune``).
 
     Args:
         source: labeled samples of another task.
         target: labeled samples to draw the shots from.
         test: labeled samples that nothing is trained on.
-        classifier: from a seed to a new trainer with ``fit(x, y)`` and ``predict(x)`` on tensors: samples in their shape and
-            positions of the target's classes.
+        classifier: from a seed to a new trainer with ``fit(x, y)`` and ``predict(x)`` on tensors:
+            samples in their shape and positions of the target's classes.
         shots: how many of each class.  draws: how many times, each with its own shots and seed.
         extra: more source samples, for ``+ mapped``.
         options: of the flow.
-        few_share: mass of the few samples among those trained on, for classifiers whose ``fit`` takes ``sample_weight``.
+        few_share: mass of the few samples among those trained on, for classifiers whose ``fit``
+            takes ``sample_weight``.
         ways: which of the ways of training to compare; all that can be by default.
         seed: of the first draw.  progress: None, False or a function of (done, total).
 
@@ -130,10 +140,18 @@ def evaluate_transfer(
     """
     shots, draws = check_count("shots", shots), check_count("draws", draws)
     if not 0 < few_share < 1:
-        raise InputError("few_share must be between 0 and 1", repr(few_share), "0.5 gives the few samples half of the mass.")
+        raise InputError(
+            "few_share must be between 0 and 1",
+            repr(few_share),
+            "0.5 gives the few samples half of the mass.",
+        )
     strange = set(ways or ()) - set(_WAYS)
     if strange or (ways is not None and not ways):
-        raise InputError("ways of training to compare", f"{sorted(strange) or 'none'}", f"Take some of {', '.join(_WAYS)}.")
+        raise InputError(
+            "ways of training to compare",
+            f"{sorted(strange) or 'none'}",
+            f"Take some of {', '.join(_WAYS)}.",
+        )
     if test.classes != target.classes:
         raise InputError(
             "test and target must have the same classes in the same order",
@@ -148,7 +166,12 @@ def evaluate_transfer(
             present = sum(count > 0 for count in target.counts.values())
             few = target.sample(shots * present, balanced=True, generator=generator)
             sets = transfer(source, few, extra=extra, options=options)
-            parts = {"target only": [], "+ source": [sets.relabeled(source)], "+ final": [sets.final], "+ way": [sets.way]}
+            parts = {
+                "target only": [],
+                "+ source": [sets.relabeled(source)],
+                "+ final": [sets.final],
+                "+ way": [sets.way],
+            }
             if sets.mapped is not None:
                 parts["+ mapped"] = [sets.final, sets.mapped]
             for way, more in parts.items():

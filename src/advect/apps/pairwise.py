@@ -1,9 +1,10 @@
-"""The distances between all pairs of several labeled datasets (paper, eq. 5), by as many workers as there are.
+"""The distances between all pairs of several labeled datasets (paper, eq. 5), by as many workers as
+there are.
 
-Each pair is a job of its own: see ``_jobs`` for what happens to results and errors. What is known about one dataset alone, its
-label laws and the distances between them, is found once in each worker and used for all of its pairs. The self terms
-OT(A, A) are solved for each pair, since a relative epsilon belongs to the pair.
-"""
+Each pair is a job of its own: see ``_jobs`` for what happens to results and errors. What is known
+about one dataset alone, its label laws and the distances between them, is found once in each worker
+and used for all of its pairs. The self terms OT(A, A) are solved for each pair, since a relative
+epsilon belongs to the pair."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ from advect.transport.distance import otdd
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_TILE = 4  # pairs are taken in tiles of so many datasets by so many, so that a worker finds most of them at hand
+# pairs are taken in tiles of so many datasets by so many, so that a worker finds most of them at
+# hand
+_TILE = 4
 _FORMAT = "advect.apps.pairwise/1"
 
 
@@ -78,7 +81,11 @@ class Pairwise:
     def __repr__(self) -> str:
         pairs = len(self.names) * (len(self.names) - 1) // 2
         loose = int(np.triu(~self.converged, 1).sum()) - len(self.errors)
-        notes = [f"{count} {what}" for count, what in ((len(self.errors), "failed"), (loose, "not converged")) if count]
+        notes = [
+            f"{count} {what}"
+            for count, what in ((len(self.errors), "failed"), (loose, "not converged"))
+            if count
+        ]
         return f"Pairwise({', '.join([f'{len(self.names)} datasets', f'{pairs} pair' + 's' * (pairs != 1), *notes])})"
 
     @property
@@ -87,7 +94,8 @@ class Pairwise:
         return ClassTable(self.values, self.names, self.names)
 
     def nearest(self, name: str) -> list[tuple[str, float]]:
-        """The other datasets, the nearest first, with their distances; without those whose pair failed.
+        """The other datasets, the nearest first, with their distances; without those whose pair
+        failed.
 
         Example:
             >>> import advect as ad
@@ -110,7 +118,10 @@ class Pairwise:
         record = {
             "format": _FORMAT,
             "names": self.names,
-            "values": [[None if math.isnan(value) else value for value in row] for row in self.values.tolist()],
+            "values": [
+                [None if math.isnan(value) else value for value in row]
+                for row in self.values.tolist()
+            ],
             "converged": self.converged.tolist(),
             "seconds": self.seconds.tolist(),
             "errors": [[*pair, message] for pair, message in self.errors.items()],
@@ -135,19 +146,35 @@ class Pairwise:
             if record["format"] != _FORMAT:
                 raise ValueError(f"format {record['format']}")
             names, k = tuple(map(str, record["names"])), len(record["names"])
-            numbers = [[math.nan if value is None else float(value) for value in row] for row in record["values"]]
+            numbers = [
+                [math.nan if value is None else float(value) for value in row]
+                for row in record["values"]
+            ]
             errors = {(str(a), str(b)): str(message) for a, b, message in record["errors"]}
-            values, seconds = np.array(numbers).reshape(k, k), np.array(record["seconds"], dtype=float).reshape(k, k)
-            return cls(names, values, np.array(record["converged"], dtype=bool).reshape(k, k), seconds, errors)
+            values, seconds = (
+                np.array(numbers).reshape(k, k),
+                np.array(record["seconds"], dtype=float).reshape(k, k),
+            )
+            return cls(
+                names,
+                values,
+                np.array(record["converged"], dtype=bool).reshape(k, k),
+                seconds,
+                errors,
+            )
         except FileNotFoundError:
             raise InputError("no such file", path, "Check the path.") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError("not a file of Pairwise.save, or damaged", f"{path} ({error})", "Compute it again.") from None
+            raise InputError(
+                "not a file of Pairwise.save, or damaged", f"{path} ({error})", "Compute it again."
+            ) from None
 
 
 @dataclass(frozen=True)
 class _Item:
-    """A dataset on its way to a worker, or a reference and its options; what it holds is known by its digest."""
+    """A dataset on its way to a worker, or a reference and its options; what it holds is known by
+    its digest.
+    """
 
     source: LabeledDataset | tuple[str | Path, Mapping[str, Any]] = field(compare=False, repr=False)
     content: str = ""
@@ -158,7 +185,11 @@ class _Item:
         reference, options = self.source
         data = references.load(reference, progress=False, **options)
         if self.content and digest(data) != self.content:
-            raise InputError("a dataset has changed while distances to it were computed", reference, "Compute them again.")
+            raise InputError(
+                "a dataset has changed while distances to it were computed",
+                reference,
+                "Compute them again.",
+            )
         return data
 
 
@@ -212,11 +243,17 @@ def _distance(a: _Item, b: _Item, settings: _Settings) -> dict[str, Any]:
     if settings.at_once > 1:
         limit = as_bytes(limit, source.data.x.device) // settings.at_once
     found = otdd(source.data, target.data, cost=cost, solver=settings.solver, memory_limit=limit)
-    return {"value": found.value, "converged": found.converged, "marginal_error": found.marginal_error, "n_iter": found.n_iter}
+    return {
+        "value": found.value,
+        "converged": found.converged,
+        "marginal_error": found.marginal_error,
+        "n_iter": found.n_iter,
+    }
 
 
 def pairwise(
-    datasets: Mapping[str, LabeledDataset | str | os.PathLike[str]] | Sequence[LabeledDataset | str | os.PathLike[str]],
+    datasets: Mapping[str, LabeledDataset | str | os.PathLike[str]]
+    | Sequence[LabeledDataset | str | os.PathLike[str]],
     *,
     cost: GroundCost | None = None,
     solver: Solver | None = None,
@@ -228,20 +265,25 @@ def pairwise(
     """The distance ``otdd`` between each two of several datasets.
 
     Args:
-        datasets: by name, or in order (then a reference is its own name, and other datasets are called "0", "1", …). A
-            reference such as ``"csv:pets.csv?label=kind"`` is read by the workers, with ``ad.datasets.load``. All must
-            live in one feature space (see ``ad.harmonize``).
+        datasets: by name, or in order (then a reference is its own name, and other datasets are
+            called "0", "1", …). A reference such as ``"csv:pets.csv?label=kind"`` is read by the
+            workers, with ``ad.datasets.load``. All must live in one feature space (see
+            ``ad.harmonize``).
         cost, solver: as for ``otdd``.
-        memory_limit: as for ``otdd``, for all pairs on one machine that are computed at the same time.
-        n_jobs: how many pairs at a time, −1 for one on each core. By default one, or what ``joblib.parallel_config`` says,
-            which is also how to use a Dask or Ray cluster.
-        store: a directory where the result of each pair is written as soon as it is there. A later call finds those of equal
-            data, cost and solver, and computes the others: also those that failed.
-        progress: None or True shows it on stderr when it takes long, False is silent, a function is called with (done, total).
+        memory_limit: as for ``otdd``, for all pairs on one machine that are computed at the same
+            time.
+        n_jobs: how many pairs at a time, −1 for one on each core. By default one, or what
+            ``joblib.parallel_config`` says, which is also how to use a Dask or Ray cluster.
+        store: a directory where the result of each pair is written as soon as it is there. A later
+            call finds those of equal data, cost and solver, and computes the others: also those
+            that failed.
+        progress: None or True shows it on stderr when it takes long, False is silent, a function is
+            called with (done, total).
 
     Returns:
-        A ``Pairwise``. A pair that fails is NaN there, with the reason in ``errors``; the others are not lost. With as many
-        threads for each worker, values are those of ``otdd`` to the last bit.
+        A ``Pairwise``. A pair that fails is NaN there, with the reason in ``errors``; the others
+        are not lost. With as many threads for each worker, values are those of ``otdd`` to the last
+        bit.
 
     Raises:
         InputError: fewer than two datasets, unknown references, or options that cannot be used.
@@ -257,19 +299,37 @@ def pairwise(
     names = tuple(items)
     content = uuid4().hex if store is None else digest(_FORMAT, cost, solver)
     settings = _Settings(cost, solver, memory_limit, jobs_at_once(n_jobs), content)
-    errors = {(a, b): f"{bad}: {failed[bad]}" for a, b in combinations(names, 2) for bad in (b, a) if bad in failed}
+    errors = {
+        (a, b): f"{bad}: {failed[bad]}"
+        for a, b in combinations(names, 2)
+        for bad in (b, a)
+        if bad in failed
+    }
     places = combinations(range(len(names)), 2)
     tiles = sorted(places, key=lambda place: (place[0] // _TILE, place[1] // _TILE, place))
     pairs = [(names[i], names[j]) for i, j in tiles if (names[i], names[j]) not in errors]
     jobs = [
-        Job(f"{a} and {b}", (items[a], items[b], settings), digest(items[a].content, items[b].content, settings.content))
+        Job(
+            f"{a} and {b}",
+            (items[a], items[b], settings),
+            digest(items[a].content, items[b].content, settings.content),
+        )
         for a, b in pairs
     ]
     try:
-        outcomes = run_jobs(_distance, jobs, label="pairs of datasets", n_jobs=n_jobs, store=store, progress=progress)
+        outcomes = run_jobs(
+            _distance,
+            jobs,
+            label="pairs of datasets",
+            n_jobs=n_jobs,
+            store=store,
+            progress=progress,
+        )
     finally:
         _ready.cache_clear()
-    values = np.diag([math.nan if name in failed else 0.0 for name in names])  # a divergence of equal measures vanishes
+    values = np.diag(
+        [math.nan if name in failed else 0.0 for name in names]
+    )  # a divergence of equal measures vanishes
     converged, seconds = np.diag([name not in failed for name in names]), np.zeros_like(values)
     for a, b in errors:
         _set(values, names, (a, b), math.nan)
@@ -292,33 +352,62 @@ def _named(datasets: Any) -> dict[str, _Item]:
     if isinstance(datasets, Mapping):
         given = {str(name): data for name, data in datasets.items()}
     elif isinstance(datasets, Sequence) and not isinstance(datasets, (str, bytes)):
-        plain = all(isinstance(data, (str, os.PathLike)) for data in datasets) and len(set(datasets)) == len(datasets)
-        given = {str(data) if plain else str(position): data for position, data in enumerate(datasets)}
+        plain = all(isinstance(data, (str, os.PathLike)) for data in datasets) and len(
+            set(datasets)
+        ) == len(datasets)
+        given = {
+            str(data) if plain else str(position): data for position, data in enumerate(datasets)
+        }
     else:
-        raise InputError("datasets must be several, by name or in order", type(datasets).__name__, "Pass a dict or a list.")
+        raise InputError(
+            "datasets must be several, by name or in order",
+            type(datasets).__name__,
+            "Pass a dict or a list.",
+        )
     if len(given) < 2 or len(given) < len(datasets):
-        raise InputError("pairs need two or more datasets with different names", f"{len(given)}", "Add some, or rename them.")
+        raise InputError(
+            "pairs need two or more datasets with different names",
+            f"{len(given)}",
+            "Add some, or rename them.",
+        )
     return {name: _item(name, data) for name, data in given.items()}
 
 
 def _item(name: str, data: Any) -> _Item:
     if isinstance(data, LabeledDataset):
-        return _Item(data.replace(x=data.x.detach()) if data.x.requires_grad else data, digest(data))
+        return _Item(
+            data.replace(x=data.x.detach()) if data.x.requires_grad else data, digest(data)
+        )
     if not isinstance(data, (str, os.PathLike)):
         remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-        raise InputError(f"{name} must be a LabeledDataset or a reference", type(data).__name__, remedy)
+        raise InputError(
+            f"{name} must be a LabeledDataset or a reference", type(data).__name__, remedy
+        )
     parsed = Reference.parse(data, [known.name for known in references.names()])
     if parsed.kind not in (*FILES, "path", "run"):
         return _Item((os.fspath(data), {}))
-    place = os.path.abspath(os.path.expanduser(parsed.path))  # workers may have been started in another directory
-    return _Item((Path(place) if parsed.kind == "path" else f"{parsed.kind}:{place}", parsed.options))
+    place = os.path.abspath(
+        os.path.expanduser(parsed.path)
+    )  # workers may have been started in another directory
+    return _Item(
+        (Path(place) if parsed.kind == "path" else f"{parsed.kind}:{place}", parsed.options)
+    )
 
 
-def _recognised(items: dict[str, _Item], n_jobs: int | None) -> tuple[dict[str, _Item], dict[str, str]]:
-    """The items with the digests of what is behind references; for those that cannot be read, why."""
+def _recognised(
+    items: dict[str, _Item], n_jobs: int | None
+) -> tuple[dict[str, _Item], dict[str, str]]:
+    """The items with the digests of what is behind references; for those that cannot be read,
+    why.
+    """
     unread = {name: item for name, item in items.items() if not item.content}
     jobs = [Job(name, (item,)) for name, item in unread.items()]
     outcomes = run_jobs(_fingerprint, jobs, label="reading datasets", n_jobs=n_jobs, progress=False)
     told = dict(zip(unread, outcomes, strict=True))
-    known = {name: _Item(item.source, (told[name].result or {}).get("content", "")) for name, item in unread.items()}
-    return items | known, {name: outcome.error for name, outcome in told.items() if outcome.error is not None}
+    known = {
+        name: _Item(item.source, (told[name].result or {}).get("content", ""))
+        for name, item in unread.items()
+    }
+    return items | known, {
+        name: outcome.error for name, outcome in told.items() if outcome.error is not None
+    }

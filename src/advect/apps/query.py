@@ -1,8 +1,8 @@
-"""Asking a model that is a black box: any callable from samples to scores or labels, queried in batches, never differentiated.
+"""Asking a model that is a black box: any callable from samples to scores or labels, queried in
+batches, never differentiated.
 
-Torch modules, scikit-learn estimators and plain functions answer the same way from here on. What an answer means for another
-set of classes is for ``advect.classes.matching``.
-"""
+Torch modules, scikit-learn estimators and plain functions answer the same way from here on. What an
+answer means for another set of classes is for ``advect.classes.matching``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _BATCH = 1024
 def query(model: Any, samples: Tensor, *, batch: int = _BATCH) -> np.ndarray:
     """The model's answers: (n, k) probabilities, or n labels.
 
-    Scores that are not probabilities (negative ones, or rows that do not sum to one) are taken as logits and pass through a
-    softmax. A torch module is asked in evaluation mode and each of its layers left in the mode it was in; an estimator through
-    ``predict_proba`` or ``predict`` on flattened samples; anything else is called with a tensor of samples.
+    Scores that are not probabilities (negative ones, or rows that do not sum to one) are taken as
+    logits and pass through a softmax. A torch module is asked in evaluation mode and each of its
+    layers left in the mode it was in; an estimator through ``predict_proba`` or ``predict`` on
+    flattened samples; anything else is called with a tensor of samples.
 
     Raises:
         InputError: no answer, NaN, another number of answers than samples.
@@ -51,7 +52,11 @@ def query(model: Any, samples: Tensor, *, batch: int = _BATCH) -> np.ndarray:
         answers.append(_as_answer(answer, len(part)))
     shapes = {answer.shape[1:] for answer in answers}
     if len(shapes) > 1:
-        raise InputError("the model must answer alike for every batch", f"shapes {sorted(shapes)}", "Check its output.")
+        raise InputError(
+            "the model must answer alike for every batch",
+            f"shapes {sorted(shapes)}",
+            "Check its output.",
+        )
     whole = np.concatenate(answers)
     return whole if whole.ndim == 1 else _probabilities(whole)
 
@@ -64,16 +69,26 @@ def _asker(model: Any) -> Any:
             return lambda part: getattr(model, name)(part.reshape(len(part), -1).cpu().numpy())
     if callable(model):
         return model
-    raise InputError("a model must be callable", type(model).__name__, "Pass a function, a torch module or an estimator.")
+    raise InputError(
+        "a model must be callable",
+        type(model).__name__,
+        "Pass a function, a torch module or an estimator.",
+    )
 
 
 def _ask_module(module: torch.nn.Module, part: Tensor) -> Tensor:
-    modes = [(layer, layer.training) for layer in module.modules()]  # layers may be frozen one by one
+    modes = [
+        (layer, layer.training) for layer in module.modules()
+    ]  # layers may be frozen one by one
     parameter = next(module.parameters(), None)
     try:
         module.eval()
         with torch.no_grad():
-            return module(part if parameter is None else part.to(device=parameter.device, dtype=parameter.dtype))
+            return module(
+                part
+                if parameter is None
+                else part.to(device=parameter.device, dtype=parameter.dtype)
+            )
     finally:
         for layer, training in modes:
             layer.training = training  # not train(), which reaches into the layers below
@@ -96,7 +111,9 @@ def _as_answer(answer: Any, n: int) -> np.ndarray:
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise InputError(
-            "the model's answers must be finite", "NaN or infinite scores", "Check the range of the samples it was trained on."
+            "the model's answers must be finite",
+            "NaN or infinite scores",
+            "Check the range of the samples it was trained on.",
         )
     return array
 

@@ -1,8 +1,8 @@
-"""A frozen model put to use on other data: the data flows to where the model works, and is read there (paper, section 6.3).
+"""A frozen model put to use on other data: the data flows to where the model works, and is read
+there (paper, section 6.3).
 
-The model is queried and never changed. Labels of the data are used where they are known, pseudo-labels where none are, and a
-map carries the samples without labels, and new ones, along.
-"""
+The model is queried and never changed. Labels of the data are used where they are known,
+pseudo-labels where none are, and a map carries the samples without labels, and new ones, along."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from advect.maps.base import Map
 class RepurposeOptions(CarryOptions):
     """How data is carried to a model: ``CarryOptions``, and what stands in for labels.
 
-    The defaults read Fashion-MNIST by an MNIST model within 30 steps. Accuracy is measured at ``every`` so many steps.
+    The defaults read Fashion-MNIST by an MNIST model within 30 steps. Accuracy is measured at
+    ``every`` so many steps.
 
     Args:
         clusterer: for data without labels; see ``pseudo_labels``.
@@ -49,13 +50,16 @@ class Repurposed:
     """A model read on other data.
 
     Attributes:
-        predictions: a class of the data for each of its samples (of its clusters, where it came without labels); None, with a
-            warning, where the model answered with a class that has no samples in the reference, which counts as wrong.
+        predictions: a class of the data for each of its samples (of its clusters, where it came
+            without labels); None, with a warning, where the model answered with a class that has no
+            samples in the reference, which counts as wrong.
         answers: what the model said about the flowed samples, (n, k) probabilities or n labels.
         flowed: the data where the model was asked.  matching: between its classes and the model's.
-        accuracy: share of labeled samples that are predicted right; None without labels. The flow used these labels: it says
-            how well the flow reaches the model, not how well new samples are read. For that, ``predict`` held-out ones.
-        accuracies: the same along the flow, (index, value).  result: the flow.  map: carries new samples.
+        accuracy: share of labeled samples that are predicted right; None without labels. The flow
+            used these labels: it says how well the flow reaches the model, not how well new samples
+            are read. For that, ``predict`` held-out ones.
+        accuracies: the same along the flow, (index, value).  result: the flow.  map: carries new
+            samples.
         pseudo: the clusters that stood in for labels, if they did.
     """
 
@@ -71,10 +75,11 @@ class Repurposed:
     model: Any
 
     def predict(self, samples: Any) -> list[Hashable]:
-        """Classes of new samples in the data's feature space, whose labels nobody knows: carried by the map, then asked.
+        """Classes of new samples in the data's feature space, whose labels nobody knows: carried by
+        the map, then asked.
 
-        None, with a warning, where the model answers with a class that has no samples in the reference.
-        """
+        None, with a warning, where the model answers with a class that has no samples in the
+        reference."""
         if isinstance(samples, LabeledDataset):
             samples = samples.samples
         moved = torch.as_tensor(self.map.transform(samples))
@@ -88,11 +93,17 @@ class Repurposed:
 
 @overload
 def repurpose(
-    model: Any, reference: LabeledDataset, data: LabeledDataset, options: RepurposeOptions | None = ...
+    model: Any,
+    reference: LabeledDataset,
+    data: LabeledDataset,
+    options: RepurposeOptions | None = ...,
 ) -> Repurposed: ...
 @overload
 def repurpose(
-    model: Any, reference: LabeledDataset, data: Mapping[str, LabeledDataset], options: RepurposeOptions | None = ...
+    model: Any,
+    reference: LabeledDataset,
+    data: Mapping[str, LabeledDataset],
+    options: RepurposeOptions | None = ...,
 ) -> dict[str, Repurposed]: ...
 def repurpose(
     model: Any,
@@ -100,14 +111,16 @@ def repurpose(
     data: LabeledDataset | Mapping[str, LabeledDataset],
     options: RepurposeOptions | None = None,
 ) -> Repurposed | dict[str, Repurposed]:
-    """Classify data with a model that was made for other data, by moving the data and not the model.
+    """Classify data with a model that was made for other data, by moving the data and not the
+    model.
 
     Args:
-        model: any callable from samples to scores or labels: a torch module, a scikit-learn estimator, a function. Labels it
-            returns are class names of the reference; scores are in the order of the reference's classes.
+        model: any callable from samples to scores or labels: a torch module, a scikit-learn
+            estimator, a function. Labels it returns are class names of the reference; scores are in
+            the order of the reference's classes.
         reference: a labeled sample of what the model was trained on.
-        data: what to classify, in the same feature space (see ``ad.harmonize``): labeled, partly labeled or unlabeled; or
-            several datasets by name, which share the one model.
+        data: what to classify, in the same feature space (see ``ad.harmonize``): labeled, partly
+            labeled or unlabeled; or several datasets by name, which share the one model.
         options: how; see ``RepurposeOptions``.
 
     Example:
@@ -123,7 +136,11 @@ def repurpose(
     if isinstance(data, Mapping):
         return {name: repurpose(model, reference, part, options) for name, part in data.items()}
     if not isinstance(data, LabeledDataset):
-        raise InputError("data must be a LabeledDataset, or several by name", type(data).__name__, "Wrap arrays first.")
+        raise InputError(
+            "data must be a LabeledDataset, or several by name",
+            type(data).__name__,
+            "Wrap arrays first.",
+        )
     reference.require_labels("the reference of a model")
     pseudo = None
     if not bool(data.labeled.any()):
@@ -131,7 +148,9 @@ def repurpose(
         moving = pseudo.dataset
     else:
         moving = data if data.complete else data.subset(data.labeled)
-    query(model, reference.samples[:1])  # a model that cannot answer should say so before a long flow
+    query(
+        model, reference.samples[:1]
+    )  # a model that cannot answer should say so before a long flow
     result = _carry(model, reference, moving, options, scored=pseudo is None)
     follow = carrier(options).fit(result)
     flowed = result.dataset if len(moving) == len(data) else _carry_rest(data, result, follow)
@@ -140,10 +159,18 @@ def repurpose(
     predictions = _predictions(matching, answers)
     accuracy = None if pseudo is not None else _accuracy(predictions, data)
     history = result.metrics.get("accuracy", [])
-    return Repurposed(predictions, answers, flowed, matching, accuracy, history, result, follow, pseudo, model)
+    return Repurposed(
+        predictions, answers, flowed, matching, accuracy, history, result, follow, pseudo, model
+    )
 
 
-def _carry(model: Any, reference: LabeledDataset, data: LabeledDataset, options: RepurposeOptions, scored: bool) -> FlowResult:
+def _carry(
+    model: Any,
+    reference: LabeledDataset,
+    data: LabeledDataset,
+    options: RepurposeOptions,
+    scored: bool,
+) -> FlowResult:
     def accuracy(rho: LabeledDataset) -> float:
         matching = ClassMatching.between(rho, reference)
         return _accuracy(matching.predict(query(model, rho.samples), unknown=None), rho)
@@ -158,15 +185,19 @@ def _predictions(matching: ClassMatching, answers: np.ndarray) -> list[Hashable]
     lost = found.count(None)
     if lost:
         warnings.warn(
-            f"for {lost} of {len(found)} samples the model answered with a class that has no samples in the reference: their "
-            "prediction is None. Add samples of these classes to the reference, or let the model answer with probabilities.",
+            f"for {lost} of {len(found)} samples the model answered with a class that has no "
+            "samples in the reference: their "
+            "prediction is None. Add samples of these classes to the reference, or let the model "
+            "answer with probabilities.",
             stacklevel=3,
         )
     return found
 
 
 def _carry_rest(data: LabeledDataset, result: FlowResult, follow: Map) -> LabeledDataset:
-    """The paper's recipe for partly labeled data: the labeled part has flowed, the rest follows by the map."""
+    """The paper's recipe for partly labeled data: the labeled part has flowed, the rest follows by
+    the map.
+    """
     x = torch.empty_like(data.x)
     x[data.labeled] = result.dataset.x.to(x.dtype)
     rest: Tensor = torch.as_tensor(follow.transform(data.samples[~data.labeled]))

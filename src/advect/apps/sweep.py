@@ -1,4 +1,6 @@
-"""One function over many combinations of parameters; each result is kept as soon as it is there (see ``_jobs``)."""
+"""One function over many combinations of parameters; each result is kept as soon as it is there
+(see ``_jobs``).
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,14 @@ class Run:
 
     @property
     def row(self) -> dict[str, Any]:
-        """Parameters, results, ``seconds`` and ``error`` side by side; a result called like a parameter is ``result.name``."""
+        """Parameters, results, ``seconds`` and ``error`` side by side; a result called like a
+        parameter is ``result.name``.
+        """
         taken = {*self.parameters, "seconds", "error"}
-        results = {f"result.{name}" if name in taken else name: value for name, value in (self.result or {}).items()}
+        results = {
+            f"result.{name}" if name in taken else name: value
+            for name, value in (self.result or {}).items()
+        }
         return {**self.parameters, **results, "seconds": self.seconds, "error": self.error}
 
 
@@ -75,15 +82,24 @@ class Sweep:
         return {index: run.error for index, run in enumerate(self.runs) if run.error is not None}
 
     def best(self, key: str, *, largest: bool = False) -> Run:
-        """The run with the smallest ``key`` among its results, or with the largest; failed runs and NaN do not count.
+        """The run with the smallest ``key`` among its results, or with the largest; failed runs and
+        NaN do not count.
 
         Raises:
             InputError: no run has such a number.
         """
-        scored = [(run.result[key], run) for run in self.runs if run.result is not None and _is_number(run.result.get(key))]
+        scored = [
+            (run.result[key], run)
+            for run in self.runs
+            if run.result is not None and _is_number(run.result.get(key))
+        ]
         if not scored:
             known = dict.fromkeys(name for run in self.runs for name in run.result or ())
-            raise InputError(f"no run has a number called {key!r}", f"{', '.join(known) or 'no results'}", "Ask for another.")
+            raise InputError(
+                f"no run has a number called {key!r}",
+                f"{', '.join(known) or 'no results'}",
+                "Ask for another.",
+            )
         return (max if largest else min)(scored, key=lambda pair: pair[0])[1]
 
     def to_pandas(self) -> DataFrame:
@@ -105,19 +121,23 @@ def sweep(
     """Call a function with every combination of parameters.
 
     Args:
-        function: takes the parameters by name; gives a dictionary of what JSON has, or a number, which is then called
-            ``value``. Numbers and arrays of numpy and torch become plain ones.
-        grid: a list of values for each parameter, all combined with all; or the combinations themselves.
+        function: takes the parameters by name; gives a dictionary of what JSON has, or a number,
+            which is then called ``value``. Numbers and arrays of numpy and torch become plain ones.
+        grid: a list of values for each parameter, all combined with all; or the combinations
+            themselves.
         seeds: also pass ``seed``: 0 … seeds − 1, or each of these.
-        n_jobs: how many calls at a time, −1 for one on each core. By default one, or what ``joblib.parallel_config`` says,
-            which is also how to use a Dask or Ray cluster.
-        store: a directory where each result is written as soon as it is there. A later call finds those of the same function
-            and parameters, and makes the others: also those that failed. Functions are the same if their code is, with the
-            constants, data and functions of their own module that they use; what they call elsewhere is not compared.
-        progress: None or True shows it on stderr when it takes long, False is silent, a function is called with (done, total).
+        n_jobs: how many calls at a time, −1 for one on each core. By default one, or what
+            ``joblib.parallel_config`` says, which is also how to use a Dask or Ray cluster.
+        store: a directory where each result is written as soon as it is there. A later call finds
+            those of the same function and parameters, and makes the others: also those that failed.
+            Functions are the same if their code is, with the constants, data and functions of their
+            own module that they use; what they call elsewhere is not compared.
+        progress: None or True shows it on stderr when it takes long, False is silent, a function is
+            called with (done, total).
 
     Returns:
-        A ``Sweep``: ``runs``, ``errors``, ``best(key)``, ``to_pandas()``. A call that fails does not stop the others.
+        A ``Sweep``: ``runs``, ``errors``, ``best(key)``, ``to_pandas()``. A call that fails does
+            not stop the others.
 
     Raises:
         InputError: a grid or an option that cannot be used.
@@ -132,16 +152,28 @@ def sweep(
         [{'epsilon': 0.1, 'seed': 0}, {'epsilon': 0.1, 'seed': 1}]
     """
     if not callable(function):
-        raise InputError("a sweep needs a function", type(function).__name__, "Pass one that takes the parameters by name.")
+        raise InputError(
+            "a sweep needs a function",
+            type(function).__name__,
+            "Pass one that takes the parameters by name.",
+        )
     combinations = _combinations(grid, seeds)
     known = "" if store is None else digest(function)  # once: it may hold a large dataset
     jobs = [
-        Job(_shown(parameters), (function, parameters), "" if store is None else digest(_FORMAT, known, parameters))
+        Job(
+            _shown(parameters),
+            (function, parameters),
+            "" if store is None else digest(_FORMAT, known, parameters),
+        )
         for parameters in combinations
     ]
     outcomes = run_jobs(_call, jobs, label="runs", n_jobs=n_jobs, store=store, progress=progress)
     made = zip(combinations, outcomes, strict=True)
-    return Sweep(tuple(Run(parameters, found.result, found.error, found.seconds) for parameters, found in made))
+    return Sweep(
+        tuple(
+            Run(parameters, found.result, found.error, found.seconds) for parameters, found in made
+        )
+    )
 
 
 def _call(function: Callable[..., Any], parameters: dict[str, Any]) -> dict[str, Any]:
@@ -152,22 +184,38 @@ def _call(function: Callable[..., Any], parameters: dict[str, Any]) -> dict[str,
 def _combinations(grid: Any, seeds: int | Sequence[int] | None) -> list[dict[str, Any]]:
     if isinstance(grid, Mapping):
         for name, values in grid.items():
-            if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or not hasattr(values, "__iter__"):
-                raise InputError(f"{name} needs a list of values", repr(values), f"Write [{values!r}] for a single one.")
+            if (
+                isinstance(values, (str, bytes))
+                or not hasattr(values, "__len__")
+                or not hasattr(values, "__iter__")
+            ):
+                raise InputError(
+                    f"{name} needs a list of values",
+                    repr(values),
+                    f"Write [{values!r}] for a single one.",
+                )
         found = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     elif isinstance(grid, Sequence) and all(isinstance(parameters, Mapping) for parameters in grid):
         found = [dict(parameters) for parameters in grid]
     else:
-        raise InputError("a grid must be lists by name, or a list of dictionaries", type(grid).__name__, "Pass one of these.")
+        raise InputError(
+            "a grid must be lists by name, or a list of dictionaries",
+            type(grid).__name__,
+            "Pass one of these.",
+        )
     if not all(isinstance(name, str) for parameters in found for name in parameters):
         raise InputError("parameters must have names", "a key that is not text", "Use strings.")
     if seeds is not None:
         some = range(check_count("seeds", seeds)) if isinstance(seeds, int) else list(seeds)
         if any("seed" in parameters for parameters in found):
-            raise InputError("seeds are given twice", "a parameter called seed", "Leave one of them out.")
+            raise InputError(
+                "seeds are given twice", "a parameter called seed", "Leave one of them out."
+            )
         found = [{**parameters, "seed": seed} for parameters in found for seed in some]
     if not found:
-        raise InputError("a sweep needs at least one combination", "none", "Give each parameter a value.")
+        raise InputError(
+            "a sweep needs at least one combination", "none", "Give each parameter a value."
+        )
     return found
 
 

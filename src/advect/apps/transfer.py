@@ -1,7 +1,8 @@
-"""Training sets from a few samples: a large source dataset flows to a small target one (paper, section 6.2).
+"""Training sets from a few samples: a large source dataset flows to a small target one (paper,
+section 6.2).
 
-What comes back are labeled datasets, ready for any trainer: where the source ended, the way it took, extra source samples
-carried by a map. Which of them help is for ``evaluate_transfer`` to say.
+What comes back are labeled datasets, ready for any trainer: where the source ended, the way it
+took, extra source samples carried by a map. Which of them help is for ``evaluate_transfer`` to say.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ _PURE = 0.9  # below, labels are too often wrong to train on
 
 @dataclass(frozen=True)
 class TransferOptions(CarryOptions):
-    """How a source flows to a few target samples: ``CarryOptions``; every so many states of the way are kept, and the last.
+    """How a source flows to a few target samples: ``CarryOptions``; every so many states of the way
+    are kept, and the last.
 
-    Few samples say little about their class, so labels weigh more than elsewhere, for classes to stay apart, and epsilon is
-    smaller in proportion, for samples not to end in averages: one-shot USPS reached from MNIST was 92 % pure with the weight
-    and epsilon of ``CarryOptions``, and wholly with these (docs/results.md).
+    Few samples say little about their class, so labels weigh more than elsewhere, for classes to
+    stay apart, and epsilon is smaller in proportion, for samples not to end in averages: one-shot
+    USPS reached from MNIST was 92 % pure with the weight and epsilon of ``CarryOptions``, and
+    wholly with these (docs/results.md).
 
     Example:
         >>> import advect as ad
@@ -49,12 +52,14 @@ class Transferred:
     """Training sets under the target's labels.
 
     Attributes:
-        final: the source where the flow ended.  way: the states kept on the way, one after the other, the last
-            included and the first, which is the source, not.
-        mapped: the extra samples carried by the map, if there were any.  few: the target samples themselves.
-        purity: the share of ``final`` that ended nearest to one of the few with its own label; well below 1, classes have mixed
-            on the way, and labels are wrong.
-        matching: which class of the source became which of the target's.  result: the flow.  map: carries more samples.
+        final: the source where the flow ended.  way: the states kept on the way, one after the
+            other, the last included and the first, which is the source, not.
+        mapped: the extra samples carried by the map, if there were any.  few: the target samples
+            themselves.
+        purity: the share of ``final`` that ended nearest to one of the few with its own label; well
+            below 1, classes have mixed on the way, and labels are wrong.
+        matching: which class of the source became which of the target's.  result: the flow.  map:
+            carries more samples.
     """
 
     final: LabeledDataset
@@ -78,10 +83,12 @@ def transfer(
     extra: LabeledDataset | None = None,
     options: TransferOptions | None = None,
 ) -> Transferred:
-    """Flow a source dataset to a few labeled target samples and return training sets for the target's task.
+    """Flow a source dataset to a few labeled target samples and return training sets for the
+    target's task.
 
     Args:
-        source: plenty of labeled samples of another task, in the same feature space (see ``ad.harmonize``).
+        source: plenty of labeled samples of another task, in the same feature space (see
+            ``ad.harmonize``).
         few: the target samples.
         extra: more source samples, which do not take part in the flow and follow by a map.
         options: how; see ``TransferOptions``.
@@ -98,22 +105,35 @@ def transfer(
     options = options or TransferOptions()
     for name, data in (("source", source), ("few", few)):
         if not isinstance(data, LabeledDataset):
-            raise InputError(f"{name} must be a LabeledDataset", type(data).__name__, "Wrap arrays as ad.LabeledDataset(x, y).")
-        data.require_labels(f"transfer from {name}" if name == "source" else "transfer to a few samples")
+            raise InputError(
+                f"{name} must be a LabeledDataset",
+                type(data).__name__,
+                "Wrap arrays as ad.LabeledDataset(x, y).",
+            )
+        data.require_labels(
+            f"transfer from {name}" if name == "source" else "transfer to a few samples"
+        )
     recorder = Recorder(every=options.every)
     result = carry(source, few, options, [recorder])
     matching = ClassMatching.between(result.dataset, few)
-    frames = [frame.dataset for frame in result.trajectory if frame.index > 0]  # z_1 … z_T of the paper
+    frames = [
+        frame.dataset for frame in result.trajectory if frame.index > 0
+    ]  # z_1 … z_T of the paper
     if result.trajectory[-1].index != result.n_steps:
         frames.append(result.dataset)
     follow = carrier(options).fit(result)
     mapped = None if extra is None else _relabeled(follow.transform(extra), matching, few)
-    final, way = _relabeled(result.dataset, matching, few), joined([_relabeled(frame, matching, few) for frame in frames])
+    final, way = (
+        _relabeled(result.dataset, matching, few),
+        joined([_relabeled(frame, matching, few) for frame in frames]),
+    )
     purity = _purity(final, few)
     if purity < _PURE:
         warnings.warn(
-            f"{1 - purity:.0%} of the flowed samples ended nearest to a sample of another class than the one they are labeled "
-            f"with: classes have mixed. Raise label_weight (now {options.label_weight:g}), or give label its full form, "
+            f"{1 - purity:.0%} of the flowed samples ended nearest to a sample of another class "
+            "than the one they are labeled "
+            f"with: classes have mixed. Raise label_weight (now {options.label_weight:g}), or give "
+            "label its full form, "
             "ad.Bures().",
             stacklevel=2,
         )
@@ -126,7 +146,8 @@ def _purity(final: LabeledDataset, few: LabeledDataset) -> float:
 
 
 def joined(parts: list[LabeledDataset]) -> LabeledDataset:
-    """Datasets with the same classes one after the other, each with the same mass for each of its samples as before.
+    """Datasets with the same classes one after the other, each with the same mass for each of its
+    samples as before.
 
     Example:
         >>> import advect as ad
@@ -140,7 +161,8 @@ def joined(parts: list[LabeledDataset]) -> LabeledDataset:
         if part.classes != first.classes or part.sample_shape != first.sample_shape:
             raise InputError(
                 "datasets to join must have the same classes and sample shape",
-                f"{part.classes} of {part.sample_shape} with {first.classes} of {first.sample_shape}",
+                f"{part.classes} of {part.sample_shape} with {first.classes} of "
+                f"{first.sample_shape}",
                 "Give them the same class names in the same order, and harmonize them.",
             )
     weights = torch.cat([part.weights * len(part) for part in parts])
@@ -153,7 +175,9 @@ def joined(parts: list[LabeledDataset]) -> LabeledDataset:
     )
 
 
-def _relabeled(data: LabeledDataset, matching: ClassMatching, target: LabeledDataset) -> LabeledDataset:
+def _relabeled(
+    data: LabeledDataset, matching: ClassMatching, target: LabeledDataset
+) -> LabeledDataset:
     names: dict[Hashable, Hashable] = matching.hard
     codes = [target.classes.index(names[name]) if name in names else -1 for name in data.classes]
     y = torch.tensor([*codes, -1], device=data.y.device)[data.y]  # a missing label, −1, stays one

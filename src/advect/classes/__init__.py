@@ -1,9 +1,10 @@
-"""Labels for data that lacks them: clusters as pseudo-labels, known labels spread to the rest (paper, section 5.3).
+"""Labels for data that lacks them: clusters as pseudo-labels, known labels spread to the rest
+(paper, section 5.3).
 
-``pseudo_labels`` is for data without any label, ``fill_labels`` for data with some; ``align`` gives clusters the names of
-another dataset's classes. The scores compare clusters with the truth and are for evaluation alone. The paper's other way for
-partly labeled data, to flow the labeled part and fit a map that carries the rest, is in ``maps``.
-"""
+``pseudo_labels`` is for data without any label, ``fill_labels`` for data with some; ``align`` gives
+clusters the names of another dataset's classes. The scores compare clusters with the truth and are
+for evaluation alone. The paper's other way for partly labeled data, to flow the labeled part and
+fit a map that carries the rest, is in ``maps``."""
 
 from advect.classes.alignment import align
 from advect.classes.clusterers import HDBSCAN, GaussianMixture, Spectral, Ward

@@ -1,4 +1,6 @@
-"""Names for clusters from another dataset's classes, without any label of the clustered data (paper, section 5.4)."""
+"""Names for clusters from another dataset's classes, without any label of the clustered data
+(paper, section 5.4).
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,25 @@ from advect.transport.distance import otdd_classes
 
 
 def align(
-    pseudo: PseudoLabels | LabeledDataset, reference: LabeledDataset, by: str = "transport", *, cost: GroundCost | None = None
+    pseudo: PseudoLabels | LabeledDataset,
+    reference: LabeledDataset,
+    by: str = "transport",
+    *,
+    cost: GroundCost | None = None,
 ) -> LabeledDataset:
-    """The samples with their clusters renamed to the classes of ``reference`` that correspond to them.
+    """The samples with their clusters renamed to the classes of ``reference`` that correspond to
+    them.
 
     Args:
-        pseudo: clusters, as ``pseudo_labels`` gives them, or any dataset whose classes are to be renamed.
+        pseudo: clusters, as ``pseudo_labels`` gives them, or any dataset whose classes are to be
+            renamed.
         reference: a labeled dataset in the same feature space (see ``harmonize``).
-        by: ``"transport"`` couples clusters and classes by exact optimal transport under the squared label distances. With no
-            more clusters than classes all count alike: the names are different, and with as many of both no shift between
-            the datasets matters. With more clusters than classes the masses are those of the two datasets, and a cluster
-            gets the name that it shares most mass with. ``"nearest"`` gives each cluster the name of the nearest class.
+        by: ``"transport"`` couples clusters and classes by exact optimal transport under the
+            squared label distances. With no more clusters than classes all count alike: the names
+            are different, and with as many of both no shift between the datasets matters. With more
+            clusters than classes the masses are those of the two datasets, and a cluster gets the
+            name that it shares most mass with. ``"nearest"`` gives each cluster the name of the
+            nearest class.
         cost: its label cost gives the distances; by default those of Gaussians (Bures).
 
     Returns:
@@ -38,18 +48,24 @@ def align(
         >>> import advect as ad
         >>> reference = ad.LabeledDataset([[0.0], [1.0], [8.0], [9.0]], ["low", "low", "high", "high"])
         >>> found = ad.pseudo_labels(ad.LabeledDataset([[12.0], [13.0], [3.0], [4.0]]), target=reference)
-        >>> ad.pseudo.align(found, reference).labels
+        >>> ad.classes.align(found, reference).labels
         ['high', 'high', 'low', 'low']
     """
     check_known("way to align", by, _WAYS)
     data = pseudo.dataset if isinstance(pseudo, PseudoLabels) else pseudo
     for what, each in (("pseudo", data), ("reference", reference)):
         if not isinstance(each, LabeledDataset):
-            raise InputError(f"{what} must be a dataset", type(each).__name__, "Pass pseudo_labels(…) and a LabeledDataset.")
+            raise InputError(
+                f"{what} must be a dataset",
+                type(each).__name__,
+                "Pass pseudo_labels(…) and a LabeledDataset.",
+            )
         each.require_labels("align")
     cost = check_cost(cost) or GroundCost()
     if isinstance(cost.label, NoLabels):
-        raise InputError("align needs a label cost", "NoLabels", "Use GroundCost(label=ad.Bures()).")
+        raise InputError(
+            "align needs a label cost", "NoLabels", "Use GroundCost(label=ad.Bures())."
+        )
     names = torch.tensor(_WAYS[by](data, reference, cost), device=data.y.device)
     return data.replace(y=names[data.y], classes=reference.classes, law=None, law_index=None)
 
@@ -58,9 +74,13 @@ def _by_transport(data: LabeledDataset, reference: LabeledDataset, cost: GroundC
     filled, known = (np.flatnonzero(list(each.counts.values())) for each in (data, reference))
     if len(filled) > len(known):
         return otdd_classes(data, reference, cost).values.argmax(axis=1).tolist()
-    squared = cost.between(data, reference).by_classes().label_distances.detach().double().cpu().numpy()
+    squared = (
+        cost.between(data, reference).by_classes().label_distances.detach().double().cpu().numpy()
+    )
     names = np.zeros(len(data.classes), dtype=np.int64)
-    names[filled] = known[assign(-squared[np.ix_(filled, known)])]  # classes in excess must not take part of a cluster's mass
+    names[filled] = known[
+        assign(-squared[np.ix_(filled, known)])
+    ]  # classes in excess must not take part of a cluster's mass
     return names.tolist()
 
 

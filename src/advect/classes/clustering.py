@@ -1,4 +1,6 @@
-"""Discrete labels from label laws that move one by one: clustering for jd-vl (paper, section 5.1 and appendix C)."""
+"""Discrete labels from label laws that move one by one: clustering for jd-vl (paper, section 5.1
+and appendix C).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class Clustering(Protocol):
 
 @dataclass(frozen=True)
 class KMeans:
-    """k-means with a fixed number of clusters, started from the clusters before so that it is quick and steady.
+    """k-means with a fixed number of clusters, started from the clusters before so that it is quick
+    and steady.
 
     Args:
         n_clusters: how many; by default as many as there were before.
@@ -46,13 +49,17 @@ class KMeans:
         wanted = min(self.n_clusters or len(codes), len(np.unique(points, axis=0)))
         options: dict[str, Any] = {"n_init": 10, "random_state": 0}
         if wanted == len(codes):
-            options = {"n_init": 1, "init": np.stack([points[previous == code].mean(axis=0) for code in codes])}
+            options = {
+                "n_init": 1,
+                "init": np.stack([points[previous == code].mean(axis=0) for code in codes]),
+            }
         return np.asarray(SklearnKMeans(wanted, **options).fit_predict(points))
 
 
 @dataclass(frozen=True)
 class DBSCAN:
-    """Density-based clustering, which finds the number of clusters itself; the paper's radius 5 and 4 points by default.
+    """Density-based clustering, which finds the number of clusters itself; the paper's radius 5 and
+    4 points by default.
 
     Example:
         >>> import numpy as np, advect as ad
@@ -71,7 +78,9 @@ class DBSCAN:
     def __call__(self, points: np.ndarray, previous: np.ndarray) -> np.ndarray:
         from sklearn.cluster import DBSCAN as SklearnDBSCAN
 
-        return np.asarray(SklearnDBSCAN(eps=self.radius, min_samples=self.min_points).fit_predict(points))
+        return np.asarray(
+            SklearnDBSCAN(eps=self.radius, min_samples=self.min_points).fit_predict(points)
+        )
 
 
 @dataclass(frozen=True)
@@ -96,19 +105,24 @@ class AnyClusterer:
 
 
 def law_points(laws: Gaussians) -> np.ndarray:
-    """Laws as points: the mean, then the deviations or the entries of S^½, so that distances resemble W₂."""
+    """Laws as points: the mean, then the deviations or the entries of S^½, so that distances
+    resemble W₂.
+    """
     covariance = laws.covariance
     diagonal = isinstance(covariance, Diagonal)
-    spread = covariance.deviations if diagonal else covariance.compressed.rows.reshape(len(laws), -1)
+    spread = (
+        covariance.deviations if diagonal else covariance.compressed.rows.reshape(len(laws), -1)
+    )
     return torch.cat([laws.means.double(), spread.double()], dim=1).detach().cpu().numpy()
 
 
 def relabel(laws: Gaussians, previous: Tensor, clustering: Clustering) -> Tensor:
-    """New class positions for each sample: clusters of its laws, each named after the class most of it had before.
+    """New class positions for each sample: clusters of its laws, each named after the class most of
+    it had before.
 
-    Samples outside every cluster join the nearest one (or stay as they are if there is none). A cluster that no old
-    class claims gets the next free position, so classes are born and die while survivors keep their places.
-    """
+    Samples outside every cluster join the nearest one (or stay as they are if there is none). A
+    cluster that no old class claims gets the next free position, so classes are born and die while
+    survivors keep their places."""
     if not all(bool(torch.isfinite(part).all()) for part in (laws.means, *laws.covariance.parts())):
         return previous  # the flow has diverged, and says so at its next value
     points, before = law_points(laws), previous.cpu().numpy()
@@ -127,14 +141,22 @@ def relabel(laws: Gaussians, previous: Tensor, clustering: Clustering) -> Tensor
 
 def _inherit_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -> np.ndarray:
     overlaps = sorted(
-        ((int(((found == code) & (before == old)).sum()), int(code), int(old)) for code in codes for old in np.unique(before)),
+        (
+            (int(((found == code) & (before == old)).sum()), int(code), int(old))
+            for code in codes
+            for old in np.unique(before)
+        ),
         reverse=True,
     )
     names: dict[int, int] = {}
     for count, code, old in overlaps:
         if count and code not in names and old not in names.values():
             names[code] = old
-    fresh = (position for position in range(int(before.max()) + len(codes) + 1) if position not in names.values())
+    fresh = (
+        position
+        for position in range(int(before.max()) + len(codes) + 1)
+        if position not in names.values()
+    )
     taken = set(before.tolist())
     for code in codes.tolist():
         if code not in names:

@@ -1,9 +1,9 @@
 """Labels for the unlabeled samples of partly labeled data, from those that have one.
 
-``propagate`` spreads labels over the graph of nearest neighbours (Zhou et al., Learning with local and global consistency,
-2004): F solves (I − α S) F = Y, with S = D^−½ W D^−½ for the adjacency W and its degrees D. Each class's scores are then
-divided by their sum: otherwise one that has more labels, or labels at samples with more neighbours, spreads over the others.
-"""
+``propagate`` spreads labels over the graph of nearest neighbours (Zhou et al., Learning with local
+and global consistency, 2004): F solves (I − α S) F = Y, with S = D^−½ W D^−½ for the adjacency W
+and its degrees D. Each class's scores are then divided by their sum: otherwise one that has more
+labels, or labels at samples with more neighbours, spreads over the others."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ def fill_labels(
     embedding: Embedded = None,
     seed: int = 0,
 ) -> LabeledDataset:
-    """The same samples, all labeled: those that had a label keep it, the others get one of those that occur.
+    """The same samples, all labeled: those that had a label keep it, the others get one of those
+    that occur.
 
     Args:
         data: samples, some of them with labels.
-        method: ``"propagate"`` spreads labels over the graph of nearest neighbours, so they follow the form of the data;
-            ``"nearest"`` takes the label of the nearest labeled sample.
+        method: ``"propagate"`` spreads labels over the graph of nearest neighbours, so they follow
+            the form of the data; ``"nearest"`` takes the label of the nearest labeled sample.
         neighbors: how many neighbours each sample is joined to in the graph.
         alpha: below 1; the nearer to it, the farther labels spread.
         embedding: where to measure distances instead of the features; see ``pseudo_labels``.
@@ -54,26 +55,33 @@ def fill_labels(
     check_known("method to fill labels", method, ("nearest", "propagate"))
     neighbors, seed = check_count("neighbors", neighbors), check_count("seed", seed, least=0)
     if check_positive("alpha", alpha) >= 1:
-        raise InputError("alpha must lie between 0 and 1", alpha, "0.99 spreads labels far, 0.5 stays near them.")
+        raise InputError(
+            "alpha must lie between 0 and 1", alpha, "0.99 spreads labels far, 0.5 stays near them."
+        )
     points = of_order_one(points_of(data, embedding, seed))
     if data.complete:
         return data
     codes = data.y.cpu().numpy().copy()
     if (codes < 0).all():
         raise InputError(
-            "labels can only be filled in from some that are known", f"none of {len(data)}", "Use ad.pseudo_labels(data)."
+            "labels can only be filled in from some that are known",
+            f"none of {len(data)}",
+            "Use ad.pseudo_labels(data).",
         )
-    codes = _propagated(points, codes, neighbors, alpha) if method == "propagate" else joined(points, codes, 1)
+    codes = (
+        _propagated(points, codes, neighbors, alpha)
+        if method == "propagate"
+        else joined(points, codes, 1)
+    )
     return data.replace(y=torch.as_tensor(codes, device=data.y.device))
 
 
 def _propagated(points: np.ndarray, codes: np.ndarray, neighbors: int, alpha: float) -> np.ndarray:
     """The known codes, and for the others that of the highest score.
 
-    Scores fall by a factor with each step away from the labels, soon below what the solution of an equation resolves. Where
-    the highest is that low, the equation is solved once more for these rows alone: the others, which are known by then, go
-    to its right side, and it is scaled.
-    """
+    Scores fall by a factor with each step away from the labels, soon below what the solution of an
+    equation resolves. Where the highest is that low, the equation is solved once more for these
+    rows alone: the others, which are known by then, go to its right side, and it is scaled."""
     graph = neighbor_graph(points, neighbors)
     roots = np.sqrt(np.asarray(graph.sum(axis=1)).reshape(-1, 1))
     known = np.flatnonzero(codes >= 0)
@@ -90,17 +98,23 @@ def _propagated(points: np.ndarray, codes: np.ndarray, neighbors: int, alpha: fl
         filled[rest[~far]] = scores[~far].argmax(axis=1)
         if not far.any():
             return np.where(codes >= 0, codes, filled)
-        right = right[far] + alpha * (graph[far][:, ~far] @ (scores[~far] / roots[~far])) / roots[far]
+        right = (
+            right[far] + alpha * (graph[far][:, ~far] @ (scores[~far] / roots[~far])) / roots[far]
+        )
         graph, roots, rest, right = graph[far][:, far], roots[far], rest[far], right / right.max()
         scores = _scores(graph, roots, alpha, right)
 
 
 def _scores(graph: Any, roots: np.ndarray, alpha: float, right: np.ndarray) -> np.ndarray:
     """(I − α S)^−1 of the right side, which has no negative entries where that has none."""
-    return _conjugate_gradients(lambda f: f - alpha * (graph @ (f / roots)) / roots, right).clip(min=0)
+    return _conjugate_gradients(lambda f: f - alpha * (graph @ (f / roots)) / roots, right).clip(
+        min=0
+    )
 
 
-def _conjugate_gradients(matrix: Any, right: np.ndarray, tolerance: float = 1e-12, max_iter: int = 2000) -> np.ndarray:
+def _conjugate_gradients(
+    matrix: Any, right: np.ndarray, tolerance: float = 1e-12, max_iter: int = 2000
+) -> np.ndarray:
     """The solution of a symmetric positive system for several right sides, (n, k), at once."""
     solution, residual, direction = np.zeros_like(right), right.copy(), right.copy()
     size = (residual**2).sum(axis=0)
@@ -114,5 +128,8 @@ def _conjugate_gradients(matrix: Any, right: np.ndarray, tolerance: float = 1e-1
         solution += step * direction
         residual -= step * image
         before, size = size, (residual**2).sum(axis=0)
-        direction = residual + np.divide(size, before, out=np.zeros_like(size), where=before > 0) * direction
+        direction = (
+            residual
+            + np.divide(size, before, out=np.zeros_like(size), where=before > 0) * direction
+        )
     return solution

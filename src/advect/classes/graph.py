@@ -1,4 +1,6 @@
-"""The graph that joins each point to its nearest neighbours, with bridges between pieces: labels and cuts need one piece."""
+"""The graph that joins each point to its nearest neighbours, with bridges between pieces: labels
+and cuts need one piece.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,11 @@ _BLOCK = 1000  # rows of distances at a time
 
 
 def neighbor_graph(points: np.ndarray, neighbors: int) -> Any:
-    """A symmetric sparse (n, n) matrix: 1 where two points are among each other's nearest, ½ where one is among the other's.
+    """A symmetric sparse (n, n) matrix: 1 where two points are among each other's nearest, ½ where
+    one is among the other's.
 
-    As long as there are several pieces, each is joined to the point nearest to it outside, with weight ½.
-    """
+    As long as there are several pieces, each is joined to the point nearest to it outside, with
+    weight ½."""
     from sklearn.neighbors import kneighbors_graph
 
     graph: Any = kneighbors_graph(points, min(neighbors, len(points) - 1))
@@ -26,10 +29,14 @@ def neighbor_graph(points: np.ndarray, neighbors: int) -> Any:
 
 
 def _pieces(graph: Any) -> np.ndarray:
-    """The first point of the piece that each point is in: the least number among neighbours is passed on until none changes."""
+    """The first point of the piece that each point is in: the least number among neighbours is
+    passed on until none changes.
+    """
     least = np.arange(graph.shape[0])
     while True:
-        lower = np.minimum(least, np.minimum.reduceat(least[graph.indices], graph.indptr[:-1]))  # no row is empty
+        lower = np.minimum(
+            least, np.minimum.reduceat(least[graph.indices], graph.indptr[:-1])
+        )  # no row is empty
         lower = lower[lower]
         if (lower == least).all():
             return least

@@ -1,8 +1,9 @@
-"""Which class of one dataset is which class of another, and a model's answers read through that (paper, section 5.4).
+"""Which class of one dataset is which class of another, and a model's answers read through that
+(paper, section 5.4).
 
-The class masses are coupled by exact optimal transport under the squared label distances. A model of k classes then answers
-for k' classes by a k' × k matrix, as a final linear layer or applied to its probabilities: its gradients are never needed.
-"""
+The class masses are coupled by exact optimal transport under the squared label distances. A model
+of k classes then answers for k' classes by a k' × k matrix, as a final linear layer or applied to
+its probabilities: its gradients are never needed."""
 
 from __future__ import annotations
 
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ClassMatching:
-    """A correspondence between the classes of a dataset and those of a reference, from a coupling of their masses.
+    """A correspondence between the classes of a dataset and those of a reference, from a coupling
+    of their masses.
 
     Args:
-        coupling: (k', k) masses shared by class i of the data and class j of the reference; see ``between``.
+        coupling: (k', k) masses shared by class i of the data and class j of the reference; see
+            ``between``.
 
     Attributes:
         data_classes, reference_classes: the names on both sides.
@@ -53,20 +56,29 @@ class ClassMatching:
         values = np.asarray(self.coupling.values, dtype=np.float64)
         if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
             raise InputError(
-                "a coupling must hold masses", "negative, NaN or no mass", "Pass the class_matching of an ad.otdd distance."
+                "a coupling must hold masses",
+                "negative, NaN or no mass",
+                "Pass the class_matching of an ad.otdd distance.",
             )
 
     @classmethod
     def between(
-        cls, data: LabeledDataset, reference: LabeledDataset, *, cost: GroundCost | None = None, balanced: bool = True
+        cls,
+        data: LabeledDataset,
+        reference: LabeledDataset,
+        *,
+        cost: GroundCost | None = None,
+        balanced: bool = True,
     ) -> ClassMatching:
-        """The matching of two datasets' classes under the label distances of ``cost`` (Gaussian by default).
+        """The matching of two datasets' classes under the label distances of ``cost`` (Gaussian by
+        default).
 
         Args:
             data: whose classes a model does not know.
             reference: a sample of what it knows.
             cost: its label cost is used.
-            balanced: give each class that has samples the same mass, so that a frequent class does not spill over others.
+            balanced: give each class that has samples the same mass, so that a frequent class does
+                not spill over others.
 
         Example:
             >>> import advect as ad
@@ -76,7 +88,10 @@ class ClassMatching:
             True
         """
         if balanced:
-            data, reference = data.balanced(), data.balanced() if reference is data else reference.balanced()
+            data, reference = (
+                data.balanced(),
+                data.balanced() if reference is data else reference.balanced(),
+            )
         return cls(otdd_classes(data, reference, check_cost(cost) or GroundCost()))
 
     @property
@@ -89,23 +104,32 @@ class ClassMatching:
 
     @cached_property
     def soft(self) -> ClassTable:
-        """How each class of the data is spread over the reference's, rows summing to one (zero for classes without mass)."""
+        """How each class of the data is spread over the reference's, rows summing to one (zero for
+        classes without mass).
+        """
         masses = self.coupling.values.sum(axis=1, keepdims=True)
-        return ClassTable(_divided(self.coupling.values, masses), self.data_classes, self.reference_classes)
+        return ClassTable(
+            _divided(self.coupling.values, masses), self.data_classes, self.reference_classes
+        )
 
     @cached_property
     def weights(self) -> ClassTable:
-        """The (k', k) matrix that turns probabilities of reference classes to those of the data's: π* by columns.
+        """The (k', k) matrix that turns probabilities of reference classes to those of the data's:
+        π* by columns.
 
-        Column j says how the answer j is shared among the classes of the data that are coupled to it. The paper's layer is
-        π* itself; with columns scaled to sum to one, probabilities stay probabilities.
-        """
+        Column j says how the answer j is shared among the classes of the data that are coupled to
+        it. The paper's layer is π* itself; with columns scaled to sum to one, probabilities stay
+        probabilities."""
         masses = self.coupling.values.sum(axis=0, keepdims=True)
-        return ClassTable(_divided(self.coupling.values, masses), self.data_classes, self.reference_classes)
+        return ClassTable(
+            _divided(self.coupling.values, masses), self.data_classes, self.reference_classes
+        )
 
     @cached_property
     def hard(self) -> dict[Hashable, Hashable]:
-        """The reference class with most of each class's mass; classes of the data without mass are left out."""
+        """The reference class with most of each class's mass; classes of the data without mass are
+        left out.
+        """
         values = self.coupling.values
         return {
             name: self.reference_classes[int(row.argmax())]
@@ -114,12 +138,12 @@ class ClassMatching:
         }
 
     def apply(self, scores: Any) -> np.ndarray:
-        """A black box's answers for reference classes, (n, k) probabilities or n labels, as (n, k') ones for the data's.
+        """A black box's answers for reference classes, (n, k) probabilities or n labels, as (n, k')
+        ones for the data's.
 
-        Labels are class names of the reference, each taken as a certain answer. What the model says of classes without samples
-        in the reference, which are matched to none, is left out: such rows sum to less than one, to zero if it says nothing
-        else.
-        """
+        Labels are class names of the reference, each taken as a certain answer. What the model says
+        of classes without samples in the reference, which are matched to none, is left out: such
+        rows sum to less than one, to zero if it says nothing else."""
         return self._answers(scores) @ self.weights.values.T
 
     def predict(self, scores: Any, *, unknown: Hashable = ...) -> list[Hashable]:
@@ -127,8 +151,9 @@ class ClassMatching:
 
         Args:
             scores: (n, k) probabilities or n labels.
-            unknown: what stands for an answer that has nothing but classes without samples in the reference, which are
-                matched to no class of the data. By default such an answer is an error.
+            unknown: what stands for an answer that has nothing but classes without samples in the
+                reference, which are matched to no class of the data. By default such an answer is
+                an error.
 
         Raises:
             InputError: such an answer, unless ``unknown`` is given.
@@ -152,13 +177,18 @@ class ClassMatching:
             raise InputError(
                 "an answer of the model must be a class that has samples in the reference",
                 f"{', '.join(map(repr, names))} for {int(empty.sum())} of {len(answers)} samples",
-                "Add samples of it to the reference, let the model give probabilities, or say with unknown=… what to return.",
+                "Add samples of it to the reference, let the model give probabilities, or say with "
+                "unknown=… what to return.",
             )
         best = (answers @ self.weights.values.T).argmax(axis=1)
-        return [unknown if nothing else self.data_classes[code] for code, nothing in zip(best, empty, strict=True)]
+        return [
+            unknown if nothing else self.data_classes[code]
+            for code, nothing in zip(best, empty, strict=True)
+        ]
 
     def as_layer(self, *, dtype: torch.dtype = torch.float32) -> nn.Linear:
-        """The paper's final linear layer, k → k' without bias, to append to a classifier that gives probabilities.
+        """The paper's final linear layer, k → k' without bias, to append to a classifier that gives
+        probabilities.
 
         Example:
             >>> import torch, advect as ad
@@ -170,8 +200,12 @@ class ClassMatching:
         """
         from torch import nn
 
-        layer = nn.Linear(len(self.reference_classes), len(self.data_classes), bias=False, dtype=dtype)
-        layer.weight = nn.Parameter(torch.as_tensor(self.weights.values, dtype=dtype), requires_grad=False)
+        layer = nn.Linear(
+            len(self.reference_classes), len(self.data_classes), bias=False, dtype=dtype
+        )
+        layer.weight = nn.Parameter(
+            torch.as_tensor(self.weights.values, dtype=dtype), requires_grad=False
+        )
         return layer
 
     def __str__(self) -> str:
@@ -184,12 +218,17 @@ class ClassMatching:
             array = self._one_hot(array)
         if array.ndim != 2 or array.shape[1] != len(self.reference_classes):
             raise InputError(
-                f"answers must be probabilities of the {len(self.reference_classes)} reference classes, or labels",
+                f"answers must be probabilities of the {len(self.reference_classes)} reference "
+                "classes, or labels",
                 f"shape {array.shape}",
                 "Check which classes the model answers for.",
             )
         if not np.isfinite(array).all():
-            raise InputError("answers must be finite", "NaN or infinite scores", "Check the model on these samples.")
+            raise InputError(
+                "answers must be finite",
+                "NaN or infinite scores",
+                "Check the model on these samples.",
+            )
         return array
 
     def _one_hot(self, labels: np.ndarray) -> np.ndarray:
@@ -198,7 +237,9 @@ class ClassMatching:
         strange = [name for name in names if name not in position]
         if strange:
             raise InputError(
-                "labels must be reference classes", repr(strange[0]), f"Classes: {', '.join(map(str, self.reference_classes))}."
+                "labels must be reference classes",
+                repr(strange[0]),
+                f"Classes: {', '.join(map(str, self.reference_classes))}.",
             )
         return np.eye(len(position))[[position[name] for name in names]]
 
@@ -213,4 +254,8 @@ def _as_array(scores: Any) -> np.ndarray:
     try:
         return np.asarray(scores)
     except ValueError as error:
-        raise InputError("answers must be one row for each sample", str(error), "Pass an array (n, k) or n labels.") from None
+        raise InputError(
+            "answers must be one row for each sample",
+            str(error),
+            "Pass an array (n, k) or n labels.",
+        ) from None

@@ -1,4 +1,6 @@
-"""The points that are clustered: the features of a dataset, or an embedding of them, as float64 rows."""
+"""The points that are clustered: the features of a dataset, or an embedding of them, as float64
+rows.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,20 @@ from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
-_COMPONENTS = 50  # more of the true classes of four sets of images are found there than in all pixels
+_COMPONENTS = (
+    50  # more of the true classes of four sets of images are found there than in all pixels
+)
 Embedded = int | float | Callable[[Tensor], Any] | Any | None
 
 
 def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarray:
     """(n, p) points; what ``embedding`` may be is said at ``pseudo_labels``."""
     if not isinstance(data, LabeledDataset):
-        raise InputError("data must be a LabeledDataset", type(data).__name__, "Wrap features as ad.LabeledDataset(x).")
+        raise InputError(
+            "data must be a LabeledDataset",
+            type(data).__name__,
+            "Wrap features as ad.LabeledDataset(x).",
+        )
     if isinstance(embedding, str) and embedding == "auto":
         embedding = _COMPONENTS if min(data.x.shape) > _COMPONENTS else None
     if isinstance(embedding, (int, float, np.number)):
@@ -34,7 +42,8 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
     if not isinstance(embedding, Embedding):
         if not callable(embedding):
             raise InputError(
-                "an embedding must be a number of components, a share of variance, a transformer or a function",
+                "an embedding must be a number of components, a share of variance, a transformer "
+                "or a function",
                 repr(embedding),
                 "Pass for instance embedding=50, embedding=0.9 or the body of a network.",
             )
@@ -44,7 +53,9 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
 
 
 def of_order_one(points: np.ndarray) -> np.ndarray:
-    """Points moved and scaled to entries in [−1, 1] around 0, so that no square overflows or vanishes."""
+    """Points moved and scaled to entries in [−1, 1] around 0, so that no square overflows or
+    vanishes.
+    """
     points = points / (np.abs(points).max() or 1.0)
     points = points - points.mean(axis=0)
     return points / (np.abs(points).max() or 1.0)
@@ -55,7 +66,9 @@ def _features(data: LabeledDataset) -> np.ndarray:
 
 
 def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
-    """Coordinates along principal components, in units of the features: so many, or as many as a share of variance needs."""
+    """Coordinates along principal components, in units of the features: so many, or as many as a
+    share of variance needs.
+    """
     n, d = points.shape
     top = np.abs(points).max() or 1.0
     points = points / top
@@ -66,7 +79,10 @@ def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
     if isinstance(wanted, (float, np.floating)) and 0 < wanted < 1:
         count = int(np.searchsorted(np.cumsum(variances), wanted * variances.sum())) + 1
     else:
-        count = check_count("an embedding by principal components, if not a share of variance between 0 and 1,", wanted)
+        count = check_count(
+            "an embedding by principal components, if not a share of variance between 0 and 1,",
+            wanted,
+        )
     if count > min(n, d):
         raise InputError(
             f"{n} samples of dimension {d} have at most {min(n, d)} principal components",
@@ -78,17 +94,28 @@ def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
 
 
 def _transformed(points: np.ndarray, transformer: Any, seed: int) -> np.ndarray:
-    """Rows of a transformer such as scikit-learn's, which is cloned if it can be, and seeded if it asks for it."""
+    """Rows of a transformer such as scikit-learn's, which is cloned if it can be, and seeded if it
+    asks for it.
+    """
     from sklearn.base import clone
 
     transformer = clone(transformer, safe=False)
-    if hasattr(transformer, "get_params") and transformer.get_params().get("random_state", 0) is None:
+    if (
+        hasattr(transformer, "get_params")
+        and transformer.get_params().get("random_state", 0) is None
+    ):
         transformer.set_params(random_state=seed % 2**32)
     rows = np.asarray(transformer.fit_transform(points), dtype=np.float64)
     if rows.ndim < 2 or len(rows) != len(points):
         raise InputError(
-            f"an embedding must return a row for each of the {len(points)} samples", f"shape {rows.shape}", "Check it."
+            f"an embedding must return a row for each of the {len(points)} samples",
+            f"shape {rows.shape}",
+            "Check it.",
         )
     if not np.isfinite(rows).all():
-        raise InputError("the embedded features must be finite", "NaN or infinite values", "Check it on these samples.")
+        raise InputError(
+            "the embedded features must be finite",
+            "NaN or infinite values",
+            "Check it on these samples.",
+        )
     return rows.reshape(len(rows), math.prod(rows.shape[1:]))

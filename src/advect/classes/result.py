@@ -1,4 +1,6 @@
-"""Pseudo-labels for data without labels: its clusters (paper, section 5.3). Names for them are ``alignment``'s business."""
+"""Pseudo-labels for data without labels: its clusters (paper, section 5.3). Names for them are
+``alignment``'s business.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,13 @@ class PseudoLabels:
     """Clusters as labels; made by ``pseudo_labels``.
 
     Attributes:
-        dataset: the same samples and weights, labeled by their clusters 0 … k − 1, the largest first.
+        dataset: the same samples and weights, labeled by their clusters 0 … k − 1, the largest
+            first.
         codes: the cluster of each sample, (n,) int64.
         n_clusters: k.
         method: the clusterer, by name.
-        scores: the mean silhouette of each number of clusters that was compared; empty when the number was known.
+        scores: the mean silhouette of each number of clusters that was compared; empty when the
+            number was known.
 
     Example:
         >>> import advect as ad
@@ -57,25 +61,30 @@ def pseudo_labels(
     embedding: Embedded = "auto",
     seed: int = 0,
 ) -> PseudoLabels:
-    """Labels for data that has none: the clusters of its features. Labels and weights that it has are not looked at.
+    """Labels for data that has none: the clusters of its features. Labels and weights that it has
+    are not looked at.
 
     Args:
         data: the samples.
-        clusterer: ``"spectral"`` (the default), ``"ward"``, ``"kmeans"`` (the paper's choice), ``"mixture"``, ``"hdbscan"``,
-            ``"dbscan"``; one of the objects ``Ward``, ``KMeans``, ``Spectral``, ``GaussianMixture``, ``HDBSCAN``, ``DBSCAN``
-            with options; or any scikit-learn clusterer.
-        n_clusters: how many clusters; or numbers to compare, of which the one with the best mean silhouette is taken.
-            None takes the number of ``target``'s classes, or the clusterer's own, or compares 2 … 20.
-        target: a dataset with as many classes as there should be clusters; those without samples do not count.
-        embedding: what to cluster instead of the features: their first so many principal components (a whole number), as
-            many as make up a share of the variance (between 0 and 1), a function of the samples in their shape, or an
-            object with ``fit_transform``; None clusters the features, ``"auto"`` 50 principal components where there are
-            more features and samples than that. The dataset that comes out has its own features.
+        clusterer: ``"spectral"`` (the default), ``"ward"``, ``"kmeans"`` (the paper's choice),
+            ``"mixture"``, ``"hdbscan"``, ``"dbscan"``; one of the objects ``Ward``, ``KMeans``,
+            ``Spectral``, ``GaussianMixture``, ``HDBSCAN``, ``DBSCAN`` with options; or any
+            scikit-learn clusterer.
+        n_clusters: how many clusters; or numbers to compare, of which the one with the best mean
+            silhouette is taken. None takes the number of ``target``'s classes, or the clusterer's
+            own, or compares 2 … 20.
+        target: a dataset with as many classes as there should be clusters; those without samples do
+            not count.
+        embedding: what to cluster instead of the features: their first so many principal components
+            (a whole number), as many as make up a share of the variance (between 0 and 1), a
+            function of the samples in their shape, or an object with ``fit_transform``; None
+            clusters the features, ``"auto"`` 50 principal components where there are more features
+            and samples than that. The dataset that comes out has its own features.
         seed: of everything random.
 
     Raises:
-        InputError: unknown clusterer; fewer different samples than clusters; a number of clusters for a clusterer that finds
-            it itself; no clusters at all.
+        InputError: unknown clusterer; fewer different samples than clusters; a number of clusters
+            for a clusterer that finds it itself; no clusters at all.
 
     Example:
         >>> import advect as ad
@@ -83,13 +92,15 @@ def pseudo_labels(
         >>> found = ad.pseudo_labels(digits, target=digits, embedding=0.9)
         >>> found
         PseudoLabels(n=500, n_clusters=10, method='Spectral')
-        >>> ad.pseudo.clustering_accuracy(found, digits) > 0.7       # by the true labels, which it did not see
+        >>> ad.classes.clustering_accuracy(found, digits) > 0.7       # by the true labels, which it did not see
         True
     """
     clusterer = as_clusterer(clusterer)
     seed = check_count("seed", seed, least=0)
     k, candidates = _asked(n_clusters, target)
-    method = type(clusterer.estimator if isinstance(clusterer, AnyClusterer) else clusterer).__name__
+    method = type(
+        clusterer.estimator if isinstance(clusterer, AnyClusterer) else clusterer
+    ).__name__
     if (k is not None or candidates is not None) and not takes_number(clusterer):
         raise InputError(
             f"{method} finds the number of clusters itself",
@@ -100,7 +111,11 @@ def pseudo_labels(
     scores: dict[int, float] = {}
     if candidates is not None or (k is None and needs_number(clusterer)):
         scores = silhouettes(clusterer, points, candidates, seed)
-        k = max(scores, key=lambda number: scores[number]) if scores else len(np.unique(points, axis=0))
+        k = (
+            max(scores, key=lambda number: scores[number])
+            if scores
+            else len(np.unique(points, axis=0))
+        )
     codes = run(clusterer, points, own_number(clusterer) if k is None else k, seed)
     number = int(codes.max()) + 1
     y = torch.as_tensor(codes, device=data.x.device)
@@ -112,16 +127,32 @@ def _asked(n_clusters: Any, target: LabeledDataset | None) -> tuple[int | None, 
     """The number of clusters, or the numbers to compare, as far as the user says."""
     if target is not None:
         if not isinstance(target, LabeledDataset):
-            raise InputError("target must be a LabeledDataset", type(target).__name__, "Pass n_clusters for a number.")
+            raise InputError(
+                "target must be a LabeledDataset",
+                type(target).__name__,
+                "Pass n_clusters for a number.",
+            )
         if n_clusters is not None:
-            raise InputError("the number of clusters is n_clusters or that of target's classes", "both", "Pass one of them.")
+            raise InputError(
+                "the number of clusters is n_clusters or that of target's classes",
+                "both",
+                "Pass one of them.",
+            )
         k = sum(count > 0 for count in target.counts.values())
         if k == 0:
-            raise InputError("target must have labels to say how many clusters there should be", "none", "Pass n_clusters.")
+            raise InputError(
+                "target must have labels to say how many clusters there should be",
+                "none",
+                "Pass n_clusters.",
+            )
         return k, None
     if n_clusters is None or isinstance(n_clusters, str) or not isinstance(n_clusters, Iterable):
         return None if n_clusters is None else check_count("n_clusters", n_clusters), None
     candidates = [check_count("n_clusters", k, least=2) for k in n_clusters]
     if not candidates:
-        raise InputError("numbers of clusters to compare must not be empty", "none", "Pass for instance range(2, 13).")
+        raise InputError(
+            "numbers of clusters to compare must not be empty",
+            "none",
+            "Pass for instance range(2, 13).",
+        )
     return None, candidates

@@ -1,4 +1,5 @@
-"""How a clusterer is run: with a number of clusters and a seed, on a part of the data where all of it is too much.
+"""How a clusterer is run: with a number of clusters and a seed, on a part of the data where all of
+it is too much.
 
 What comes out has no gaps and no noise: clusters are 0 … k − 1, the largest first.
 """
@@ -23,7 +24,9 @@ _MOST = 20  # clusters that are looked for
 
 
 class Wrapped:
-    """Base of the clusterers that fit a scikit-learn estimator, with a bound on the samples it gets."""
+    """Base of the clusterers that fit a scikit-learn estimator, with a bound on the samples it
+    gets.
+    """
 
     max_samples: int
 
@@ -37,7 +40,9 @@ class Wrapped:
         raise NotImplementedError
 
     def __call__(self, points: np.ndarray, previous: np.ndarray) -> np.ndarray:
-        """Clusters of ``points``; as many as there were before, unless the clusterer has its own number."""
+        """Clusters of ``points``; as many as there were before, unless the clusterer has its own
+        number.
+        """
         return run(self, points, own_number(self) or len(np.unique(previous)), 0)
 
 
@@ -45,7 +50,9 @@ def takes_number(clusterer: Clustering) -> bool:
     """Whether the number of clusters can be set."""
     if isinstance(clusterer, AnyClusterer):
         return _number_option(clusterer) is not None
-    return dataclasses.is_dataclass(clusterer) and any(field.name == "n_clusters" for field in dataclasses.fields(clusterer))
+    return dataclasses.is_dataclass(clusterer) and any(
+        field.name == "n_clusters" for field in dataclasses.fields(clusterer)
+    )
 
 
 def own_number(clusterer: Clustering) -> int | None:
@@ -58,7 +65,11 @@ def own_number(clusterer: Clustering) -> int | None:
 
 def needs_number(clusterer: Clustering) -> bool:
     """Whether there is nothing to run before a number of clusters is known."""
-    return takes_number(clusterer) and own_number(clusterer) is None and not isinstance(clusterer, AnyClusterer)
+    return (
+        takes_number(clusterer)
+        and own_number(clusterer) is None
+        and not isinstance(clusterer, AnyClusterer)
+    )
 
 
 def run(clusterer: Clustering, points: np.ndarray, k: int | None, seed: int) -> np.ndarray:
@@ -69,7 +80,9 @@ def run(clusterer: Clustering, points: np.ndarray, k: int | None, seed: int) -> 
         distinct = count_distinct(points, k + 1)
         if k > distinct:
             raise InputError(
-                f"there cannot be more clusters than different samples, {distinct}", f"{k} clusters", "Ask for fewer."
+                f"there cannot be more clusters than different samples, {distinct}",
+                f"{k} clusters",
+                "Ask for fewer.",
             )
         if k == 1:
             return np.zeros(len(points), dtype=np.int64)
@@ -84,20 +97,29 @@ def run(clusterer: Clustering, points: np.ndarray, k: int | None, seed: int) -> 
     return renumbered(joined(points, codes, _NEIGHBORS))
 
 
-def silhouettes(clusterer: Clustering, points: np.ndarray, candidates: Sequence[int] | None, seed: int) -> dict[int, float]:
-    """The mean silhouette of each number of clusters, on at most 2000 points drawn at random; by default of 2 … 20."""
+def silhouettes(
+    clusterer: Clustering, points: np.ndarray, candidates: Sequence[int] | None, seed: int
+) -> dict[int, float]:
+    """The mean silhouette of each number of clusters, on at most 2000 points drawn at random; by
+    default of 2 … 20.
+    """
     from sklearn.metrics import pairwise_distances, silhouette_score
 
     if len(points) > _SCORED:
-        points = points[np.sort(np.random.default_rng(seed).choice(len(points), _SCORED, replace=False))]
-    distinct = count_distinct(points, max(candidates, default=0) if candidates is not None else _MOST)
+        points = points[
+            np.sort(np.random.default_rng(seed).choice(len(points), _SCORED, replace=False))
+        ]
+    distinct = count_distinct(
+        points, max(candidates, default=0) if candidates is not None else _MOST
+    )
     limit = min(distinct, len(points) - 1)
     if candidates is None:
         candidates = range(2, min(limit, _MOST) + 1)
     for k in candidates:
         if not 2 <= k <= limit:
             raise InputError(
-                f"numbers of clusters to compare must lie between 2 and {limit}, given {len(points)} samples for it",
+                f"numbers of clusters to compare must lie between 2 and {limit}, given "
+                f"{len(points)} samples for it",
                 k,
                 "A single number is taken as it is.",
             )
@@ -106,13 +128,19 @@ def silhouettes(clusterer: Clustering, points: np.ndarray, candidates: Sequence[
     scores = {}
     for k in candidates:
         codes = run(clusterer, points, k, seed)
-        scores[k] = float(silhouette_score(distances, codes, metric="precomputed")) if codes.any() else -1.0
+        scores[k] = (
+            float(silhouette_score(distances, codes, metric="precomputed")) if codes.any() else -1.0
+        )
     return scores
 
 
 def renumbered(codes: np.ndarray) -> np.ndarray:
-    """The same clusters as 0 … k − 1: the largest first, of equal ones that with the first sample."""
-    _, first, inverse, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+    """The same clusters as 0 … k − 1: the largest first, of equal ones that with the first
+    sample.
+    """
+    _, first, inverse, counts = np.unique(
+        codes, return_index=True, return_inverse=True, return_counts=True
+    )
     rank = np.empty(len(counts), dtype=np.int64)
     rank[np.lexsort((first, -counts))] = np.arange(len(counts))
     return rank[inverse]
@@ -132,14 +160,20 @@ def _fitted(clusterer: Clustering, points: np.ndarray, k: int | None, seed: int)
     """What a clusterer answers, as whole numbers, −1 for noise."""
     with warnings.catch_warnings():
         if isinstance(clusterer, (Wrapped, KMeans)):
-            warnings.simplefilter("ignore")  # of graphs in pieces and of few iterations: harmless here
+            warnings.simplefilter(
+                "ignore"
+            )  # of graphs in pieces and of few iterations: harmless here
         try:
-            codes = np.asarray(_bound(clusterer, k, seed)(points, np.zeros(len(points), dtype=np.int64)))
+            codes = np.asarray(
+                _bound(clusterer, k, seed)(points, np.zeros(len(points), dtype=np.int64))
+            )
         except InputError:
             raise
         except ValueError as error:
             raise InputError(
-                "the clusterer could not cluster these samples", error, "Change its options, or take another one."
+                "the clusterer could not cluster these samples",
+                error,
+                "Change its options, or take another one.",
             ) from error
     if codes.shape != (len(points),) or not np.issubdtype(codes.dtype, np.integer):
         raise InputError(
@@ -155,7 +189,9 @@ def _bound(clusterer: Clustering, k: int | None, seed: int) -> Clustering:
     seed %= 2**32  # what scikit-learn takes
     if isinstance(clusterer, Wrapped):
         return lambda points, previous: clusterer.fit(points, k or 0, seed)
-    if isinstance(clusterer, KMeans):  # a flow starts it from the classes before; here there are none, but a seed
+    if isinstance(
+        clusterer, KMeans
+    ):  # a flow starts it from the classes before; here there are none, but a seed
         from sklearn.cluster import KMeans as SklearnKMeans
 
         return AnyClusterer(SklearnKMeans(k or 0, random_state=seed).set_params(n_init=10))
@@ -182,7 +218,8 @@ def _noise_joined(points: np.ndarray, codes: np.ndarray) -> np.ndarray:
         raise InputError(
             "the clusterer must find at least one cluster",
             f"noise alone, of {len(codes)} samples",
-            "Ask for smaller or less dense clusters, or take one that is told their number, such as ad.Ward().",
+            "Ask for smaller or less dense clusters, or take one that is told their number, such "
+            "as ad.Ward().",
         )
     return joined(points, codes, 1)
 

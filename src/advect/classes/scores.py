@@ -1,4 +1,5 @@
-"""How well clusters agree with the truth: for evaluation alone, since the names are chosen by the truth itself.
+"""How well clusters agree with the truth: for evaluation alone, since the names are chosen by the
+truth itself.
 
 Names for clusters without looking at the truth are given by ``alignment``.
 """
@@ -19,18 +20,20 @@ from advect.ot import ExactOT
 
 
 def best_permutation(codes: Any, truth: Any) -> dict[Hashable, Hashable]:
-    """The one-to-one naming of clusters by true labels that gets most samples right. For scoring only: it uses the truth.
+    """The one-to-one naming of clusters by true labels that gets most samples right. For scoring
+    only: it uses the truth.
 
     Args:
         codes: the cluster of each sample: an array, tensor or list, or ``PseudoLabels``.
         truth: the label of each sample, likewise, or a dataset.
 
     Returns:
-        {cluster: label}. With more clusters than labels some clusters are left out; with fewer, some labels are.
+        {cluster: label}. With more clusters than labels some clusters are left out; with fewer,
+        some labels are.
 
     Example:
         >>> import advect as ad
-        >>> ad.pseudo.best_permutation([0, 0, 1, 1, 1], ["b", "b", "a", "a", "b"])
+        >>> ad.classes.best_permutation([0, 0, 1, 1, 1], ["b", "b", "a", "a", "b"])
         {0: 'b', 1: 'a'}
     """
     table, rows, columns = _contingency(codes, truth)
@@ -38,11 +41,12 @@ def best_permutation(codes: Any, truth: Any) -> dict[Hashable, Hashable]:
 
 
 def clustering_accuracy(codes: Any, truth: Any) -> float:
-    """The share of samples that ``best_permutation`` names rightly; those in clusters without a name count as wrong.
+    """The share of samples that ``best_permutation`` names rightly; those in clusters without a
+    name count as wrong.
 
     Example:
         >>> import advect as ad
-        >>> ad.pseudo.clustering_accuracy([0, 0, 1, 1, 1], ["b", "b", "a", "a", "b"])
+        >>> ad.classes.clustering_accuracy([0, 0, 1, 1, 1], ["b", "b", "a", "a", "b"])
         0.8
     """
     table, _, _ = _contingency(codes, truth)
@@ -50,11 +54,12 @@ def clustering_accuracy(codes: Any, truth: Any) -> float:
 
 
 def purity(codes: Any, truth: Any) -> float:
-    """The share of samples whose label is the most frequent one in their cluster; grows with the number of clusters.
+    """The share of samples whose label is the most frequent one in their cluster; grows with the
+    number of clusters.
 
     Example:
         >>> import advect as ad
-        >>> ad.pseudo.purity([0, 0, 1, 1, 2], ["b", "b", "a", "b", "b"])
+        >>> ad.classes.purity([0, 0, 1, 1, 2], ["b", "b", "a", "b", "b"])
         0.8
     """
     table, _, _ = _contingency(codes, truth)
@@ -62,21 +67,29 @@ def purity(codes: Any, truth: Any) -> float:
 
 
 def assign(gain: np.ndarray) -> list[int]:
-    """For each row a column of its own, −1 for none, with the largest sum of gains; rows or columns in excess are left out."""
+    """For each row a column of its own, −1 for none, with the largest sum of gains; rows or columns
+    in excess are left out.
+    """
     k, m = gain.shape
     square = np.zeros((max(k, m), max(k, m)))
     square[:k, :m] = gain - gain.min()
     # Vertices of the plans between uniform masses are permutations, and the simplex ends at one.
-    chosen = ExactOT().solve(torch.from_numpy(square.max() - square)).plan().argmax(dim=1)[:k].tolist()
+    chosen = (
+        ExactOT().solve(torch.from_numpy(square.max() - square)).plan().argmax(dim=1)[:k].tolist()
+    )
     return [j if j < m else -1 for j in chosen]
 
 
 def _contingency(codes: Any, truth: Any) -> tuple[np.ndarray, list[Hashable], list[Hashable]]:
-    """How many samples each pair of cluster and label shares, and the names of both in order of appearance."""
+    """How many samples each pair of cluster and label shares, and the names of both in order of
+    appearance.
+    """
     first, second = _listed("codes", codes), _listed("truth", truth)
     if len(first) != len(second) or not first:
         raise InputError(
-            "codes and truth must have one entry for each sample", f"{len(first)} and {len(second)}", "Check what was passed."
+            "codes and truth must have one entry for each sample",
+            f"{len(first)} and {len(second)}",
+            "Check what was passed.",
         )
     rows, columns = (list(dict.fromkeys(names)) for names in (first, second))
     places = [{name: place for place, name in enumerate(names)} for names in (rows, columns)]
@@ -98,7 +111,15 @@ def _listed(what: str, values: Any) -> list[Hashable]:
         missing = sum(name is None or name != name for name in names)
         hash(tuple(names))
     except TypeError:
-        raise InputError(f"{what} must be one hashable label for each sample", type(values).__name__, "Pass a list.") from None
+        raise InputError(
+            f"{what} must be one hashable label for each sample",
+            type(values).__name__,
+            "Pass a list.",
+        ) from None
     if missing:
-        raise InputError(f"{what} must have no missing labels", f"{missing} missing", "Leave these samples out on both sides.")
+        raise InputError(
+            f"{what} must have no missing labels",
+            f"{missing} missing",
+            "Leave these samples out on both sides.",
+        )
     return names

@@ -1,8 +1,8 @@
-"""The commands by name: each is imported when it is used, so that ``--help`` answers before torch could be loaded.
+"""The commands by name: each is imported when it is used, so that ``--help`` answers before torch
+could be loaded.
 
-Values come from options, then from variables ``ADVECT_…``, then from the TOML file of ``--config``. Every way a command can end
-is turned into an exit code here.
-"""
+Values come from options, then from variables ``ADVECT_…``, then from the TOML file of ``--config``.
+Every way a command can end is turned into an exit code here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App, ArgumentCollection, CycloptsError, Group, MissingArgumentError, UnusedCliTokensError
+from cyclopts import (
+    App,
+    ArgumentCollection,
+    CycloptsError,
+    Group,
+    MissingArgumentError,
+    UnusedCliTokensError,
+)
 from cyclopts.argument import update_argument_collection
 from cyclopts.config import Env
 from pydantic import ValidationError
@@ -26,9 +33,9 @@ from advect.cli.spelling import spelled
 from advect.cli.typed import TYPED, check_typed, note_typed
 from advect.errors import AdvectError, InputError
 
-_SHORT = {f"--{name}": f"--{name}.name" for name in ("dynamics", "integrator", "control", "solver", "map")} | {
-    "--cost": "--cost.label"
-}
+_SHORT = {
+    f"--{name}": f"--{name}.name" for name in ("dynamics", "integrator", "control", "solver", "map")
+} | {"--cost": "--cost.label"}
 
 
 def _version() -> str:
@@ -46,15 +53,21 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError("cannot read the configuration", f"{path} ({error.strerror})", "Check the path.") from None
+        raise InputError(
+            "cannot read the configuration", f"{path} ({error.strerror})", "Check the path."
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError("the configuration must be a TOML file", f"{path} ({error})", "Mend that line.") from None
+        raise InputError(
+            "the configuration must be a TOML file", f"{path} ({error})", "Mend that line."
+        ) from None
     values.pop("config", None)
     for word, option in _SHORT.items():  # integrator = "adam", as on the command line
         name, _, field = option.removeprefix("--").partition(".")
         if isinstance(values.get(word.removeprefix("--")), str):
             values[name] = {field: values[name]}
-    update_argument_collection(values, str(path), arguments, (app,), root_keys=(), allow_unknown=False)
+    update_argument_collection(
+        values, str(path), arguments, (app,), root_keys=(), allow_unknown=False
+    )
 
 
 def build_app() -> App:
@@ -67,8 +80,10 @@ def build_app() -> App:
     app = App(
         name="advect",
         help="Move labeled datasets along gradient flows in probability space.\n\n"
-        "Datasets are references: a name (digits, mnist), a file (data.npz, csv:pets.csv?label=kind), toy:gaussians?n=500, "
-        "or a frame of a run (run:directory@-1). Options may also come from -c file.toml and from variables ADVECT_….",
+        "Datasets are references: a name (digits, mnist), a file (data.npz, "
+        "csv:pets.csv?label=kind), toy:gaussians?n=500, "
+        "or a frame of a run (run:directory@-1). Options may also come from -c file.toml and from "
+        "variables ADVECT_….",
         help_format="plaintext",
         help_epilogue="Example:\n  advect flow digits mnist --max-samples 300 -o run && advect show run",
         version=_version,
@@ -80,17 +95,31 @@ def build_app() -> App:
     for place, command in enumerate(COMMANDS):
         more: dict[str, Any] = {}
         if not command.where.endswith(":app"):  # an app of further commands says these itself
-            more = {"help_epilogue": command.epilogue, "usage": f"Usage: advect {command.name} {command.usage}"}
-        app.command(command.where, name=command.name, group=groups[command.group], help=command.line, sort_key=place, **more)
+            more = {
+                "help_epilogue": command.epilogue,
+                "usage": f"Usage: advect {command.name} {command.usage}",
+            }
+        app.command(
+            command.where,
+            name=command.name,
+            group=groups[command.group],
+            help=command.line,
+            sort_key=place,
+            **more,
+        )
     for flag in ("--help", "--version"):
         app[flag].group = (groups["More"],)
-    app.register_install_completion_command(group=groups["More"], help="Install completion for the shell in use.")
+    app.register_install_completion_command(
+        group=groups["More"], help="Install completion for the shell in use."
+    )
     return app
 
 
 @contextmanager
 def _reading_no_sources() -> Iterator[None]:
-    """Options carry their own help: looking for more in the source of every class makes ``--help`` three times as slow."""
+    """Options carry their own help: looking for more in the source of every class makes ``--help``
+    three times as slow.
+    """
     parser: Any = importlib.import_module("docstring_parser.parser")
     before = parser.add_attribute_docstrings
     parser.add_attribute_docstrings = lambda *_: None
@@ -109,7 +138,9 @@ def spelled_out(tokens: Sequence[str]) -> list[str]:
     """
     end = tokens.index("--") if "--" in tokens else len(tokens)
     parts = [(*token.partition("="),) for token in tokens[:end]]
-    return [f"{_SHORT.get(word, word)}{rest}{value}" for word, rest, value in parts] + list(tokens[end:])
+    return [f"{_SHORT.get(word, word)}{rest}{value}" for word, rest, value in parts] + list(
+        tokens[end:]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,7 +155,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     TYPED.set(())
     with NotedInterrupt() as noted:
         code = _run(spelled_out(tokens))
-        if noted.came and code in (FAILED, BAD_INPUT):  # what a library that was being loaded made of Ctrl-C
+        if noted.came and code in (
+            FAILED,
+            BAD_INPUT,
+        ):  # what a library that was being loaded made of Ctrl-C
             say("interrupted")
             code = INTERRUPTED
         return code
@@ -157,7 +191,10 @@ def _run(tokens: list[str]) -> int:
         sys.stdout = None
         return FAILED
     except OSError as error:
-        say(f"failed: {error.strerror or error}: {error.filename or 'on the way'}. Check the place and the room on it.")
+        say(
+            f"failed: {error.strerror or error}: {error.filename or 'on the way'}. Check the place "
+            "and the room on it."
+        )
         return FAILED
     except Exception as error:
         return _unexpected(error, tokens)
@@ -171,7 +208,11 @@ def _message(error: CycloptsError) -> str:
         return f"--{option}: {first['msg']}; got {first['input']!r}."
     if isinstance(error, UnusedCliTokensError):
         return f"too many arguments: {' '.join(error.unused_tokens or ())}."
-    if type(error) is MissingArgumentError and error.argument is not None and not error.argument.tokens:
+    if (
+        type(error) is MissingArgumentError
+        and error.argument is not None
+        and not error.argument.tokens
+    ):
         names = [name for name in error.argument.names if name.startswith("-")]
         if not set(names) & set(error.root_input_tokens or ()):
             return f"{' or '.join(names)} is missing: {(error.argument.parameter.help or 'it is required').rstrip('.')}."
@@ -180,7 +221,9 @@ def _message(error: CycloptsError) -> str:
 
 
 def _unexpected(error: Exception, tokens: Sequence[str]) -> int:
-    """Something nobody thought of, or a disk, or memory: a line, and the traceback for those who ask."""
+    """Something nobody thought of, or a disk, or memory: a line, and the traceback for those who
+    ask.
+    """
     if {"-v", "--verbose"} & set(tokens):
         import traceback
 

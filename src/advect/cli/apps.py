@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     import advect as ad
 
 Carrying = Annotated[CarryOptions, Parameter(name="*")]
-Format = Annotated[Literal["npz", "csv", "parquet"], Parameter(help="Of the datasets that are written.")]
+Format = Annotated[
+    Literal["npz", "csv", "parquet"], Parameter(help="Of the datasets that are written.")
+]
 
 
 def transfer(
@@ -28,7 +30,9 @@ def transfer(
     target: str,
     *,
     out: Out,
-    extra: Annotated[str | None, Parameter(help="More samples of the source, to be carried by the map.")] = None,
+    extra: Annotated[
+        str | None, Parameter(help="More samples of the source, to be carried by the map.")
+    ] = None,
     options: Carrying = CarryOptions(),  # noqa: B008 (frozen)
     format: Format = "npz",
     overwrite: Overwrite = False,
@@ -36,7 +40,8 @@ def transfer(
     run_code: RunCode = False,
     talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
 ) -> None:
-    """Flow a source to a few labeled samples; writes final, way and mapped under the labels, in the units, of the target.
+    """Flow a source to a few labeled samples; writes final, way and mapped under the labels, in the
+    units, of the target.
 
     Args:
         source: Plenty of labeled samples.
@@ -56,7 +61,9 @@ def transfer(
         more = None if extra is None else space.apply(inputs.load(extra, options, talk))
         chosen = ad.apps.TransferOptions(**_carry(options, talk, code, data, few))
         made = ad.apps.transfer(data, few, extra=more, options=chosen)
-        sets = {"final": made.final, "way": made.way} | ({} if made.mapped is None else {"mapped": made.mapped})
+        sets = {"final": made.final, "way": made.way} | (
+            {} if made.mapped is None else {"mapped": made.mapped}
+        )
         sets = {name: in_units(part, space, "target", target) for name, part in sets.items()}
         facts: dict[str, Any] = {
             "source": source,
@@ -68,7 +75,9 @@ def transfer(
             "first_value": made.result.values[0],
             "matching": made.matching.hard,
             "purity": made.purity,
-            "sets": {name: {"file": f"{name}.{format}", "n": len(part)} for name, part in sets.items()},
+            "sets": {
+                name: {"file": f"{name}.{format}", "n": len(part)} for name, part in sets.items()
+            },
         }
         with atomic_directory(place, overwrite=overwrite) as beside:
             for name, part in sets.items():
@@ -77,7 +86,10 @@ def transfer(
             check_free(place, overwrite, Sets())  # something may have come since
     pairs = ", ".join(f"{a} → {b}" for a, b in made.matching.hard.items())
     lines = [f"{place / f'{name}.{format}'}: {len(part)} samples" for name, part in sets.items()]
-    lines.append(f"value {facts['first_value']:.6g} → {facts['value']:.6g}; classes {pairs}; purity {made.purity:.1%}")
+    lines.append(
+        f"value {facts['first_value']:.6g} → {facts['value']:.6g}; classes {pairs}; purity "
+        f"{made.purity:.1%}"
+    )
     talk.result(facts, "\n".join(lines))
     talk.end(unconverged, strict)
 
@@ -94,7 +106,8 @@ def repurpose(
     run_code: RunCode = False,
     talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
 ) -> None:
-    """Classify datasets with a model that was made for another one: they flow to where it works, and are read there.
+    """Classify datasets with a model that was made for another one: they flow to where it works,
+    and are read there.
 
     Args:
         model: path.py:name (a torch module, an estimator, a function of samples) or path.onnx.
@@ -108,7 +121,9 @@ def repurpose(
     from advect.cli.typed import permission
 
     if not datasets:
-        raise InputError("there is nothing to classify", "no datasets", "Give one or more after the reference.")
+        raise InputError(
+            "there is nothing to classify", "no datasets", "Give one or more after the reference."
+        )
     place = out.expanduser()
     check_free(place, overwrite, Sets())
     code = permission(run_code, [options.cost.embedding, model if is_code(model) else None])
@@ -116,14 +131,21 @@ def repurpose(
         asked = load_model(model, code)
         base = inputs.load(reference, options, talk)
         names = inputs.short_names(datasets)
-        loaded = {name: inputs.load(ref, options, talk) for name, ref in zip(names, datasets, strict=True)}
+        loaded = {
+            name: inputs.load(ref, options, talk) for name, ref in zip(names, datasets, strict=True)
+        }
         fitted = {name: _as_reference(data, base, options) for name, data in loaded.items()}
         found = {}
         for name, data in fitted.items():
             talk.note(f"{name}: {len(data)} samples flow to {reference}")
             chosen = ad.apps.RepurposeOptions(**_carry(options, talk, code, base, data))
             found[name] = ad.apps.repurpose(asked, base, data, chosen)
-        facts: dict[str, Any] = {"model": model, "reference": reference, "out": place, "datasets": {}}
+        facts: dict[str, Any] = {
+            "model": model,
+            "reference": reference,
+            "out": place,
+            "datasets": {},
+        }
         with atomic_directory(place, overwrite=overwrite) as beside:
             for name, one in found.items():
                 write_atomically(beside / f"{name}.csv", _answers(one, loaded[name]).encode())
@@ -138,7 +160,10 @@ def repurpose(
                 }
             write_json(beside / "result.json", facts)
             check_free(place, overwrite, Sets())  # something may have come since
-    lines = [f"{place / f'{name}.csv'}: {len(one.predictions)} predictions{_scored(one)}" for name, one in found.items()]
+    lines = [
+        f"{place / f'{name}.csv'}: {len(one.predictions)} predictions{_scored(one)}"
+        for name, one in found.items()
+    ]
     talk.result(facts, "\n".join(lines))
     talk.end(unconverged, strict)
 
@@ -160,15 +185,23 @@ def _answers(found: ad.apps.Repurposed, data: ad.LabeledDataset) -> str:
     return text.getvalue()
 
 
-def _carry(options: CarryOptions, talk: Talk, code: Permission, *held: ad.LabeledDataset) -> dict[str, Any]:
+def _carry(
+    options: CarryOptions, talk: Talk, code: Permission, *held: ad.LabeledDataset
+) -> dict[str, Any]:
     from advect.cli import build
 
     if options.cost.embedding is not None:
-        raise InputError("an application compares features as they are", "cost.embedding", "Use advect flow for that.")
+        raise InputError(
+            "an application compares features as they are",
+            "cost.embedding",
+            "Use advect flow for that.",
+        )
     given: dict[str, Any] = {}  # the library chooses what is not asked for
     if options.cost.label_weight is not None:
         given["label_weight"] = options.cost.label_weight
-    if {"label", "diagonal"} & options.cost.given.keys() and (cost := build.cost(options.cost, code)):
+    if {"label", "diagonal"} & options.cost.given.keys() and (
+        cost := build.cost(options.cost, code)
+    ):
         given["label"] = cost.label
     if (solver := build.solver(options.solver, tol=1e-3)) is not None:
         given["solver"] = solver
@@ -182,7 +215,9 @@ def _carry(options: CarryOptions, talk: Talk, code: Permission, *held: ad.Labele
     }
 
 
-def _as_reference(data: ad.LabeledDataset, base: ad.LabeledDataset, options: CarryOptions) -> ad.LabeledDataset:
+def _as_reference(
+    data: ad.LabeledDataset, base: ad.LabeledDataset, options: CarryOptions
+) -> ad.LabeledDataset:
     """Data in the space of the reference, which the model knows: that one must not change."""
     from advect.cli import build
 
@@ -191,7 +226,9 @@ def _as_reference(data: ad.LabeledDataset, base: ad.LabeledDataset, options: Car
         high, wide = base.sample_shape[:2] if base.sample_shape[0] > 4 else base.sample_shape[-2:]
         if high != wide:
             raise InputError(
-                "images of the reference must be square to be resized to", f"{high} × {wide}", "Resize them first."
+                "images of the reference must be square to be resized to",
+                f"{high} × {wide}",
+                "Resize them first.",
             )
         space = space.model_copy(update={"size": high})
     common = build.space(data, base, space)
@@ -200,6 +237,7 @@ def _as_reference(data: ad.LabeledDataset, base: ad.LabeledDataset, options: Car
         raise InputError(
             "the reference must stay as the model knows it",
             f"it would become {kept.sample_shape}",
-            "Leave --space.scale and --space.project out, or prepare the reference with advect data convert.",
+            "Leave --space.scale and --space.project out, or prepare the reference with advect "
+            "data convert.",
         )
     return common.apply(data).replace(sample_shape=base.sample_shape)

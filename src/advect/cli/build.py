@@ -1,7 +1,8 @@
-"""From options to objects, through the registry of names; options that do not belong to an object are an error.
+"""From options to objects, through the registry of names; options that do not belong to an object
+are an error.
 
-Everything here raises ``InputError`` with what to change; nothing is written and nothing is computed.
-"""
+Everything here raises ``InputError`` with what to change; nothing is written and nothing is
+computed."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def found(kind: str, name: str) -> Any:
 
 
 def make(kind: str, name: str, options: Mapping[str, Any]) -> Any:
-    """The object of a name with its options; those of another object are an error that says whose they are.
+    """The object of a name with its options; those of another object are an error that says whose
+    they are.
 
     Example:
         >>> make("integrator", "adam", {"step_size": 0.05}).step_size
@@ -63,20 +65,38 @@ def make(kind: str, name: str, options: Mapping[str, Any]) -> Any:
     own = parameters(target)
     for option, value in options.items():
         if option not in own:
-            others = [other for other in REGISTRY[kind] if other != name and option in parameters(found(kind, other))]
+            others = [
+                other
+                for other in REGISTRY[kind]
+                if other != name and option in parameters(found(kind, other))
+            ]
             belongs = f"; {option} belongs to {' and '.join(others)}" if others else ""
-            raise InputError(f"{name} has no option {option}", f"{option}={value}", f"Its options: {_listed(own)}{belongs}.")
+            raise InputError(
+                f"{name} has no option {option}",
+                f"{option}={value}",
+                f"Its options: {_listed(own)}{belongs}.",
+            )
     try:
         return target(**options)
     except TypeError as error:  # one that has no default is missing
-        needed = [option for option, parameter in own.items() if parameter.default is parameter.empty]
-        raise InputError(f"{name} cannot be made", f"{_listed(options)} ({error})", f"It needs {_listed(needed)}.") from None
+        needed = [
+            option for option, parameter in own.items() if parameter.default is parameter.empty
+        ]
+        raise InputError(
+            f"{name} cannot be made",
+            f"{_listed(options)} ({error})",
+            f"It needs {_listed(needed)}.",
+        ) from None
 
 
 def parameters(target: Any) -> dict[str, inspect.Parameter]:
     """The options of a constructor by name."""
     hidden = ("network", "progress", "device", "solver")  # objects, which no text stands for
-    return {name: value for name, value in inspect.signature(target).parameters.items() if name not in hidden}
+    return {
+        name: value
+        for name, value in inspect.signature(target).parameters.items()
+        if name not in hidden
+    }
 
 
 def _listed(names: Any) -> str:
@@ -90,9 +110,13 @@ def integrator(options: IntegratorOptions) -> Integrator:
     given = options.given
     half_life, last = given.pop("half_life", None), given.pop("last_step_size", None)
     if last is not None and half_life is None:
-        raise InputError("last_step_size is where a step size that is halved ends", last, "Give half_life too.")
+        raise InputError(
+            "last_step_size is where a step size that is halved ends", last, "Give half_life too."
+        )
     if half_life is not None:
-        given["step_size"] = ad.Decay(options.step_size or 0.1, options.half_life or 0.0, options.last_step_size or 0.0)
+        given["step_size"] = ad.Decay(
+            options.step_size or 0.1, options.half_life or 0.0, options.last_step_size or 0.0
+        )
     return make("integrator", options.name, given)
 
 
@@ -103,11 +127,17 @@ def control(options: ControlOptions) -> StepControl | None:
     return make("control", options.name or "backtracking", options.given)
 
 
-def image_bounds(given: tuple[float, float] | None, *held: ad.LabeledDataset | None) -> tuple[float, float] | None:
-    """The bounds that were asked for; otherwise images stay in the range of images, and nothing else is bound."""
+def image_bounds(
+    given: tuple[float, float] | None, *held: ad.LabeledDataset | None
+) -> tuple[float, float] | None:
+    """The bounds that were asked for; otherwise images stay in the range of images, and nothing
+    else is bound.
+    """
     from advect.data.spaces.images import brightness_range
 
-    return given or brightness_range(*((data.sample_shape, data.x) for data in held if data is not None))
+    return given or brightness_range(
+        *((data.sample_shape, data.x) for data in held if data is not None)
+    )
 
 
 def dynamics(options: DynamicsOptions, *held: ad.LabeledDataset | None) -> Dynamics:
@@ -116,7 +146,9 @@ def dynamics(options: DynamicsOptions, *held: ad.LabeledDataset | None) -> Dynam
     bounds = image_bounds(options.bounds, *held)
     if bounds is not None:
         given["bounds"] = bounds
-    clustering = {name: given.pop(name) for name in ("n_clusters", "radius", "min_points") if name in given}
+    clustering = {
+        name: given.pop(name) for name in ("n_clusters", "radius", "min_points") if name in given
+    }
     if "clustering" in given or clustering:
         given["clustering"] = make("clustering", str(given.get("clustering", "kmeans")), clustering)
     if "laws" in given:
@@ -129,7 +161,9 @@ def solver(options: SolverOptions, **defaults: Any) -> ad.ot.Solver | None:
     given = _with_epsilon(options.given)
     if not given and options.name == "sinkhorn":
         return None
-    return make("solver", options.name, {**defaults, **given} if options.name == "sinkhorn" else given)
+    return make(
+        "solver", options.name, {**defaults, **given} if options.name == "sinkhorn" else given
+    )
 
 
 def cost(options: CostOptions, code: Permission) -> ad.GroundCost | None:
@@ -162,7 +196,9 @@ def _with_epsilon(given: dict[str, Any]) -> dict[str, Any]:
 
     if "relative_epsilon" in given:
         if "epsilon" in given:
-            raise InputError("epsilon is given twice", "epsilon and relative_epsilon", "Leave one of them out.")
+            raise InputError(
+                "epsilon is given twice", "epsilon and relative_epsilon", "Leave one of them out."
+            )
         given["epsilon"] = ad.Relative(given.pop("relative_epsilon"))
     return given
 
@@ -175,7 +211,9 @@ def stop(options: StopOptions) -> ad.StopWhen | None:
     return ad.StopWhen(**given) if given else None
 
 
-def space(source: ad.LabeledDataset, target: ad.LabeledDataset, options: SpaceOptions) -> ad.FeatureSpace:
+def space(
+    source: ad.LabeledDataset, target: ad.LabeledDataset, options: SpaceOptions
+) -> ad.FeatureSpace:
     """The feature space of two datasets."""
     import advect as ad
 
@@ -184,9 +222,14 @@ def space(source: ad.LabeledDataset, target: ad.LabeledDataset, options: SpaceOp
 
 
 def functional(
-    options: FlowOptions, source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset], code: Permission
+    options: FlowOptions,
+    source: ad.LabeledDataset,
+    targets: Mapping[str, ad.LabeledDataset],
+    code: Permission,
 ) -> ad.Functional:
-    """The sum of all terms; ``targets`` has the datasets that terms go to, the main one under an empty name."""
+    """The sum of all terms; ``targets`` has the datasets that terms go to, the main one under an
+    empty name.
+    """
     import advect as ad
 
     parts = [_term(Term.parse(text), options, source, targets, code) for text in options.functional]
@@ -194,7 +237,11 @@ def functional(
 
 
 def _term(
-    term: Term, options: FlowOptions, source: ad.LabeledDataset, targets: Mapping[str, ad.LabeledDataset], code: Permission
+    term: Term,
+    options: FlowOptions,
+    source: ad.LabeledDataset,
+    targets: Mapping[str, ad.LabeledDataset],
+    code: Permission,
 ) -> ad.Functional:
     import advect as ad
 
@@ -204,7 +251,11 @@ def _term(
     elif term.name == "otdd":
         to = str(given.pop("target", ""))
         if given:
-            raise InputError("otdd has no such option", _listed(given), "Set --cost and --solver for all of them.")
+            raise InputError(
+                "otdd has no such option",
+                _listed(given),
+                "Set --cost and --solver for all of them.",
+            )
         made = ad.OTDD(
             targets[to],
             cost=cost(options.cost, code),
@@ -217,18 +268,24 @@ def _term(
     elif term.kind == "functional":
         made = make("functional", term.name, given)
     else:
-        made = (ad.Potential if term.kind == "potential" else ad.Interaction)(make(term.kind, term.name, given))
+        made = (ad.Potential if term.kind == "potential" else ad.Interaction)(
+            make(term.kind, term.name, given)
+        )
         _try(made, term.name, source)
     return made if term.weight == 1 else term.weight * made
 
 
 def _try(made: ad.Functional, name: str, source: ad.LabeledDataset) -> None:
-    """A first value, so that options of another dimension than the data show before anything is written."""
+    """A first value, so that options of another dimension than the data show before anything is
+    written.
+    """
     try:
         made(source.subset(range(min(2, len(source)))))
     except (RuntimeError, IndexError) as error:
         why = str(error).splitlines()[0]
-        raise InputError(f"{name} does not fit samples of {source.dim} features", why, "Check its options.") from None
+        raise InputError(
+            f"{name} does not fit samples of {source.dim} features", why, "Check its options."
+        ) from None
 
 
 def _own(
@@ -238,21 +295,37 @@ def _own(
     targets: Mapping[str, ad.LabeledDataset],
     code: Permission,
 ) -> ad.Functional:
-    """A functional of the user's, or what makes one; source and target are passed to it if it takes them."""
+    """A functional of the user's, or what makes one; source and target are passed to it if it takes
+    them.
+    """
     import advect as ad
 
     made = load_object(term.name, "a functional", code)
     if not isinstance(made, ad.Functional):
         if not callable(made):
-            raise InputError("not a functional, nor what makes one", type(made).__name__, "Subclass ad.Functional.")
+            raise InputError(
+                "not a functional, nor what makes one",
+                type(made).__name__,
+                "Subclass ad.Functional.",
+            )
         takes = inspect.signature(made).parameters
-        own = {name: data for name, data in (("source", source), ("target", targets.get(""))) if name in takes}
+        own = {
+            name: data
+            for name, data in (("source", source), ("target", targets.get("")))
+            if name in takes
+        }
         try:
             made = made(**own, **given)
         except (TypeError, ValueError) as error:
-            raise InputError(f"{term.name} cannot be made", error, f"It takes {_listed(takes)}.") from error
+            raise InputError(
+                f"{term.name} cannot be made", error, f"It takes {_listed(takes)}."
+            ) from error
     elif given:
-        raise InputError(f"{term.name} is made already", f"options {_listed(given)}", "Name its class instead.")
+        raise InputError(
+            f"{term.name} is made already", f"options {_listed(given)}", "Name its class instead."
+        )
     if not isinstance(made, ad.Functional):
-        raise InputError(f"{term.name} must give a Functional", type(made).__name__, "Subclass ad.Functional.")
+        raise InputError(
+            f"{term.name} must give a Functional", type(made).__name__, "Subclass ad.Functional."
+        )
     return made

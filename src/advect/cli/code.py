@@ -1,8 +1,9 @@
-"""Python files that the user names, as in ``mine.py:StayNear``: run because they were given, and for no other reason.
+"""Python files that the user names, as in ``mine.py:StayNear``: run because they were given, and
+for no other reason.
 
-What a configuration file or a run directory names is not given by the user: it needs ``--run-code``. ``load_object`` is
-the only place where such a file is run, and it asks for a ``Permission``.
-"""
+What a configuration file or a run directory names is not given by the user: it needs
+``--run-code``. ``load_object`` is the only place where such a file is run, and it asks for a
+``Permission``."""
 
 from __future__ import annotations
 
@@ -30,11 +31,15 @@ class Permission:
     everything: bool = False
 
     def check(self, text: str) -> None:
-        """An error for an object that may not be loaded; ``text`` is what ``load_object`` would be given."""
+        """An error for an object that may not be loaded; ``text`` is what ``load_object`` would be
+        given.
+        """
         whole = settled_code(text)
         if not self.everything and whole not in self.named:
             raise InputError(
-                "Python code is run only if you name it yourself", f"{whole} from settings", "Look at it, then pass --run-code."
+                "Python code is run only if you name it yourself",
+                f"{whole} from settings",
+                "Look at it, then pass --run-code.",
             )
 
 
@@ -84,10 +89,16 @@ def load_object(text: str, what: str, permission: Permission) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise InputError(f"{what} cannot be loaded", f"{path} ({type(error).__name__}: {error})", "Mend the file.") from error
+        raise InputError(
+            f"{what} cannot be loaded",
+            f"{path} ({type(error).__name__}: {error})",
+            "Mend the file.",
+        ) from error
     finally:
         sys.path.remove(str(path.parent))
     if not hasattr(module, name):
         names = [known for known in vars(module) if not known.startswith("_")]
-        raise InputError(f"no {name!r} in {path}", f"{', '.join(names) or 'no names'}", "Name one of these.")
+        raise InputError(
+            f"no {name!r} in {path}", f"{', '.join(names) or 'no names'}", "Name one of these."
+        )
     return getattr(module, name)

@@ -1,4 +1,6 @@
-"""The commands: what each is called, where it is, what it does, how it is typed. Nothing is imported to say so."""
+"""The commands: what each is called, where it is, what it does, how it is typed. Nothing is
+imported to say so.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,14 @@ COMMANDS = (
         "MODEL REFERENCE DATASET... -o DIRECTORY [OPTIONS]",
         "advect repurpose model.onnx mnist usps kmnist --max-samples 1000 -o answers",
     ),
-    Command("show", "advect.cli.look:show", "Look", "What became of a run.", "RUN [OPTIONS]", "advect show run"),
+    Command(
+        "show",
+        "advect.cli.look:show",
+        "Look",
+        "What became of a run.",
+        "RUN [OPTIONS]",
+        "advect show run",
+    ),
     Command(
         "report",
         "advect.cli.look:report",

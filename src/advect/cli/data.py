@@ -21,8 +21,9 @@ def info(reference: str, *, options: Reading = DataOptions(), talk: TalkOptions 
     """Size, shape, classes and range of a dataset.
 
     Args:
-        reference: A name, a file, toy:gaussians?n=500, or run:directory@-1; frames of a run are in the units of its source,
-            unless ?units=target or ?units=common (scaled, as in the flow) is asked for.
+        reference: A name, a file, toy:gaussians?n=500, or run:directory@-1; frames of a run are in
+            the units of its source, unless ?units=target or ?units=common (scaled, as in the flow)
+            is asked for.
     """
     from advect.cli.inputs import facts, load
 
@@ -32,7 +33,8 @@ def info(reference: str, *, options: Reading = DataOptions(), talk: TalkOptions 
     counts = "".join(f"\n  {name}: {count}" for name, count in found["counts"].items())
     low, high = found["range"]
     lines = [
-        f"{reference}: {found['n']} samples of {shape}, {found['dtype']}, values {low:g} to {high:g}",
+        f"{reference}: {found['n']} samples of {shape}, {found['dtype']}, values {low:g} to "
+        f"{high:g}",
         f"{found['classes']} classes{counts}" if found["classes"] else "no labels",
     ]
     if found["classes"] and found["unlabeled"]:
@@ -50,10 +52,15 @@ def list_names(*, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (frozen)
     rows = ad.datasets.names()
     width = max(len(row.name) for row in rows)
     lines = [f"{row.name:{width}}  {'ready' if row.ready else '-':5}  {row.where}" for row in rows]
-    talk.result({"datasets": [{"name": row.name, "ready": row.ready, "where": row.where} for row in rows]}, "\n".join(lines))
+    talk.result(
+        {"datasets": [{"name": row.name, "ready": row.ready, "where": row.where} for row in rows]},
+        "\n".join(lines),
+    )
 
 
-@app.command(help_epilogue="Example:\n  advect data convert digits -o digits.parquet --max-samples 500")
+@app.command(
+    help_epilogue="Example:\n  advect data convert digits -o digits.parquet --max-samples 500"
+)
 def convert(
     reference: str,
     *,
@@ -62,18 +69,21 @@ def convert(
     overwrite: Overwrite = False,
     talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
 ) -> None:
-    """Write a dataset to a file: .npz, .csv, .tsv, .parquet; without a suffix, a folder of PNG images.
+    """Write a dataset to a file: .npz, .csv, .tsv, .parquet; without a suffix, a folder of PNG
+    images.
 
     Args:
-        reference: What to read. Frames of a run, run:directory@-1, are in the units of its source, unless ?units=target or
-            ?units=common (scaled, as in the flow) is asked for.
+        reference: What to read. Frames of a run, run:directory@-1, are in the units of its source,
+            unless ?units=target or ?units=common (scaled, as in the flow) is asked for.
     """
     from advect.cli.inputs import facts, load
 
     with talk.listening():
         data = load(reference, options, talk)
         path = save(data, out, overwrite)
-    talk.result({"reference": reference, "out": path, **facts(data)}, f"{path}: {len(data)} samples")
+    talk.result(
+        {"reference": reference, "out": path, **facts(data)}, f"{path}: {len(data)} samples"
+    )
 
 
 def save(data: object, out: Path, overwrite: bool) -> Path:
@@ -85,4 +95,6 @@ def save(data: object, out: Path, overwrite: bool) -> Path:
     try:
         return data.save(out, overwrite=overwrite)
     except InputError as error:
-        raise InputError(error.what, error.got, error.remedy.replace("overwrite=True", "--overwrite")) from None
+        raise InputError(
+            error.what, error.got, error.remedy.replace("overwrite=True", "--overwrite")
+        ) from None

@@ -1,7 +1,8 @@
-"""``make demo``: handwritten digits of 8 × 8 pixels flow to MNIST, where a frozen MNIST model can read them.
+"""``make demo``: handwritten digits of 8 × 8 pixels flow to MNIST, where a frozen MNIST model can
+read them.
 
-Everything is embedded: no download. The model is trained on MNIST images that the flow does not use, and never changes.
-"""
+Everything is embedded: no download. The model is trained on MNIST images that the flow does not
+use, and never changes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from advect import viz
 
 def framed(digits: ad.LabeledDataset) -> ad.LabeledDataset:
     """8 × 8 digits as MNIST frames its own: 20 × 20 in the middle of 28 × 28."""
-    images = nn.functional.interpolate(digits.samples[:, None], (20, 20), mode="bilinear", antialias=True)
+    images = nn.functional.interpolate(
+        digits.samples[:, None], (20, 20), mode="bilinear", antialias=True
+    )
     images = nn.functional.pad(images[:, 0], (4, 4, 4, 4))
     return digits.replace(x=images.reshape(len(digits), -1), sample_shape=(28, 28))
 
@@ -48,13 +51,18 @@ def main(arguments: list[str] | None = None) -> None:
     generator = torch.Generator().manual_seed(0)
     mnist = ad.datasets.load("mnist")
     target, rest = mnist.split(options.particles / len(mnist), generator=generator)
-    source = framed(ad.datasets.load("digits").sample(options.particles, balanced=True, generator=generator))
+    source = framed(
+        ad.datasets.load("digits").sample(options.particles, balanced=True, generator=generator)
+    )
     print(f"training a small model on {len(rest)} MNIST images that the flow will not see …")
     model = small_classifier(rest)
 
     cost = ad.GroundCost(label_weight=5.0)
     distance = ad.otdd(source, target, cost=cost)
-    print(f"flowing {len(source)} digits to {len(target)} MNIST images; OTDD before: {distance.value:.2f}")
+    print(
+        f"flowing {len(source)} digits to {len(target)} MNIST images; OTDD before: "
+        f"{distance.value:.2f}"
+    )
     result = ad.flow(
         source,
         ad.OTDD(target, cost=cost),
@@ -69,7 +77,10 @@ def main(arguments: list[str] | None = None) -> None:
     def accuracy(rho: ad.LabeledDataset, digit_of_class: torch.Tensor) -> float:
         return float((model(rho.x).argmax(dim=1) == digit_of_class[rho.y]).double().mean())
 
-    pairs = [f"{name} → {target.classes[int(to)]}" for name, to in zip(source.classes, matching, strict=True)]
+    pairs = [
+        f"{name} → {target.classes[int(to)]}"
+        for name, to in zip(source.classes, matching, strict=True)
+    ]
     changed = [pair for pair in pairs if len(set(pair.split(" → "))) == 2]
     print(f"OTDD after: {after.value:.2f} ({result.message}, {result.seconds[-1]:.0f} s)")
     print(
@@ -77,18 +88,35 @@ def main(arguments: list[str] | None = None) -> None:
         + (f", but for {', '.join(changed)}" if changed else "")
     )
     before, now = accuracy(source, torch.arange(10)), accuracy(result.dataset, matching)
-    print(f"the frozen model reads {before:.1%} of the digits before the flow, and {now:.1%} of the matched ones after it")
-    print("  (the flow uses the labels of the digits it moves; a held-out figure needs a map for new samples)")
+    print(
+        f"the frozen model reads {before:.1%} of the digits before the flow, and {now:.1%} of the "
+        "matched ones after it"
+    )
+    print(
+        "  (the flow uses the labels of the digits it moves; a held-out figure needs a map for new "
+        "samples)"
+    )
 
     grid, table = options.out / "digits-to-mnist.png", options.out / "class-distances.png"
     viz.save(viz.image_grid(result.trajectory, rows=10, columns=6), grid)
     viz.save(
-        viz.class_table(distance.class_distances, title="W₂ from digits (rows) to MNIST (columns), before the flow"), table
+        viz.class_table(
+            distance.class_distances,
+            title="W₂ from digits (rows) to MNIST (columns), before the flow",
+        ),
+        table,
     )
-    read = {"read right by the frozen model": [(f.index, accuracy(f.dataset, matching)) for f in result.trajectory]}
+    read = {
+        "read right by the frozen model": [
+            (f.index, accuracy(f.dataset, matching)) for f in result.trajectory
+        ]
+    }
     names, page = ("digits", "MNIST"), options.out / "report.html"
     result.report(page, names=names, title="Digits → MNIST", command="make demo", metrics=read)
-    print(f"\ndone in {time.perf_counter() - begun:.0f} s. Open {page} in a browser: it plays the flow.")
+    print(
+        f"\ndone in {time.perf_counter() - begun:.0f} s. Open {page} in a browser: it plays the "
+        "flow."
+    )
     print(f"Pictures: {grid} (the same digits over time) and {table}.")
 
 

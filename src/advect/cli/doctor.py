@@ -1,4 +1,6 @@
-"""``advect doctor``: what is installed, what the machine has, which data is there, and whether it all works."""
+"""``advect doctor``: what is installed, what the machine has, which data is there, and whether it
+all works.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,23 @@ def doctor(*, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (frozen)
         "tests": tests,
         "healthy": all(test["passed"] for test in tests),
     }
-    packages = ", ".join(f"{name} {version or 'not installed'}" for name, version in facts["packages"].items())
+    packages = ", ".join(
+        f"{name} {version or 'not installed'}" for name, version in facts["packages"].items()
+    )
     lines = [
         f"advect {facts['advect']}, Python {facts['python']}, {facts['platform']}",
         f"packages: {packages}",
-        f"{facts['cores']} cores, {facts['threads']} threads; devices: {', '.join(facts['devices'])}",
+        f"{facts['cores']} cores, {facts['threads']} threads; devices: "
+        f"{', '.join(facts['devices'])}",
         f"data ready: {', '.join(facts['data'])}",
         f"data to fetch or provide: {', '.join(facts['missing_data']) or 'none'}",
-        *(f"{'ok    ' if test['passed'] else 'FAILED'} {test['name']}: {test['found']}" for test in tests),
-        "all is well" if facts["healthy"] else "something is wrong: install advect again, with -c constraints.txt",
+        *(
+            f"{'ok    ' if test['passed'] else 'FAILED'} {test['name']}: {test['found']}"
+            for test in tests
+        ),
+        "all is well"
+        if facts["healthy"]
+        else "something is wrong: install advect again, with -c constraints.txt",
     ]
     talk.result(facts, "\n".join(lines))
     if not facts["healthy"]:
@@ -56,7 +66,9 @@ def _packages() -> dict[str, str | None]:
         wanted = importlib.metadata.requires("advect") or []
     except importlib.metadata.PackageNotFoundError:  # run from its sources
         wanted = ["torch", "numpy", "scipy"]
-    names = [re.split(r"[\s<>=!~;\[]", line, maxsplit=1)[0] for line in wanted if "extra ==" not in line]
+    names = [
+        re.split(r"[\s<>=!~;\[]", line, maxsplit=1)[0] for line in wanted if "extra ==" not in line
+    ]
     return {name: _version(name) for name in names}
 
 
@@ -70,7 +82,10 @@ def _version(name: str) -> str | None:
 def _devices() -> list[str]:
     import torch
 
-    found = ["cpu", *(f"cuda:{k} ({torch.cuda.get_device_name(k)})" for k in range(torch.cuda.device_count()))]
+    found = [
+        "cpu",
+        *(f"cuda:{k} ({torch.cuda.get_device_name(k)})" for k in range(torch.cuda.device_count())),
+    ]
     return [*found, "mps"] if torch.backends.mps.is_available() else found
 
 
@@ -80,7 +95,12 @@ def _tested(name: str, test: Callable[[], tuple[bool, str]]) -> dict[str, Any]:
         passed, found = test()
     except Exception as error:  # whatever it is, that is what a doctor is asked for
         passed, found = False, f"{type(error).__name__}: {error}"
-    return {"name": name, "passed": passed, "found": found, "seconds": round(time.perf_counter() - begun, 2)}
+    return {
+        "name": name,
+        "passed": passed,
+        "found": found,
+        "seconds": round(time.perf_counter() - begun, 2),
+    }
 
 
 def _shifted() -> Any:
@@ -96,7 +116,9 @@ def _exact_distance() -> tuple[bool, str]:
     import advect as ad
 
     value = ad.otdd(*_shifted(), solver=ad.ExactOT()).value
-    return math.isclose(value, 3 * math.sqrt(2), rel_tol=1e-6), f"{value:.6f}, {3 * math.sqrt(2):.6f} by hand"
+    return math.isclose(
+        value, 3 * math.sqrt(2), rel_tol=1e-6
+    ), f"{value:.6f}, {3 * math.sqrt(2):.6f} by hand"
 
 
 def _entropic_distance() -> tuple[bool, str]:
@@ -104,7 +126,9 @@ def _entropic_distance() -> tuple[bool, str]:
     import advect as ad
 
     source, target = _shifted()
-    value = ad.otdd(source, target, cost=ad.GroundCost(label=ad.NoLabels()), solver=ad.Sinkhorn(0.5)).value
+    value = ad.otdd(
+        source, target, cost=ad.GroundCost(label=ad.NoLabels()), solver=ad.Sinkhorn(0.5)
+    ).value
     return math.isclose(value, 3, rel_tol=1e-4), f"{value:.6f}, 3 by hand"
 
 
@@ -116,7 +140,9 @@ def _flow() -> tuple[bool, str]:
     energy = ad.OTDD(target, cost=ad.GroundCost(label=ad.NoLabels()), solver=ad.ExactOT())
     result = ad.flow(source, energy, integrator=ad.Euler(0.5), n_steps=3)
     wanted = 4.5 * 0.5**6
-    return math.isclose(result.values[-1], wanted, rel_tol=1e-4), f"{result.values[-1]:.6f}, {wanted:.6f} by hand"
+    return math.isclose(
+        result.values[-1], wanted, rel_tol=1e-4
+    ), f"{result.values[-1]:.6f}, {wanted:.6f} by hand"
 
 
 _TESTS = {

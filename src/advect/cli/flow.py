@@ -10,7 +10,14 @@ from cyclopts import Parameter
 
 from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict, switch
 from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, note_lines, noted, say
-from advect.cli.places import check_files, check_free, has_checkpoint, replacing, require_run, writing
+from advect.cli.places import (
+    check_files,
+    check_free,
+    has_checkpoint,
+    replacing,
+    require_run,
+    writing,
+)
 from advect.cli.rundir import read_config, write_json
 from advect.cli.typed import permission
 from advect.errors import InputError
@@ -50,8 +57,14 @@ def flow(
             check_files(job.directory)
             _check_unchanged(job)
             return _go_on(job, talk, unconverged, report=report, strict=strict)
-        begun = resume and (job.directory / "config.toml").exists()  # killed before its first checkpoint: it is begun anew
-        check_free(job.directory, overwrite or begun, remedy=f"Go on with them: advect resume {job.directory}. ")
+        begun = (
+            resume and (job.directory / "config.toml").exists()
+        )  # killed before its first checkpoint: it is begun anew
+        check_free(
+            job.directory,
+            overwrite or begun,
+            remedy=f"Go on with them: advect resume {job.directory}. ",
+        )
         ready = prepare(job, talk)
         with replacing(job.directory) as place:
             result = _run(ready.at(place), talk, resume=False)
@@ -62,7 +75,9 @@ def flow(
 def resume(
     run: Path,
     *,
-    steps: Annotated[int | None, Parameter(help="How many steps in all; by default as before.")] = None,
+    steps: Annotated[
+        int | None, Parameter(help="How many steps in all; by default as before.")
+    ] = None,
     report: Report = True,
     strict: Strict = False,
     run_code: RunCode = False,
@@ -81,7 +96,13 @@ def resume(
         code = permission(run_code, options.code)
         if steps is not None:
             options = options.model_copy(update={"steps": steps})
-        _go_on(Job(source, target, options, directory, code), talk, unconverged, report=report, strict=strict)
+        _go_on(
+            Job(source, target, options, directory, code),
+            talk,
+            unconverged,
+            report=report,
+            strict=strict,
+        )
 
 
 def _go_on(job: Job, talk: Talk, unconverged: list[str], *, report: bool, strict: bool) -> None:
@@ -135,7 +156,15 @@ def _run(ready: Ready, talk: Talk, *, resume: bool) -> ad.FlowResult:
                     callback.close()
 
 
-def _tell(ready: Ready, result: ad.FlowResult, talk: Talk, unconverged: list[str], *, report: bool, strict: bool) -> None:
+def _tell(
+    ready: Ready,
+    result: ad.FlowResult,
+    talk: Talk,
+    unconverged: list[str],
+    *,
+    report: bool,
+    strict: bool,
+) -> None:
     directory = ready.job.directory
     facts: dict[str, Any] = {
         "run": directory,
@@ -148,12 +177,17 @@ def _tell(ready: Ready, result: ad.FlowResult, talk: Talk, unconverged: list[str
         "seconds": round(result.seconds[-1], 3),
         "frames": len(result.trajectory),
         "solver_converged": not unconverged,
-        "best": None if result.best is None else {"step": result.best.index, "value": result.best.value},
+        "best": None
+        if result.best is None
+        else {"step": result.best.index, "value": result.best.value},
         "diagnosis": noted(result.diagnosis),
         "report": None,
     }
     text = f"{result.status} after {result.n_steps} steps: value {facts['first_value']:.6g} → {facts['value']:.6g}"
-    lines = [f"{text} in {result.seconds[-1]:.1f} s ({result.message})", f"{directory}: {len(result.trajectory)} frames"]
+    lines = [
+        f"{text} in {result.seconds[-1]:.1f} s ({result.message})",
+        f"{directory}: {len(result.trajectory)} frames",
+    ]
     lines += note_lines(facts["diagnosis"])
     write_json(directory / "result.json", facts)
     if report and result.status not in ("interrupted", "diverged"):
@@ -177,5 +211,8 @@ def _page(ready: Ready, result: ad.FlowResult, talk: Talk) -> Path | None:
     try:
         return write_page(ready, result, ready.job.directory / "report.html")
     except Exception as error:
-        talk.note(f"warning: no report was written ({type(error).__name__}: {error}); try advect report {ready.job.directory}")
+        talk.note(
+            f"warning: no report was written ({type(error).__name__}: {error}); try advect report "
+            f"{ready.job.directory}"
+        )
         return None

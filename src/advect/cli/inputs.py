@@ -1,4 +1,6 @@
-"""Datasets for commands: by reference, on the device and in the dtype that were asked for, in one feature space."""
+"""Datasets for commands: by reference, on the device and in the dtype that were asked for, in one
+feature space.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def load(ref: str, options: DataOptions, talk: Talk) -> ad.LabeledDataset:
         wanted.pop("max_samples")
     given = {name: value for name, value in wanted.items() if value is not None and name not in own}
     data = ad.datasets.load(ref, progress=talk.progress, **given)
-    data = data.to(device(options.device), None if options.dtype is None else getattr(torch, options.dtype))
+    data = data.to(
+        device(options.device), None if options.dtype is None else getattr(torch, options.dtype)
+    )
     talk.detail(f"{ref}: {data}")
     return data
 
@@ -62,7 +66,9 @@ def device(name: str) -> Any:
         torch.zeros(1, device=place)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         why = str(error).splitlines()[0]
-        raise InputError("no such device here", f"{name} ({why})", "Use cpu; advect doctor lists what there is.") from None
+        raise InputError(
+            "no such device here", f"{name} ({why})", "Use cpu; advect doctor lists what there is."
+        ) from None
     return place
 
 
@@ -96,7 +102,8 @@ def facts(data: ad.LabeledDataset) -> dict[str, Any]:
 
 
 def short_names(refs: Sequence[str]) -> list[str]:
-    """A name for each reference, good for a table and for a file; those that are the same are numbered.
+    """A name for each reference, good for a table and for a file; those that are the same are
+    numbered.
 
     Example:
         >>> short_names(["usps?n=5", "csv:data/my pets.csv?label=kind", "usps"])

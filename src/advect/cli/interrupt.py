@@ -1,9 +1,10 @@
-"""Ctrl-C during a flow: the first asks it to stop after the step it is in, the second ends the process at once.
+"""Ctrl-C during a flow: the first asks it to stop after the step it is in, the second ends the
+process at once.
 
 So do SIGTERM, and SIGHUP of a terminal that was closed.
 
-Files are whole at any moment, so even the second loses no more than the steps since the last checkpoint.
-"""
+Files are whole at any moment, so even the second loses no more than the steps since the last
+checkpoint."""
 
 from __future__ import annotations
 
@@ -18,12 +19,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from advect.flows.loop import Step
 
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 _SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it, and a killed process cannot show it again
 
 
 class Interruptible:
-    """A context in which Ctrl-C is a request, and a callback that ends the flow when there has been one."""
+    """A context in which Ctrl-C is a request, and a callback that ends the flow when there has been
+    one.
+    """
 
     def __init__(self) -> None:
         self.requested = False
@@ -32,7 +37,9 @@ class Interruptible:
     def __enter__(self) -> Interruptible:
         obey()
         if threading.current_thread() is threading.main_thread():  # others have no signals
-            heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # in the background
+            heard = [
+                number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+            ]  # in the background
             self._before = {number: signal.signal(number, self._request) for number in heard}
         return self
 
@@ -55,12 +62,13 @@ class Interruptible:
 
 
 class NotedInterrupt:
-    """A context in which Ctrl-C raises KeyboardInterrupt as ever, and is remembered until the context ends.
+    """A context in which Ctrl-C raises KeyboardInterrupt as ever, and is remembered until the
+    context ends.
 
-    Python drops an exception that is raised in a callback (of a weak reference, say, while a module is imported), and a
-    library that is being loaded may turn it into an error of its own: ``obey`` then raises it again, at the next moment
-    when work could begin. Contexts may be nested; the outermost remembers.
-    """
+    Python drops an exception that is raised in a callback (of a weak reference, say, while a module
+    is imported), and a library that is being loaded may turn it into an error of its own: ``obey``
+    then raises it again, at the next moment when work could begin. Contexts may be nested; the
+    outermost remembers."""
 
     _outermost: NotedInterrupt | None = None
 

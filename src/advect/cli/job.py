@@ -1,4 +1,6 @@
-"""A flow as the command line describes it, ready to be made: datasets read, objects built, nothing written yet."""
+"""A flow as the command line describes it, ready to be made: datasets read, objects built, nothing
+written yet.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,14 @@ class Job:
     code: Permission
 
     @classmethod
-    def settle(cls, source: str, target: str | None, options: FlowOptions, directory: Path, code: Permission) -> Job:
+    def settle(
+        cls,
+        source: str,
+        target: str | None,
+        options: FlowOptions,
+        directory: Path,
+        code: Permission,
+    ) -> Job:
         """A job that does not depend on where it is read: whole paths, all numbers said."""
         cost = options.cost
         if cost.embedding is not None:
@@ -41,7 +50,9 @@ class Job:
             "record_every": options.record_every or max(1, options.steps // 20),
         }
         target = None if target is None else inputs.settled(target)
-        return cls(inputs.settled(source), target, options.model_copy(update=whole), directory, code)
+        return cls(
+            inputs.settled(source), target, options.model_copy(update=whole), directory, code
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +80,16 @@ class Ready:
         for text in options.metric:
             measure = load_object(text, "a metric", self.job.code)
             if not callable(measure):
-                raise InputError("a metric must be a function of a dataset", type(measure).__name__, "As in def f(rho): ….")
-            watch.append(ad.Metric(text.rpartition(":")[2], measure, options.metric_every, directory=directory))
+                raise InputError(
+                    "a metric must be a function of a dataset",
+                    type(measure).__name__,
+                    "As in def f(rho): ….",
+                )
+            watch.append(
+                ad.Metric(
+                    text.rpartition(":")[2], measure, options.metric_every, directory=directory
+                )
+            )
         stop = build.stop(options.stop)
         if stop is not None:
             watch.append(stop)
@@ -97,13 +116,20 @@ def prepare(job: Job, talk: Talk) -> Ready:
 
     options = job.options
     terms = [Term.parse(text) for text in options.functional]
-    if job.target is None and any(term.to_target and "target" not in term.options for term in terms):
+    if job.target is None and any(
+        term.to_target and "target" not in term.options for term in terms
+    ):
         raise InputError(
-            "a flow down a distance needs a target", "no second dataset", "Give one, or another functional: -f norm."
+            "a flow down a distance needs a target",
+            "no second dataset",
+            "Give one, or another functional: -f norm.",
         )
     source, targets, space = _datasets(job, terms, talk)
     functional = build.functional(options, source, targets, job.code)
-    digests = {"source": digest(source), **{f"target {name}".strip(): digest(data) for name, data in targets.items()}}
+    digests = {
+        "source": digest(source),
+        **{f"target {name}".strip(): digest(data) for name, data in targets.items()},
+    }
     return Ready(job, source, targets.get(""), space, functional, digests)
 
 
@@ -111,28 +137,40 @@ def _datasets(
     job: Job, terms: list[Term], talk: Talk
 ) -> tuple[ad.LabeledDataset, dict[str, ad.LabeledDataset], ad.FeatureSpace | None]:
     options = job.options
-    others = [str(term.options["target"]) for term in terms if term.to_target and "target" in term.options]
+    others = [
+        str(term.options["target"]) for term in terms if term.to_target and "target" in term.options
+    ]
     first = job.target or (others[0] if others else None)
     if first is None:
         if options.space != SpaceOptions():
-            raise InputError("a feature space is that of two datasets", "one", "Give a target, or leave the space alone.")
+            raise InputError(
+                "a feature space is that of two datasets",
+                "one",
+                "Give a target, or leave the space alone.",
+            )
         return inputs.load(job.source, options, talk), {}, None
     source, target, space = inputs.together((job.source, first), options, options.space, talk)
     targets = {"": target} if job.target else {}
     for ref in others:
-        targets[ref] = target if ref == first else space.apply(inputs.load(ref, options, talk), side="target")
+        targets[ref] = (
+            target if ref == first else space.apply(inputs.load(ref, options, talk), side="target")
+        )
     return source, targets, space
 
 
 def target_of(job: Job, talk: Talk) -> ad.LabeledDataset | None:
-    """The target of a run in its common space; None, with a note, where there is none or it cannot be read any more."""
+    """The target of a run in its common space; None, with a note, where there is none or it cannot
+    be read any more.
+    """
     from advect.data.spaces import FeatureSpace
 
     try:
         facts = read_json(job.directory / "space.json")
         if job.target is None or not facts:
             return None
-        return FeatureSpace.from_dict(facts).apply(inputs.load(job.target, job.options, talk), side="target")
+        return FeatureSpace.from_dict(facts).apply(
+            inputs.load(job.target, job.options, talk), side="target"
+        )
     except InputError as error:
         talk.note(f"note: without the target {job.target}: {error}")
         return None
@@ -147,7 +185,9 @@ def check_same(ready: Ready, talk: Talk) -> None:
     if not isinstance(digests, dict):
         path = ready.job.directory / "env.json"
         raise InputError(
-            "env.json cannot be used", f"{path} (digests are no table)", "Take it from a copy, or start a new run."
+            "env.json cannot be used",
+            f"{path} (digests are no table)",
+            "Take it from a copy, or start a new run.",
         )
     for name, value in digests.items():
         if ready.digests.get(name) != value:
@@ -157,4 +197,7 @@ def check_same(ready: Ready, talk: Talk) -> None:
                 "Bring the data back, or start a new run.",
             )
     if known.get("torch") not in (None, str(torch.__version__)):
-        talk.note(f"note: the run began with torch {known['torch']}; with {torch.__version__} it may differ in the last bits")
+        talk.note(
+            f"note: the run began with torch {known['torch']}; with {torch.__version__} it may "
+            "differ in the last bits"
+        )

@@ -1,8 +1,8 @@
 """What advect writes into a directory: only that is ever removed to make room for something new.
 
-A name that advect uses is not enough, since others use it too (config.toml is that of many programs): files that tell what a
-directory is are read, and a directory is ours if one of them says so and there is nothing else in it.
-"""
+A name that advect uses is not enough, since others use it too (config.toml is that of many
+programs): files that tell what a directory is are read, and a directory is ours if one of them says
+so and there is nothing else in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ _RUN = re.compile(
     r"config\.toml|(env|space|result)\.json|(frames|metrics)\.jsonl|report\.html|checkpoint-[ab]\.safetensors"
     r"|frames/[0-9]{6,18}(\.[0-9]{1,5}-of-[0-9]{1,5})?\.safetensors"
 )
-_SETTLED = {"source", "functional", "steps", "seed", "device", "checkpoint_every", "metric_every"}  # in the file of every run
+_SETTLED = {
+    "source",
+    "functional",
+    "steps",
+    "seed",
+    "device",
+    "checkpoint_every",
+    "metric_every",
+}  # in the file of every run
 
 
 class Layout:
@@ -55,7 +63,9 @@ class Layout:
         return any((directory / name).exists() for name in self.marks)
 
     def _names(self, directory: Path, folder: str = "") -> Iterator[tuple[str, bool]]:
-        """All that is in a directory, and whether it is a plain file; what writers that were killed left counts as nothing."""
+        """All that is in a directory, and whether it is a plain file; what writers that were killed
+        left counts as nothing.
+        """
         for entry in sorted(os.scandir(directory / folder), key=lambda entry: entry.name):
             name, plain = f"{folder}{entry.name}", entry.is_file(follow_symlinks=False)
             if name in self.folders and entry.is_dir(follow_symlinks=False):
@@ -98,7 +108,9 @@ class Map(Layout):
 
 
 class Sets(Layout):
-    """What ``advect transfer`` and ``advect repurpose`` write: result.json, and the files that it lists."""
+    """What ``advect transfer`` and ``advect repurpose`` write: result.json, and the files that it
+    lists.
+    """
 
     marks = ("result.json",)
 
@@ -115,8 +127,19 @@ class Sets(Layout):
         except InputError:
             return set()
         tables = [facts.get(part) for part in ("sets", "datasets")]
-        files = [file for table in tables if isinstance(table, dict) for file in table.values() if isinstance(file, dict)]
-        return {file[key] for file in files for key in ("file", "predictions", "flowed") if isinstance(file.get(key), str)}
+        files = [
+            file
+            for table in tables
+            if isinstance(table, dict)
+            for file in table.values()
+            if isinstance(file, dict)
+        ]
+        return {
+            file[key]
+            for file in files
+            for key in ("file", "predictions", "flowed")
+            if isinstance(file.get(key), str)
+        }
 
 
 def _is_config(directory: Path) -> bool:

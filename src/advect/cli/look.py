@@ -64,11 +64,24 @@ def show(run: Path, *, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (froze
         "diagnosis": ended.get("diagnosis", []),
         "report": directory / "report.html" if (directory / "report.html").exists() else None,
     }
-    lines = [f"{directory}: {facts['status']}, step {done} of {options.steps}", f"  {source} → {target or 'no target'}"]
+    lines = [
+        f"{directory}: {facts['status']}, step {done} of {options.steps}",
+        f"  {source} → {target or 'no target'}",
+    ]
     if curve:
-        lines.append(f"  value {curve[0]['value']:.6g} → {curve[-1]['value']:.6g} in {curve[-1]['seconds']:.1f} s")
-        lines += [f"    {name}: {value:.6g}" for name, value in facts["terms"].items()] if len(facts["terms"]) > 1 else []
-    lines.append(f"  {len(trajectory)} frames, steps {_listed(trajectory.indices)}; checkpoints at {_listed(checkpoints)}")
+        lines.append(
+            f"  value {curve[0]['value']:.6g} → {curve[-1]['value']:.6g} in "
+            f"{curve[-1]['seconds']:.1f} s"
+        )
+        lines += (
+            [f"    {name}: {value:.6g}" for name, value in facts["terms"].items()]
+            if len(facts["terms"]) > 1
+            else []
+        )
+    lines.append(
+        f"  {len(trajectory)} frames, steps {_listed(trajectory.indices)}; checkpoints at "
+        f"{_listed(checkpoints)}"
+    )
     if done < options.steps and facts["status"] not in ("stopped", "diverged", "stalled"):
         lines.append(f"  go on with: advect resume {shlex.quote(str(directory))}")
     lines += [f"  {line}" for line in note_lines(facts["diagnosis"])]
@@ -82,24 +95,38 @@ def _ended(directory: Path) -> dict[str, Any]:
     except InputError as error:
         warnings.warn(str(error), DamageWarning, stacklevel=2)
         return {}
-    best, texts = facts.get("best"), {name: value for name, value in facts.items() if isinstance(value, str)}
-    return {**texts, "best": best if isinstance(best, dict) else None, "diagnosis": _notes(facts.get("diagnosis"))}
+    best, texts = (
+        facts.get("best"),
+        {name: value for name, value in facts.items() if isinstance(value, str)},
+    )
+    return {
+        **texts,
+        "best": best if isinstance(best, dict) else None,
+        "diagnosis": _notes(facts.get("diagnosis")),
+    }
 
 
 def _notes(found: Any) -> list[dict[str, str]]:
     """The notes of a result; none in runs of earlier versions, or where they are damaged."""
     known = [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
-    return [{"what": str(note.get("what", "")), "remedy": str(note.get("remedy", ""))} for note in known]
+    return [
+        {"what": str(note.get("what", "")), "remedy": str(note.get("remedy", ""))} for note in known
+    ]
 
 
 def _listed(steps: list[int]) -> str:
-    return ", ".join(map(str, steps)) if len(steps) <= 6 else f"{steps[0]}, {steps[1]}, … {steps[-1]}"
+    return (
+        ", ".join(map(str, steps)) if len(steps) <= 6 else f"{steps[0]}, {steps[1]}, … {steps[-1]}"
+    )
 
 
 def report(
     run: Path,
     *,
-    out: Annotated[Path | None, Parameter(alias="-o", help="Where to write; by default report.html in the run.")] = None,
+    out: Annotated[
+        Path | None,
+        Parameter(alias="-o", help="Where to write; by default report.html in the run."),
+    ] = None,
     overwrite: Overwrite = False,
     talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
 ) -> None:
@@ -129,7 +156,10 @@ def _compared(job: Job) -> dict[str, Any]:
 
     if job.options.cost.embedding is not None:
         return {}
-    made = {"cost": build.cost(job.options.cost, job.code), "solver": build.solver(job.options.solver)}
+    made = {
+        "cost": build.cost(job.options.cost, job.code),
+        "solver": build.solver(job.options.solver),
+    }
     return {name: value for name, value in made.items() if value is not None}
 
 
@@ -137,7 +167,9 @@ def write_page(ready: Ready, result: ad.FlowResult, path: Path) -> Path:
     """The page about a run that has just ended."""
     from advect.report import Story, write_report
 
-    story = dataclasses.replace(Story.of_result(result), diagnosis=[*map(_sentence, noted(result.diagnosis))])
+    story = dataclasses.replace(
+        Story.of_result(result), diagnosis=[*map(_sentence, noted(result.diagnosis))]
+    )
     return write_report(_told(story, ready.job, ready.target), path)
 
 
@@ -150,7 +182,11 @@ def _told(story: Story, job: Job, target: ad.LabeledDataset | None) -> Story:
     from advect.cli.inputs import short_names
     from advect.data.formats.guard import read_text
 
-    names = short_names([job.source, job.target]) if job.target else [*short_names([job.source]), "target"]
+    names = (
+        short_names([job.source, job.target])
+        if job.target
+        else [*short_names([job.source]), "target"]
+    )
     command = f"advect flow -c {shlex.quote(str(job.directory / 'config.toml'))} -o again"
     return dataclasses.replace(
         story,
@@ -193,7 +229,9 @@ def _job(directory: Path) -> Job:
     from advect.cli.job import Job
 
     source, target, options = read_config(directory)
-    return Job(source, target, options, directory, Permission())  # to look at a run, no code of others is run
+    return Job(
+        source, target, options, directory, Permission()
+    )  # to look at a run, no code of others is run
 
 
 def _target(job: Job, talk: Talk) -> ad.LabeledDataset | None:

@@ -1,7 +1,7 @@
 """``advect map``: fit a map on a run, carry new samples with it, export it for use elsewhere.
 
-A map is a directory: map.safetensors, and space.json with the feature space of the run, empty if it had none.
-"""
+A map is a directory: map.safetensors, and space.json with the feature space of the run, empty if it
+had none."""
 
 from __future__ import annotations
 
@@ -50,8 +50,14 @@ def fit(
     with talk.listening():
         frames = Trajectory.open(directory)
         if len(frames) < 2 or frames.indices[0] != 0:
-            raise InputError("a map needs the first and a later frame", f"steps {frames.indices}", "Let the flow go on.")
-        carrier = build.carried_map(options, talk.progress).fit(frames[0].dataset, frames[-1].dataset)
+            raise InputError(
+                "a map needs the first and a later frame",
+                f"steps {frames.indices}",
+                "Let the flow go on.",
+            )
+        carrier = build.carried_map(options, talk.progress).fit(
+            frames[0].dataset, frames[-1].dataset
+        )
         with atomic_directory(place, overwrite=overwrite) as beside:
             carrier.save(beside / "map.safetensors")
             if (directory / "space.json").exists():
@@ -59,18 +65,31 @@ def fit(
             else:
                 write_json(beside / "space.json", {})  # there was none: not that it was lost
             check_free(place, overwrite, Map())  # something may have come since
-    facts = {"run": directory, "out": place, "map": carrier.kind, "pairs": len(frames[0].dataset), "steps": frames.indices[-1]}
-    talk.result(facts, f"{place}: {carrier.kind} map of {facts['pairs']} samples over {facts['steps']} steps")
+    facts = {
+        "run": directory,
+        "out": place,
+        "map": carrier.kind,
+        "pairs": len(frames[0].dataset),
+        "steps": frames.indices[-1],
+    }
+    talk.result(
+        facts,
+        f"{place}: {carrier.kind} map of {facts['pairs']} samples over {facts['steps']} steps",
+    )
 
 
-@app.command(help_epilogue="Example:\n  advect map apply to-mnist 'digits?split=all' -o carried.npz")
+@app.command(
+    help_epilogue="Example:\n  advect map apply to-mnist 'digits?split=all' -o carried.npz"
+)
 def apply(
     map: Annotated[Path, Parameter(name="map")],
     dataset: str,
     *,
     out: Out,
     options: Annotated[DataOptions, Parameter(name="*")] = DataOptions(),  # noqa: B008 (frozen)
-    ignore_labels: Annotated[bool, switch("Carry samples without looking at their labels.")] = False,
+    ignore_labels: Annotated[
+        bool, switch("Carry samples without looking at their labels.")
+    ] = False,
     units: Units = "source",
     overwrite: Overwrite = False,
     talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
@@ -91,11 +110,21 @@ def apply(
         data = data if space is None else space.apply(data)
         moved = carrier.transform(data.samples if ignore_labels else data)
         moved = data.replace(x=moved.reshape(len(data), -1)) if ignore_labels else moved
-        change = float((moved.x - data.x).double().square().sum(dim=1).mean().sqrt())  # in the space of the flow
-        moved = in_units(moved, space, units, "a map without a feature space" if space is None else "the map")
+        change = float(
+            (moved.x - data.x).double().square().sum(dim=1).mean().sqrt()
+        )  # in the space of the flow
+        moved = in_units(
+            moved, space, units, "a map without a feature space" if space is None else "the map"
+        )
         path = save(moved, out, overwrite)
     shape = " × ".join(str(side) for side in moved.sample_shape)
-    facts = {"map": map, "dataset": dataset, "out": path, "n": len(moved), "mean_displacement": change}
+    facts = {
+        "map": map,
+        "dataset": dataset,
+        "out": path,
+        "n": len(moved),
+        "mean_displacement": change,
+    }
     talk.result(facts, f"{path}: {len(moved)} samples of {shape}")
 
 
@@ -116,7 +145,11 @@ def export(
 
     carrier, _ = _open(map.expanduser())
     if not isinstance(carrier, ad.maps.NeuralMap):
-        raise InputError("only a neural map can be exported", f"a map of kind {carrier.kind}", "Fit one with --name neural.")
+        raise InputError(
+            "only a neural map can be exported",
+            f"a map of kind {carrier.kind}",
+            "Fit one with --name neural.",
+        )
     path = out.expanduser()
     check_free_file(path, overwrite)
     with talk.listening():

@@ -24,7 +24,10 @@ def distance(
     *,
     options: Measuring = MeasureOptions(),  # noqa: B008 (frozen)
     standard_error: Annotated[
-        int | None, Parameter(help="Redraw the samples so many times, and say how much the distance varies with them.")
+        int | None,
+        Parameter(
+            help="Redraw the samples so many times, and say how much the distance varies with them."
+        ),
     ] = None,
     strict: Strict = False,
     run_code: RunCode = False,
@@ -62,11 +65,15 @@ def distance(
             "notes": noted(found.notes),
         }
         state = "converged" if found.converged else "not converged"
-        lines = [f"distance {found.value:.6g} (energy {found.energy:.6g} ± {found.error:.2g}, {state})"]
+        lines = [
+            f"distance {found.value:.6g} (energy {found.energy:.6g} ± {found.error:.2g}, {state})"
+        ]
         if standard_error is not None:
             generator = torch.Generator().manual_seed(options.seed)
             facts["standard_error"] = found.standard_error(standard_error, generator=generator)
-            lines.append(f"standard error {facts['standard_error']:.3g}, over other draws of as many samples")
+            lines.append(
+                f"standard error {facts['standard_error']:.3g}, over other draws of as many samples"
+            )
         if options.cost.label != "none":
             distances, matching = found.class_distances, found.class_matching
             facts["class_distances"] = table(distances.values, distances.rows, distances.columns)
@@ -81,9 +88,14 @@ def distance(
 
 def matrix(
     *references: str,
-    out: Annotated[Path | None, Parameter(alias="-o", help="Write distances.csv, .json and .png to this directory.")] = None,
+    out: Annotated[
+        Path | None,
+        Parameter(alias="-o", help="Write distances.csv, .json and .png to this directory."),
+    ] = None,
     options: Measuring = MeasureOptions(),  # noqa: B008 (frozen)
-    jobs: Annotated[int, Parameter(alias="-j", help="Pairs at a time; -1 for one on each core.")] = 1,
+    jobs: Annotated[
+        int, Parameter(alias="-j", help="Pairs at a time; -1 for one on each core.")
+    ] = 1,
     overwrite: Overwrite = False,
     strict: Strict = False,
     run_code: RunCode = False,
@@ -101,7 +113,9 @@ def matrix(
     from advect.cli.typed import permission
 
     if len(references) < 2:
-        raise InputError("pairs need two or more datasets", f"{len(references)}", "Give more references.")
+        raise InputError(
+            "pairs need two or more datasets", f"{len(references)}", "Give more references."
+        )
     code = permission(run_code, [options.cost.embedding])
     directory = None if out is None else out.expanduser()
     if directory is not None and not (directory / "pairs").is_dir():
@@ -130,12 +144,17 @@ def matrix(
         }
         if directory is not None:
             _write(directory, found)
-    talk.result(facts, "\n".join([str(found.table), *([f"written to {directory}"] if directory else [])]))
+    talk.result(
+        facts, "\n".join([str(found.table), *([f"written to {directory}"] if directory else [])])
+    )
     for pair, message in found.errors.items():
         say(f"failed: {' and '.join(pair)}: {message}")
     if found.errors:
         leave(FAILED)
-    talk.end(unconverged or ([] if found.converged.all() else ["the transport problem of a pair"]), strict)
+    talk.end(
+        unconverged or ([] if found.converged.all() else ["the transport problem of a pair"]),
+        strict,
+    )
 
 
 def _finished(directory: Path) -> bool:
@@ -158,13 +177,20 @@ def _write(directory: Path, found: Any) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["", *found.names])
-    writer.writerows([name, *map(repr, row)] for name, row in zip(found.names, found.values.tolist(), strict=True))
+    writer.writerows(
+        [name, *map(repr, row)]
+        for name, row in zip(found.names, found.values.tolist(), strict=True)
+    )
     write_atomically(directory / "distances.csv", text.getvalue().encode())
     viz.save(viz.pairwise(found.values, found.names), directory / "distances.png")
 
 
-def _in_one_space(references: tuple[str, ...], options: MeasureOptions, talk: Talk) -> list[ad.LabeledDataset]:
-    """All datasets in one feature space: as they are where they fit, images in the size and colours of the largest."""
+def _in_one_space(
+    references: tuple[str, ...], options: MeasureOptions, talk: Talk
+) -> list[ad.LabeledDataset]:
+    """All datasets in one feature space: as they are where they fit, images in the size and colours
+    of the largest.
+    """
     from advect.cli import build, inputs
 
     space = options.space

@@ -41,8 +41,11 @@ class Talk(Options):
         {"value": null, "path": "run"}
     """
 
-    config: Annotated[Path | None, Parameter(alias="-c", group="Output and settings", metavar="FILE.TOML")] = Field(
-        default=None, description="Take options from here; ADVECT_… variables and options go before it."
+    config: Annotated[
+        Path | None, Parameter(alias="-c", group="Output and settings", metavar="FILE.TOML")
+    ] = Field(
+        default=None,
+        description="Take options from here; ADVECT_… variables and options go before it.",
     )
     as_json: Annotated[bool, Flag, Parameter(name="--json", group="Output and settings")] = Field(
         default=False, description="Print the result as one JSON object."
@@ -75,7 +78,9 @@ class Talk(Options):
 
     @property
     def progress(self) -> Any:
-        """What functions of the library take as ``progress``: None to show it, False to be silent."""
+        """What functions of the library take as ``progress``: None to show it, False to be
+        silent.
+        """
         return False if self.quiet else None
 
     @contextmanager

@@ -1,4 +1,6 @@
-"""Where a command writes: whether the place is free or may be replaced, who holds it, and how a new run takes it."""
+"""Where a command writes: whether the place is free or may be replaced, who holds it, and how a new
+run takes it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def is_run(directory: Path) -> bool:
 
 
 def has_checkpoint(directory: Path) -> bool:
-    """Whether a directory holds a run that can be gone on with, or could if its checkpoints are not damaged."""
+    """Whether a directory holds a run that can be gone on with, or could if its checkpoints are not
+    damaged.
+    """
     return any((directory / name).exists() for name in _RUN.marks if name.startswith("checkpoint"))
 
 
@@ -32,24 +36,36 @@ def require_run(directory: Path) -> Path:
     put_back(directory)
     left = next_to(directory)
     if is_run(left):
-        warnings.warn(f"{left} is left of a killed flow with --overwrite: resume or remove it", UserWarning, stacklevel=2)
+        warnings.warn(
+            f"{left} is left of a killed flow with --overwrite: resume or remove it",
+            UserWarning,
+            stacklevel=2,
+        )
     if not directory.is_dir():
-        raise InputError("no such run directory", directory, "Pass the directory that advect flow -o … wrote.")
+        raise InputError(
+            "no such run directory", directory, "Pass the directory that advect flow -o … wrote."
+        )
     if not (directory / "frames.jsonl").exists():
-        raise InputError("not a run directory", directory, "Pass the directory that advect flow -o … wrote.")
+        raise InputError(
+            "not a run directory", directory, "Pass the directory that advect flow -o … wrote."
+        )
     check_files(directory)
     return directory
 
 
 def check_files(directory: Path) -> None:
-    """An error for what has the name of a file of a run and is none, before anything is read or written."""
+    """An error for what has the name of a file of a run and is none, before anything is read or
+    written.
+    """
     from advect.data.formats.guard import check_plain
 
     for name in (*_RUN.marks, "env.json", "space.json", "result.json", "metrics.jsonl"):
         check_plain(directory / name)
 
 
-def check_free(directory: Path, overwrite: bool, layout: Layout = _RUN, *, remedy: str = "") -> None:
+def check_free(
+    directory: Path, overwrite: bool, layout: Layout = _RUN, *, remedy: str = ""
+) -> None:
     """A place for a new directory: free, or one of ours that may go, with nothing else in it."""
     if directory.exists() and not directory.is_dir():
         raise InputError("a file is in the way", directory, "Choose another directory.")
@@ -59,14 +75,24 @@ def check_free(directory: Path, overwrite: bool, layout: Layout = _RUN, *, remed
     if not layout.is_there(directory):
         if foreign is None:  # what a writer left that was killed at once
             return
-        raise InputError("the directory is not empty, and advect did not make it", foreign, "Choose another directory.")
+        raise InputError(
+            "the directory is not empty, and advect did not make it",
+            foreign,
+            "Choose another directory.",
+        )
     if not overwrite:
-        raise InputError("the directory has results already", directory, f"{remedy}Pass --overwrite to write over them.")
+        raise InputError(
+            "the directory has results already",
+            directory,
+            f"{remedy}Pass --overwrite to write over them.",
+        )
     check_ours(directory, foreign)
     place, here = directory.resolve(), Path.cwd().resolve()
     if place == here or place in here.parents:
         raise InputError(
-            "the directory that you are in cannot be replaced", place, "Go elsewhere (cd), and name it from there."
+            "the directory that you are in cannot be replaced",
+            place,
+            "Go elsewhere (cd), and name it from there.",
         )
 
 
@@ -85,9 +111,13 @@ def check_free_file(path: Path, overwrite: bool) -> None:
     if path.is_dir():
         raise InputError("a directory is in the way", path, "Choose another name.")
     if path.exists() and not path.is_file():
-        raise InputError("what is there is neither a file nor a directory", path, "Choose another name.")
+        raise InputError(
+            "what is there is neither a file nor a directory", path, "Choose another name."
+        )
     if path.exists() and not overwrite:
-        raise InputError("there is a file already", path, "Pass --overwrite, or choose another name.")
+        raise InputError(
+            "there is a file already", path, "Pass --overwrite, or choose another name."
+        )
 
 
 @contextmanager
@@ -102,7 +132,11 @@ def put_back(directory: Path) -> None:
     """Bring back a run that a process had put aside to replace it when it was killed."""
     place = directory.resolve()
     if recover(place):
-        warnings.warn(f"{directory} was put back: a process that replaced it was killed", DamageWarning, stacklevel=2)
+        warnings.warn(
+            f"{directory} was put back: a process that replaced it was killed",
+            DamageWarning,
+            stacklevel=2,
+        )
     before = place.parent / f".{place.name}.before"  # where versions until 0.1 put it
     if is_run(before) and not (place.is_dir() and any(place.iterdir())):
         with suppress(OSError):
@@ -118,10 +152,11 @@ def next_to(directory: Path) -> Path:
 
 @contextmanager
 def replacing(directory: Path) -> Iterator[Path]:
-    """Where to make a run: in its directory; if there is one already, beside it, and at the end they change places.
+    """Where to make a run: in its directory; if there is one already, beside it, and at the end
+    they change places.
 
-    A new run that fails before it has begun leaves nothing; one that is killed stays beside the old one.
-    """
+    A new run that fails before it has begun leaves nothing; one that is killed stays beside the old
+    one."""
     place, beside = directory.resolve(), next_to(directory)
     if not (place.is_dir() and any(place.iterdir())):
         yield place
@@ -132,11 +167,17 @@ def replacing(directory: Path) -> Iterator[Path]:
     beside.mkdir()
     try:
         yield beside
-        check_ours(directory, _RUN.foreign(place))  # a flow takes long: something may have come since
+        check_ours(
+            directory, _RUN.foreign(place)
+        )  # a flow takes long: something may have come since
         take_place(beside, place, overwrite=True)
     except BaseException:
         if is_run(beside):
-            warnings.warn(f"{directory} is as it was; the run that was to replace it is {beside}", UserWarning, stacklevel=2)
+            warnings.warn(
+                f"{directory} is as it was; the run that was to replace it is {beside}",
+                UserWarning,
+                stacklevel=2,
+            )
             raise
         shutil.rmtree(beside, ignore_errors=True)
         raise

@@ -32,13 +32,19 @@ def reproduce(
     if name is None:
         width = max(map(len, known))
         lines = [f"{name:{width}}  {_first_line(path)}" for name, path in known.items()]
-        talk.result({"experiments": {name: _first_line(path) for name, path in known.items()}}, "\n".join(lines))
+        talk.result(
+            {"experiments": {name: _first_line(path) for name, path in known.items()}},
+            "\n".join(lines),
+        )
         return
     check_known("experiment", name, known)
     begun = time.perf_counter()
-    # What the experiment prints is its result; with --json ours is, and what it prints goes to stderr.
+    # What the experiment prints is its result; with --json ours is, and what it prints goes to
+    # stderr.
     done = subprocess.run(
-        [sys.executable, str(known[name]), *arguments], stdout=sys.stderr if talk.as_json else None, check=False
+        [sys.executable, str(known[name]), *arguments],
+        stdout=sys.stderr if talk.as_json else None,
+        check=False,
     )
     facts = {"experiment": name, "arguments": arguments, "exit": done.returncode}
     if talk.as_json:
@@ -57,7 +63,11 @@ def experiments() -> dict[str, Path]:
             f"no {folder}",
             "Clone the repository, run pip install -e . there, and try again.",
         )
-    return {path.stem: path for path in sorted(folder.glob("*.py")) if "__main__" in path.read_text(encoding="utf-8")}
+    return {
+        path.stem: path
+        for path in sorted(folder.glob("*.py"))
+        if "__main__" in path.read_text(encoding="utf-8")
+    }
 
 
 def _first_line(path: Path) -> str:

@@ -45,7 +45,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except InputError:  # no file at all
         raise
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError("not a JSON file, or damaged", f"{path} ({error})", "Remove it, or take it from a copy.") from None
+        raise InputError(
+            "not a JSON file, or damaged", f"{path} ({error})", "Remove it, or take it from a copy."
+        ) from None
     if not isinstance(found, dict):
         raise InputError("not a JSON object", path, "Remove it, or take it from a copy.")
     return found
@@ -55,13 +57,20 @@ def write_config(directory: Path, source: str, target: str | None, options: Flow
     """The resolved options as TOML."""
     import tomlkit
 
-    whole = {"source": source, **({} if target is None else {"target": target}), **options.model_dump(mode="json")}
+    whole = {
+        "source": source,
+        **({} if target is None else {"target": target}),
+        **options.model_dump(mode="json"),
+    }
     write_atomically(directory / "config.toml", tomlkit.dumps(_without_none(whole)).encode())
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     """TOML has no null; tables last, as it wants them."""
-    kept = {name: _without_none(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    kept = {
+        name: _without_none(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+    }
     kept = {name: value for name, value in kept.items() if value is not None and value != {}}
     return dict(sorted(kept.items(), key=lambda item: isinstance(item[1], dict)))
 
@@ -78,12 +87,22 @@ def read_config(directory: Path) -> tuple[str, str | None, FlowOptions]:
             raise TypeError("source and target must be text")
         return source, target, FlowOptions.model_validate(values)
     except FileNotFoundError:
-        raise InputError("the run has no config.toml", directory, "Pass a directory that advect flow -o … wrote.") from None
+        raise InputError(
+            "the run has no config.toml", directory, "Pass a directory that advect flow -o … wrote."
+        ) from None
     except InputError:  # no file at all
         raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:  # of TOML, of text, of pydantic
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+    ) as error:  # of TOML, of text, of pydantic
         why = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError("config.toml cannot be used", f"{path} ({why})", "Mend it, or take it from a copy.") from None
+        raise InputError(
+            "config.toml cannot be used", f"{path} ({why})", "Mend it, or take it from a copy."
+        ) from None
 
 
 def environment(options: FlowOptions, digests: Mapping[str, str]) -> dict[str, Any]:
@@ -108,7 +127,9 @@ def environment(options: FlowOptions, digests: Mapping[str, str]) -> dict[str, A
 
 
 class RunFiles:
-    """A callback: at the first state, once the functional has a value, it writes what says how the run was made."""
+    """A callback: at the first state, once the functional has a value, it writes what says how the
+    run was made.
+    """
 
     def __init__(self, write: Any) -> None:
         self._write, self._done = write, False
@@ -120,7 +141,9 @@ class RunFiles:
 
 
 class Curves:
-    """A callback: value, terms, speed and time of every step, a line each in metrics.jsonl under the name ``flow``."""
+    """A callback: value, terms, speed and time of every step, a line each in metrics.jsonl under
+    the name ``flow``.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.path, self._first, self._offset = directory / "metrics.jsonl", 0, 0.0
@@ -136,7 +159,16 @@ class Curves:
         from advect.datasets.logs import append_line, is_metric, keep_lines
 
         if not self._clean:  # steps from here on are logged anew
-            keep_lines(self.path, is_metric, lambda record: record["name"] != "flow" or record["index"] < self._first)
+            keep_lines(
+                self.path,
+                is_metric,
+                lambda record: record["name"] != "flow" or record["index"] < self._first,
+            )
             self._clean = True
-        record = {"value": step.value, "speed": step.speed, "seconds": step.seconds + self._offset, "terms": step.terms}
+        record = {
+            "value": step.value,
+            "speed": step.speed,
+            "seconds": step.seconds + self._offset,
+            "terms": step.terms,
+        }
         append_line(self.path, {"name": "flow", "index": step.index, **record})

@@ -19,11 +19,20 @@ _WORDS = (
     (re.compile(r"\bn_steps=(\d+)"), r"--steps \1"),
     (re.compile(r"\bn_steps\b"), "--steps"),
     (re.compile(r"\boverwrite=True\b"), "--overwrite"),
-    (re.compile(r"Record a flow with Recorder\(directory=…\) first"), "Pass the directory that advect flow -o … wrote"),
-    (re.compile(r"Pass what FeatureSpace.to_dict returned, or fit the space again"), "Take it from a copy, or run it again"),
+    (
+        re.compile(r"Record a flow with Recorder\(directory=…\) first"),
+        "Pass the directory that advect flow -o … wrote",
+    ),
+    (
+        re.compile(r"Pass what FeatureSpace.to_dict returned, or fit the space again"),
+        "Take it from a copy, or run it again",
+    ),
     (re.compile(r"\bad\.GroundCost\(label=ad\.NoLabels\(\)\)"), "--cost none"),
     (re.compile(r" with data\.subset\(data\.labeled\)"), ""),
-    (re.compile(r"apply takes these as of the (\w+): pass side='\w+' for samples of the \w+"), r"these are taken as of the \1"),
+    (
+        re.compile(r"apply takes these as of the (\w+): pass side='\w+' for samples of the \w+"),
+        r"these are taken as of the \1",
+    ),
 )
 
 
@@ -39,7 +48,9 @@ def spelled(error: InputError) -> str:
     got, remedy = str(error.got), error.remedy
     for python, typed in _WORDS:
         remedy = python.sub(typed, remedy)
-        got = python.sub(typed, got) if got.startswith(("n_steps=", "project=")) else got  # the rest is the user's own
+        got = (
+            python.sub(typed, got) if got.startswith(("n_steps=", "project=")) else got
+        )  # the rest is the user's own
     remedy, options = _OF_FILES.subn(_typed, remedy)
     return f"{error.what}; got {got}. {remedy}" + (f" {_QUERY}" if options else "")
 

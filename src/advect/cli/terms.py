@@ -1,10 +1,11 @@
-"""Terms of a sum of functionals as text: ``otdd``, ``8*ball?centre=0,5&radius=2``, ``0.1*mine.py:StayNear?strength=3``.
+"""Terms of a sum of functionals as text: ``otdd``, ``8*ball?centre=0,5&radius=2``,
+``0.1*mine.py:StayNear?strength=3``.
 
     [weight*]name[?option=value&…]
 
-A value is a number, true or false, numbers with commas between them, rows of numbers with semicolons, JSON, or text. In a TOML
-file a term may also be a table: ``{name = "ball", weight = 8, centre = [0, 5], radius = 2}``.
-"""
+A value is a number, true or false, numbers with commas between them, rows of numbers with
+semicolons, JSON, or text. In a TOML file a term may also be a table: ``{name = "ball", weight = 8,
+centre = [0, 5], radius = 2}``."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from advect.cli.code import is_code, settled_code
 from advect.cli.names import REGISTRY, TERMS
 from advect.errors import InputError
 
-_WEIGHT = re.compile(r"\s*(?P<weight>[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*(?P<rest>.*)", re.DOTALL)
+_WEIGHT = re.compile(
+    r"\s*(?P<weight>[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*(?P<rest>.*)", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,11 @@ class Term:
         for part in query.split("&") if query else ():
             key, equals, value = part.partition("=")
             if not equals or not key:
-                raise InputError("options of a term must be key=value, with & between them", repr(part), "As in radius=2.")
+                raise InputError(
+                    "options of a term must be key=value, with & between them",
+                    repr(part),
+                    "As in radius=2.",
+                )
             options[key] = _value(unquote(value))
         return cls(name, weight, options)._checked()
 
@@ -58,14 +65,18 @@ class Term:
             name = table.pop("name")
         except (ValueError, KeyError, RecursionError):
             raise InputError(
-                "a term must be text, or a table with a name", text, 'As in {name = "norm", weight = 0.1}.'
+                "a term must be text, or a table with a name",
+                text,
+                'As in {name = "norm", weight = 0.1}.',
             ) from None
         weight = check_number("the weight of a term", table.pop("weight", 1.0))
         return cls(str(name), weight, table)._checked()
 
     def _checked(self) -> Term:
         if not is_code(self.name):
-            check_known("functional", self.name, [name for kind in TERMS for name in REGISTRY[kind]])
+            check_known(
+                "functional", self.name, [name for kind in TERMS for name in REGISTRY[kind]]
+            )
         return self
 
     @property

@@ -1,6 +1,7 @@
 """What the user has typed for options that take code, and which Python files that permits to run.
 
-Other words count for nothing, whatever they look like: a run directory may be called ``mine.py:f``. What is typed is read in
+Other words count for nothing, whatever they look like: a run directory may be called ``mine.py:f``.
+    What is typed is read in
 the same way as the option that it becomes: what is compared is the object that would be loaded.
 """
 
@@ -14,12 +15,16 @@ from cyclopts import App, ArgumentCollection
 from advect.cli.code import Permission, is_code, settled_code
 from advect.errors import InputError
 
-TYPED: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("TYPED", default=())  # options that take code, with values
+TYPED: ContextVar[tuple[tuple[str, str], ...]] = ContextVar(
+    "TYPED", default=()
+)  # options that take code, with values
 _TAKE_CODE = ("--functional", "--metric", "--cost.embedding", "--model")
 
 
 def note_typed(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Keep what was typed for options that take code; called before values come from anywhere else."""
+    """Keep what was typed for options that take code; called before values come from anywhere
+    else.
+    """
     TYPED.set(
         tuple(
             (name, token.value)
@@ -38,22 +43,29 @@ def check_typed(app: App, commands: tuple[str, ...], arguments: ArgumentCollecti
         for token in argument.tokens if "--run-code" in argument.names else ():
             if token.source == "env":
                 raise InputError(
-                    "a variable cannot permit code to run", token.keyword, "Unset it, and pass --run-code yourself."
+                    "a variable cannot permit code to run",
+                    token.keyword,
+                    "Unset it, and pass --run-code yourself.",
                 )
             if token.source != "cli":
                 where = f"run_code in {token.source}"
-                raise InputError("a file cannot permit itself to run code", where, "Pass --run-code yourself.")
+                raise InputError(
+                    "a file cannot permit itself to run code", where, "Pass --run-code yourself."
+                )
 
 
 def permission(run_code: bool, needed: Iterable[str | None] = ()) -> Permission:
-    """What may be run: the objects that are named on the command line; with ``run_code`` those of settings too.
+    """What may be run: the objects that are named on the command line; with ``run_code`` those of
+    settings too.
 
     Args:
         run_code: whether ``--run-code`` was given.
         needed: objects that the command will load, to be refused before anything else is done.
     """
     names = {named_code(option, value) for option, value in TYPED.get()}
-    given = Permission(frozenset(settled_code(name) for name in names if name is not None), run_code)
+    given = Permission(
+        frozenset(settled_code(name) for name in names if name is not None), run_code
+    )
     for name in needed:
         if name is not None:
             given.check(name)

@@ -1,8 +1,8 @@
 """What it costs to move features: d(x, x')², without the ½ and without labels.
 
-A feature cost maps samples to points of a Euclidean space (``embed``), where the cost is the squared distance: then a
-plan is contracted with it by matrix products alone. A cost that is no such distance is a plain function on pairs.
-"""
+A feature cost maps samples to points of a Euclidean space (``embed``), where the cost is the
+squared distance: then a plan is contracted with it by matrix products alone. A cost that is no such
+distance is a plain function on pairs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ class SquaredEuclidean:
         return data.x
 
     def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
-        """The dataset in the space of its embedded samples ``points``, where label laws are compared: as it is."""
+        """The dataset in the space of its embedded samples ``points``, where label laws are
+        compared: as it is.
+        """
         return data
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """‖φ(x) − φ(x')‖² for a map φ from samples (n, *sample_shape) to vectors, such as the body of a trained network.
+    """‖φ(x) − φ(x')‖² for a map φ from samples (n, *sample_shape) to vectors, such as the body of a
+    trained network.
 
     Args:
         map: any callable or torch module on a batch; differentiable if gradients are wanted.
@@ -59,7 +62,11 @@ class Embedding:
 
     def __post_init__(self) -> None:
         if not callable(self.map):
-            raise InputError("an embedding must be callable", type(self.map).__name__, "Pass a function or a torch module.")
+            raise InputError(
+                "an embedding must be callable",
+                type(self.map).__name__,
+                "Pass a function or a torch module.",
+            )
 
     def embed(self, data: LabeledDataset) -> Tensor:
         """φ of the samples in their own shape, flattened to (n, e)."""
@@ -78,13 +85,16 @@ class Embedding:
         """The embedded dataset, whose label laws are estimated from the embedded samples.
 
         Raises:
-            InputError: laws that the dataset carries: the image of a Gaussian under a map that is not linear is none.
+            InputError: laws that the dataset carries: the image of a Gaussian under a map that is
+                not linear is none.
         """
         if data.law is not None:
             raise InputError(
-                "an Embedding carries samples, not Gaussian laws, whose images under a map that is not linear are no Gaussians",
+                "an Embedding carries samples, not Gaussian laws, whose images under a map that is "
+                "not linear are no Gaussians",
                 f"a dataset that carries {len(data.law)} laws",
-                "Let laws be estimated from embedded samples: FeatureDriven in a flow, .replace(law=None, law_index=None) for "
+                "Let laws be estimated from embedded samples: FeatureDriven in a flow, "
+                ".replace(law=None, law_index=None) for "
                 "a distance. Or embed the samples first, or use Sketch, which is linear.",
             )
         return data.replace(x=points, sample_shape=tuple(points.shape[1:]))
@@ -95,12 +105,14 @@ class SketchError:
     """What a sketch leaves out.
 
     Attributes:
-        kept: share of the squared spread of both datasets that the sketch keeps (about 1 for random directions).
+        kept: share of the squared spread of both datasets that the sketch keeps (about 1 for random
+            directions).
         bound: for ``"pca"``, how much an unregularised transport value with the ½ inside may grow without the sketch:
-            0 ≤ OT − OT_sketch ≤ bound, for features alone; label laws add at most label_weight times the same, up to the
-            n/(n − 1) of their covariances. None for random directions.
-        distortion: for ``"gaussian"``, ε such that every squared distance between two of the samples is kept within the factor
-            1 ± ε with probability 0.95 (Johnson and Lindenstrauss); inf where ``dim`` is too small for any. None for pca.
+            0 ≤ OT − OT_sketch ≤ bound, for features alone; label laws add at most label_weight
+            times the same, up to the n/(n − 1) of their covariances. None for random directions.
+        distortion: for ``"gaussian"``, ε such that every squared distance between two of the
+            samples is kept within the factor 1 ± ε with probability 0.95 (Johnson and
+            Lindenstrauss); inf where ``dim`` is too small for any. None for pca.
     """
 
     kept: float
@@ -112,13 +124,14 @@ class SketchError:
 class Sketch:
     """‖Bᵀ(x − x')‖² with a d × dim matrix B: a cost, and label laws, of fewer dimensions.
 
-    Gradients hold a fitted B fixed: they are those of the distance under this B, not of one that fits B anew to features that
-    moved. A flow fits it once, at its first step.
+    Gradients hold a fitted B fixed: they are those of the distance under this B, not of one that
+    fits B anew to features that moved. A flow fits it once, at its first step.
 
     Args:
         dim: how many.
-        kind: ``"pca"``, the principal directions of both datasets together, fitted by ``otdd`` and ``OTDD`` when they first see
-            them; or ``"gaussian"``, random directions that do not depend on the data.
+        kind: ``"pca"``, the principal directions of both datasets together, fitted by ``otdd`` and
+            ``OTDD`` when they first see them; or ``"gaussian"``, random directions that do not
+            depend on the data.
         seed: of random directions.
         basis: B, from ``fit``.
 
@@ -143,19 +156,32 @@ class Sketch:
         check_known("kind of sketch", self.kind, ("pca", "gaussian"))
         if (
             self.basis is not None
-        ):  # as it is when a checkpoint is read: products with other strides differ in their last digits
+            # as it is when a checkpoint is read: products with other strides differ in their last
+            # digits
+        ):
             object.__setattr__(self, "basis", self.basis.contiguous())
 
     def fit(self, *datasets: LabeledDataset) -> Sketch:
         """The sketch with its basis for these datasets (one or two, of one dimension d)."""
         x = datasets[0].x
         if len({data.dim for data in datasets}) > 1:
-            raise InputError("a sketch needs one feature space", [data.dim for data in datasets], "Use ad.harmonize first.")
+            raise InputError(
+                "a sketch needs one feature space",
+                [data.dim for data in datasets],
+                "Use ad.harmonize first.",
+            )
         if self.dim > x.shape[1]:
-            raise InputError(f"a sketch of {x.shape[1]} features cannot have more dimensions", self.dim, "Lower dim.")
+            raise InputError(
+                f"a sketch of {x.shape[1]} features cannot have more dimensions",
+                self.dim,
+                "Lower dim.",
+            )
         if self.kind == "gaussian":
             generator = torch.Generator().manual_seed(self.seed)
-            basis = torch.randn(x.shape[1], self.dim, generator=generator, dtype=torch.float64) / self.dim**0.5
+            basis = (
+                torch.randn(x.shape[1], self.dim, generator=generator, dtype=torch.float64)
+                / self.dim**0.5
+            )
             return replace(self, basis=basis.to(x))
         moments = _second_moments(datasets)
         return replace(self, basis=torch.linalg.eigh(moments)[1][:, -self.dim :].to(x))
@@ -163,14 +189,24 @@ class Sketch:
     def embed(self, data: LabeledDataset) -> Tensor:
         """x B, (n, dim)."""
         if self.basis is None:
-            raise InputError("a sketch must be fitted first", self, "Call sketch.fit(source, target).")
+            raise InputError(
+                "a sketch must be fitted first", self, "Call sketch.fit(source, target)."
+            )
         if self.basis.shape[0] != data.dim:
-            raise InputError(f"a sketch of {self.basis.shape[0]} features", f"{data.dim} features", "Fit it to these datasets.")
+            raise InputError(
+                f"a sketch of {self.basis.shape[0]} features",
+                f"{data.dim} features",
+                "Fit it to these datasets.",
+            )
         return data.x @ self.basis.to(data.x)
 
     def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
         """The sketched dataset with its laws: a sketch is linear, N(μ, S) becomes N(Bᵀμ, BᵀSB)."""
-        law = None if data.law is None or self.basis is None else data.law.carried(self.basis.to(data.law.means))
+        law = (
+            None
+            if data.law is None or self.basis is None
+            else data.law.carried(self.basis.to(data.law.means))
+        )
         return data.replace(x=points, sample_shape=tuple(points.shape[1:]), law=law)
 
     def error(self, source: LabeledDataset, target: LabeledDataset) -> SketchError:
@@ -180,12 +216,18 @@ class Sketch:
         centre = _centre((source, target))
         whole = inside = residual = 0.0
         for data in (source, target):
-            for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):
+            for x, weights in zip(
+                data.x.detach().split(4096), data.weights.split(4096), strict=True
+            ):
                 x = (x - centre).double()
                 image = x @ basis.double()
                 whole += float(weights @ x.square().sum(dim=1))
                 inside += float(weights @ image.square().sum(dim=1))
-                residual += float(weights @ (x - image @ basis.double().T).square().sum(dim=1)) if self.kind == "pca" else 0.0
+                residual += (
+                    float(weights @ (x - image @ basis.double().T).square().sum(dim=1))
+                    if self.kind == "pca"
+                    else 0.0
+                )
         kept = inside / whole if whole else 1.0
         if self.kind == "pca":
             return SketchError(kept, residual, None)

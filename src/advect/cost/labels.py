@@ -1,8 +1,8 @@
-"""What it costs to change the label: W₂²(α_y, α_y'), a distance between the laws of two classes (paper, section 2.3).
+"""What it costs to change the label: W₂²(α_y, α_y'), a distance between the laws of two classes
+(paper, section 2.3).
 
-A label cost maps two datasets to a matrix with a row for each law of the source and a column for each law of the
-target, differentiable in whatever the laws come from.
-"""
+A label cost maps two datasets to a matrix with a row for each law of the source and a column for
+each law of the target, differentiable in whatever the laws come from."""
 
 from __future__ import annotations
 
@@ -20,29 +20,38 @@ from advect.ot.divergence import solve_divergence
 from advect.ot.exact import ExactOT
 from advect.ot.solution import Solution, Solver, check_solver
 
-_SINGLE = 9e-7  # relative error of label distances between float32 datasets; rounding them adds 6e-8
+_SINGLE = (
+    9e-7  # relative error of label distances between float32 datasets; rounding them adds 6e-8
+)
 
 
 class LabelCost(Protocol):
-    """Squared distances between the label laws of two datasets, or of one with itself (``source is target``)."""
+    """Squared distances between the label laws of two datasets, or of one with itself (``source is
+    target``).
+    """
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Bures:
-    """Gaussian laws: W₂² = ‖μ − μ'‖² + tr(S + S' − 2 (S^½ S' S^½)^½), covariances estimated with n − 1.
+    """Gaussian laws: W₂² = ‖μ − μ'‖² + tr(S + S' − 2 (S^½ S' S^½)^½), covariances estimated with n
+    − 1.
 
-    Full covariances are never formed: with class factors A, B the last term is the nuclear norm of A Bᵀ, of the size of
-    the smaller of samples and dimensions. Laws that the dataset carries are used instead of estimates.
+    Full covariances are never formed: with class factors A, B the last term is the nuclear norm of
+    A Bᵀ, of the size of the smaller of samples and dimensions. Laws that the dataset carries are
+    used instead of estimates.
 
-    Every distance is taken anew at each call, from laws in float64 about the classes' own centres. For datasets in float64
-    it is exact to rounding: 1e-9 of itself or 1e-13 of the traces, whichever is more. For float32 it is within 1e-6 of itself
-    or 1e-13 of the traces: products are taken in float32 where a check proves that to be enough, else in float64. The
-    gradient in the features is within 1e-6 of that of the float64 formula, in float32 by the norm of each class's part.
+    Every distance is taken anew at each call, from laws in float64 about the classes' own centres.
+    For datasets in float64 it is exact to rounding: 1e-9 of itself or 1e-13 of the traces,
+    whichever is more. For float32 it is within 1e-6 of itself or 1e-13 of the traces: products are
+    taken in float32 where a check proves that to be enough, else in float64. The gradient in the
+    features is within 1e-6 of that of the float64 formula, in float32 by the norm of each class's
+    part.
 
     Args:
-        diagonal: keep only the variances; coarser, and cheaper in high dimension with large classes.
+        diagonal: keep only the variances; coarser, and cheaper in high dimension with large
+            classes.
 
     Example:
         >>> import advect as ad
@@ -64,12 +73,20 @@ class Bures:
                 "Use Bures(diagonal=True).",
             )
         if self.diagonal:
-            laws_a, laws_b = (laws_a.diagonal(),) * 2 if laws_a is laws_b else (laws_a.diagonal(), laws_b.diagonal())
+            laws_a, laws_b = (
+                (laws_a.diagonal(),) * 2
+                if laws_a is laws_b
+                else (laws_a.diagonal(), laws_b.diagonal())
+            )
         return law_distances(laws_a, laws_b, torch.promote_types(source.x.dtype, target.x.dtype))
 
 
-def law_distances(a: Gaussians, b: Gaussians, dtype: torch.dtype, wanted: Tensor | None = None) -> Tensor:
-    """``bures`` between the laws of datasets in ``dtype``, as right as ``Bures`` promises; of ``wanted`` pairs alone."""
+def law_distances(
+    a: Gaussians, b: Gaussians, dtype: torch.dtype, wanted: Tensor | None = None
+) -> Tensor:
+    """``bures`` between the laws of datasets in ``dtype``, as right as ``Bures`` promises; of
+    ``wanted`` pairs alone.
+    """
     return bures(a, b, rtol=0.0 if dtype == torch.float64 else _SINGLE, wanted=wanted).to(dtype)
 
 
@@ -86,7 +103,9 @@ class MeansOnly:
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         a, b = source.laws().means, target.laws().means
-        return squared_gaps(a.double(), b.double()).to(torch.promote_types(source.x.dtype, target.x.dtype))
+        return squared_gaps(a.double(), b.double()).to(
+            torch.promote_types(source.x.dtype, target.x.dtype)
+        )
 
 
 @dataclass(frozen=True)
@@ -106,11 +125,12 @@ class NoLabels:
 
 @dataclass(frozen=True)
 class ExactLabelOT:
-    """No Gaussian assumption: W₂² between the samples of each pair of classes, by an inner transport problem.
+    """No Gaussian assumption: W₂² between the samples of each pair of classes, by an inner
+    transport problem.
 
     Args:
-        solver: ``ExactOT()`` for the exact distance, or a ``Sinkhorn`` for its debiased entropic approximation (then
-            epsilon is in units of ½‖x − x'‖²).
+        solver: ``ExactOT()`` for the exact distance, or a ``Sinkhorn`` for its debiased entropic
+            approximation (then epsilon is in units of ½‖x − x'‖²).
 
     Example:
         >>> import advect as ad
@@ -130,7 +150,8 @@ class ExactLabelOT:
             raise InputError(
                 "ExactLabelOT compares samples, not Gaussian laws",
                 "a dataset that carries laws",
-                "Use Bures or MeansOnly with them, or drop them: .replace(law=None, law_index=None), FeatureDriven in a flow.",
+                "Use Bures or MeansOnly with them, or drop them: .replace(law=None, "
+                "law_index=None), FeatureDriven in a flow.",
             )
         for data in (source, target):
             data.require_labels("ExactLabelOT")
@@ -153,10 +174,14 @@ class ExactLabelOT:
         return distances + distances.T if symmetric else distances
 
     def _squared(self, a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
-        """W₂² of two weighted clouds: the value from the solver, the gradient from the plans (envelope theorem)."""
+        """W₂² of two weighted clouds: the value from the solver, the gradient from the plans
+        (envelope theorem).
+        """
         (x, p), (y, q) = a, b
         dtype = self.solver.dtype or x.dtype
-        xx, xy, yy = (squared_distances(s.to(dtype), t.to(dtype)) / 2 for s, t in ((x, x), (x, y), (y, y)))
+        xx, xy, yy = (
+            squared_distances(s.to(dtype), t.to(dtype)) / 2 for s, t in ((x, x), (x, y), (y, y))
+        )
         solved = solve_divergence((xy.detach(), xx.detach(), yy.detach()), p, q, solver=self.solver)
         pairs: list[tuple[Solution, Tensor, float]] = [
             (solved.cross, xy, 2.0),
@@ -173,7 +198,9 @@ class ExactLabelOT:
 
 def n_laws(data: LabeledDataset) -> int:
     """How many rows a table of label distances has for a dataset."""
-    return len(data.law) if data.law is not None else max(len(data.classes), 1)  # unlabeled data has one law, unknown
+    return (
+        len(data.law) if data.law is not None else max(len(data.classes), 1)
+    )  # unlabeled data has one law, unknown
 
 
 def _class_samples(data: LabeledDataset) -> dict[int, tuple[Tensor, Tensor]]:

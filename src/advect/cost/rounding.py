@@ -15,28 +15,36 @@ from advect.data.dataset import LabeledDataset
 
 
 def cost_rounding(pair: PairCost, dtype: torch.dtype) -> float:
-    """How far entries of a cost in this dtype are from ½(‖x − x'‖² + …) of features and laws as they are.
+    """How far entries of a cost in this dtype are from ½(‖x − x'‖² + …) of features and laws as
+    they are.
 
-    Products of centred features are off by a few roundings of (max‖x‖ + max‖x'‖)²/2. What a function of one's own
-    returns counts as exact.
-    """
+    Products of centred features are off by a few roundings of (max‖x‖ + max‖x'‖)²/2. What a
+    function of one's own returns counts as exact."""
     unit, error, reach = torch.finfo(dtype).eps / 2, 0.0, 0.0
     if pair.points is not None:
         reach, dim = _reach(pair), pair.points[0].shape[1]
         error = unit * (12 + math.sqrt(dim) / 2) * reach**2 / 2
-        if isinstance(pair.cost.feature, Sketch):  # made of features that may be far from the origin
+        if isinstance(
+            pair.cost.feature, Sketch
+        ):  # made of features that may be far from the origin
             error += 8 * torch.finfo(pair.source.x.dtype).eps * _far(pair) * reach
     return error + (_law_rounding(pair, unit, reach) if pair.has_labels else 0.0)
 
 
 def _law_rounding(pair: PairCost, unit: float, reach: float) -> float:
-    """The share of label laws: means that are far from the origin are rounded there, and covariances in the dtype of x."""
+    """The share of label laws: means that are far from the origin are rounded there, and
+    covariances in the dtype of x.
+    """
     labels, weight = _label_part(pair), pair.cost.label_weight
     own = max(torch.finfo(data.x.dtype).eps for data in (pair.source, pair.target))
     wide = torch.finfo(torch.float64).eps
     means = (own + wide * math.sqrt(max(len(pair.source), len(pair.target)))) * 2 * _far(pair)
-    spread = (4 * own + 16 * wide) * weight * reach**2  # distances are differences of numbers of this size
-    return 4 * unit * labels + spread + math.sqrt(2 * weight * labels) * means + weight / 2 * means**2
+    spread = (
+        (4 * own + 16 * wide) * weight * reach**2
+    )  # distances are differences of numbers of this size
+    return (
+        4 * unit * labels + spread + math.sqrt(2 * weight * labels) * means + weight / 2 * means**2
+    )
 
 
 def _far(pair: PairCost) -> float:
@@ -46,7 +54,9 @@ def _far(pair: PairCost) -> float:
 
 
 def largest_cost(pair: PairCost) -> float | None:
-    """A bound of the entries of a cost, without looking at them; None for a function of one's own."""
+    """A bound of the entries of a cost, without looking at them; None for a function of one's
+    own.
+    """
     return None if pair.points is None else _reach(pair) ** 2 / 2 + _label_part(pair)
 
 
@@ -56,7 +66,10 @@ def _reach(pair: PairCost) -> float:
     masses = (pair.source.weights, pair.target.weights)
     x, y = pair.points
     points = centred(x.detach(), y.detach(), masses)
-    return sum(float(torch.linalg.vector_norm(part[mass > 0], dim=1).max()) for part, mass in zip(points, masses, strict=True))
+    return sum(
+        float(torch.linalg.vector_norm(part[mass > 0], dim=1).max())
+        for part, mass in zip(points, masses, strict=True)
+    )
 
 
 def _label_part(pair: PairCost) -> float:
@@ -68,9 +81,11 @@ def _label_part(pair: PairCost) -> float:
 def widened(
     cost: GroundCost, source: LabeledDataset, target: LabeledDataset
 ) -> tuple[GroundCost, LabeledDataset, LabeledDataset]:
-    """The cost and the datasets in float64, so that distances and label laws are computed there from what is given.
+    """The cost and the datasets in float64, so that distances and label laws are computed there
+    from what is given.
 
-    The points of an embedding count as given: its map may know no other dtype. Where the cost is a squared distance and no
+    The points of an embedding count as given: its map may know no other dtype. Where the cost is a
+        squared distance and no
     laws are carried, both move to where they are by one sample: rounding is that of differences.
     """
     embedding = cost.feature if isinstance(cost.feature, Embedding) else None

@@ -11,13 +11,17 @@ from torch import Tensor
 from advect.errors import InputError
 
 Index = slice | Tensor
-FEW_LAWS = 64  # laws of the target up to which a thin product with the table is cheaper than looking it up
+FEW_LAWS = (
+    64  # laws of the target up to which a thin product with the table is cheaper than looking it up
+)
 _ENTRIES = 4_000_000  # of a block that is looked up at a time
 
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """What the labels of a pair of samples cost: ``values[i, j]`` for laws i and j, and the law of each sample."""
+    """What the labels of a pair of samples cost: ``values[i, j]`` for laws i and j, and the law of
+    each sample.
+    """
 
     values: Tensor
     codes: tuple[Tensor, Tensor]
@@ -34,7 +38,10 @@ class LabelTable:
 
     def add(self, out: Tensor, rows: Index = slice(None), columns: Tensor | None = None) -> Tensor:
         """The label part of some rows and columns, looked up and added to ``out``."""
-        laws, others = self.codes[0][rows], self.codes[1] if columns is None else self.codes[1][columns]
+        laws, others = (
+            self.codes[0][rows],
+            self.codes[1] if columns is None else self.codes[1][columns],
+        )
         step = max(1, _ENTRIES // max(1, len(others)))
         for part, chosen in zip(out.split(step), laws.split(step), strict=True):
             part.add_(self.values[chosen].index_select(1, others).to(out.dtype))
@@ -43,14 +50,16 @@ class LabelTable:
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
         """Σ a_i b_j of the label part."""
         masses = [
-            w.new_zeros(size).index_add_(0, c, w) for w, c, size in zip((a, b), self.codes, self.values.shape, strict=True)
+            w.new_zeros(size).index_add_(0, c, w)
+            for w, c, size in zip((a, b), self.codes, self.values.shape, strict=True)
         ]
         return masses[0] @ self.values.to(a.dtype) @ masses[1]
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureRows:
-    """−x_i·y_j + left_i·right_j: a product of features, and a thin one for norms and few labels; never negative.
+    """−x_i·y_j + left_i·right_j: a product of features, and a thin one for norms and few labels;
+    never negative.
 
     Many labels (a law for each sample) are looked up instead.
     """
@@ -62,10 +71,14 @@ class FeatureRows:
     labels: LabelTable | None  # solvers may treat them apart
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
-        y, right = (self.y, self.right) if columns is None else (self.y[columns], self.right[columns])
+        y, right = (
+            (self.y, self.right) if columns is None else (self.y[columns], self.right[columns])
+        )
         out = torch.mm(self.x[rows], y.T, out=out)
         out = torch.addmm(out, self.left[rows], right.T, beta=-1, out=out)
-        return (out if self.labels is None or self.labels.thin else self.labels.add(out, rows, columns)).clamp_min_(0)
+        return (
+            out if self.labels is None or self.labels.thin else self.labels.add(out, rows, columns)
+        ).clamp_min_(0)
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
         """Σ a_i b_j C_ij from the means of the factors."""

@@ -1,1 +1,3 @@
-"""The labeled dataset: the object, how it is made and drawn from, its label laws, feature spaces, formats and files."""
+"""The labeled dataset: the object, how it is made and drawn from, its label laws, feature spaces,
+formats and files.
+"""

@@ -44,7 +44,11 @@ class ClassTable:
     def __getitem__(self, pair: tuple[Hashable, Hashable]) -> float:
         row, column = pair
         if row not in self.rows or column not in self.columns:
-            raise InputError("no such pair of classes", repr(pair), f"Rows: {self.rows}; columns: {self.columns}.")
+            raise InputError(
+                "no such pair of classes",
+                repr(pair),
+                f"Rows: {self.rows}; columns: {self.columns}.",
+            )
         return float(self.values[self.rows.index(row), self.columns.index(column)])
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
@@ -60,15 +64,23 @@ class ClassTable:
 
     def __str__(self) -> str:
         cells = [["", *map(str, self.columns)]]
-        cells += [[str(name), *(f"{value:.4g}" for value in line)] for name, line in zip(self.rows, self.values, strict=True)]
+        cells += [
+            [str(name), *(f"{value:.4g}" for value in line)]
+            for name, line in zip(self.rows, self.values, strict=True)
+        ]
         first = max(len(line[0]) for line in cells)
         width = max([6, *(len(cell) for line in cells for cell in line[1:])])
-        return "\n".join(line[0].ljust(first) + "".join(cell.rjust(width + 1) for cell in line[1:]) for line in cells)
+        return "\n".join(
+            line[0].ljust(first) + "".join(cell.rjust(width + 1) for cell in line[1:])
+            for line in cells
+        )
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(str(name))}</th>" for name in self.columns)
         body = "".join(
-            f"<tr><th>{html.escape(str(name))}</th>" + "".join(f"<td>{value:.4g}</td>" for value in line) + "</tr>"
+            f"<tr><th>{html.escape(str(name))}</th>"
+            + "".join(f"<td>{value:.4g}</td>" for value in line)
+            + "</tr>"
             for name, line in zip(self.rows, self.values, strict=True)
         )
         return f"<table><tr><th></th>{head}</tr>{body}</table>"

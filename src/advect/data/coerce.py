@@ -1,4 +1,6 @@
-"""From what users have (lists, arrays, tensors, frames) to the tensors that a ``LabeledDataset`` holds, or a clear error."""
+"""From what users have (lists, arrays, tensors, frames) to the tensors that a ``LabeledDataset``
+holds, or a clear error.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,27 @@ from advect.errors import InputError
 def as_features(x: Any) -> Tensor:
     try:
         values = x if isinstance(x, Tensor) else _tensor_from(x)
-        values = values.clone() if values is x and not x.requires_grad else values  # gradients reach the caller's own tensor
+        values = (
+            values.clone() if values is x and not x.requires_grad else values
+        )  # gradients reach the caller's own tensor
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
-            "features must be a numeric array (n, …)", type(x).__name__, "Pass numbers only; every sample needs the same shape."
+            "features must be a numeric array (n, …)",
+            type(x).__name__,
+            "Pass numbers only; every sample needs the same shape.",
         ) from None
     if values.ndim == 0 or values.numel() == 0:
         raise InputError(
-            "features must hold at least one sample and one number", f"shape {tuple(values.shape)}", "Pass an array (n, …)."
+            "features must hold at least one sample and one number",
+            f"shape {tuple(values.shape)}",
+            "Pass an array (n, …).",
         )
     if values.layout != torch.strided:
         raise InputError("features must be dense", values.layout, "Pass x.to_dense().")
     if values.is_complex():
-        raise InputError("features must be real", values.dtype, "Split real and imaginary parts into features.")
+        raise InputError(
+            "features must be real", values.dtype, "Split real and imaginary parts into features."
+        )
     if values.ndim == 1:
         values = values[:, None]
     if values.dtype not in (torch.float32, torch.float64):
@@ -41,7 +51,12 @@ def as_features(x: Any) -> Tensor:
 
 def _floats(values: Tensor) -> Tensor:
     """float32, but float64 for whole numbers that it would round."""
-    if values.is_floating_point() or values.dtype in (torch.bool, torch.uint8, torch.int8, torch.int16):
+    if values.is_floating_point() or values.dtype in (
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+    ):
         return values.float()
     wide = values.double()
     return wide if float(wide.abs().max()) >= 2.0**24 else wide.float()
@@ -51,21 +66,31 @@ def _tensor_from(x: Any) -> Tensor:
     values, first = own_tensor(x), x
     while isinstance(first, (list, tuple)) and len(first):
         first = first[0]
-    python = type(first) in (bool, int, float) and values.dtype == torch.float64  # as torch reads lists
+    python = (
+        type(first) in (bool, int, float) and values.dtype == torch.float64
+    )  # as torch reads lists
     return values.float() if python else values
 
 
 def own_tensor(x: Any) -> Tensor:
-    """A copy, so that a caller who later changes the array does not change the dataset; any byte order and stride."""
+    """A copy, so that a caller who later changes the array does not change the dataset; any byte
+    order and stride.
+    """
     array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
-    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True))
+    return torch.from_numpy(
+        np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
+    )
 
 
 def as_columns(columns: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[str, ...] | None:
     if columns is None:
         return None
     names = (columns,) if isinstance(columns, str) else tuple(columns)
-    if shape != (len(names),) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+    if (
+        shape != (len(names),)
+        or not all(isinstance(name, str) for name in names)
+        or len(set(names)) != len(names)
+    ):
         raise InputError(
             f"columns must be different names, one for each feature of samples of shape {shape}",
             f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
@@ -74,9 +99,15 @@ def as_columns(columns: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[s
     return names
 
 
-def as_codes(y: Any, classes: Sequence[Hashable] | None, n: int) -> tuple[Tensor, tuple[Hashable, ...]]:
+def as_codes(
+    y: Any, classes: Sequence[Hashable] | None, n: int
+) -> tuple[Tensor, tuple[Hashable, ...]]:
     """Class positions and names; −1 where a label is missing."""
-    labels = [None] * n if y is None else [None if _is_missing(label) else label for label in _as_label_list(y)]
+    labels = (
+        [None] * n
+        if y is None
+        else [None if _is_missing(label) else label for label in _as_label_list(y)]
+    )
     if len(labels) != n:
         raise InputError(
             "features and labels must have the same length",
@@ -94,14 +125,22 @@ def as_codes(y: Any, classes: Sequence[Hashable] | None, n: int) -> tuple[Tensor
         if len(set(names)) != len(names):
             raise InputError("class names must differ", names, "Give each class its own name.")
         if any(_is_missing(name) for name in names):
-            raise InputError("a class needs a name", "None or NaN among classes", "Leave missing labels out of classes.")
+            raise InputError(
+                "a class needs a name",
+                "None or NaN among classes",
+                "Leave missing labels out of classes.",
+            )
     position = {name: code for code, name in enumerate(names)}
     given = [label for label in labels if label is not None]
     strange = [label for label in given if label not in position]
-    unplaced = [label for label in strange if not (isinstance(label, int) and 0 <= label < len(names))]
+    unplaced = [
+        label for label in strange if not (isinstance(label, int) and 0 <= label < len(names))
+    ]
     if not strange:
         codes = [-1 if label is None else position[label] for label in labels]
-    elif not unplaced and len(strange) == len(given):  # never some labels as names and others as positions
+    elif not unplaced and len(strange) == len(
+        given
+    ):  # never some labels as names and others as positions
         codes = [-1 if label is None else label for label in labels]
     else:
         unknown = (unplaced or strange)[0]
@@ -115,14 +154,20 @@ def as_codes(y: Any, classes: Sequence[Hashable] | None, n: int) -> tuple[Tensor
 
 def _as_label_list(y: Any) -> list[Any]:
     if isinstance(y, str):
-        raise InputError("labels must be a sequence", "one string", "Pass a list with one label for each sample.")
+        raise InputError(
+            "labels must be a sequence", "one string", "Pass a list with one label for each sample."
+        )
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     if isinstance(y, Tensor):
         y = y.detach().cpu()
         y = (y.double() if y.is_floating_point() else y).numpy()  # numpy has no bfloat16
     if not hasattr(y, "__iter__"):
-        raise InputError("labels must be a sequence", type(y).__name__, "Pass a list with one label for each sample.")
+        raise InputError(
+            "labels must be a sequence",
+            type(y).__name__,
+            "Pass a list with one label for each sample.",
+        )
     if isinstance(y, np.ndarray):
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
@@ -134,7 +179,10 @@ def _as_label_list(y: Any) -> list[Any]:
             )
         y = y.tolist()
     labels = [
-        label.item() if isinstance(label, (np.generic, Tensor)) and getattr(label, "ndim", 0) == 0 else label for label in y
+        label.item()
+        if isinstance(label, (np.generic, Tensor)) and getattr(label, "ndim", 0) == 0
+        else label
+        for label in y
     ]
     for row, label in enumerate(labels):
         if isinstance(label, float) and label.is_integer():
@@ -145,7 +193,9 @@ def _as_label_list(y: Any) -> list[Any]:
             hash(label)
         except TypeError:
             raise InputError(
-                "labels must be hashable", f"{type(label).__name__} in row {row}", "Use strings, numbers or tuples."
+                "labels must be hashable",
+                f"{type(label).__name__} in row {row}",
+                "Use strings, numbers or tuples.",
             ) from None
     return labels
 
@@ -163,21 +213,29 @@ def as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Ten
     if isinstance(weights, str):
         if weights != "balanced":
             raise InputError(
-                "weights must be None, 'balanced' or numbers", repr(weights), "Use 'balanced' for the same mass for each class."
+                "weights must be None, 'balanced' or numbers",
+                repr(weights),
+                "Use 'balanced' for the same mass for each class.",
             )
         if bool((codes < 0).any()):
             raise InputError(
-                "balanced weights need a label for each sample", "missing labels", "Label them, or drop them first."
+                "balanced weights need a label for each sample",
+                "missing labels",
+                "Label them, or drop them first.",
             )
         return balanced_weights(codes, n_classes)
     try:
         values = weights if isinstance(weights, Tensor) else own_tensor(weights)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
-            "weights must be numbers", type(weights).__name__, "Pass one non-negative number for each sample."
+            "weights must be numbers",
+            type(weights).__name__,
+            "Pass one non-negative number for each sample.",
         ) from None
     if values.is_complex():
-        raise InputError("weights must be real", values.dtype, "Pass one non-negative number for each sample.")
+        raise InputError(
+            "weights must be real", values.dtype, "Pass one non-negative number for each sample."
+        )
     return check_weights("weights", values.to(device=like.device, dtype=torch.float64), len(codes))
 
 
@@ -186,25 +244,45 @@ def balanced_weights(codes: Tensor, n_classes: int) -> Tensor:
     return 1 / (counts[codes] * (counts > 0).sum()).double()
 
 
-def as_law(law: Gaussians | None, index: Tensor | None, codes: Tensor, n_classes: int, dim: int) -> dict[str, Any]:
+def as_law(
+    law: Gaussians | None, index: Tensor | None, codes: Tensor, n_classes: int, dim: int
+) -> dict[str, Any]:
     if law is None:
         if index is not None:
-            raise InputError("law_index needs a law", "law=None", "Pass the Gaussians it points into.")
+            raise InputError(
+                "law_index needs a law", "law=None", "Pass the Gaussians it points into."
+            )
         return {"law": None, "law_index": None}
     if not isinstance(law, Gaussians):
-        raise InputError("law must be Gaussians", type(law).__name__, "Pass advect.Gaussians, or None to estimate the laws.")
+        raise InputError(
+            "law must be Gaussians",
+            type(law).__name__,
+            "Pass advect.Gaussians, or None to estimate the laws.",
+        )
     if law.dim != dim:
         raise InputError(
-            "laws and features must have one dimension", f"{law.dim} and {dim}", "Estimate the laws in the same space."
+            "laws and features must have one dimension",
+            f"{law.dim} and {dim}",
+            "Estimate the laws in the same space.",
         )
     try:
-        rows = codes if index is None else index.clone() if isinstance(index, Tensor) else own_tensor(index)
+        rows = (
+            codes
+            if index is None
+            else index.clone()
+            if isinstance(index, Tensor)
+            else own_tensor(index)
+        )
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
-            "law_index must be whole numbers", type(index).__name__, "Pass one row of law for each sample."
+            "law_index must be whole numbers",
+            type(index).__name__,
+            "Pass one row of law for each sample.",
         ) from None
     if rows.is_floating_point() or rows.is_complex():
-        raise InputError("law_index must be whole numbers", rows.dtype, "Pass one row of law for each sample.")
+        raise InputError(
+            "law_index must be whole numbers", rows.dtype, "Pass one row of law for each sample."
+        )
     rows = rows.to(device=codes.device, dtype=torch.int64)
     if rows.shape != codes.shape or int(rows.min()) < 0 or int(rows.max()) >= len(law):
         values = f" with values {int(rows.min())} to {int(rows.max())}" if rows.numel() else ""

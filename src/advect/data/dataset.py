@@ -1,8 +1,8 @@
 """A labeled dataset as a weighted sample of a joint law ρ(x, y) (paper, section 2.1).
 
-``LabeledDataset`` is the one state that travels through the library: features, labels, weights and, when label laws
-move by themselves, the laws. It is frozen: every method returns a new object that shares what did not change.
-"""
+``LabeledDataset`` is the one state that travels through the library: features, labels, weights and,
+when label laws move by themselves, the laws. It is frozen: every method returns a new object that
+shares what did not change."""
 
 from __future__ import annotations
 
@@ -18,8 +18,24 @@ from torch import Tensor
 from advect._util.checks import check_finite, check_positive, check_weights, missing_labels
 from advect._util.html import facts_table
 from advect._util.progress import Progress
-from advect.data.adapters import frame_fields, hugging_fields, label_array, source_fields, to_frame, to_tensors, torch_fields
-from advect.data.coerce import as_codes, as_columns, as_features, as_law, as_weights, balanced_weights, own_tensor
+from advect.data.adapters import (
+    frame_fields,
+    hugging_fields,
+    label_array,
+    source_fields,
+    to_frame,
+    to_tensors,
+    torch_fields,
+)
+from advect.data.coerce import (
+    as_codes,
+    as_columns,
+    as_features,
+    as_law,
+    as_weights,
+    balanced_weights,
+    own_tensor,
+)
 from advect.data.formats import Content, Table, open_source, write
 from advect.data.gaussians import Gaussians, group_shares
 from advect.data.moments import estimate_gaussians
@@ -37,26 +53,32 @@ class LabeledDataset:
     """Samples with labels and weights: an empirical measure Σ w_i δ_(x_i, y_i).
 
     Args:
-        x: features (n, …) as a numpy array, torch tensor or nested list. The sample shape is remembered and the
-            features are flattened to (n, d) for geometry. Floating dtypes are kept (half precision becomes
-            float32); integers become float32, or float64 if there are some from 2²⁴ on, which float32 would round.
-        y: n labels of any hashable kind: strings, integers that need not start at 0, tuples. A tensor or array of
-            whole numbers works too. None, NaN or pandas' NA is a missing label; ``y=None`` leaves all of them out.
-        weights: None for uniform, ``"balanced"`` for the same mass for each class, or n non-negative numbers; scaled
-            to sum to one.
-        classes: the class names in order; by default the distinct labels, sorted where they can be. Labels are
-            looked up among the names; whole numbers that are not names are positions in ``classes``.
+        x: features (n, …) as a numpy array, torch tensor or nested list. The sample shape is
+            remembered and the features are flattened to (n, d) for geometry. Floating dtypes are
+            kept (half precision becomes float32); integers become float32, or float64 if there are
+            some from 2²⁴ on, which float32 would round.
+        y: n labels of any hashable kind: strings, integers that need not start at 0, tuples. A
+            tensor or array of whole numbers works too. None, NaN or pandas' NA is a missing label;
+            ``y=None`` leaves all of them out.
+        weights: None for uniform, ``"balanced"`` for the same mass for each class, or n
+            non-negative numbers; scaled to sum to one.
+        classes: the class names in order; by default the distinct labels, sorted where they can be.
+            Labels are looked up among the names; whole numbers that are not names are positions in
+            ``classes``.
         law: optional Gaussian label laws that replace those estimated from (x, y).
         law_index: for each sample, which row of ``law`` is its label law; by default its class.
         columns: names of the features of tabular samples, all different.
-        table: what the columns were before they became numbers (files and data frames say so themselves): tables that are
-            written have them so again. ``.replace(table=None)`` forgets it, and numbers are written as they are.
+        table: what the columns were before they became numbers (files and data frames say so
+            themselves): tables that are written have them so again. ``.replace(table=None)``
+            forgets it, and numbers are written as they are.
 
     Attributes:
         x: features (n, d).  y: class positions (n,), int64, −1 where the label is missing.
         weights: (n,), float64 whatever x is, summing to one.
-        classes: tuple of names.  sample_shape: shape of one sample.  law, law_index, columns, table: see above.
-        fixed_laws: whether gradients stop at the label laws that are estimated from x (set by the dynamics).
+        classes: tuple of names.  sample_shape: shape of one sample.  law, law_index, columns,
+            table: see above.
+        fixed_laws: whether gradients stop at the label laws that are estimated from x (set by the
+            dynamics).
 
     Example:
         >>> import advect as ad
@@ -122,7 +144,8 @@ class LabeledDataset:
         raise AttributeError("LabeledDataset is frozen: its fields cannot be deleted")
 
     def replace(self, **changes: Any) -> LabeledDataset:
-        """A copy with some fields changed, values taken as they are: (n, d) features, positions, summing weights.
+        """A copy with some fields changed, values taken as they are: (n, d) features, positions,
+        summing weights.
 
         Example:
             >>> import advect as ad
@@ -130,14 +153,34 @@ class LabeledDataset:
             >>> data.replace(x=data.x + 1).x.tolist()
             [[1.0], [2.0]]
         """
-        names = ("x", "y", "weights", "classes", "sample_shape", "law", "law_index", "fixed_laws", "columns", "table")
+        names = (
+            "x",
+            "y",
+            "weights",
+            "classes",
+            "sample_shape",
+            "law",
+            "law_index",
+            "fixed_laws",
+            "columns",
+            "table",
+        )
         unknown = set(changes) - set(names)
         if unknown:
-            raise InputError("replace takes fields of a dataset", ", ".join(sorted(unknown)), f"Fields: {', '.join(names)}.")
-        width, shape = changes.get("x", self.x).shape[1], changes.get("sample_shape", self.sample_shape)
+            raise InputError(
+                "replace takes fields of a dataset",
+                ", ".join(sorted(unknown)),
+                f"Fields: {', '.join(names)}.",
+            )
+        width, shape = (
+            changes.get("x", self.x).shape[1],
+            changes.get("sample_shape", self.sample_shape),
+        )
         if width != math.prod(shape):
             raise InputError(
-                f"sample_shape {shape} needs {math.prod(shape)} features", width, "Change sample_shape along with x."
+                f"sample_shape {shape} needs {math.prod(shape)} features",
+                width,
+                "Change sample_shape along with x.",
             )
         if "columns" not in changes and (width,) != (self.dim,):
             changes["columns"] = None  # the old names do not fit
@@ -224,7 +267,8 @@ class LabeledDataset:
         return self.moments() if self.law is None else self.law
 
     def class_laws(self) -> Gaussians:
-        """One law for each class: laws of single samples (``law_index``) are joined by mass, as mixtures; else ``laws()``.
+        """One law for each class: laws of single samples (``law_index``) are joined by mass, as
+        mixtures; else ``laws()``.
 
         Example:
             >>> import torch, advect as ad
@@ -236,16 +280,19 @@ class LabeledDataset:
         if self.law is None or self.law_index is None:
             return self.laws()
         self.require_labels("laws of classes")
-        pairs, inverse = torch.unique(torch.stack([self.y, self.law_index]), dim=1, return_inverse=True)
+        pairs, inverse = torch.unique(
+            torch.stack([self.y, self.law_index]), dim=1, return_inverse=True
+        )
         shares = group_shares(self.y, self.weights, len(self.classes))
         mass = shares.new_zeros(pairs.shape[1]).index_add_(0, inverse, shares)
         return self.law.take(pairs[1]).joined(pairs[0], mass, len(self.classes))
 
     def with_class_laws(self) -> LabeledDataset:
-        """The same samples with one law for each class in place of one for each sample (``law_index``), if that is so.
+        """The same samples with one law for each class in place of one for each sample
+        (``law_index``), if that is so.
 
-        For what looks at classes, and for more samples than a table of their laws fits: what a jd-vl flow leaves carries as
-        many laws as samples.
+        For what looks at classes, and for more samples than a table of their laws fits: what a
+        jd-vl flow leaves carries as many laws as samples.
 
         Example:
             >>> import advect as ad
@@ -253,10 +300,14 @@ class LabeledDataset:
             >>> len(data.law), len(data.with_class_laws().law)
             (3, 2)
         """
-        return self if self.law_index is None else self.replace(law=self.class_laws(), law_index=None)
+        return (
+            self if self.law_index is None else self.replace(law=self.class_laws(), law_index=None)
+        )
 
     def with_shared_laws(self) -> LabeledDataset:
-        """The same dataset without laws that no sample has; laws of samples that are equal become one, unless they move."""
+        """The same dataset without laws that no sample has; laws of samples that are equal become
+        one, unless they move.
+        """
         if self.law is None or self.law_index is None:
             return self
         used, index = self.law_index.unique(return_inverse=True)
@@ -268,13 +319,17 @@ class LabeledDataset:
 
     @property
     def law_features(self) -> Tensor:
-        """The features from which label laws are estimated: x, without its graph when the laws are fixed."""
+        """The features from which label laws are estimated: x, without its graph when the laws are
+        fixed.
+        """
         return self.x.detach() if self.fixed_laws else self.x
 
     def moments(self) -> Gaussians:
-        """Mean and covariance (n − 1) of each class, estimated from the samples; differentiable in ``x``.
+        """Mean and covariance (n − 1) of each class, estimated from the samples; differentiable in
+        ``x``.
 
-        In float64 whatever ``x`` is, since float32 cannot tell close classes far from the origin apart.
+        In float64 whatever ``x`` is, since float32 cannot tell close classes far from the origin
+        apart.
 
         Example:
             >>> import advect as ad
@@ -299,7 +354,9 @@ class LabeledDataset:
             [[0.0], [2.0]]
         """
         if name not in self.classes:
-            raise InputError("no such class", repr(name), f"Classes: {', '.join(map(str, self.classes))}.")
+            raise InputError(
+                "no such class", repr(name), f"Classes: {', '.join(map(str, self.classes))}."
+            )
         return self.subset(self.y == self.classes.index(name))
 
     def by_class(self) -> Iterator[tuple[Hashable, LabeledDataset]]:
@@ -308,7 +365,9 @@ class LabeledDataset:
             if count:
                 yield name, self.of_class(name)
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> LabeledDataset:
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> LabeledDataset:
         """The dataset on another device or in another floating dtype.
 
         Example:
@@ -318,11 +377,15 @@ class LabeledDataset:
         """
         if dtype is not None and dtype not in (torch.float32, torch.float64):
             raise InputError(
-                "dtype must be torch.float32 or torch.float64", dtype, "Half precision is too coarse for transport."
+                "dtype must be torch.float32 or torch.float64",
+                dtype,
+                "Half precision is too coarse for transport.",
             )
         x = self.x.to(device=device, dtype=dtype)
         if x.dtype != self.x.dtype:
-            check_finite("features", x, "They do not fit float32: keep float64, or rescale them first.")
+            check_finite(
+                "features", x, "They do not fit float32: keep float64, or rescale them first."
+            )
         return self.replace(
             x=x,
             y=self.y.to(device=device),
@@ -332,7 +395,8 @@ class LabeledDataset:
         )
 
     def balanced(self) -> LabeledDataset:
-        """The same samples, reweighted so that every class that has samples has the same mass, uniform within.
+        """The same samples, reweighted so that every class that has samples has the same mass,
+        uniform within.
 
         Example:
             >>> import advect as ad
@@ -343,7 +407,8 @@ class LabeledDataset:
         return self.replace(weights=balanced_weights(self.y, len(self.classes)))
 
     def subset(self, index: Any) -> LabeledDataset:
-        """The samples at ``index`` (positions, slice or boolean mask), weights scaled to sum to one again.
+        """The samples at ``index`` (positions, slice or boolean mask), weights scaled to sum to one
+        again.
 
         Example:
             >>> import advect as ad
@@ -352,11 +417,15 @@ class LabeledDataset:
         """
         if not isinstance(index, Tensor):
             try:
-                array = np.asarray(np.arange(len(self))[index] if isinstance(index, slice) else index)
+                array = np.asarray(
+                    np.arange(len(self))[index] if isinstance(index, slice) else index
+                )
                 index = own_tensor(array if array.size else array.astype(np.int64))
             except (TypeError, ValueError, RuntimeError):
                 raise InputError(
-                    "an index must be a vector of positions or a mask", repr(index), "Pass whole numbers."
+                    "an index must be a vector of positions or a mask",
+                    repr(index),
+                    "Pass whole numbers.",
                 ) from None
         index = index.to(self.x.device)
         if index.ndim != 1 or index.is_floating_point() or index.is_complex():
@@ -367,7 +436,9 @@ class LabeledDataset:
             )
         if index.dtype != torch.bool:
             index = index.long()
-            if index.numel() and not (-len(self) <= int(index.min()) and int(index.max()) < len(self)):
+            if index.numel() and not (
+                -len(self) <= int(index.min()) and int(index.max()) < len(self)
+            ):
                 raise InputError(
                     f"positions must lie in a dataset of {len(self)} samples",
                     f"{int(index.min())} to {int(index.max())}",
@@ -375,11 +446,15 @@ class LabeledDataset:
                 )
         elif len(index) != len(self):
             raise InputError(
-                f"a mask needs one entry for each of the {len(self)} samples", len(index), "Build it from this dataset."
+                f"a mask needs one entry for each of the {len(self)} samples",
+                len(index),
+                "Build it from this dataset.",
             )
         y = self.y[index]
         if len(y) == 0:
-            raise InputError("a subset must keep at least one sample", "0 samples", "Check the index or mask.")
+            raise InputError(
+                "a subset must keep at least one sample", "0 samples", "Check the index or mask."
+            )
         return self.replace(
             x=self.x[index],
             y=y,
@@ -387,12 +462,15 @@ class LabeledDataset:
             law_index=None if self.law_index is None else self.law_index[index],
         )
 
-    def sample(self, n: int, *, balanced: bool = False, generator: torch.Generator | None = None) -> LabeledDataset:
+    def sample(
+        self, n: int, *, balanced: bool = False, generator: torch.Generator | None = None
+    ) -> LabeledDataset:
         """``n`` different samples drawn uniformly; they keep their relative weights.
 
         Args:
             n: how many.
-            balanced: draw equally many of each class that has samples (one more of the first ones when n does not divide).
+            balanced: draw equally many of each class that has samples (one more of the first ones
+                when n does not divide).
             generator: source of randomness, for repeatable draws.
 
         Example:
@@ -404,8 +482,11 @@ class LabeledDataset:
         """
         return self.subset(draw_rows(self.y, self.classes, n, balanced, generator))
 
-    def split(self, fraction: float, *, generator: torch.Generator | None = None) -> tuple[LabeledDataset, LabeledDataset]:
-        """Two disjoint parts, the first with ``fraction`` of each class (at least one sample of each on both sides if it can).
+    def split(
+        self, fraction: float, *, generator: torch.Generator | None = None
+    ) -> tuple[LabeledDataset, LabeledDataset]:
+        """Two disjoint parts, the first with ``fraction`` of each class (at least one sample of
+        each on both sides if it can).
 
         Example:
             >>> import torch, advect as ad
@@ -415,18 +496,26 @@ class LabeledDataset:
         """
         fraction = check_positive("fraction", fraction)
         if fraction >= 1:
-            raise InputError("fraction must lie between 0 and 1", fraction, "0.8 keeps four fifths in the first part.")
+            raise InputError(
+                "fraction must lie between 0 and 1",
+                fraction,
+                "0.8 keeps four fifths in the first part.",
+            )
         if len(self) < 2:
             raise InputError("a split needs at least two samples", len(self), "Add samples.")
         shuffled = torch.randperm(len(self), generator=generator).to(self.x.device)
         first = torch.zeros(len(self), dtype=torch.bool, device=self.x.device)
-        for code in range(-1, len(self.classes)):  # samples without a label are split as a class of their own
+        for code in range(
+            -1, len(self.classes)
+        ):  # samples without a label are split as a class of their own
             rows = shuffled[self.y[shuffled] == code]
             kept = round(fraction * len(rows))
             if len(rows) > 1:
                 kept = min(max(kept, 1), len(rows) - 1)
             first[rows[:kept]] = True
-        if bool(first.all()) or not bool(first.any()):  # only classes of one sample: split them anyhow
+        if bool(first.all()) or not bool(
+            first.any()
+        ):  # only classes of one sample: split them anyhow
             first[shuffled] = torch.arange(len(self), device=self.x.device) < min(
                 max(round(fraction * len(self)), 1), len(self) - 1
             )
@@ -445,14 +534,15 @@ class LabeledDataset:
         """The samples of a torch dataset or ``DataLoader``, such as those of torchvision.
 
         Args:
-            dataset: gives (x, y), or x alone for samples without labels; x a tensor, array or Pillow image (whose values
-                become 0 … 1; those of tensors and arrays stay).
-            max_samples: how many at most, drawn uniformly: by position where there are positions, else in one pass that
-                keeps no more than these.
-            classes: the names that whole numbers in y count, −1 for a missing label; by default ``dataset.classes``. Without
-                either, labels are names.
+            dataset: gives (x, y), or x alone for samples without labels; x a tensor, array or
+                Pillow image (whose values become 0 … 1; those of tensors and arrays stay).
+            max_samples: how many at most, drawn uniformly: by position where there are positions,
+                else in one pass that keeps no more than these.
+            classes: the names that whole numbers in y count, −1 for a missing label; by default
+                ``dataset.classes``. Without either, labels are names.
             generator: source of randomness of the draw.
-            progress: None shows it on stderr when it takes long, False is silent, a function is called with (done, total).
+            progress: None shows it on stderr when it takes long, False is silent, a function is
+                called with (done, total).
 
         Example:
             >>> import torch, advect as ad
@@ -464,16 +554,24 @@ class LabeledDataset:
 
     @classmethod
     def from_pandas(
-        cls, df: DataFrame, label: Hashable | None, *, weights: Any = None, categorical: str | None = None
+        cls,
+        df: DataFrame,
+        label: Hashable | None,
+        *,
+        weights: Any = None,
+        categorical: str | None = None,
     ) -> LabeledDataset:
         """The rows of a data frame; the names of its columns are kept, its index is not.
 
         Args:
-            df: numbers and truth values in all columns but those of labels and weights. With a column of 64-bit floats, or of
-                whole numbers from 2²⁴ on, the features are float64, else float32.
-            label: the column of labels, None for none. Categories give the classes in their order, unused ones too.
+            df: numbers and truth values in all columns but those of labels and weights. With a
+                column of 64-bit floats, or of whole numbers from 2²⁴ on, the features are float64,
+                else float32.
+            label: the column of labels, None for none. Categories give the classes in their order,
+                unused ones too.
             weights: a column, or what ``LabeledDataset`` takes.
-            categorical: ``"onehot"`` turns other columns into a column ``name=value`` for each of their values.
+            categorical: ``"onehot"`` turns other columns into a column ``name=value`` for each of
+                their values.
 
         Example:
             >>> import pandas as pd, advect as ad
@@ -500,13 +598,16 @@ class LabeledDataset:
 
         Args:
             ds: a ``datasets.Dataset``, with positions: not a stream.
-            image: the column of images, whose values become 0 … 1; by default the one that is declared as such.
-            label: the column of labels; by default the one that is declared as classes, or is called ``label``; False for
-                none. Declared classes keep their names and order.
-            columns: columns of numbers instead of an image, or one column of arrays; by default all others.
+            image: the column of images, whose values become 0 … 1; by default the one that is
+                declared as such.
+            label: the column of labels; by default the one that is declared as classes, or is
+                called ``label``; False for none. Declared classes keep their names and order.
+            columns: columns of numbers instead of an image, or one column of arrays; by default all
+                others.
             max_samples: how many at most, drawn uniformly before any is read.
             generator: source of randomness of the draw.
-            progress: None shows it on stderr when it takes long, False is silent, a function is called with (done, total).
+            progress: None shows it on stderr when it takes long, False is silent, a function is
+                called with (done, total).
 
         Example:
             >>> import advect as ad
@@ -546,7 +647,8 @@ class LabeledDataset:
             max_samples: how many at most, drawn uniformly before any is read.
             balanced: draw equally many of each class.
             seed: of the draw.
-            progress: None shows it on stderr when it takes long, False is silent, a function is called with (done, total).
+            progress: None shows it on stderr when it takes long, False is silent, a function is
+                called with (done, total).
 
         Example:
             >>> import tempfile, advect as ad
@@ -562,9 +664,10 @@ class LabeledDataset:
     def numpy(self) -> tuple[np.ndarray, np.ndarray]:
         """Copies of the features in their sample shape and of the labels by name.
 
-        Labels have a plain dtype (bool, int64, float64, text) if all are there and of one such kind, else they are objects,
-        None where missing. ``LabeledDataset(*data.numpy(), data.weights, data.classes, columns=data.columns)`` is the way
-        back; without these it has uniform weights, and as classes the labels that occur, sorted.
+        Labels have a plain dtype (bool, int64, float64, text) if all are there and of one such
+        kind, else they are objects, None where missing. ``LabeledDataset(*data.numpy(),
+        data.weights, data.classes, columns=data.columns)`` is the way back; without these it has
+        uniform weights, and as classes the labels that occur, sorted.
 
         Example:
             >>> import advect as ad
@@ -575,9 +678,11 @@ class LabeledDataset:
         return self.samples.detach().cpu().numpy().copy(), label_array(self.labels)
 
     def to_torch(self) -> TensorDataset:
-        """A ``TensorDataset`` of samples in their shape and class positions, −1 where the label is missing.
+        """A ``TensorDataset`` of samples in their shape and class positions, −1 where the label is
+        missing.
 
-        The class names are its ``classes``, where ``from_torch`` finds them. Weights and names of columns are not kept.
+        The class names are its ``classes``, where ``from_torch`` finds them. Weights and names of
+        columns are not kept.
 
         Example:
             >>> import advect as ad
@@ -590,14 +695,17 @@ class LabeledDataset:
     def to_pandas(self, label: str | bool | None = True, weights: str | None = None) -> DataFrame:
         """A data frame with a column for each feature, and labels as categories.
 
-        Columns that were truth values, whole numbers, categories or text are so again: the nearest one, or the category
-        with the largest share. ``data.replace(table=None).to_pandas()`` has the numbers.
+        Columns that were truth values, whole numbers, categories or text are so again: the nearest
+        one, or the category with the largest share. ``data.replace(table=None).to_pandas()`` has
+        the numbers.
 
-        Columns without names are called x0, x1, …, which they are then called on the way back too; those of samples with
-        several axes x[0][0], x[0][1], …, from which ``from_pandas`` tells the shape.
+        Columns without names are called x0, x1, …, which they are then called on the way back too;
+        those of samples with several axes x[0][0], x[0][1], …, from which ``from_pandas`` tells the
+        shape.
 
         Args:
-            label: name of the column of labels; True for the one that it had, else ``label``; None to leave them out.
+            label: name of the column of labels; True for the one that it had, else ``label``; None
+                to leave them out.
             weights: name of a column for the weights, None to leave them out.
 
         Example:
@@ -607,19 +715,30 @@ class LabeledDataset:
             (['x0', 'x1', 'label'], ['cat', 'dog'])
         """
         was = self.table or Table()
-        return to_frame(self.x, self.y, self.weights, self.classes, self.columns, self.sample_shape, was, label, weights)
+        return to_frame(
+            self.x,
+            self.y,
+            self.weights,
+            self.classes,
+            self.columns,
+            self.sample_shape,
+            was,
+            label,
+            weights,
+        )
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the dataset to a file, whole or not at all; ``ad.datasets.load(path)`` reads it.
 
         Args:
-            path: its suffix says the format: ``.npz`` and ``.parquet`` keep features, labels, classes, columns and weights;
-                ``.csv`` and ``.tsv`` (also with ``.gz``) all but classes without samples, and read as float32 unless
-                asked for ``dtype="float64"``. Tables have the columns that the data came with: categories as text, truth
-                values, whole numbers, the name of the label column; a table of text needs the same options to be read
-                again, the others say themselves what they hold. Without a suffix it is a folder of PNG images, sorted by
-                class, of 8 bits. Weights are written as they are held, with a sum of one. Label laws are not kept: they are
-                estimated again.
+            path: its suffix says the format: ``.npz`` and ``.parquet`` keep features, labels,
+                classes, columns and weights; ``.csv`` and ``.tsv`` (also with ``.gz``) all but
+                classes without samples, and read as float32 unless asked for ``dtype="float64"``.
+                Tables have the columns that the data came with: categories as text, truth values,
+                whole numbers, the name of the label column; a table of text needs the same options
+                to be read again, the others say themselves what they hold. Without a suffix it is a
+                folder of PNG images, sorted by class, of 8 bits. Weights are written as they are
+                held, with a sum of one. Label laws are not kept: they are estimated again.
             overwrite: an existing file or folder of images is an error, unless this is set.
 
         Example:
@@ -632,6 +751,8 @@ class LabeledDataset:
         x, labels = self.samples.detach().cpu().numpy(), self.labels if self.classes else None
         even = bool((self.weights - 1 / len(self)).abs().max() < 1e-12 / len(self))
         weights = None if even else self.weights.cpu().numpy()
-        content = Content(x, labels, self.classes if self.classes else None, self.columns, weights, self.table)
+        content = Content(
+            x, labels, self.classes if self.classes else None, self.columns, weights, self.table
+        )
         write(path, content, overwrite=overwrite)
         return Path(path).expanduser()

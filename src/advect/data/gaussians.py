@@ -1,10 +1,10 @@
-"""Gaussian label laws N(μ_y, S_y) and the Bures-Wasserstein distances between them (paper, section 2.3).
+"""Gaussian label laws N(μ_y, S_y) and the Bures-Wasserstein distances between them (paper, section
+2.3).
 
     W₂²(N(μ, S), N(μ', S')) = ‖μ − μ'‖² + tr S + tr S' − 2 tr (S^½ S' S^½)^½
 
-A covariance is kept as what it is: full matrices, factors A with S = AᵀA, or standard deviations. Which laws move,
-and how, is left to the dynamics.
-"""
+A covariance is kept as what it is: full matrices, factors A with S = AᵀA, or standard deviations.
+Which laws move, and how, is left to the dynamics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Full:
     def __post_init__(self) -> None:
         if self.matrices.ndim != 3 or self.matrices.shape[1] != self.matrices.shape[2]:
             raise InputError(
-                "full covariances must have shape (k, d, d)", tuple(self.matrices.shape), "Stack one matrix for each law."
+                "full covariances must have shape (k, d, d)",
+                tuple(self.matrices.shape),
+                "Stack one matrix for each law.",
             )
 
     def __len__(self) -> int:
@@ -59,7 +61,9 @@ class Full:
     def parts(self) -> Sequence[Tensor]:
         return self.matrices.unbind()
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Full:
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Full:
         return Full(self.matrices.to(device=device, dtype=dtype))
 
     def take(self, rows: Tensor) -> Full:
@@ -82,7 +86,8 @@ class Full:
 
 @dataclass(frozen=True, eq=False)
 class Factored:
-    """Covariances S_i = A_iᵀ A_i, the factors A_i (r_i, d) stacked in ``rows`` (Σ r_i, d) with ``sizes`` (r_1, …, r_k).
+    """Covariances S_i = A_iᵀ A_i, the factors A_i (r_i, d) stacked in ``rows`` (Σ r_i, d) with
+    ``sizes`` (r_1, …, r_k).
 
     Example:
         >>> import torch
@@ -118,12 +123,16 @@ class Factored:
         return torch.stack([block.mT @ block for block in self.rows.split(self.sizes)])
 
     def scales(self) -> Tensor:
-        return torch.stack([torch.linalg.vector_norm(block, dim=0) for block in self.rows.split(self.sizes)])
+        return torch.stack(
+            [torch.linalg.vector_norm(block, dim=0) for block in self.rows.split(self.sizes)]
+        )
 
     def parts(self) -> Sequence[Tensor]:
         return self.rows.split(self.sizes)
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Factored:
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Factored:
         return Factored(self.rows.to(device=device, dtype=dtype), self.sizes)
 
     def take(self, rows: Tensor) -> Factored:
@@ -135,8 +144,12 @@ class Factored:
         return Factored(self.rows @ basis, self.sizes)
 
     def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Factored:
-        owner = torch.arange(len(self), device=groups.device).repeat_interleave(torch.tensor(self.sizes, device=groups.device))
-        rows = torch.cat([shares[owner, None].sqrt() * self.rows.double(), shares[:, None].sqrt() * gaps])
+        owner = torch.arange(len(self), device=groups.device).repeat_interleave(
+            torch.tensor(self.sizes, device=groups.device)
+        )
+        rows = torch.cat(
+            [shares[owner, None].sqrt() * self.rows.double(), shares[:, None].sqrt() * gaps]
+        )
         return _stacked(rows, torch.cat([groups[owner], groups]), n_groups)
 
     @cached_property
@@ -153,7 +166,8 @@ class Factored:
 
 @dataclass(frozen=True, eq=False)
 class Diagonal:
-    """Diagonal covariances by their standard deviations (k, d): W₂ is then Euclidean in means and deviations.
+    """Diagonal covariances by their standard deviations (k, d): W₂ is then Euclidean in means and
+    deviations.
 
     Example:
         >>> import torch
@@ -182,7 +196,9 @@ class Diagonal:
     def parts(self) -> Sequence[Tensor]:
         return self.deviations.unbind()
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Diagonal:
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Diagonal:
         return Diagonal(self.deviations.to(device=device, dtype=dtype))
 
     def take(self, rows: Tensor) -> Diagonal:
@@ -194,14 +210,21 @@ class Diagonal:
     def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Factored:
         variances = shares[:, None] * self.deviations.double().square()
         variances = variances.new_zeros(n_groups, self.dim).index_add(0, groups, variances)
-        own = torch.diag_embed(root(variances)).reshape(-1, self.dim)  # the spread of means is not diagonal: factors are
+        own = torch.diag_embed(root(variances)).reshape(
+            -1, self.dim
+        )  # the spread of means is not diagonal: factors are
         every = torch.arange(n_groups, device=groups.device).repeat_interleave(self.dim)
-        return _stacked(torch.cat([own, shares[:, None].sqrt() * gaps]), torch.cat([every, groups]), n_groups)
+        return _stacked(
+            torch.cat([own, shares[:, None].sqrt() * gaps]), torch.cat([every, groups]), n_groups
+        )
 
     @cached_property
     def compressed(self) -> Factored:
         """One diagonal factor for each law, in float64."""
-        return Factored(torch.diag_embed(self.deviations.double()).reshape(-1, self.dim), (self.dim,) * len(self))
+        return Factored(
+            torch.diag_embed(self.deviations.double()).reshape(-1, self.dim),
+            (self.dim,) * len(self),
+        )
 
 
 Covariance = Full | Factored | Diagonal
@@ -215,7 +238,8 @@ def _stacked(rows: Tensor, groups: Tensor, n_groups: int) -> Factored:
 
 @dataclass(frozen=True, eq=False)
 class Gaussians:
-    """k Gaussian laws: ``means`` (k, d) and a covariance object (``Full``, ``Factored`` or ``Diagonal``).
+    """k Gaussian laws: ``means`` (k, d) and a covariance object (``Full``, ``Factored`` or
+    ``Diagonal``).
 
     Example:
         >>> import torch, advect as ad
@@ -228,10 +252,15 @@ class Gaussians:
     covariance: Covariance
 
     def __post_init__(self) -> None:
-        if self.means.ndim != 2 or len(self.means) != len(self.covariance) or self.means.shape[1] != self.covariance.dim:
+        if (
+            self.means.ndim != 2
+            or len(self.means) != len(self.covariance)
+            or self.means.shape[1] != self.covariance.dim
+        ):
             raise InputError(
                 "means must have shape (k, d), matching the covariances",
-                f"means {tuple(self.means.shape)}, {len(self.covariance)} covariances of dimension {self.covariance.dim}",
+                f"means {tuple(self.means.shape)}, {len(self.covariance)} covariances of dimension "
+                f"{self.covariance.dim}",
                 "Give one mean and one covariance for each law.",
             )
         check_finite("means", self.means, "Laws need finite moments.")
@@ -254,11 +283,17 @@ class Gaussians:
     @property
     def requires_grad(self) -> bool:
         """Whether a gradient is wanted in any of their numbers."""
-        return self.means.requires_grad or any(part.requires_grad for part in self.covariance.parts())
+        return self.means.requires_grad or any(
+            part.requires_grad for part in self.covariance.parts()
+        )
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Gaussians:
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Gaussians:
         """The laws on another device or in another floating dtype."""
-        return Gaussians(self.means.to(device=device, dtype=dtype), self.covariance.to(device, dtype))
+        return Gaussians(
+            self.means.to(device=device, dtype=dtype), self.covariance.to(device, dtype)
+        )
 
     def take(self, rows: Tensor) -> Gaussians:
         """The laws at these positions."""
@@ -277,7 +312,9 @@ class Gaussians:
         return Gaussians(self.means @ basis, self.covariance.carried(basis))
 
     def distinct(self) -> tuple[Gaussians, Tensor]:
-        """Each different law once, in the order of first appearance, and for every law the position of its equal there."""
+        """Each different law once, in the order of first appearance, and for every law the position
+        of its equal there.
+        """
         seen: dict[bytes, int] = {}
         first, places = [], []
         for k, values in enumerate(zip(self.means.detach(), self.covariance.parts(), strict=True)):
@@ -294,8 +331,9 @@ class Gaussians:
 
             μ = Σ p_i μ_i ,   S = Σ p_i (S_i + (μ_i − μ)(μ_i − μ)ᵀ)        p = mass within the group
 
-        Covariances keep their kind, but for diagonal ones, which the spread of means makes factored. A group without mass
-        counts its laws alike; one without laws is a point at the origin.
+        Covariances keep their kind, but for diagonal ones, which the spread of means makes
+        factored. A group without mass counts its laws alike; one without laws is a point at the
+        origin.
 
         Args:
             groups: the group of each law, (k,), whole numbers below ``n_groups``.
@@ -317,16 +355,19 @@ class Gaussians:
 
 
 def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | None = None) -> Tensor:
-    """W₂²(a_i, b_j) for all pairs of laws, as a (k, k') matrix; zero on the diagonal when ``a is b``.
+    """W₂²(a_i, b_j) for all pairs of laws, as a (k, k') matrix; zero on the diagonal when ``a is
+    b``.
 
-    Differentiable in means and covariances; safe for rank-deficient and zero covariances. Computed in float64.
+    Differentiable in means and covariances; safe for rank-deficient and zero covariances. Computed
+    in float64.
 
     Args:
         a, b: the laws.
-        rtol: relative error that a distance may have: products are then taken in float32 where that is certain to be enough
-            (``advect._util.nuclear``). By default 0: exact to rounding in float64.
-        wanted: (k, k') bool, the pairs that are asked for; distances of others mean nothing. When ``a is b``, those above the
-            diagonal.
+        rtol: relative error that a distance may have: products are then taken in float32 where that
+            is certain to be enough (``advect._util.nuclear``). By default 0: exact to rounding in
+            float64.
+        wanted: (k, k') bool, the pairs that are asked for; distances of others mean nothing. When
+            ``a is b``, those above the diagonal.
 
     Example:
         >>> import torch, advect as ad
@@ -337,7 +378,9 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | Non
     """
     if a.dim != b.dim:
         raise InputError(
-            "laws must live in one feature space", f"dimensions {a.dim} and {b.dim}", "Bring both to one space with harmonize."
+            "laws must live in one feature space",
+            f"dimensions {a.dim} and {b.dim}",
+            "Bring both to one space with harmonize.",
         )
     dtype = torch.promote_types(a.means.dtype, b.means.dtype)
     means_a, means_b = a.means.double(), b.means.double()
@@ -353,7 +396,9 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | Non
         norms = nuclear_norms(*factors, near=apart + traces, rtol=rtol, wanted=wanted)
         distances = apart + (traces - 2 * norms).clamp_min(0)
     if a is b:
-        distances = distances * (1 - torch.eye(len(a), dtype=distances.dtype, device=distances.device))
+        distances = distances * (
+            1 - torch.eye(len(a), dtype=distances.dtype, device=distances.device)
+        )
     return distances.to(dtype)
 
 

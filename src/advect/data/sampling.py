@@ -1,4 +1,6 @@
-"""Which rows a draw takes, told from labels alone, so that a file can be asked for just these. Reading is for others."""
+"""Which rows a draw takes, told from labels alone, so that a file can be asked for just these.
+Reading is for others.
+"""
 
 from __future__ import annotations
 
@@ -41,20 +43,30 @@ class Draw:
     def __post_init__(self) -> None:
         for name, least in (("n", 1), ("max_samples", 1), ("seed", 0)):
             value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else check_count(name, value, least))
+            object.__setattr__(
+                self, name, None if value is None else check_count(name, value, least)
+            )
         if not isinstance(self.balanced, bool):
-            raise InputError("balanced must be True or False", repr(self.balanced), "Pass one of these.")
+            raise InputError(
+                "balanced must be True or False", repr(self.balanced), "Pass one of these."
+            )
         if self.n is not None and self.max_samples is not None:
             raise InputError(
-                "n and max_samples exclude each other", f"{self.n} and {self.max_samples}", "Pass the one that you mean."
+                "n and max_samples exclude each other",
+                f"{self.n} and {self.max_samples}",
+                "Pass the one that you mean.",
             )
         if self.balanced and self.n is None and self.max_samples is None:
             raise InputError(
-                "a balanced draw needs its size", "n=None", "Pass n or max_samples, or load all and take .balanced() weights."
+                "a balanced draw needs its size",
+                "n=None",
+                "Pass n or max_samples, or load all and take .balanced() weights.",
             )
 
     def rows(self, codes: Tensor, classes: Sequence[Hashable]) -> Tensor | None:
-        """Positions in the order drawn, among rows with these positions of classes; None for all."""
+        """Positions in the order drawn, among rows with these positions of classes; None for
+        all.
+        """
         n = self.n
         if self.max_samples is not None:
             n = min(self.max_samples, _most_balanced(codes)) if self.balanced else self.max_samples
@@ -65,11 +77,19 @@ class Draw:
         return draw_rows(codes, classes, n, self.balanced, torch.Generator().manual_seed(self.seed))
 
 
-def draw_rows(codes: Tensor, classes: Sequence[Hashable], n: int, balanced: bool, generator: torch.Generator | None) -> Tensor:
+def draw_rows(
+    codes: Tensor,
+    classes: Sequence[Hashable],
+    n: int,
+    balanced: bool,
+    generator: torch.Generator | None,
+) -> Tensor:
     """``n`` different positions, of equally many of each class where the draw is balanced."""
     n = check_count("n", n)
     if n > len(codes):
-        raise InputError(f"a sample of different rows has at most {len(codes)}", n, "Ask for fewer.")
+        raise InputError(
+            f"a sample of different rows has at most {len(codes)}", n, "Ask for fewer."
+        )
     shuffled = torch.randperm(len(codes), generator=generator).to(codes.device)
     if not balanced:
         return shuffled[:n]

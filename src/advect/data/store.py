@@ -1,8 +1,8 @@
 """Datasets and states on disk: safetensors files, written whole or not at all, and never unpickled.
 
-A file is written beside its place, flushed to the disk and renamed: a process killed at any moment loses at most what it was
-writing. A checksum covers all that a file says, so that damage is found; it is no seal against those who mean harm.
-"""
+A file is written beside its place, flushed to the disk and renamed: a process killed at any moment
+loses at most what it was writing. A checksum covers all that a file says, so that damage is found;
+it is no seal against those who mean harm."""
 
 from __future__ import annotations
 
@@ -32,14 +32,18 @@ _KINDS: dict[str, tuple[Any, str]] = {
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """One safetensors file: named tensors, and facts as JSON in its header. The same content gives the same bytes."""
+    """One safetensors file: named tensors, and facts as JSON in its header. The same content gives
+    the same bytes.
+    """
     ready = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     text = json.dumps(facts)
     # One entry: several would come in another order each time.
     write_atomically(path, save(ready, metadata={_ENTRY: f"{_checksum(ready, text)} {text}"}))
 
 
-def read_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(
+    path: Path, device: torch.device | str = "cpu"
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What ``write_tensors`` wrote; a clear error for anything else."""
     if not path.is_file():
         raise InputError("no such file", path, "Check the path.")
@@ -51,7 +55,11 @@ def read_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
             checksum, _, text = metadata[_ENTRY].partition(" ")
             found = _checksum(tensors, text)
         else:  # a file of before, whose checksum is of the numbers alone
-            checksum, text, found = metadata["checksum"], metadata["facts"], _checksum_of_numbers(tensors)
+            checksum, text, found = (
+                metadata["checksum"],
+                metadata["facts"],
+                _checksum_of_numbers(tensors),
+            )
         facts = json.loads(text)
     except _UNREADABLE as error:
         raise damaged(path, f"{type(error).__name__}: {error}") from None
@@ -76,7 +84,9 @@ def is_ours(path: Path) -> bool:
 
 @contextmanager
 def unpacking(path: Path) -> Iterator[None]:
-    """Around what is built from the parts of a file: parts that are missing or do not fit are an error that names the file."""
+    """Around what is built from the parts of a file: parts that are missing or do not fit are an
+    error that names the file.
+    """
     try:
         yield
     except _UNREADABLE as error:
@@ -85,7 +95,9 @@ def unpacking(path: Path) -> Iterator[None]:
 
 def damaged(path: Path, why: str) -> InputError:
     """The error for a file that is not what was written."""
-    return InputError("not a file of advect, or damaged", f"{path} ({why})", "Use another frame or checkpoint.")
+    return InputError(
+        "not a file of advect, or damaged", f"{path} ({why})", "Use another frame or checkpoint."
+    )
 
 
 _ENTRY = "advect"
@@ -107,7 +119,9 @@ def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
     """Of all that a file says: facts, names, kinds and shapes of tensors, and numbers."""
     total = zlib.crc32(facts.encode())
     for name in sorted(tensors):
-        total = zlib.crc32(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode(), total)
+        total = zlib.crc32(
+            f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode(), total
+        )
         total = zlib.crc32(_bytes(tensors[name]), total)
     return f"{total:08x}"
 
@@ -126,7 +140,10 @@ def _bytes(values: Tensor) -> Any:
 def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A dataset as tensors and facts."""
     tensors = {"x": data.x, "y": data.y, "weights": data.weights}
-    facts: dict[str, Any] = {"classes": [_pack_name(name) for name in data.classes], "sample_shape": list(data.sample_shape)}
+    facts: dict[str, Any] = {
+        "classes": [_pack_name(name) for name in data.classes],
+        "sample_shape": list(data.sample_shape),
+    }
     if data.columns is not None:
         facts["columns"] = list(data.columns)
     if data.table is not None:
@@ -134,20 +151,32 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
     if data.law is not None:
         covariance = data.law.covariance
         kind = next(kind for kind, (cls, _) in _KINDS.items() if isinstance(covariance, cls))
-        tensors |= {"law.means": data.law.means, "law.covariance": getattr(covariance, _KINDS[kind][1])}
-        facts["law"] = {"kind": kind, "sizes": list(covariance.sizes) if isinstance(covariance, Factored) else None}
+        tensors |= {
+            "law.means": data.law.means,
+            "law.covariance": getattr(covariance, _KINDS[kind][1]),
+        }
+        facts["law"] = {
+            "kind": kind,
+            "sizes": list(covariance.sizes) if isinstance(covariance, Factored) else None,
+        }
     if data.law_index is not None:
         tensors["law_index"] = data.law_index
     return tensors, facts
 
 
 def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> LabeledDataset:
-    """The dataset that ``pack_dataset`` packed, bit for bit; a ``ValueError`` for parts that do not fit together."""
+    """The dataset that ``pack_dataset`` packed, bit for bit; a ``ValueError`` for parts that do not
+    fit together.
+    """
     _check_parts(tensors, facts)
     law = None
     if "law" in facts:
         kind, values = facts["law"]["kind"], tensors["law.covariance"]
-        covariance = Factored(values, tuple(facts["law"]["sizes"])) if kind == "factored" else _KINDS[kind][0](values)
+        covariance = (
+            Factored(values, tuple(facts["law"]["sizes"]))
+            if kind == "factored"
+            else _KINDS[kind][0](values)
+        )
         law = Gaussians(tensors["law.means"], covariance)
     return LabeledDataset(tensors["x"]).replace(
         y=tensors["y"],
@@ -168,10 +197,15 @@ def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     fits = {
         "features": x.ndim == 2 and x.is_floating_point() and len(x) > 0,
         "labels": _are_positions(y, len(x), -1, len(facts["classes"])),
-        "weights": weights.shape == (len(x),) and weights.is_floating_point() and bool((weights >= 0).all()),
+        "weights": weights.shape == (len(x),)
+        and weights.is_floating_point()
+        and bool((weights >= 0).all()),
         "laws": index is None or _are_positions(index, len(x), -1, laws),
-        "numbers of laws": all(value.is_floating_point() for name, value in tensors.items() if name.startswith("law.")),
-        "names of classes": len({_unpack_name(name) for name in facts["classes"]}) == len(facts["classes"]),
+        "numbers of laws": all(
+            value.is_floating_point() for name, value in tensors.items() if name.startswith("law.")
+        ),
+        "names of classes": len({_unpack_name(name) for name in facts["classes"]})
+        == len(facts["classes"]),
     }
     for name, right in fits.items():
         if not right:
@@ -186,18 +220,28 @@ def _are_positions(values: Tensor, n: int, least: int, end: int) -> bool:
 _BY_ROW = ("x", "y", "weights", "law_index")
 
 
-def pack_rows(data: LabeledDataset, rows: slice, shard: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Some rows of a dataset as tensors and facts, for one of several files; what has no rows goes with the first."""
+def pack_rows(
+    data: LabeledDataset, rows: slice, shard: int
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Some rows of a dataset as tensors and facts, for one of several files; what has no rows goes
+    with the first.
+    """
     tensors, facts = pack_dataset(data)
     own = {name: value[rows] for name, value in tensors.items() if name in _BY_ROW}
     return (own if shard else tensors | own), facts
 
 
-def join_rows(shards: list[tuple[dict[str, Tensor], dict[str, Any]]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def join_rows(
+    shards: list[tuple[dict[str, Tensor], dict[str, Any]]],
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The whole dataset from what ``pack_rows`` has cut."""
     tensors, facts = shards[0]
     if len(shards) > 1:
-        tensors = tensors | {name: torch.cat([part[name] for part, _ in shards]) for name in tensors if name in _BY_ROW}
+        tensors = tensors | {
+            name: torch.cat([part[name] for part, _ in shards])
+            for name in tensors
+            if name in _BY_ROW
+        }
     return tensors, facts
 
 

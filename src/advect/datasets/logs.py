@@ -1,8 +1,9 @@
-"""JSON-lines logs: append-only text files of records, each with a check of its own, so that damage costs the lines it is in.
+"""JSON-lines logs: append-only text files of records, each with a check of its own, so that damage
+costs the lines it is in.
 
-A record that is not whole is none: a torn last line of a crash is passed over, and any other line that cannot be trusted is
-left out with a ``DamageWarning`` that names it. A log is mended by whoever writes to it next.
-"""
+A record that is not whole is none: a torn last line of a crash is passed over, and any other line
+that cannot be trusted is left out with a ``DamageWarning`` that names it. A log is mended by
+whoever writes to it next."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ _LONGEST = 1 << 20  # bytes of a line: no record of ours comes near
 
 @dataclass(frozen=True)
 class Log:
-    """The records of a log with their line numbers, and the numbers of the lines that are damaged."""
+    """The records of a log with their line numbers, and the numbers of the lines that are
+    damaged.
+    """
 
     records: dict[int, Record]
     damaged: tuple[int, ...] = ()
@@ -36,11 +39,15 @@ class Log:
         if self.damaged:
             few = ", ".join(map(str, self.damaged[:5])) + (", …" if len(self.damaged) > 5 else "")
             lines = f"line {few} is" if len(self.damaged) == 1 else f"lines {few} are"
-            warnings.warn(f"{path}: {lines} damaged and left out{more}", DamageWarning, stacklevel=3)
+            warnings.warn(
+                f"{path}: {lines} damaged and left out{more}", DamageWarning, stacklevel=3
+            )
 
 
 def append_line(path: Path, record: Record) -> None:
-    """Add a record and flush it to the disk; a torn last line of an earlier crash is cut off first."""
+    """Add a record and flush it to the disk; a torn last line of an earlier crash is cut off
+    first.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     check_plain(path)
     new = not path.exists()
@@ -63,7 +70,9 @@ def read_log(path: Path, sound: Callable[[Record], bool]) -> Log:
     try:
         whole = path.read_bytes() if path.exists() else b""
     except OSError as error:
-        raise InputError("cannot read the log", f"{path} ({error.strerror})", "Check the disk, or take a copy.") from None
+        raise InputError(
+            "cannot read the log", f"{path} ({error.strerror})", "Check the disk, or take a copy."
+        ) from None
     records: dict[int, Record] = {}
     damaged = []
     for number, line in enumerate(whole[: whole.rfind(b"\n") + 1].split(b"\n")[:-1], start=1):
@@ -76,7 +85,9 @@ def read_log(path: Path, sound: Callable[[Record], bool]) -> Log:
 
 
 def read_lines(path: Path, sound: Callable[[Record], bool] = lambda _: True) -> list[Record]:
-    """The records of a log, by default whatever they hold; a ``DamageWarning`` names the lines that are damaged."""
+    """The records of a log, by default whatever they hold; a ``DamageWarning`` names the lines that
+    are damaged.
+    """
     log = read_log(path, sound)
     log.warn(path)
     return list(log.records.values())
@@ -87,8 +98,12 @@ def write_lines(path: Path, records: Iterable[Record]) -> None:
     write_atomically(path, b"".join(map(_line, records)))
 
 
-def keep_lines(path: Path, sound: Callable[[Record], bool], wanted: Callable[[Record], bool]) -> None:
-    """Drop the other records of a log, and what is damaged; the log is there whole before and after."""
+def keep_lines(
+    path: Path, sound: Callable[[Record], bool], wanted: Callable[[Record], bool]
+) -> None:
+    """Drop the other records of a log, and what is damaged; the log is there whole before and
+    after.
+    """
     log = read_log(path, sound)
     after = [record for record in log.records.values() if wanted(record)]
     if log.damaged or len(after) < len(log.records):
@@ -146,4 +161,6 @@ def _is_index(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return (type(value) is int and abs(value) < 1 << 62) or (type(value) is float and not math.isinf(value))
+    return (type(value) is int and abs(value) < 1 << 62) or (
+        type(value) is float and not math.isinf(value)
+    )

@@ -1,7 +1,8 @@
-"""Image datasets by name, wherever they are: in a directory of the user's, in the cache, in a package, at openml.org.
+"""Image datasets by name, wherever they are: in a directory of the user's, in the cache, in a
+package, at openml.org.
 
-Images have values 0 … 1 in float32, and class names that are all whole numbers are ints. Drawing is left to ``load``.
-"""
+Images have values 0 … 1 in float32, and class names that are all whole numbers are ints. Drawing is
+left to ``load``."""
 
 from __future__ import annotations
 
@@ -25,7 +26,18 @@ from advect.datasets.openml import Images, fetch_images
 from advect.errors import InputError
 
 _TEN = tuple("0123456789")
-_FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+_FASHION = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
 _KANA = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 _CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _LETTERS = "openml.org has EMNIST Balanced (openml:41039) but not its letters"
@@ -34,7 +46,9 @@ _LAYOUT = "x_train, y_train, x_test, y_test and classes"
 
 @dataclass(frozen=True)
 class _Set:
-    """Where else than in files a dataset is: a reader and its package, a number at openml.org, or why it is nowhere."""
+    """Where else than in files a dataset is: a reader and its package, a number at openml.org, or
+    why it is nowhere.
+    """
 
     embedded: Callable[[], LabeledDataset] | None = None
     package: str = ""
@@ -58,7 +72,8 @@ NAMES = tuple(_SETS)
 
 @dataclass(frozen=True)
 class Available:
-    """A dataset that has a name: where it would come from, and whether it is there without a download.
+    """A dataset that has a name: where it would come from, and whether it is there without a
+    download.
 
     Example:
         >>> available("digits").ready
@@ -91,7 +106,9 @@ def open_named(name: str, split: str | None) -> Source | LabeledDataset:
     if file is None and _is_embedded(name):
         assert known.embedded is not None
         if split == "test":
-            raise InputError(f"the {name} inside {known.package} has no splits", "split='test'", _provide(name))
+            raise InputError(
+                f"the {name} inside {known.package} has no splits", "split='test'", _provide(name)
+            )
         return known.embedded()
     if file is None:
         if known.openml is None:
@@ -104,7 +121,9 @@ def open_named(name: str, split: str | None) -> Source | LabeledDataset:
 
 
 def cache_directory() -> Path | None:
-    """Where downloads are kept: $ADVECT_CACHE, or the platform's place for such things; None if there is no home."""
+    """Where downloads are kept: $ADVECT_CACHE, or the platform's place for such things; None if
+    there is no home.
+    """
     given = os.environ.get("ADVECT_CACHE")
     places = {"win32": ("LOCALAPPDATA", "~/AppData/Local"), "darwin": ("", "~/Library/Caches")}
     variable, default = places.get(sys.platform, ("XDG_CACHE_HOME", "~/.cache"))
@@ -123,7 +142,10 @@ class _Plain(Source):
         self._source = source
         self.labels, self.classes = source.labels, source.classes
         self.columns, self.weights = source.columns, source.weights
-        if source.classes and all(isinstance(name, str) and re.fullmatch(r"\d+", name, re.ASCII) for name in source.classes):
+        if source.classes and all(
+            isinstance(name, str) and re.fullmatch(r"\d+", name, re.ASCII)
+            for name in source.classes
+        ):
             number = {name: int(name) for name in source.classes} | {None: None}
             if len(set(number.values())) == len(number):
                 self.classes = tuple(number[name] for name in source.classes)
@@ -136,7 +158,9 @@ class _Plain(Source):
         return self._source.read(rows, advance).astype(np.float32, copy=False)
 
     def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
-        return (block.astype(np.float32, copy=False) for block in self._source.blocks(size, advance))
+        return (
+            block.astype(np.float32, copy=False) for block in self._source.blocks(size, advance)
+        )
 
 
 def _file(name: str) -> Path | None:
@@ -150,9 +174,15 @@ def _check_places(name: str) -> None:
     """What lies where nobody may look is not replaced by something else in silence."""
     given, cache = os.environ.get("ADVECT_DATA"), None if name == "digits" else cache_directory()
     if given and _closed(given):
-        raise InputError("the directory ADVECT_DATA cannot be looked into", given, "Ask its owner, or unset ADVECT_DATA.")
+        raise InputError(
+            "the directory ADVECT_DATA cannot be looked into",
+            given,
+            "Ask its owner, or unset ADVECT_DATA.",
+        )
     if cache is not None and _closed(cache):
-        warnings.warn(f"the cache {cache} cannot be looked into: {name} is taken from elsewhere", stacklevel=4)
+        warnings.warn(
+            f"the cache {cache} cannot be looked into: {name} is taken from elsewhere", stacklevel=4
+        )
 
 
 def _closed(place: str | os.PathLike[str]) -> bool:
@@ -190,6 +220,8 @@ def _in_memory(arrays: dict[str, np.ndarray], split: str | None) -> LabeledDatas
 
 def _provide(name: str) -> str:
     folder, cache = os.environ.get("ADVECT_DATA"), cache_directory()
-    place = f"ADVECT_DATA, which is {folder}" if folder else "a directory, and set ADVECT_DATA to it"
+    place = (
+        f"ADVECT_DATA, which is {folder}" if folder else "a directory, and set ADVECT_DATA to it"
+    )
     also = "" if cache is None or name == "digits" else f"; {cache} is looked in too"
     return f"Put {name}.npz with {_LAYOUT} in {place}{also}."

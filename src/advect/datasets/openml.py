@@ -1,4 +1,5 @@
-"""Datasets of openml.org, fetched by scikit-learn: any table by its number, and some sets of images.
+"""Datasets of openml.org, fetched by scikit-learn: any table by its number, and some sets of
+images.
 
 Images are brought to one form, uint8 in splits; where they are kept is for ``named``.
 """
@@ -20,7 +21,9 @@ from advect.errors import InputError
 
 @dataclass(frozen=True)
 class Images:
-    """A set of images: its number, the shape of one, how many of the first rows are for training, names of the classes."""
+    """A set of images: its number, the shape of one, how many of the first rows are for training,
+    names of the classes.
+    """
 
     number: int
     shape: tuple[int, ...]
@@ -43,7 +46,12 @@ def fetch_images(name: str, images: Images, remedy: str) -> dict[str, np.ndarray
         raise _other(name, images, str(error), remedy) from None
     codes = codes - codes.min()  # some count from 1
     if levels is None or codes.max() != len(images.classes) - 1:
-        raise _other(name, images, f"values {pixels.min()} to {pixels.max()}, {codes.max() + 1} classes", remedy)
+        raise _other(
+            name,
+            images,
+            f"values {pixels.min()} to {pixels.max()}, {codes.max() + 1} classes",
+            remedy,
+        )
     x = levels.reshape(n, *images.shape)
     if len(images.shape) == 3:  # stored with the channels first
         x = levels.reshape(n, images.shape[2], *images.shape[:2]).transpose(0, 2, 3, 1)
@@ -57,19 +65,33 @@ def fetch_images(name: str, images: Images, remedy: str) -> dict[str, np.ndarray
     return {**parts, "classes": np.array(images.classes)}
 
 
-def fetch_table(number: str, home: Path | None, label: object = None, categorical: str | None = None) -> LabeledDataset:
+def fetch_table(
+    number: str, home: Path | None, label: object = None, categorical: str | None = None
+) -> LabeledDataset:
     """The table with this number; labels are its target, or the column called ``label``."""
     if not number.isascii() or not number.isdigit():
-        raise InputError("openml: takes the number of a dataset", repr(number), "Write openml:61, say; see openml.org.")
+        raise InputError(
+            "openml: takes the number of a dataset",
+            repr(number),
+            "Write openml:61, say; see openml.org.",
+        )
     target = {} if label is None else {"target_column": str(label)}
     where = None if home is None else str(home / "openml")
     bunch = _fetch(
-        int(number), "Check the number and the network, or read a file of your own.", as_frame=True, data_home=where, **target
+        int(number),
+        "Check the number and the network, or read a file of your own.",
+        as_frame=True,
+        data_home=where,
+        **target,
     )
     names = bunch.target_names
     if len(names) > 1:
-        raise InputError("a dataset must have one column of labels", ", ".join(names), "Name one with label=….")
-    return LabeledDataset(**frame_fields(bunch.frame, names[0] if names else None, None, categorical))
+        raise InputError(
+            "a dataset must have one column of labels", ", ".join(names), "Name one with label=…."
+        )
+    return LabeledDataset(
+        **frame_fields(bunch.frame, names[0] if names else None, None, categorical)
+    )
 
 
 def _fetch(number: int, remedy: str, **options: Any) -> Any:
@@ -81,11 +103,15 @@ def _fetch(number: int, remedy: str, **options: Any) -> Any:
             return fetch_openml(data_id=number, parser="auto", n_retries=1, **options)
     except ImportError as error:
         raise InputError(
-            "openml.org is read by scikit-learn with pandas", str(error), "Install them: pip install 'advect[tables]'."
+            "openml.org is read by scikit-learn with pandas",
+            str(error),
+            "Install them: pip install 'advect[tables]'.",
         ) from None
     except (OSError, ValueError, KeyError) as error:  # those of the network are OSErrors
         raise InputError(
-            f"dataset {number} of openml.org could not be read", f"{type(error).__name__}: {error}", remedy
+            f"dataset {number} of openml.org could not be read",
+            f"{type(error).__name__}: {error}",
+            remedy,
         ) from None
 
 
@@ -98,4 +124,6 @@ def _levels(pixels: np.ndarray) -> np.ndarray | None:
 
 
 def _other(name: str, images: Images, got: str, remedy: str) -> InputError:
-    return InputError(f"dataset {images.number} of openml.org is not the {name} that it was", got, remedy)
+    return InputError(
+        f"dataset {images.number} of openml.org is not the {name} that it was", got, remedy
+    )

@@ -20,21 +20,30 @@ def frame_path(directory: Path, index: int, shard: int = 0, shards: int = 1) -> 
 
 
 def find_frames(directory: Path, log: Log) -> list[Record]:
-    """The frames that damaged lines of the log may have told of: those between the steps of the sound lines around them.
+    """The frames that damaged lines of the log may have told of: those between the steps of the
+    sound lines around them.
 
-    A frame without a line is none, and what a crash left behind the last line is not to be taken for one: behind the last sound
-    line, a frame must also have the value that ``metrics.jsonl`` has for its step, where that says anything.
-    """
+    A frame without a line is none, and what a crash left behind the last line is not to be taken
+    for one: behind the last sound line, a frame must also have the value that ``metrics.jsonl`` has
+    for its step, where that says anything."""
     if not log.damaged:
         return []
     known = {record["index"] for record in log.records.values()}
     files = [file for file in _files(directory) if file["index"] not in known]
     found: dict[int, Record] = {}
     for line in log.damaged:
-        before = max((record["index"] for at, record in log.records.items() if at < line), default=-1)
-        after = min((record["index"] for at, record in log.records.items() if at > line), default=None)
+        before = max(
+            (record["index"] for at, record in log.records.items() if at < line), default=-1
+        )
+        after = min(
+            (record["index"] for at, record in log.records.items() if at > line), default=None
+        )
         for file in files:
-            if before < file["index"] and (after is None or file["index"] < after) and file["index"] not in found:
+            if (
+                before < file["index"]
+                and (after is None or file["index"] < after)
+                and file["index"] not in found
+            ):
                 record = _with_value(directory, file, last=after is None)
                 found |= {} if record is None else {file["index"]: record}
     return [found[index] for index in sorted(found)]
@@ -43,15 +52,20 @@ def find_frames(directory: Path, log: Log) -> list[Record]:
 def _files(directory: Path) -> list[Record]:
     names = sorted(path.name for path in (directory / "frames").glob("*.safetensors"))
     matches = [match for name in names if (match := _NAME.fullmatch(name))]
-    return [{"index": int(match["index"]), "shards": int(match["shards"] or 1)} for match in matches]
+    return [
+        {"index": int(match["index"]), "shards": int(match["shards"] or 1)} for match in matches
+    ]
 
 
 def _with_value(directory: Path, file: Record, *, last: bool) -> Record | None:
-    """The record of a frame if all its files are whole, with its value from the file or, of before, from the curves."""
+    """The record of a frame if all its files are whole, with its value from the file or, of before,
+    from the curves.
+    """
     index, shards = file["index"], file["shards"]
     try:
         facts: list[dict[str, Any]] = [
-            read_tensors(frame_path(directory, index, shard, shards))[1] for shard in range(max(1, shards))
+            read_tensors(frame_path(directory, index, shard, shards))[1]
+            for shard in range(max(1, shards))
         ]
     except InputError:
         return None

@@ -18,7 +18,17 @@ from advect.errors import InputError
 FILES = ("npz", "npy", "csv", "parquet", "folder", "idx")
 KINDS = (*FILES, "name", "openml", "toy", "run")
 SAMPLING = ("n", "balanced", "seed", "max_samples")
-_TEXT = ("delimiter", "encoding", "x_key", "y_key", "split", "dtype", "categorical", "channels", "units")
+_TEXT = (
+    "delimiter",
+    "encoding",
+    "x_key",
+    "y_key",
+    "split",
+    "dtype",
+    "categorical",
+    "channels",
+    "units",
+)
 _COLUMN = ("label", "weights")
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)  # 007 is a name
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -27,11 +37,13 @@ _SCHEME = re.compile(r"([A-Za-z][\w+-]+):(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Reference:
-    """A dataset as it is asked for: what kind of place it is in, where there, and with which options.
+    """A dataset as it is asked for: what kind of place it is in, where there, and with which
+    options.
 
     Args:
-        kind: ``"npz"``, ``"npy"``, ``"csv"``, ``"parquet"``, ``"folder"``, ``"idx"``, ``"openml"``, ``"toy"`` or ``"run"``;
-            ``"name"`` for a dataset that has one, ``"path"`` for a file whose suffix tells the rest.
+        kind: ``"npz"``, ``"npy"``, ``"csv"``, ``"parquet"``, ``"folder"``, ``"idx"``, ``"openml"``,
+            ``"toy"`` or ``"run"``; ``"name"`` for a dataset that has one, ``"path"`` for a file
+            whose suffix tells the rest.
         path: the file, directory, number or name.
         options: what came after ``?``.
 
@@ -48,16 +60,18 @@ class Reference:
 
     @classmethod
     def parse(cls, ref: str | os.PathLike[str], names: Iterable[str]) -> Reference:
-        """The parts of a reference, given the names that datasets have; an ``InputError`` for what is none.
+        """The parts of a reference, given the names that datasets have; an ``InputError`` for what
+        is none.
 
-        Names go before files; a file or directory called like one is ``./mnist`` or ``folder:mnist``, and ``name:mnist``
-        can only be the name.
-        """
+        Names go before files; a file or directory called like one is ``./mnist`` or
+        ``folder:mnist``, and ``name:mnist`` can only be the name."""
         if isinstance(ref, os.PathLike):
             return cls("path", os.fspath(ref))
         if not isinstance(ref, str) or not ref:
             raise InputError(
-                "a dataset must be a name, a path or a reference", repr(ref), "Pass a string such as 'mnist' or 'csv:pets.csv'."
+                "a dataset must be a name, a path or a reference",
+                repr(ref),
+                "Pass a string such as 'mnist' or 'csv:pets.csv'.",
             )
         names, (word, _, query) = list(names), ref.partition("?")
         if word in names:
@@ -66,7 +80,11 @@ class Reference:
         if scheme is not None and scheme[1] in KINDS:
             path, query = _split(scheme[2])
             if not path:
-                raise InputError(f"{scheme[1]}: must be followed by what to read", repr(ref), f"Write {scheme[1]}:….")
+                raise InputError(
+                    f"{scheme[1]}: must be followed by what to read",
+                    repr(ref),
+                    f"Write {scheme[1]}:….",
+                )
             if scheme[1] == "name":
                 path, _, query = scheme[2].partition("?")
                 check_known("dataset", path, names)
@@ -83,9 +101,13 @@ class Reference:
         """Its options and those ``given``; an option in both must be the same."""
         for name in self.options.keys() & given.keys():
             here, there = self.options[name], given[name]
-            if (tuple(here) if isinstance(here, list) else here) != (tuple(there) if isinstance(there, list) else there):
+            if (tuple(here) if isinstance(here, list) else here) != (
+                tuple(there) if isinstance(there, list) else there
+            ):
                 raise InputError(
-                    f"{name} is given twice", f"{here!r} in the reference and {there!r} beside it", "Leave one of them out."
+                    f"{name} is given twice",
+                    f"{here!r} in the reference and {there!r} beside it",
+                    "Leave one of them out.",
                 )
         return {**self.options, **given}
 
@@ -105,9 +127,17 @@ def _options(ref: str, query: str) -> dict[str, Any]:
     for part in query.split("&") if query else ():
         name, equals, text = part.partition("=")
         if not equals or not name or not text:
-            raise InputError("options must be key=value, with & between them", f"{part!r} in {ref!r}", "Write ?key=value&….")
+            raise InputError(
+                "options must be key=value, with & between them",
+                f"{part!r} in {ref!r}",
+                "Write ?key=value&….",
+            )
         if name in options:
-            raise InputError("an option must be given once", f"{name!r} twice in {ref!r}", "Leave one of them out.")
+            raise InputError(
+                "an option must be given once",
+                f"{name!r} twice in {ref!r}",
+                "Leave one of them out.",
+            )
         options[name] = _value(name, text)
     return options
 

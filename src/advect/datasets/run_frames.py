@@ -1,8 +1,8 @@
 """A recorded frame of a flow as a dataset, in the units that the user knows.
 
-A flow runs in the feature space common to source and target. The run that the command line makes has that space beside its
-frames (``space.json``): by it frames go back to the units, size and columns of the source, or of the target.
-"""
+A flow runs in the feature space common to source and target. The run that the command line makes
+has that space beside its frames (``space.json``): by it frames go back to the units, size and
+columns of the source, or of the target."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _FRAME = re.compile(r"(?P<directory>.*)@(?P<by>step=)?(?P<number>-?\d+)", re.DOT
 
 
 def open_frame(path: str, units: str | None) -> LabeledDataset:
-    """A frame of a run directory: by position, from the end if negative, or by its step; the last if neither is given."""
+    """A frame of a run directory: by position, from the end if negative, or by its step; the last
+    if neither is given.
+    """
     if units is not None:
         check_known("units", units, UNITS)
     match = None if os.path.exists(os.path.expanduser(path)) else _FRAME.fullmatch(path)
@@ -40,13 +42,19 @@ def open_frame(path: str, units: str | None) -> LabeledDataset:
             raise damaged(files.as_path(directory), "a run", "no whole frame is left")
         if match is not None and match["by"]:
             if number not in steps:
-                raise InputError(f"no frame of step {number} in {directory}", _listed(steps), "Ask for one of these.")
+                raise InputError(
+                    f"no frame of step {number} in {directory}",
+                    _listed(steps),
+                    "Ask for one of these.",
+                )
             frame = trajectory[steps.index(number)].dataset
         elif -len(steps) <= number < len(steps):
             frame = trajectory[number].dataset
         else:
             raise InputError(
-                f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}", number, "Ask for one of these."
+                f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}",
+                number,
+                "Ask for one of these.",
             )
     space = _space(Path(directory))
     if units != "common":
@@ -54,19 +62,33 @@ def open_frame(path: str, units: str | None) -> LabeledDataset:
     return in_units(frame, space, units or "source", directory)
 
 
-def in_units(frame: LabeledDataset, space: FeatureSpace | None, units: str, where: object) -> LabeledDataset:
-    """What a flow or a map gave, in the units of one side; of images, no pixel leaves the range of the frame for that."""
+def in_units(
+    frame: LabeledDataset, space: FeatureSpace | None, units: str, where: object
+) -> LabeledDataset:
+    """What a flow or a map gave, in the units of one side; of images, no pixel leaves the range of
+    the frame for that.
+    """
     if units == "common" or (space is None and units == "source"):
-        scaled = units == "common" and frame.table is not None and (space is None or space.changes("source"))
+        scaled = (
+            units == "common"
+            and frame.table is not None
+            and (space is None or space.changes("source"))
+        )
         return frame.replace(table=frame.table.without_kinds) if scaled and frame.table else frame
     if space is None:
-        raise InputError("there is no feature space to go back by", f"units={units} of {where}", "Leave units out.")
+        raise InputError(
+            "there is no feature space to go back by",
+            f"units={units} of {where}",
+            "Leave units out.",
+        )
     back = space.invert(frame.replace(law=None, law_index=None), side=units)
     if frame.law is not None and not space.changes(units):
         back = back.replace(law=frame.to(dtype=back.x.dtype).law, law_index=frame.law_index)
     elif frame.law is not None:
         warnings.warn(
-            f"the label laws of {where} belong to the space of the flow and are left out: units=common keeps them", stacklevel=3
+            f"the label laws of {where} belong to the space of the flow and are left out: "
+            "units=common keeps them",
+            stacklevel=3,
         )
     if space.only_resizes(units):
         low, high = frame.x.aminmax()
@@ -74,42 +96,55 @@ def in_units(frame: LabeledDataset, space: FeatureSpace | None, units: str, wher
     return _without_inventions(back, space, units, where)
 
 
-def _without_inventions(back: LabeledDataset, space: FeatureSpace, units: str, where: object) -> LabeledDataset:
-    """Leave out the columns that the flow never saw; say so, and say where the rest is not the whole."""
+def _without_inventions(
+    back: LabeledDataset, space: FeatureSpace, units: str, where: object
+) -> LabeledDataset:
+    """Leave out the columns that the flow never saw; say so, and say where the rest is not the
+    whole.
+    """
     if dropped := set(space.dropped(units)):
         kept = [at for at, name in enumerate(back.columns or ()) if name not in dropped]
         names = [(back.columns or ())[at] for at in kept]
         back = back.replace(x=back.x[:, kept], sample_shape=(len(kept),), columns=names)
         warnings.warn(
-            f"columns that only the {units} has were not in the flow and are left out: {listed(space.dropped(units))}",
+            f"columns that only the {units} has were not in the flow and are left out: "
+            f"{listed(space.dropped(units))}",
             stacklevel=4,
         )
     if loss := space.loses(units):
         warnings.warn(
-            f"{where} has {loss}: what comes back in the units of the {units} is the nearest to them, not the samples",
+            f"{where} has {loss}: what comes back in the units of the {units} is the nearest to "
+            "them, not the samples",
             stacklevel=4,
         )
     return back
 
 
 def check_space(directory: Path, remedy: str) -> None:
-    """A run between two datasets has a feature space; without its file nobody knows in which units the frames are."""
+    """A run between two datasets has a feature space; without its file nobody knows in which units
+    the frames are.
+    """
     if not (directory / "space.json").exists() and _had_space(directory):
         raise InputError(
-            "the units of the frames cannot be given back: the run had a feature space, and its space.json is missing",
+            "the units of the frames cannot be given back: the run had a feature space, and its "
+            "space.json is missing",
             directory,
             f"Take it from a copy. {remedy}",
         )
 
 
 def _had_space(directory: Path) -> bool:
-    """Whether what the run was made with names a target; damaged files say that there was more than frames, too."""
+    """Whether what the run was made with names a target; damaged files say that there was more than
+    frames, too.
+    """
     try:
         env, config = directory / "env.json", directory / "config.toml"
         digests = json.loads(read_text(env))["digests"] if env.exists() else {}
         options = tomllib.loads(read_text(config)) if config.exists() else {}
         terms = any("target=" in str(term) for term in options.get("functional", ()))
-        return "target" in options or terms or any(str(name).startswith("target") for name in digests)
+        return (
+            "target" in options or terms or any(str(name).startswith("target") for name in digests)
+        )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return True
 
@@ -133,4 +168,6 @@ def space_from(facts: object, path: Path) -> FeatureSpace:
 
 def _listed(steps: list[int]) -> str:
     text = ", ".join(map(str, steps))
-    return f"steps {text if len(steps) <= 20 else f'{steps[0]} to {steps[-1]}, {len(steps)} of them'}"
+    return (
+        f"steps {text if len(steps) <= 20 else f'{steps[0]} to {steps[-1]}, {len(steps)} of them'}"
+    )

@@ -1,12 +1,14 @@
-"""Gaussian label laws of data that does not fit in memory: counts, means and covariances of classes in one pass.
+"""Gaussian label laws of data that does not fit in memory: counts, means and covariances of classes
+in one pass.
 
-A batch is centred on its own mean before anything is squared, and two parts are joined by the rule of Chan, Golub and LeVeque,
+A batch is centred on its own mean before anything is squared, and two parts are joined by the rule
+of Chan, Golub and LeVeque,
 
     μ = μ₁ + (w₂/w) δ ,   C = C₁ + C₂ + (w₁ w₂/w) δ δᵀ ,        δ = μ₂ − μ₁ ,  w = w₁ + w₂
 
-in float64, so that parts may be joined in any order. Means are kept as a fixed point nearby and what is missing to it, so that
-features far from the origin lose no digits however many batches there are.
-"""
+in float64, so that parts may be joined in any order. Means are kept as a fixed point nearby and
+what is missing to it, so that features far from the origin lose no digits however many batches
+there are."""
 
 from __future__ import annotations
 
@@ -35,17 +37,19 @@ from advect.datasets.reference import FILES, Reference
 from advect.errors import InputError
 
 _FORMAT = "advect.class_statistics/2"
-_FORMER = "advect.class_statistics/1"  # with Σ w² in place of the freedom, and no moments of classes without weight
+# with Σ w² in place of the freedom, and no moments of classes without weight
+_FORMER = "advect.class_statistics/1"
 _TENSORS = ("near", "rest", "scatter")
 
 
 @dataclass(frozen=True, eq=False)
 class _Moments:
-    """Of one class: rows, Σ w, mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its diagonal (d,).
+    """Of one class: rows, Σ w, mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its
+    diagonal (d,).
 
-    ``freedom`` is what that is divided by, Σ w − Σ w²/Σ w, kept as Σ_{i≠j} w_i w_j / Σ w: sums of what is positive, in which
-    light samples beside heavy ones are not lost. While no row has weight, all but ``weight`` are those of weights 1.
-    """
+    ``freedom`` is what that is divided by, Σ w − Σ w²/Σ w, kept as Σ_{i≠j} w_i w_j / Σ w: sums of
+    what is positive, in which light samples beside heavy ones are not lost. While no row has
+    weight, all but ``weight`` are those of weights 1."""
 
     count: int
     weight: float
@@ -73,7 +77,9 @@ class _Moments:
 
     def joined(self, other: _Moments) -> _Moments:
         weight, count = self.weight + other.weight, self.count + other.count
-        if (self.weight == 0) != (other.weight == 0):  # rows without weight, beside others, are counted and say nothing else
+        if (self.weight == 0) != (
+            other.weight == 0
+        ):  # rows without weight, beside others, are counted and say nothing else
             some = other if self.weight == 0 else self
             return replace(some, count=count)
         # About the heavier part: the mean may be nearer to its own than rounding of features is.
@@ -95,8 +101,12 @@ class _Moments:
         return self.scatter / self.freedom if self.freedom > 0 else torch.zeros_like(self.scatter)
 
     @classmethod
-    def former(cls, count: int, weight: float, squares: float, near: Tensor, rest: Tensor, scatter: Tensor) -> _Moments:
-        """From the sums of files of old; of a class without weight they kept nothing, so its mean is not known."""
+    def former(
+        cls, count: int, weight: float, squares: float, near: Tensor, rest: Tensor, scatter: Tensor
+    ) -> _Moments:
+        """From the sums of files of old; of a class without weight they kept nothing, so its mean
+        is not known.
+        """
         if weight == 0:
             return cls(count, weight, 0.0, near.new_full(near.shape, torch.nan), rest, scatter)
         freedom = weight - squares / weight
@@ -106,9 +116,10 @@ class _Moments:
 class ClassStatistics:
     """Counts, weights, means and covariances of classes, gathered batch by batch.
 
-    Classes are discovered on the way; samples without a label are left out and counted. Memory does not grow with the number of
-    samples: a (d, d) matrix for each class, or d numbers if ``diagonal``. Means and covariances are those of a dataset of
-    the same samples: a class without any weight is described by its samples with equal weights.
+    Classes are discovered on the way; samples without a label are left out and counted. Memory does
+    not grow with the number of samples: a (d, d) matrix for each class, or d numbers if
+    ``diagonal``. Means and covariances are those of a dataset of the same samples: a class without
+    any weight is described by its samples with equal weights.
 
     Args:
         diagonal: keep variances only.
@@ -132,10 +143,12 @@ class ClassStatistics:
         self._moments: dict[Hashable, _Moments] = {}
 
     def update(self, x: Any, y: Any, weights: Any = None) -> ClassStatistics:
-        """Take in a batch: features (n, …), n labels, and n non-negative weights (1 each by default); returns itself.
+        """Take in a batch: features (n, …), n labels, and n non-negative weights (1 each by
+        default); returns itself.
 
         Raises:
-            InputError: features that are not finite numbers, or do not fit those before; a wrong number of labels or weights.
+            InputError: features that are not finite numbers, or do not fit those before; a wrong
+                number of labels or weights.
         """
         features = _features(x)
         codes, classes = as_codes(y, None, len(features))
@@ -149,15 +162,22 @@ class ClassStatistics:
         return self
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:
-        """The statistics of both together, as a new object; the order of merging does not matter, up to rounding.
+        """The statistics of both together, as a new object; the order of merging does not matter,
+        up to rounding.
 
         Raises:
             InputError: other dimensions, or one with full and one with diagonal covariances.
         """
         if not isinstance(other, ClassStatistics) or other.diagonal != self.diagonal:
-            got = f"diagonal={other.diagonal}" if isinstance(other, ClassStatistics) else type(other).__name__
+            got = (
+                f"diagonal={other.diagonal}"
+                if isinstance(other, ClassStatistics)
+                else type(other).__name__
+            )
             raise InputError(
-                f"statistics to merge must be ClassStatistics(diagonal={self.diagonal})", got, "Gather both alike."
+                f"statistics to merge must be ClassStatistics(diagonal={self.diagonal})",
+                got,
+                "Gather both alike.",
             )
         if other.dim is not None:
             self._check_dim(other.dim)
@@ -183,8 +203,8 @@ class ClassStatistics:
             ref: a path, or what ``ad.datasets.load`` takes. Numbers of tables are read as float64.
             batch: how many samples are in memory at once.
             diagonal: keep variances only.
-            progress: None or True shows it on stderr when it takes long, False is silent, a function is called with
-                (done, total).
+            progress: None or True shows it on stderr when it takes long, False is silent, a
+                function is called with (done, total).
             **options: those of the format, as in ``label="kind"``.
 
         Raises:
@@ -203,11 +223,15 @@ class ClassStatistics:
         if isinstance(source, LabeledDataset):
             return found.update(source.x, source.labels, source.weights * len(source))
         labels = [None] * len(source) if source.labels is None else source.labels
-        with track(len(source), "reading samples", None if progress is True else progress) as advance:
+        with track(
+            len(source), "reading samples", None if progress is True else progress
+        ) as advance:
             first = 0
             for x in source.blocks(batch, advance):
                 rows, first = slice(first, first + len(x)), first + len(x)
-                found.update(x, labels[rows], None if source.weights is None else source.weights[rows])
+                found.update(
+                    x, labels[rows], None if source.weights is None else source.weights[rows]
+                )
         return found
 
     @property
@@ -241,7 +265,8 @@ class ClassStatistics:
         return self._stacked([moments.covariance() for moments in self._ordered()])
 
     def to_gaussians(self) -> Gaussians:
-        """The label laws, in the order of ``classes``; for the ``law`` of a dataset, or ``ad.bures``.
+        """The label laws, in the order of ``classes``; for the ``law`` of a dataset, or
+        ``ad.bures``.
 
         Example:
             >>> import advect as ad
@@ -252,7 +277,10 @@ class ClassStatistics:
             [1.0, 7.0]
         """
         covariances = self.covariances
-        return Gaussians(self.means, Diagonal(covariances.clamp_min(0).sqrt()) if self.diagonal else Full(covariances))
+        return Gaussians(
+            self.means,
+            Diagonal(covariances.clamp_min(0).sqrt()) if self.diagonal else Full(covariances),
+        )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a safetensors file, whole or not at all."""
@@ -266,13 +294,16 @@ class ClassStatistics:
         sums = torch.tensor([[part.weight, part.freedom] for part in moments], dtype=torch.float64)
         tensors = {"counts": torch.tensor([part.count for part in moments]), "sums": sums}
         if moments:
-            tensors |= {name: torch.stack([getattr(part, name) for part in moments]) for name in _TENSORS}
+            tensors |= {
+                name: torch.stack([getattr(part, name) for part in moments]) for name in _TENSORS
+            }
         write_tensors(place, tensors, facts)
         return place
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClassStatistics:
-        """What ``save`` wrote, to go on with; earlier files did not keep the means of classes without weight, which are NaN.
+        """What ``save`` wrote, to go on with; earlier files did not keep the means of classes
+        without weight, which are NaN.
 
         Example:
             >>> import tempfile, advect as ad
@@ -305,7 +336,11 @@ class ClassStatistics:
 
     def _stacked(self, parts: list[Tensor]) -> Tensor:
         if not parts:
-            raise InputError("there are no classes yet", "no sample with a label", "Update with labeled samples first.")
+            raise InputError(
+                "there are no classes yet",
+                "no sample with a label",
+                "Update with labeled samples first.",
+            )
         return torch.stack(parts)
 
     def _join(self, name: Hashable, moments: _Moments) -> None:
@@ -314,11 +349,17 @@ class ClassStatistics:
 
     def _check_dim(self, dim: int) -> None:
         if self.dim not in (None, dim):
-            raise InputError(f"samples must have {self.dim} features, as those before", dim, "Bring them to one space first.")
+            raise InputError(
+                f"samples must have {self.dim} features, as those before",
+                dim,
+                "Bring them to one space first.",
+            )
 
 
 def _features(x: Any) -> Tensor:
-    """(n, d) in float64, also where a dataset would take float32: whole numbers and lists may be large."""
+    """(n, d) in float64, also where a dataset would take float32: whole numbers and lists may be
+    large.
+    """
     if not isinstance(x, Tensor):
         array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
         x = array.astype(np.float64) if array.dtype.kind in "iubf" else x
@@ -332,16 +373,34 @@ def _weights(weights: Any, n: int) -> Tensor:
     if weights is None:
         return torch.ones(n, dtype=torch.float64)
     try:
-        values = weights.detach().cpu().double() if isinstance(weights, Tensor) else own_tensor(weights).double()
+        values = (
+            weights.detach().cpu().double()
+            if isinstance(weights, Tensor)
+            else own_tensor(weights).double()
+        )
     except (TypeError, ValueError, RuntimeError):
-        raise InputError("weights must be numbers", type(weights).__name__, "Pass one for each sample.") from None
+        raise InputError(
+            "weights must be numbers", type(weights).__name__, "Pass one for each sample."
+        ) from None
     if values.shape != (n,):
-        raise InputError(f"weights must be {n} numbers", f"shape {tuple(values.shape)}", "Pass one for each sample.")
+        raise InputError(
+            f"weights must be {n} numbers",
+            f"shape {tuple(values.shape)}",
+            "Pass one for each sample.",
+        )
     check_finite("weights", values, "Weights are plain non-negative numbers.")
     if bool((values < 0).any()):
-        raise InputError("weights must not be negative", f"{values.min().item():g}", "Clip or drop these samples.")
+        raise InputError(
+            "weights must not be negative",
+            f"{values.min().item():g}",
+            "Clip or drop these samples.",
+        )
     if not bool(values.sum().isfinite()):
-        raise InputError("weights must have a finite sum", f"up to {values.max().item():g}", "Divide all by one number.")
+        raise InputError(
+            "weights must have a finite sum",
+            f"up to {values.max().item():g}",
+            "Divide all by one number.",
+        )
     return values
 
 

@@ -1,8 +1,9 @@
-"""Small synthetic datasets with known geometry: Gaussian classes, a swiss roll, two moons, concentric rings.
+"""Small synthetic datasets with known geometry: Gaussian classes, a swiss roll, two moons,
+concentric rings.
 
-Each generator draws float32 samples of as equally frequent classes as n allows, named 0, 1, …; sample i has class
-i mod k, so that every prefix is balanced too. Names and seeds are left to ``advect.datasets.load``.
-"""
+Each generator draws float32 samples of as equally frequent classes as n allows, named 0, 1, …;
+sample i has class i mod k, so that every prefix is balanced too. Names and seeds are left to
+``advect.datasets.load``."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def gaussians(
     rotation: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> LabeledDataset:
-    """Gaussian classes in the plane, their means evenly spread on a circle, each with a covariance of its own.
+    """Gaussian classes in the plane, their means evenly spread on a circle, each with a covariance
+    of its own.
 
         x | y=j  ~  shift + R(rotation + 2πj/k) N((separation, 0), spread² diag(((j+1)/(k+1))², 1))
 
@@ -54,14 +56,19 @@ def gaussians(
         >>> data, data.counts
         (LabeledDataset(n=90, sample_shape=(2,), classes=3, dtype=float32), {0: 30, 1: 30, 2: 30})
     """
-    separation, spread = check_non_negative("separation", separation), check_non_negative("spread", spread)
+    separation, spread = (
+        check_non_negative("separation", separation),
+        check_non_negative("spread", spread),
+    )
     centre, turn = _check_numbers("shift", shift, (2,)), _check_numbers("rotation", rotation, ())
     y, k = _balanced_labels(n, classes, generator)
     radial = (y + 1) / (k + 1)
     local = torch.randn(len(y), 2, dtype=torch.float64, generator=generator) * spread
     local = torch.stack([separation + radial * local[:, 0], local[:, 1]], dim=1)
     cos, sin = _circle(turn + 2 * math.pi * y / k)
-    turned = torch.stack([cos * local[:, 0] - sin * local[:, 1], sin * local[:, 0] + cos * local[:, 1]], dim=1)
+    turned = torch.stack(
+        [cos * local[:, 0] - sin * local[:, 1], sin * local[:, 0] + cos * local[:, 1]], dim=1
+    )
     return _dataset(centre + turned, y, k)
 
 
@@ -92,10 +99,14 @@ def swiss_roll(
     along, height = torch.rand(2, len(y), dtype=torch.float64, generator=generator)
     angle = 1.5 * math.pi * (1 + 2 * (y + along) / k)
     cos, sin = _circle(angle)
-    return _dataset(torch.stack([angle * cos, 21 * height, angle * sin], dim=1), y, k, noise, generator)
+    return _dataset(
+        torch.stack([angle * cos, 21 * height, angle * sin], dim=1), y, k, noise, generator
+    )
 
 
-def moons(n: int = 500, *, noise: float = 0.05, generator: torch.Generator | None = None) -> LabeledDataset:
+def moons(
+    n: int = 500, *, noise: float = 0.05, generator: torch.Generator | None = None
+) -> LabeledDataset:
     """Two interleaving half circles of radius 1, around (0, 0) and (1, ½).
 
         x | y=0  =  (cos t, sin t) + noise N(0, I) ,   x | y=1  =  (1 − cos t, ½ − sin t) + noise N(0, I) ,   t ∈ [0, π)
@@ -119,7 +130,9 @@ def moons(n: int = 500, *, noise: float = 0.05, generator: torch.Generator | Non
     return _dataset(torch.where(y[:, None] == 0, upper, lower), y, k, noise, generator)
 
 
-def rings(n: int = 500, classes: int = 2, *, noise: float = 0.05, generator: torch.Generator | None = None) -> LabeledDataset:
+def rings(
+    n: int = 500, classes: int = 2, *, noise: float = 0.05, generator: torch.Generator | None = None
+) -> LabeledDataset:
     """Concentric rings in the plane, class j on radius j + 1.
 
         x | y=j  =  (j + 1) (cos t, sin t) + noise N(0, I) ,   t ∈ [0, 2π)
@@ -147,11 +160,15 @@ def rings(n: int = 500, classes: int = 2, *, noise: float = 0.05, generator: tor
 def _balanced_labels(n: int, classes: int, generator: torch.Generator | None) -> tuple[Tensor, int]:
     if not (generator is None or isinstance(generator, torch.Generator)):
         raise InputError(
-            "generator must be a torch.Generator or None", repr(generator), "Use torch.Generator().manual_seed(0)."
+            "generator must be a torch.Generator or None",
+            repr(generator),
+            "Use torch.Generator().manual_seed(0).",
         )
     n, classes = check_count("n", n), check_count("classes", classes)
     if n < classes:
-        raise InputError(f"n must give each of the {classes} classes a sample", n, f"Pass n={classes} or more.")
+        raise InputError(
+            f"n must give each of the {classes} classes a sample", n, f"Pass n={classes} or more."
+        )
     check_room(f"a dataset of {n:.3g} samples", _BYTES * n, "Pass a smaller n.")
     return torch.arange(n) % classes, classes
 
@@ -161,7 +178,11 @@ def _circle(angle: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _dataset(
-    points: Tensor, y: Tensor, classes: int, noise: float = 0.0, generator: torch.Generator | None = None
+    points: Tensor,
+    y: Tensor,
+    classes: int,
+    noise: float = 0.0,
+    generator: torch.Generator | None = None,
 ) -> LabeledDataset:
     if check_non_negative("noise", noise):
         points = points + noise * torch.randn(points.shape, dtype=points.dtype, generator=generator)

@@ -33,7 +33,8 @@ class Frame:
 
 
 class Trajectory:
-    """A sequence of frames in order of their index; ``Trajectory.open(directory)`` reads those of a run.
+    """A sequence of frames in order of their index; ``Trajectory.open(directory)`` reads those of a
+    run.
 
     Example:
         >>> import advect as ad
@@ -68,22 +69,32 @@ class Trajectory:
         """The frames of a run directory."""
         directory = Path(directory)
         if not (directory / "frames.jsonl").exists():
-            raise InputError("no recorded frames", directory, "Record a flow with Recorder(directory=…) first.")
+            raise InputError(
+                "no recorded frames", directory, "Record a flow with Recorder(directory=…) first."
+            )
         return cls(directory)
 
     def add(self, index: int, value: float, dataset: LabeledDataset) -> None:
-        """Keep a frame; one that is there already (after a resume) is left as it is, unless the flow went another way."""
+        """Keep a frame; one that is there already (after a resume) is left as it is, unless the
+        flow went another way.
+        """
         if not self.wants(index, value):
             return
         if self.directory is None:
             self._datasets[index] = dataset
         else:
             tensors, facts = pack_dataset(dataset)
-            write_tensors(frame_path(self.directory, index), tensors, {**facts, "index": index, "value": value})
+            write_tensors(
+                frame_path(self.directory, index),
+                tensors,
+                {**facts, "index": index, "value": value},
+            )
         self.commit(index, value)
 
     def wants(self, index: int, value: float) -> bool:
-        """Whether this frame is missing; one of another flow in its place is dropped, with all that follow."""
+        """Whether this frame is missing; one of another flow in its place is dropped, with all that
+        follow.
+        """
         if self._records.get(index) == value:
             return False
         if index in self._records:
@@ -92,7 +103,9 @@ class Trajectory:
 
     @staticmethod
     def write_rows(directory: Path, frame: Frame, rows: slice, shard: int, shards: int) -> None:
-        """Write some rows of a frame as one of several files; it becomes a frame when it is committed."""
+        """Write some rows of a frame as one of several files; it becomes a frame when it is
+        committed.
+        """
         tensors, facts = pack_rows(frame.dataset, rows, shard)
         facts |= {"index": frame.index, "value": frame.value}
         write_tensors(frame_path(directory, frame.index, shard, shards), tensors, facts)
@@ -108,7 +121,9 @@ class Trajectory:
         later = [known for known in self._records if known > index]
         if later and self.directory is not None:
             self.mend()
-            keep_lines(self.directory / "frames.jsonl", is_frame, lambda record: record["index"] <= index)
+            keep_lines(
+                self.directory / "frames.jsonl", is_frame, lambda record: record["index"] <= index
+            )
         for known in later:
             del self._records[known]
             self._datasets.pop(known, None)
@@ -120,7 +135,9 @@ class Trajectory:
     def mend(self) -> None:
         """Write the log anew if it is damaged; for those who go on with it."""
         if self._damaged and self.directory is not None:
-            records = [_record(index, self._records[index], self._shards[index]) for index in self.indices]
+            records = [
+                _record(index, self._records[index], self._shards[index]) for index in self.indices
+            ]
             write_lines(self.directory / "frames.jsonl", records)
             self._damaged = False
 
@@ -134,7 +151,9 @@ class Trajectory:
 
     def __getitem__(self, position: int) -> Frame:
         index = self.indices[position]
-        dataset = self._datasets[index] if self.directory is None else self._read(self.directory, index)
+        dataset = (
+            self._datasets[index] if self.directory is None else self._read(self.directory, index)
+        )
         return Frame(index, self._records[index], dataset)
 
     def _read(self, directory: Path, index: int) -> LabeledDataset:

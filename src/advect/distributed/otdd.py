@@ -1,10 +1,12 @@
-"""T_β(ρ) = ½ OTDD²(ρ, β) with the particles' rows on several ranks; the formula is that of ``advect.functionals.otdd``.
+"""T_β(ρ) = ½ OTDD²(ρ, β) with the particles' rows on several ranks; the formula is that of
+``advect.functionals.otdd``.
 
-Each rank makes its rows of the cost to the target and of the cost within ρ, solves both problems together with the others, and
-contracts its rows of the plans. What it differentiates is its share of the energy: its rows of the feature part, its pairs of
-classes of the label part. The shares add up to the energy, so the sum of their gradients is the gradient, on every rank: what
-follows (dynamics, integrator, other functionals) runs everywhere on the same numbers and moves the same dataset.
-"""
+Each rank makes its rows of the cost to the target and of the cost within ρ, solves both problems
+together with the others, and contracts its rows of the plans. What it differentiates is its share
+of the energy: its rows of the feature part, its pairs of classes of the label part. The shares add
+up to the energy, so the sum of their gradients is the gradient, on every rank: what follows
+(dynamics, integrator, other functionals) runs everywhere on the same numbers and moves the same
+dataset."""
 
 from __future__ import annotations
 
@@ -33,12 +35,15 @@ from advect.ot.solution import Potentials
 from advect.transport.problem import sharper
 
 _MATRICES = 4  # of this rank's rows in a step: cost and kernel, and as much to spare
-_LOST = 0.1  # share of the energy that rounding may take before float64 takes over: it is bounded from far above
+# share of the energy that rounding may take before float64 takes over: it is bounded from far above
+_LOST = 0.1
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one call did on this rank: its rows, the iterations of both problems, seconds of its own processor time."""
+    """What one call did on this rank: its rows, the iterations of both problems, seconds of its own
+    processor time.
+    """
 
     rows: int = 0
     cross_iterations: int = 0
@@ -47,18 +52,20 @@ class Work:
 
 
 class ShardedOTDD(Functional):
-    """The energy ½ OTDD² to a target dataset, computed by all ranks of a group; of one rank, what ``OTDD`` computes.
+    """The energy ½ OTDD² to a target dataset, computed by all ranks of a group; of one rank, what
+    ``OTDD`` computes.
 
-    Every rank calls it with the same dataset and gets the same number, with the whole gradient. Its memory (warm starts) is
-    that of ``OTDD``: checkpoints can be resumed on another number of ranks.
+    Every rank calls it with the same dataset and gets the same number, with the whole gradient. Its
+    memory (warm starts) is that of ``OTDD``: checkpoints can be resumed on another number of ranks.
 
     Args:
         target: the dataset to move toward, the same on every rank.
         group: the ranks; one by default.
         cost: the ground cost; full Gaussian label laws by default.
         solver: a ``Sinkhorn``; by default that of ``OTDD``.
-        memory_limit: bytes, or a text like "2GiB", that a step may take on a rank beside the datasets; by default this rank's
-            part of half of what is free. Where its rows of the matrices do not fit, they are computed in blocks at each use.
+        memory_limit: bytes, or a text like "2GiB", that a step may take on a rank beside the
+            datasets; by default this rank's part of half of what is free. Where its rows of the
+            matrices do not fit, they are computed in blocks at each use.
 
     Attributes:
         work: what the last call did on this rank.
@@ -86,13 +93,23 @@ class ShardedOTDD(Functional):
     ) -> None:
         if not isinstance(target, LabeledDataset):
             raise InputError(
-                "target must be a LabeledDataset", type(target).__name__, "Wrap arrays as ad.LabeledDataset(x, y)."
+                "target must be a LabeledDataset",
+                type(target).__name__,
+                "Wrap arrays as ad.LabeledDataset(x, y).",
             )
         if solver is not None and not isinstance(solver, Sinkhorn):
-            raise InputError("a sharded flow needs a Sinkhorn solver", type(solver).__name__, "Pass ad.Sinkhorn(epsilon=…).")
+            raise InputError(
+                "a sharded flow needs a Sinkhorn solver",
+                type(solver).__name__,
+                "Pass ad.Sinkhorn(epsilon=…).",
+            )
         cost = check_cost(cost)
         if cost is not None and isinstance(cost.feature, Sketch) and cost.feature.basis is None:
-            raise InputError("a sharded flow needs a fitted sketch", cost.feature, "Call sketch.fit(source, target) first.")
+            raise InputError(
+                "a sharded flow needs a fitted sketch",
+                cost.feature,
+                "Call sketch.fit(source, target) first.",
+            )
         self.target, self.group = target, group or Group()
         self.cost, self.solver = cost or GroundCost(), solver or Sinkhorn(tol=1e-3)
         self.work = Work()
@@ -103,7 +120,8 @@ class ShardedOTDD(Functional):
 
     @property
     def name(self) -> str:
-        return "OTDD"  # the same energy, however it is computed: results of one and of many processes are alike
+        # the same energy, however it is computed: results of one and of many processes are alike
+        return "OTDD"
 
     @property
     def converged(self) -> bool:
@@ -111,7 +129,9 @@ class ShardedOTDD(Functional):
 
     @property
     def error(self) -> float:
-        """How far the value of the last call can be from the energy: the solver's tolerance, and rounding."""
+        """How far the value of the last call can be from the energy: the solver's tolerance, and
+        rounding.
+        """
         return self._error
 
     def reset(self) -> None:
@@ -129,12 +149,23 @@ class ShardedOTDD(Functional):
     def state(self) -> dict[str, Tensor]:
         if self._prepared is None:
             return {}
-        numbers = {"epsilon": self._prepared.epsilon, "wide": self._wide, "error": self._error, "converged": self._converged}
+        numbers = {
+            "epsilon": self._prepared.epsilon,
+            "wide": self._wide,
+            "error": self._error,
+            "converged": self._converged,
+        }
         if self._tol is not None:
             numbers["tol"] = self._tol
         if self._target_value is not None:
-            numbers |= {"target_value": self._target_value, "target_value_error": self._target_error}
-        return {**self._potentials, **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}}
+            numbers |= {
+                "target_value": self._target_value,
+                "target_value_error": self._target_error,
+            }
+        return {
+            **self._potentials,
+            **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()},
+        }
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.reset()
@@ -152,7 +183,9 @@ class ShardedOTDD(Functional):
             self._converged = bool(state.get("converged", True))
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
-        """½ OTDD² as a float64 number, the same on every rank, differentiable in features and laws."""
+        """½ OTDD² as a float64 number, the same on every rank, differentiable in features and
+        laws.
+        """
         begun = time.thread_time()
         self._check(rho)
         whole, through = _Leaves(rho), self._through_laws(rho)
@@ -170,12 +203,16 @@ class ShardedOTDD(Functional):
         total = rho.weights.new_tensor(value)
         for tensor, gradient in self._gradients(energy, mine, whole, through):
             pulled = (tensor * gradient).sum().double()
-            total = total + pulled - pulled.detach()  # the value of the solver, the gradient of the cost (envelope theorem)
+            total = (
+                total + pulled - pulled.detach()
+            )  # the value of the solver, the gradient of the cost (envelope theorem)
         self.work = Work(len(mine), *iterations, time.thread_time() - begun)
         return total
 
     def _sharpen(self, value: float) -> bool:
-        """As in ``OTDD``: a smaller tolerance where this one leaves too much of the value open; on all ranks alike."""
+        """As in ``OTDD``: a smaller tolerance where this one leaves too much of the value open; on
+        all ranks alike.
+        """
         finer = sharper(self._prepared, self.group.largest(self._open), value, self._largest)
         if not isinstance(finer, Sinkhorn):
             return False
@@ -185,7 +222,9 @@ class ShardedOTDD(Functional):
     def _evaluate(
         self, rho: LabeledDataset, mine: LabeledDataset, whole: _Leaves, through: bool
     ) -> tuple[Tensor, float, tuple[int, int]] | None:
-        """This rank's share of the energy, its value, the iterations; None where float32 has not digits enough."""
+        """This rank's share of the energy, its value, the iterations; None where float32 has not
+        digits enough.
+        """
         cross = self._side(mine, whole.dataset, self.target)
         problem = self._problem(cross.pair, rho, self.target)
         solver = self._prepared = self._prepared or prepared(self.solver, problem)
@@ -195,7 +234,10 @@ class ShardedOTDD(Functional):
         beyond = self._beyond(solver)
         solved = solve(solver, problem, self._warm("f", "g", rho, self.target))
         energy, value, n_iter = cross.contract(solved.plan, through), solved.value, solved.n_iter
-        potentials = self._all(solved.potentials[0], rho), self._all(solved.potentials[1], self.target)
+        potentials = (
+            self._all(solved.potentials[0], rho),
+            self._all(solved.potentials[1], self.target),
+        )
         met, dtype = solved.converged, problem.cost.dtype
         error = solved.value_error + self._rounding(cross.pair, dtype)
         self._open, self._largest = solved.value_error, scale.largest
@@ -205,24 +247,41 @@ class ShardedOTDD(Functional):
         start = self._warm("self", "self", rho, rho)
         alone = solve_self(solver, problem, None if start is None else start[0])
         value = value - 0.5 * alone.value - 0.5 * beyond
-        if narrow and 4 * scale.value_rounding(dtype) > _LOST * abs(value):  # twice for the solves, and for the costs
+        if narrow and 4 * scale.value_rounding(dtype) > _LOST * abs(
+            value
+        ):  # twice for the solves, and for the costs
             return None
         energy = energy - 0.5 * within.contract(alone.plan, through)
         self._converged = met and alone.converged
-        self._error = error + (alone.value_error + self._target_error + self._rounding(within.pair, dtype)) / 2
-        self._potentials = {"f": potentials[0], "g": potentials[1], "self": self._all(alone.potentials[0], rho)}
+        self._error = (
+            error
+            + (alone.value_error + self._target_error + self._rounding(within.pair, dtype)) / 2
+        )
+        self._potentials = {
+            "f": potentials[0],
+            "g": potentials[1],
+            "self": self._all(alone.potentials[0], rho),
+        }
         return energy, value, (n_iter, alone.n_iter)
 
     def _agreed_limit(self) -> int:
         """The least limit of all ranks; ranks of one machine share what is free there."""
         device, limit = self.target.x.device, self.memory_limit
-        sharing = int(os.environ.get("LOCAL_WORLD_SIZE", self.group.size)) if limit is None and device.type == "cpu" else 1
+        sharing = (
+            int(os.environ.get("LOCAL_WORLD_SIZE", self.group.size))
+            if limit is None and device.type == "cpu"
+            else 1
+        )
         return -int(self.group.largest(-as_bytes(limit, device) / sharing))
 
     def _check(self, rho: LabeledDataset) -> None:
         least = min(len(with_mass(data)) for data in (rho, self.target))
         if least < self.group.size:
-            raise InputError(f"{self.group.size} ranks need at least as many samples with mass", least, "Use fewer ranks.")
+            raise InputError(
+                f"{self.group.size} ranks need at least as many samples with mass",
+                least,
+                "Use fewer ranks.",
+            )
         laws = [] if rho.law is None else [rho.law.means, spread(rho.law.covariance)]
         fixed = () if self._potentials else (self.target.x, self.target.y, self.target.weights)
         self.group.require_same("the data of a flow", rho.x, rho.y, rho.weights, *laws, *fixed)
@@ -233,7 +292,9 @@ class ShardedOTDD(Functional):
         return cut(data, kept[self.group.rows(len(kept))])
 
     def _problem(self, pair: PairCost, source: LabeledDataset, target: LabeledDataset) -> Problem:
-        """The cost of this rank's rows, as a matrix where that fits, else in blocks; on all ranks alike."""
+        """The cost of this rank's rows, as a matrix where that fits, else in blocks; on all ranks
+        alike.
+        """
         dtype = torch.float64 if self._wide else torch.promote_types(source.x.dtype, target.x.dtype)
         a, b = (data.weights[data.weights > 0] for data in (source, target))
         rows, columns = -(-len(a) // self.group.size), len(b)  # of the rank that has most
@@ -244,7 +305,9 @@ class ShardedOTDD(Functional):
         cost = self.group.each(lambda: pair.blocked(dtype, room) if blocked else pair.matrix(dtype))
         return Problem(cost, a, b, self.group)
 
-    def _warm(self, first: str, second: str, rho: LabeledDataset, other: LabeledDataset) -> Potentials | None:
+    def _warm(
+        self, first: str, second: str, rho: LabeledDataset, other: LabeledDataset
+    ) -> Potentials | None:
         f, g = self._potentials.get(first), self._potentials.get(second)
         if f is None or g is None or len(f) != len(rho) or len(g) != len(other):
             return None
@@ -257,7 +320,9 @@ class ShardedOTDD(Functional):
     def _beyond(self, solver: Sinkhorn) -> float:
         """The value of the target's problem with itself, solved once."""
         if self._target_value is None:
-            target = self.target.replace()  # a copy, so that what its laws keep for later calls goes with it
+            target = (
+                self.target.replace()
+            )  # a copy, so that what its laws keep for later calls goes with it
             own = self._side(self._share(target), target, target)
             solved = solve_self(solver, problem := self._problem(own.pair, target, target))
             self._target_value = solved.value
@@ -273,10 +338,16 @@ class ShardedOTDD(Functional):
         return self.cost.label_weight > 0 and not isinstance(self.cost.label, NoLabels)
 
     def _through_laws(self, rho: LabeledDataset) -> bool:
-        """Whether a gradient is wanted in laws of classes; the same on every rank, whatever its pairs are."""
+        """Whether a gradient is wanted in laws of classes; the same on every rank, whatever its
+        pairs are.
+        """
         if not self._has_labels or rho.law_index is not None:
             return False
-        return bool(set(moving(rho)) - {"x"}) if rho.law is not None else rho.law_features.requires_grad
+        return (
+            bool(set(moving(rho)) - {"x"})
+            if rho.law is not None
+            else rho.law_features.requires_grad
+        )
 
     def _side(self, mine: LabeledDataset, source: LabeledDataset, target: LabeledDataset) -> Side:
         cost = self.cost if self._has_labels else replace(self.cost, label=NoLabels())
@@ -289,7 +360,9 @@ class ShardedOTDD(Functional):
         if not whole.leaves or not energy.requires_grad:
             return
         wanted = {**({"rows": mine.x} if mine.x.requires_grad else {}), **whole.leaves}
-        found = torch.autograd.grad(energy, list(wanted.values()), allow_unused=True, materialize_grads=True)
+        found = torch.autograd.grad(
+            energy, list(wanted.values()), allow_unused=True, materialize_grads=True
+        )
         gradients = dict(zip(wanted, found, strict=True))
         kept = with_mass(whole.dataset)
         for name, tensor in whole.moving.items():
@@ -300,7 +373,12 @@ class ShardedOTDD(Functional):
                 yield tensor, self.group.sum(gradients["x"])
             else:  # nothing but each rank's own rows: half the traffic of a sum
                 rows = self.group.gather(gradients["rows"], len(kept))
-                yield tensor, rows if len(kept) == len(tensor) else torch.zeros_like(tensor).index_copy(0, kept, rows)
+                yield (
+                    tensor,
+                    rows
+                    if len(kept) == len(tensor)
+                    else torch.zeros_like(tensor).index_copy(0, kept, rows),
+                )
 
 
 class _Leaves:

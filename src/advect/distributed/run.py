@@ -1,8 +1,8 @@
 """A flow on all ranks of a group: ``advect.flows.loop`` with the callbacks where they belong.
 
-Every rank walks the same states. Callbacks run on rank 0, and what they answer is told to all, so that a flow stops everywhere
-at the same step even when the answer depends on the clock. Frames on disk are the exception: every rank writes its rows.
-"""
+Every rank walks the same states. Callbacks run on rank 0, and what they answer is told to all, so
+that a flow stops everywhere at the same step even when the answer depends on the clock. Frames on
+disk are the exception: every rank writes its rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from advect.flows.callbacks import Recorder
 from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
-from advect.flows.loop import Callback, FlowResult, Step
-from advect.flows.loop import flow as flow_alone
+from advect.flows.loop import Callback, FlowResult, Step, flow as flow_alone
 from advect.flows.snapshots import Snapshot
 from advect.functionals.base import Functional
 
@@ -39,19 +38,22 @@ def flow(
     generator: torch.Generator | None = None,
     resume: str | Path | None = None,
 ) -> FlowResult:
-    """``advect.flows.loop`` on all ranks of a group, each of which calls it with the same arguments; see there for them.
+    """``advect.flows.loop`` on all ranks of a group, each of which calls it with the same
+    arguments; see there for them.
 
     Args:
         group: the ranks, from ``advect.distributed.group``.
-        functional: a ``ShardedOTDD`` of the same group, and whatever is added to it; other functionals are computed whole by
-            every rank.
-        callbacks: run on rank 0, but for a ``Recorder`` with a directory, to which every rank writes its rows. The directory is
-            one that all ranks see.
-        control: whether a step is made: values are the same on every rank, and so is every decision.
+        functional: a ``ShardedOTDD`` of the same group, and whatever is added to it; other
+            functionals are computed whole by every rank.
+        callbacks: run on rank 0, but for a ``Recorder`` with a directory, to which every rank
+            writes its rows. The directory is one that all ranks see.
+        control: whether a step is made: values are the same on every rank, and so is every
+            decision.
         generator: with a stochastic integrator, of the same seed on every rank.
 
     Returns:
-        The same ``FlowResult`` on every rank; what callbacks keep in memory (metrics, frames) is on rank 0 alone.
+        The same ``FlowResult`` on every rank; what callbacks keep in memory (metrics, frames) is on
+        rank 0 alone.
 
     Example:
         >>> import tempfile, advect as ad
@@ -108,10 +110,14 @@ class _Together:
             return ""
         reason = getattr(stopped[0], "reason", None)
         name = getattr(stopped[0], "__name__", type(stopped[0]).__name__)
-        return str((reason() if callable(reason) else "") or f"{name} asked to stop at step {step.index}")
+        return str(
+            (reason() if callable(reason) else "") or f"{name} asked to stop at step {step.index}"
+        )
 
     def end(self, step: Step, status: str) -> None:
-        if status == "interrupted":  # each rank on its own, at its own step: none may wait for another
+        if (
+            status == "interrupted"
+        ):  # each rank on its own, at its own step: none may wait for another
             self.group.parted = self.group.size > 1
             if self.group.rank == 0:
                 self._each("end", step, status)
@@ -136,9 +142,15 @@ class _Together:
 
     @property
     def trajectory(self) -> Trajectory | None:
-        kept = (getattr(callback, "trajectory", None) for callback in [*self.everywhere, *self.on_first])
+        kept = (
+            getattr(callback, "trajectory", None) for callback in [*self.everywhere, *self.on_first]
+        )
         return next((trajectory for trajectory in kept if trajectory is not None), None)
 
     @property
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
-        return {name: values for c in self.on_first for name, values in getattr(c, "metrics", {}).items()}
+        return {
+            name: values
+            for c in self.on_first
+            for name, values in getattr(c, "metrics", {}).items()
+        }

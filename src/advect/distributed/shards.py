@@ -18,7 +18,8 @@ def with_mass(data: LabeledDataset) -> Tensor:
 
 
 def cut(data: LabeledDataset, rows: slice | Tensor) -> LabeledDataset:
-    """Some rows of a dataset, with their weights in the whole; laws of classes stay, laws of particles are cut as well.
+    """Some rows of a dataset, with their weights in the whole; laws of classes stay, laws of
+    particles are cut as well.
 
     Example:
         >>> import advect as ad
@@ -28,17 +29,24 @@ def cut(data: LabeledDataset, rows: slice | Tensor) -> LabeledDataset:
     changes = {"x": data.x[rows], "y": data.y[rows], "weights": data.weights[rows]}
     if data.law is not None and data.law_index is not None:
         index = data.law_index[rows]
-        changes |= {"law": _taken(data.law, index), "law_index": torch.arange(len(index), device=index.device)}
+        changes |= {
+            "law": _taken(data.law, index),
+            "law_index": torch.arange(len(index), device=index.device),
+        }
     return data.replace(**changes)
 
 
 def _taken(law: Gaussians, index: Tensor) -> Gaussians:
     if isinstance(law.covariance, Factored):
         raise InputError(
-            "laws of particles cannot be cut by rows when they are factored", "Factored", "Use DiagonalMotion or BuresMotion."
+            "laws of particles cannot be cut by rows when they are factored",
+            "Factored",
+            "Use DiagonalMotion or BuresMotion.",
         )
     values = spread(law.covariance)
-    return Gaussians(law.means[index], replace(law.covariance, **{_field(law.covariance): values[index]}))
+    return Gaussians(
+        law.means[index], replace(law.covariance, **{_field(law.covariance): values[index]})
+    )
 
 
 def _field(covariance: Covariance) -> str:

@@ -1,8 +1,9 @@
-"""Frames of a run directory written by all ranks: each its own rows, in a file of its own; rank 0 commits them.
+"""Frames of a run directory written by all ranks: each its own rows, in a file of its own; rank 0
+commits them.
 
-The log ``frames.jsonl`` gets its line when the file of every rank is on the disk, and the line says how many there are. A frame
-without a line is none: a rank that dies while writing leaves files that nobody reads, and that the next run writes over.
-"""
+The log ``frames.jsonl`` gets its line when the file of every rank is on the disk, and the line says
+how many there are. A frame without a line is none: a rank that dies while writing leaves files that
+nobody reads, and that the next run writes over."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ class SharedFrames:
     def _add(self, step: Step) -> None:
         trajectory = self.recorder.trajectory  # of rank 0: the others do not know what is there
         if self.group.first(lambda: trajectory.wants(step.index, step.value)):
-            directory, rows = cast(Path, self.recorder.directory), self.group.rows(len(step.dataset))
+            directory, rows = (
+                cast(Path, self.recorder.directory),
+                self.group.rows(len(step.dataset)),
+            )
             frame = Frame(step.index, step.value, step.dataset)
             Trajectory.write_rows(directory, frame, rows, self.group.rank, self.group.size)
             self.group.wait()

@@ -1,8 +1,8 @@
 """What may watch a flow: each is called with every ``Step``; a true answer stops the flow.
 
-A plain function will do. Objects may also have ``begin(source, start)``, ``end(step, status)``, ``reason()`` and ``close()``,
-which is called last, whatever became of the flow. Those that write to a directory hold it: no other process may write there.
-"""
+A plain function will do. Objects may also have ``begin(source, start)``, ``end(step, status)``,
+``reason()`` and ``close()``, which is called last, whatever became of the flow. Those that write to
+a directory hold it: no other process may write there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class _Writer:
 
 
 class Recorder(_Writer):
-    """Keeps every k-th frame, the first and the last; in memory, or streamed to a run directory so that memory stays flat.
+    """Keeps every k-th frame, the first and the last; in memory, or streamed to a run directory so
+    that memory stays flat.
 
     Args:
         every: keep states whose index divides by this.
@@ -56,7 +57,9 @@ class Recorder(_Writer):
         [0, 2, 3]
     """
 
-    def __init__(self, every: int = 1, directory: str | Path | None = None, *, overwrite: bool = False) -> None:
+    def __init__(
+        self, every: int = 1, directory: str | Path | None = None, *, overwrite: bool = False
+    ) -> None:
         self.every = check_count("every", every)
         self.directory = None if directory is None else Path(directory)
         self.overwrite = overwrite
@@ -90,7 +93,8 @@ class Recorder(_Writer):
 
 
 class Checkpoint(_Writer):
-    """Writes the complete state at every k-th step, in turn to two files, and once more when the flow ends or is interrupted.
+    """Writes the complete state at every k-th step, in turn to two files, and once more when the
+    flow ends or is interrupted.
 
     Args:
         directory: where to; pass it to ``flow(resume=…)`` to go on bit for bit.
@@ -132,7 +136,9 @@ class Checkpoint(_Writer):
 
     def _save(self, step: Step) -> None:
         if step.index != self._saved:
-            for name in self._strange:  # of another flow, or beyond where we came from: not to be mistaken for ours
+            for name in (
+                self._strange
+            ):  # of another flow, or beyond where we came from: not to be mistaken for ours
                 (self.directory / name).unlink(missing_ok=True)
             self._strange = []
             save_snapshot(step.snapshot, self.directory / CHECKPOINTS[self._turn])
@@ -143,7 +149,8 @@ class StopWhen:
     """Stops a flow that has done enough; any of the given conditions will do.
 
     Args:
-        tol: the value has changed by less than this share of its first change over ``patience`` steps.
+        tol: the value has changed by less than this share of its first change over ``patience``
+            steps.
         below: the value is below this.
         speed: the root mean square velocity is below this.
         seconds: so much time has passed.
@@ -168,7 +175,9 @@ class StopWhen:
         patience: int = 5,
     ) -> None:
         if tol is None and below is None and speed is None and seconds is None:
-            raise InputError("StopWhen needs a condition", "none", "Pass tol, below, speed or seconds.")
+            raise InputError(
+                "StopWhen needs a condition", "none", "Pass tol, below, speed or seconds."
+            )
         self.tol = None if tol is None else check_positive("tol", tol)
         self.below = below
         self.speed = None if speed is None else check_positive("speed", speed)
@@ -203,7 +212,8 @@ class StopWhen:
 
 
 class Metric(_Writer):
-    """Measures any function of the current dataset along the flow, such as a frozen model's accuracy on it.
+    """Measures any function of the current dataset along the flow, such as a frozen model's
+    accuracy on it.
 
     Args:
         name: how it is called in ``result.metrics``.
@@ -220,7 +230,12 @@ class Metric(_Writer):
     """
 
     def __init__(
-        self, name: str, measure: Callable[[LabeledDataset], Any], every: int = 1, *, directory: str | Path | None = None
+        self,
+        name: str,
+        measure: Callable[[LabeledDataset], Any],
+        every: int = 1,
+        *,
+        directory: str | Path | None = None,
     ) -> None:
         self.name, self.measure, self.every = name, measure, check_count("every", every)
         self.log = None if directory is None else Path(directory) / "metrics.jsonl"
@@ -230,13 +245,25 @@ class Metric(_Writer):
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
         self._take(None if self.log is None else self.log.parent)
         self._first = 0 if start is None else start.index
-        before = [] if self.log is None else [r for r in read_lines(self.log, is_metric) if r["name"] == self.name]
-        self.metrics = {self.name: [(r["index"], r["value"]) for r in before if r["index"] < self._first]}
+        before = (
+            []
+            if self.log is None
+            else [r for r in read_lines(self.log, is_metric) if r["name"] == self.name]
+        )
+        self.metrics = {
+            self.name: [(r["index"], r["value"]) for r in before if r["index"] < self._first]
+        }
 
     def __call__(self, step: Step) -> None:
-        if self.log is not None and self._first is not None:  # figures from here on are measured anew
+        if (
+            self.log is not None and self._first is not None
+        ):  # figures from here on are measured anew
             first, self._first = self._first, None
-            keep_lines(self.log, is_metric, lambda record: record["name"] != self.name or record["index"] < first)
+            keep_lines(
+                self.log,
+                is_metric,
+                lambda record: record["name"] != self.name or record["index"] < first,
+            )
         if step.index % self.every == 0:
             value = float(self.measure(step.dataset))
             self.metrics[self.name].append((step.index, value))
@@ -245,7 +272,8 @@ class Metric(_Writer):
 
 
 class Progress:
-    """Shows on stderr how far a flow is: a bar with rate, time left and value on a terminal, else a line every few seconds.
+    """Shows on stderr how far a flow is: a bar with rate, time left and value on a terminal, else a
+    line every few seconds.
 
     Args:
         n_steps: how many steps are expected.
@@ -262,7 +290,14 @@ class Progress:
         True
     """
 
-    def __init__(self, n_steps: int, label: str = "flow", *, stream: IO[str] | None = None, interval: float = 5.0) -> None:
+    def __init__(
+        self,
+        n_steps: int,
+        label: str = "flow",
+        *,
+        stream: IO[str] | None = None,
+        interval: float = 5.0,
+    ) -> None:
         self.n_steps, self.label = check_count("n_steps", n_steps, least=0), label
         self.stream, self.interval = stream, interval
         self._bar: Any = None
@@ -277,12 +312,29 @@ class Progress:
         if not stream.isatty():
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress as Bar,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-        self._bar = Bar(*columns, TimeRemainingColumn(), TextColumn("value {task.fields[value]}"), console=Console(file=stream))
-        self._task = self._bar.add_task(self.label, total=self.n_steps, completed=self._first, rate="", value="…")
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+        )
+        self._bar = Bar(
+            *columns,
+            TimeRemainingColumn(),
+            TextColumn("value {task.fields[value]}"),
+            console=Console(file=stream),
+        )
+        self._task = self._bar.add_task(
+            self.label, total=self.n_steps, completed=self._first, rate="", value="…"
+        )
         self._bar.start()
 
     def __call__(self, step: Step) -> None:
@@ -292,8 +344,14 @@ class Progress:
             self._bar.update(self._task, completed=step.index, rate=rate, value=f"{step.value:.5g}")
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + self.interval
-            left = f", {time_left(self.n_steps - step.index, made / step.seconds)} left" if made and step.seconds else ""
-            line = f"{self.label}: {step.index}/{self.n_steps}, value {step.value:.5g}{left}, {rate}"
+            left = (
+                f", {time_left(self.n_steps - step.index, made / step.seconds)} left"
+                if made and step.seconds
+                else ""
+            )
+            line = (
+                f"{self.label}: {step.index}/{self.n_steps}, value {step.value:.5g}{left}, {rate}"
+            )
             print(line, file=self.stream or sys.stderr, flush=True)
 
     def end(self, step: Step, status: str) -> None:

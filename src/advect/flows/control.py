@@ -1,9 +1,9 @@
-"""Whether a step is made, made smaller, or not at all: what stands between an integrator and the flow.
+"""Whether a step is made, made smaller, or not at all: what stands between an integrator and the
+flow.
 
-An integrator proposes the next state; the flow has to evaluate it anyway, for the step after. A control looks at the value
-there and accepts, or goes back and asks for a smaller step from the same state. Where nothing is rejected it costs nothing and
-changes nothing, to the bit.
-"""
+An integrator proposes the next state; the flow has to evaluate it anyway, for the step after. A
+control looks at the value there and accepts, or goes back and asks for a smaller step from the same
+state. Where nothing is rejected it costs nothing and changes nothing, to the bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class StepControl(Protocol):
     def advance(
         self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
     ) -> tuple[Here, Tensors, Memory]:
-        """The next state, evaluated, with the integrator's state and what is remembered after it."""
+        """The next state, evaluated, with the integrator's state and what is remembered after
+        it.
+        """
         ...
 
 
@@ -46,8 +48,9 @@ class StepControl(Protocol):
 class FixedSteps:
     """Every step is made as the integrator proposes it, whether the value falls or rises.
 
-    The default for stochastic functionals and integrators, for those with a memory (``Momentum``, ``Adam``, ``Adagrad``), and
-    for ``FeatureDriven(through_laws=False)``, whose velocity is not the gradient. A result tells when its value rose.
+    The default for stochastic functionals and integrators, for those with a memory (``Momentum``,
+    ``Adam``, ``Adagrad``), and for ``FeatureDriven(through_laws=False)``, whose velocity is not the
+    gradient. A result tells when its value rose.
 
     Example:
         >>> import advect as ad
@@ -69,22 +72,25 @@ class FixedSteps:
 
 @dataclass(frozen=True)
 class Backtracking:
-    """A step is made if the value falls; otherwise a smaller one from the same state is tried, and then a smaller one.
+    """A step is made if the value falls; otherwise a smaller one from the same state is tried, and
+    then a smaller one.
 
-    It falls enough (Armijo's condition) when  F(ρ) − F(ρ') ≥ least_share · Σ w_i ⟨v_i, x'_i − x_i⟩  up to rounding: what a flow
-    of the features without curvature would gain, times a small share. A velocity that is −gradient ÷ mass meets it for small
-    steps, so that a flow goes down at every step until it is at rest. A step that was made smaller grows back to the
-    integrator's own ``step_size``, and never beyond.
+    It falls enough (Armijo's condition) when  F(ρ) − F(ρ') ≥ least_share · Σ w_i ⟨v_i, x'_i − x_i⟩
+    up to rounding: what a flow of the features without curvature would gain, times a small share. A
+    velocity that is −gradient ÷ mass meets it for small steps, so that a flow goes down at every
+    step until it is at rest. A step that was made smaller grows back to the integrator's own
+    ``step_size``, and never beyond.
 
-    The default with ``Euler`` for deterministic functionals. With ``Momentum``, ``Adam`` or ``Adagrad`` a rejection also
-    empties their memory, which may point uphill where the velocity does not. Noise cannot be controlled: stochastic
-    integrators and functionals are refused.
+    The default with ``Euler`` for deterministic functionals. With ``Momentum``, ``Adam`` or
+    ``Adagrad`` a rejection also empties their memory, which may point uphill where the velocity
+    does not. Noise cannot be controlled: stochastic integrators and functionals are refused.
 
     Args:
         shrink: a rejected step is tried again at this share of its size.
         grow: a step that is below its full size grows by this factor when it is accepted at once.
         least_share: of the fall that a flow without curvature would have.
-        smallest: of the integrator's own step; where even that does not descend the flow ends with status "stalled".
+        smallest: of the integrator's own step; where even that does not descend the flow ends with
+            status "stalled".
 
     Example:
         >>> import advect as ad
@@ -102,35 +108,56 @@ class Backtracking:
     def __post_init__(self) -> None:
         for name in ("shrink", "smallest"):
             if not 0 < check_positive(name, getattr(self, name)) < 1:
-                raise InputError(f"{name} must be between 0 and 1", getattr(self, name), "0.5 halves a step that rose.")
+                raise InputError(
+                    f"{name} must be between 0 and 1",
+                    getattr(self, name),
+                    "0.5 halves a step that rose.",
+                )
         if check_positive("grow", self.grow) < 1:
-            raise InputError("grow must be at least 1", self.grow, "1.1 lets a step grow by a tenth.")
+            raise InputError(
+                "grow must be at least 1", self.grow, "1.1 lets a step grow by a tenth."
+            )
         if not check_non_negative("least_share", self.least_share) < 1:
-            raise InputError("least_share must be at least 0 and below 1", self.least_share, "0.01 is usual.")
+            raise InputError(
+                "least_share must be at least 0 and below 1", self.least_share, "0.01 is usual."
+            )
 
     def begin(self, field: Field, integrator: Integrator) -> Memory:
-        noisy = next((part for part in (integrator, field.functional) if getattr(part, "stochastic", False)), None)
+        noisy = next(
+            (part for part in (integrator, field.functional) if getattr(part, "stochastic", False)),
+            None,
+        )
         if noisy is not None:
-            raise InputError("noise cannot be controlled", type(noisy).__name__, "Leave control out, or pass ad.FixedSteps().")
+            raise InputError(
+                "noise cannot be controlled",
+                type(noisy).__name__,
+                "Leave control out, or pass ad.FixedSteps().",
+            )
         return {"scale": 1.0, "largest": 0.0}
 
     def advance(
         self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
     ) -> tuple[Here, Tensors, Memory]:
         step, scale = _stepper(integrator), memory["scale"]
-        failure: ArithmeticError = StalledError(f"a step below {self.smallest:g} of its size was asked for")
+        failure: ArithmeticError = StalledError(
+            f"a step below {self.smallest:g} of its size was asked for"
+        )
         largest = max(memory["largest"], abs(here.value))
         while scale >= self.smallest:
             try:
                 moved, after = step(field, here, state, scale)
-                with warnings.catch_warnings(record=True) as said:  # of a state that may not be gone to
+                with warnings.catch_warnings(
+                    record=True
+                ) as said:  # of a state that may not be gone to
                     there = field.after(moved, here.index + 1)
             except NonFiniteError as error:
                 failure = error
             else:
                 if self._falls(here, there, largest):
                     for word in said:
-                        warnings.warn_explicit(word.message, word.category, word.filename, word.lineno)
+                        warnings.warn_explicit(
+                            word.message, word.category, word.filename, word.lineno
+                        )
                     grown = min(1.0, scale * self.grow) if scale == memory["scale"] else scale
                     return there, after, {"scale": grown, "largest": largest}
                 change = f"the value goes from {here.value:.9g} to {there.value:.9g}"
@@ -144,7 +171,9 @@ class Backtracking:
     def _falls(self, here: Here, there: Here, largest: float) -> bool:
         size = math.fsum(map(abs, here.terms.values()))
         allowed = rounding(here.dataset.x.dtype, largest, size)
-        return here.value - there.value >= self.least_share * max(0.0, _slope(here, there)) - allowed
+        return (
+            here.value - there.value >= self.least_share * max(0.0, _slope(here, there)) - allowed
+        )
 
 
 def _slope(here: Here, there: Here) -> float:

@@ -1,9 +1,10 @@
-"""What moves in a flow: features, and label laws (paper, section 5.1; algorithms 1 to 3 of appendix C).
+"""What moves in a flow: features, and label laws (paper, section 5.1; algorithms 1 to 3 of appendix
+C).
 
-A dynamics says which tensors of a dataset move, which mass each row carries, and what a displacement does to them. The
-mass factor of particle methods appears here and nowhere else: velocity = −gradient ÷ mass of the row, so that
-``step_size`` is flow time whatever n is. Costs and functionals never ask which dynamics is running.
-"""
+A dynamics says which tensors of a dataset move, which mass each row carries, and what a
+displacement does to them. The mass factor of particle methods appears here and nowhere else:
+velocity = −gradient ÷ mass of the row, so that ``step_size`` is flow time whatever n is. Costs and
+functionals never ask which dynamics is running."""
 
 from __future__ import annotations
 
@@ -52,12 +53,14 @@ class Dynamics(Protocol):
 class FeatureDriven:
     """fd: features move, labels stay, label laws are estimated anew from the features at each step.
 
-    Laws that a dataset carries are not used: they would not move along. ``JointFixedLabels`` starts from them.
+    Laws that a dataset carries are not used: they would not move along. ``JointFixedLabels`` starts
+        from them.
 
     Args:
-        through_laws: let the gradient pass through the estimated laws too, as it must to be the gradient of the energy. With
-            False a particle's velocity under ``OTDD`` is T(x) − x as if laws stood still: not the gradient of the value that is
-            shown, which may then rise; a flow does not control its steps.
+        through_laws: let the gradient pass through the estimated laws too, as it must to be the
+            gradient of the energy. With False a particle's velocity under ``OTDD`` is T(x) − x as
+            if laws stood still: not the gradient of the value that is shown, which may then rise; a
+            flow does not control its steps.
         bounds: keep features in this range, so that images stay images.
 
     Example:
@@ -75,7 +78,9 @@ class FeatureDriven:
 
     @property
     def descends(self) -> bool:
-        """Whether velocities are those of the value that is shown, so that small steps make it fall."""
+        """Whether velocities are those of the value that is shown, so that small steps make it
+        fall.
+        """
         return self.through_laws
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
@@ -106,12 +111,18 @@ class _Joint:
         return {"x": rho.x, **self._motion(rho.dim).parameters(_laws(rho))}
 
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
-        return rho.replace(x=parameters["x"], law=self._motion(rho.dim).attach(_laws(rho), parameters))
+        return rho.replace(
+            x=parameters["x"], law=self._motion(rho.dim).attach(_laws(rho), parameters)
+        )
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
         laws, motion = _laws(rho), self._motion(rho.dim)
         mass = rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
-        per_law = {name: _per_mass(value, motion.mass(laws, mass, name)) for name, value in gradient.items() if name != "x"}
+        per_law = {
+            name: _per_mass(value, motion.mass(laws, mass, name))
+            for name, value in gradient.items()
+            if name != "x"
+        }
         return {"x": _per_mass(gradient["x"], rho.weights), **motion.velocity(laws, per_law)}
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
@@ -123,13 +134,15 @@ class _Joint:
 class JointFixedLabels(_Joint):
     """jd-fl: features and one law for each class move, each by its own gradient; labels stay.
 
-    Laws start as those the dataset carries, otherwise as the moments of its samples. Laws of single samples (``law_index``),
-    such as a jd-vl flow leaves, are joined by class first (``class_laws``).
+    Laws start as those the dataset carries, otherwise as the moments of its samples. Laws of single
+    samples (``law_index``), such as a jd-vl flow leaves, are joined by class first
+    (``class_laws``).
 
     Args:
-        laws: how covariances move: ``FactoredMotion()`` (the default, the Wasserstein step), ``BuresMotion()`` (the same on
-            full matrices), ``DiagonalMotion()``, or ``EuclideanMotion()``, the paper's step, projected: from classes tight
-            against the target's it is unstable, since the slope of W₂² in S is as 1/√S.
+        laws: how covariances move: ``FactoredMotion()`` (the default, the Wasserstein step),
+            ``BuresMotion()`` (the same on full matrices), ``DiagonalMotion()``, or
+            ``EuclideanMotion()``, the paper's step, projected: from classes tight against the
+            target's it is unstable, since the slope of W₂² in S is as 1/√S.
         bounds: keep features in this range.
 
     Example:
@@ -156,14 +169,18 @@ class JointFixedLabels(_Joint):
 
 @dataclass(frozen=True)
 class JointVariableLabels(_Joint):
-    """jd-vl: features and one law for each particle move; labels are read off by clustering the laws.
+    """jd-vl: features and one law for each particle move; labels are read off by clustering the
+    laws.
 
-    Each particle starts with the law that the dataset carries for it (``law`` of its class, or at its ``law_index``), otherwise
-    with the moments of its class. So a flow from where another jd-vl flow ended goes on with the laws as they were.
+    Each particle starts with the law that the dataset carries for it (``law`` of its class, or at
+    its ``law_index``), otherwise with the moments of its class. So a flow from where another jd-vl
+    flow ended goes on with the laws as they were.
 
     Args:
-        clustering: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4 points), or ``AnyClusterer(estimator)`` of scikit-learn.
-        laws: how covariances move; by default Bures up to 8 dimensions, diagonal beyond (n full matrices would not fit).
+        clustering: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4 points), or
+            ``AnyClusterer(estimator)`` of scikit-learn.
+        laws: how covariances move; by default Bures up to 8 dimensions, diagonal beyond (n full
+            matrices would not fit).
         every: cluster at every so many steps.
         bounds: keep features in this range.
 
@@ -184,7 +201,9 @@ class JointVariableLabels(_Joint):
         check_count("every", self.every)
         if isinstance(self.laws, FactoredMotion):
             raise InputError(
-                "one law for each particle needs equal sizes", "FactoredMotion", "Use DiagonalMotion or BuresMotion."
+                "one law for each particle needs equal sizes",
+                "FactoredMotion",
+                "Use DiagonalMotion or BuresMotion.",
             )
 
     def _motion(self, dim: int) -> LawMotion:
@@ -193,7 +212,9 @@ class JointVariableLabels(_Joint):
     def start(self, data: LabeledDataset) -> LabeledDataset:
         motion = self._motion(data.dim)
         laws = motion.start(_first_laws(data))
-        each = motion.attach(laws, {name: value[data.law_rows] for name, value in motion.parameters(laws).items()})
+        each = motion.attach(
+            laws, {name: value[data.law_rows] for name, value in motion.parameters(laws).items()}
+        )
         return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
@@ -214,14 +235,20 @@ def _laws(rho: LabeledDataset) -> Gaussians:
 
 
 def _first_laws(data: LabeledDataset) -> Gaussians:
-    """The laws that a dataset carries, otherwise those of its samples, in the precision of its features."""
+    """The laws that a dataset carries, otherwise those of its samples, in the precision of its
+    features.
+    """
     data.require_labels("a flow of label laws")
     return data.laws().to(data.x.device, data.x.dtype)
 
 
 def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
-    """−gradient ÷ mass by rows; rows without mass, or with less than the gradient's dtype can tell, stay where they are."""
-    least = torch.finfo(gradient.dtype).tiny  # the inverse of a smaller mass is infinite in this dtype
+    """−gradient ÷ mass by rows; rows without mass, or with less than the gradient's dtype can tell,
+    stay where they are.
+    """
+    least = torch.finfo(
+        gradient.dtype
+    ).tiny  # the inverse of a smaller mass is infinite in this dtype
     inverse = torch.where(mass >= least, 1 / mass.clamp_min(least), 0).to(gradient.dtype)
     return -gradient * inverse.reshape(-1, *[1] * (gradient.ndim - 1))
 
@@ -231,5 +258,9 @@ def _bounded(x: Tensor, bounds: Bounds) -> Tensor:
 
 
 def _check_bounds(bounds: Bounds) -> None:
-    if bounds is not None and not (isinstance(bounds, (tuple, list)) and len(bounds) == 2 and bounds[0] < bounds[1]):
-        raise InputError("bounds must be (low, high) with low < high", bounds, "Images usually have (0.0, 1.0).")
+    if bounds is not None and not (
+        isinstance(bounds, (tuple, list)) and len(bounds) == 2 and bounds[0] < bounds[1]
+    ):
+        raise InputError(
+            "bounds must be (low, high) with low < high", bounds, "Images usually have (0.0, 1.0)."
+        )

@@ -1,13 +1,15 @@
-"""How far to go along a velocity: explicit schemes, one small class each (paper, eq. 13 and section 5.4).
+"""How far to go along a velocity: explicit schemes, one small class each (paper, eq. 13 and section
+5.4).
 
-An integrator turns velocities into displacements, for dictionaries of tensors: ``{"x": …}`` or ``{"x": …, "mean": …}``.
-What a displacement does to a covariance is left to the dynamics. ``step_size`` is flow time, whatever the number
-of particles. State is a flat dictionary of tensors, so that a checkpoint can hold it.
+An integrator turns velocities into displacements, for dictionaries of tensors: ``{"x": …}`` or
+``{"x": …, "mean": …}``. What a displacement does to a covariance is left to the dynamics.
+``step_size`` is flow time, whatever the number of particles. State is a flat dictionary of tensors,
+so that a checkpoint can hold it.
 
-A flow takes a step through ``step(field, here, state, scale)``. Schemes that need no more than the velocity where they are
-write ``displace`` and have that from ``Explicit``; one that looks elsewhere too (Heun, an implicit step) writes ``step`` and
-asks the field: ``field.at(dataset, index)`` evaluates there, ``field.move(here, displacement)`` is the dataset after a move.
-"""
+A flow takes a step through ``step(field, here, state, scale)``. Schemes that need no more than the
+velocity where they are write ``displace`` and have that from ``Explicit``; one that looks elsewhere
+too (Heun, an implicit step) writes ``step`` and asks the field: ``field.at(dataset, index)``
+evaluates there, ``field.move(here, displacement)`` is the dataset after a move."""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class Explicit:
     """What schemes share that need the velocity where they are and no other.
 
     Attributes:
-        descends: whether a small enough step goes down: then a flow controls the steps unless told otherwise.
+        descends: whether a small enough step goes down: then a flow controls the steps unless told
+            otherwise.
         stochastic: whether a step is random.
 
     Example:
@@ -59,10 +62,16 @@ class Explicit:
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
     ) -> tuple[Tensors, Tensors]:
-        raise NotImplementedError("an explicit integrator needs displace(self, velocity, state, step, generator)")
+        raise NotImplementedError(
+            "an explicit integrator needs displace(self, velocity, state, step, generator)"
+        )
 
-    def step(self, field: Any, here: Any, state: Tensors, scale: float = 1.0) -> tuple[Any, Tensors]:
-        """The dataset after one step, made smaller by ``scale`` where a control asks for that, and the state after it."""
+    def step(
+        self, field: Any, here: Any, state: Tensors, scale: float = 1.0
+    ) -> tuple[Any, Tensors]:
+        """The dataset after one step, made smaller by ``scale`` where a control asks for that, and
+        the state after it.
+        """
         displacement, state = self.displace(here.velocity, state, here.index, field.generator)
         if scale != 1.0:
             displacement = {name: scale * change for name, change in displacement.items()}
@@ -76,7 +85,11 @@ def _check_step_size(step_size: StepSize) -> None:
 
 def step_size_at(step_size: StepSize, step: int) -> float:
     """The number that a step size or schedule means at this step (counted from 0)."""
-    return check_positive(f"step_size at step {step}", step_size(step)) if callable(step_size) else step_size
+    return (
+        check_positive(f"step_size at step {step}", step_size(step))
+        if callable(step_size)
+        else step_size
+    )
 
 
 @dataclass(frozen=True)
@@ -136,9 +149,10 @@ class Euler(Explicit):
 class EulerMaruyama(Explicit):
     """z ← z + step_size · v(z) + √(2 step_size temperature) ξ on the features, ξ standard normal.
 
-    The noise is the flow of temperature · ∫ρ log ρ, the entropy (paper, section 4, internal energy). With a potential V this
-    is Langevin dynamics, whose stationary law is proportional to exp(−V / temperature). A flow without a ``generator``
-    makes one, seeded from torch's own, and checkpoints hold its state.
+    The noise is the flow of temperature · ∫ρ log ρ, the entropy (paper, section 4, internal
+    energy). With a potential V this is Langevin dynamics, whose stationary law is proportional to
+    exp(−V / temperature). A flow without a ``generator`` makes one, seeded from torch's own, and
+    checkpoints hold its state.
 
     Example:
         >>> import torch, advect as ad
@@ -166,14 +180,22 @@ class EulerMaruyama(Explicit):
         size = step_size_at(self.step_size, step)
         displacement = {name: size * v for name, v in velocity.items()}
         x = velocity["x"]
-        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=generator.device if generator else x.device)
-        displacement["x"] = displacement["x"] + math.sqrt(2 * size * self.temperature) * noise.to(x.device)
+        noise = torch.randn(
+            x.shape,
+            generator=generator,
+            dtype=x.dtype,
+            device=generator.device if generator else x.device,
+        )
+        displacement["x"] = displacement["x"] + math.sqrt(2 * size * self.temperature) * noise.to(
+            x.device
+        )
         return displacement, state
 
 
 @dataclass(frozen=True)
 class Momentum(Explicit):
-    """Heavy-ball momentum: m ← momentum · m + v, z ← z + step_size · m; ``nesterov`` looks ahead along m.
+    """Heavy-ball momentum: m ← momentum · m + v, z ← z + step_size · m; ``nesterov`` looks ahead
+    along m.
 
     Example:
         >>> import torch, advect as ad
@@ -201,13 +223,18 @@ class Momentum(Explicit):
     ) -> tuple[Tensors, Tensors]:
         size = step_size_at(self.step_size, step)
         state = {name: self.momentum * state[name] + v for name, v in velocity.items()}
-        direction = {name: v + self.momentum * state[name] for name, v in velocity.items()} if self.nesterov else state
+        direction = (
+            {name: v + self.momentum * state[name] for name, v in velocity.items()}
+            if self.nesterov
+            else state
+        )
         return {name: size * m for name, m in direction.items()}, state
 
 
 @dataclass(frozen=True)
 class Adam(Explicit):
-    """Adam (Kingma and Ba 2015): each coordinate moves by about ``step_size`` whatever the size of its velocity.
+    """Adam (Kingma and Ba 2015): each coordinate moves by about ``step_size`` whatever the size of
+    its velocity.
 
     ``step_size`` is then a length, in the units of the features, and no longer flow time.
 
@@ -231,7 +258,11 @@ class Adam(Explicit):
 
     def init(self, parameters: Tensors) -> Tensors:
         zeros = {name: torch.zeros_like(value) for name, value in parameters.items()}
-        return {f"{part}.{name}": zero.clone() for part in ("first", "second") for name, zero in zeros.items()}
+        return {
+            f"{part}.{name}": zero.clone()
+            for part in ("first", "second")
+            for name, zero in zeros.items()
+        }
 
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
@@ -242,14 +273,17 @@ class Adam(Explicit):
             first = self.beta1 * state[f"first.{name}"] + (1 - self.beta1) * v
             second = self.beta2 * state[f"second.{name}"] + (1 - self.beta2) * v.square()
             root = (second / (1 - self.beta2 ** (step + 1))).sqrt()
-            displacement[name] = size * (first / (1 - self.beta1 ** (step + 1))) / (root + self.floor)
+            displacement[name] = (
+                size * (first / (1 - self.beta1 ** (step + 1))) / (root + self.floor)
+            )
             after |= {f"first.{name}": first, f"second.{name}": second}
         return displacement, after
 
 
 @dataclass(frozen=True)
 class Adagrad(Explicit):
-    """Adagrad (Duchi, Hazan and Singer 2011): steps shrink as a coordinate's squared velocities add up.
+    """Adagrad (Duchi, Hazan and Singer 2011): steps shrink as a coordinate's squared velocities add
+    up.
 
     Example:
         >>> import torch, advect as ad
@@ -273,7 +307,9 @@ class Adagrad(Explicit):
     ) -> tuple[Tensors, Tensors]:
         size = step_size_at(self.step_size, step)
         state = {name: state[name] + v.square() for name, v in velocity.items()}
-        return {name: size * v / (state[name].sqrt() + self.floor) for name, v in velocity.items()}, state
+        return {
+            name: size * v / (state[name].sqrt() + self.floor) for name, v in velocity.items()
+        }, state
 
 
 def _check_share(name: str, value: float) -> None:

@@ -32,7 +32,8 @@ class LawMotion(Protocol):
 
 @dataclass(frozen=True)
 class EuclideanMotion:
-    """S ← nearest positive semi-definite matrix to S + ΔS: the paper's gradient step on full covariances.
+    """S ← nearest positive semi-definite matrix to S + ΔS: the paper's gradient step on full
+    covariances.
 
     Example:
         >>> import torch, advect as ad
@@ -64,10 +65,12 @@ class EuclideanMotion:
 
 @dataclass(frozen=True)
 class BuresMotion(EuclideanMotion):
-    """S ← (S^½ + V)ᵀ(S^½ + V): moves full covariances along Wasserstein geodesics and keeps their rank.
+    """S ← (S^½ + V)ᵀ(S^½ + V): moves full covariances along Wasserstein geodesics and keeps their
+    rank.
 
-    Displacements are those of the root S^½, so that one of length v moves a law by at most v in W₂: what an integrator
-    remembers (momentum) keeps its meaning when a tight law has become wide. For one step, V = S^½ Δ is S ← (I + Δ) S (I + Δ).
+    Displacements are those of the root S^½, so that one of length v moves a law by at most v in W₂:
+    what an integrator remembers (momentum) keeps its meaning when a tight law has become wide. For
+    one step, V = S^½ Δ is S ← (I + Δ) S (I + Δ).
 
     Example:
         >>> import torch, advect as ad
@@ -88,7 +91,8 @@ class BuresMotion(EuclideanMotion):
 
 @dataclass(frozen=True)
 class FactoredMotion:
-    """A ← A + ΔA for factors with S = AᵀA: the Bures step at the price of the factors, in any dimension.
+    """A ← A + ΔA for factors with S = AᵀA: the Bures step at the price of the factors, in any
+    dimension.
 
     Example:
         >>> import torch, advect as ad
@@ -100,7 +104,9 @@ class FactoredMotion:
 
     def start(self, laws: Gaussians) -> Gaussians:
         compressed = laws.covariance.compressed  # at most d rows for each law
-        return Gaussians(laws.means, Factored(compressed.rows.to(laws.means.dtype), compressed.sizes))
+        return Gaussians(
+            laws.means, Factored(compressed.rows.to(laws.means.dtype), compressed.sizes)
+        )
 
     def parameters(self, laws: Gaussians) -> Tensors:
         return {"mean": laws.means, "factor": _factored(laws).rows}
@@ -122,7 +128,8 @@ class FactoredMotion:
 
 @dataclass(frozen=True)
 class DiagonalMotion:
-    """s ← |s + Δs| for standard deviations: laws with diagonal covariances, for many laws in many dimensions.
+    """s ← |s + Δs| for standard deviations: laws with diagonal covariances, for many laws in many
+    dimensions.
 
     Example:
         >>> import torch, advect as ad
@@ -158,7 +165,9 @@ def _factored(laws: Gaussians) -> Factored:
 
 
 def _nearest_psd(matrices: Tensor) -> Tensor:
-    """The nearest positive semi-definite matrices in Frobenius norm: negative eigenvalues become zero."""
+    """The nearest positive semi-definite matrices in Frobenius norm: negative eigenvalues become
+    zero.
+    """
     symmetric = (matrices + matrices.mT) / 2
     values, vectors = torch.linalg.eigh(symmetric.double())
     if bool((values >= 0).all()):

@@ -38,15 +38,17 @@ class FlowResult:
 
     Attributes:
         dataset: the last state.  source: the first.
-        status: "completed"; "rose" (completed, but the value ended above its lowest: see ``best``); "stopped" (by a callback);
-            "stalled" (no step, however small, makes the value fall); "interrupted" (Ctrl-C); "diverged" (not finite).
+        status: "completed"; "rose" (completed, but the value ended above its lowest: see ``best``);
+            "stopped" (by a callback); "stalled" (no step, however small, makes the value fall);
+            "interrupted" (Ctrl-C); "diverged" (not finite).
         message: the same in a sentence, with a remedy where there is one.
         values, terms, speeds, seconds: one entry for each evaluated state.
         n_steps: moves made.
         trajectory: the recorded frames, if there was a ``Recorder``.
         metrics: what ``Metric`` callbacks measured: ``{name: [(index, value), …]}``.
         functional, dynamics, integrator, control: what was run.
-        best: the state with the lowest value, as ``best.dataset``, ``best.value`` and ``best.index``.
+        best: the state with the lowest value, as ``best.dataset``, ``best.value`` and
+            ``best.index``.
         unconverged: in how many steps a solver did not meet its tolerance.
         diagnosis: in plain sentences, what a careful user would want to know, each with a remedy.
 
@@ -78,7 +80,8 @@ class FlowResult:
 
     @cached_property
     def diagnosis(self) -> tuple[Note, ...]:
-        """What a careful user would want to know of this flow; nothing where there is nothing to say.
+        """What a careful user would want to know of this flow; nothing where there is nothing to
+        say.
 
         Example:
             >>> import advect as ad
@@ -90,19 +93,32 @@ class FlowResult:
             >>> print(result.diagnosis[0].what)
             The value rose in 3 of 3 steps, first at step 1, and ended at 32, above its lowest of 0.5 at step 0.
         """
-        random = [part for part in (self.functional, self.integrator) if getattr(part, "stochastic", False)]
+        random = [
+            part
+            for part in (self.functional, self.integrator)
+            if getattr(part, "stochastic", False)
+        ]
         notes = of_noise([getattr(part, "name", type(part).__name__) for part in random])
         if not random:
-            whole = all(len(term) == len(self.values) for term in self.terms.values())  # a term may be of some steps only
-            sizes = [sum(map(abs, parts)) for parts in zip(*self.terms.values(), strict=True)] if whole and self.terms else None
-            notes += of_values(self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes)
+            whole = all(
+                len(term) == len(self.values) for term in self.terms.values()
+            )  # a term may be of some steps only
+            sizes = (
+                [sum(map(abs, parts)) for parts in zip(*self.terms.values(), strict=True)]
+                if whole and self.terms
+                else None
+            )
+            notes += of_values(
+                self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes
+            )
         notes += of_solver(self.unconverged, len(self.values))
         if self.target is not None and self.distance_term is not None:
             notes += of_pair(self.source, self.target, self.distance_term.cost)
         return (*notes, *of_mixing(self.source, self.dataset, self.target))
 
     def checked(self) -> FlowResult:
-        """This result, for code that goes on with it: Ctrl-C during the flow is raised again, divergence is an error.
+        """This result, for code that goes on with it: Ctrl-C during the flow is raised again,
+        divergence is an error.
 
         Example:
             >>> import advect as ad
@@ -113,7 +129,11 @@ class FlowResult:
         if self.status == "interrupted":
             raise KeyboardInterrupt
         if self.status == "diverged":
-            raise InputError("the flow did not stay finite", self.message, "Try a smaller step_size or a larger epsilon.")
+            raise InputError(
+                "the flow did not stay finite",
+                self.message,
+                "Try a smaller step_size or a larger epsilon.",
+            )
         return self
 
     @property
@@ -126,8 +146,11 @@ class FlowResult:
         """Where the flow was going: the target of the functional's first ``OTDD``."""
         return None if self.distance_term is None else self.distance_term.target
 
-    def report(self, path: str | Path, target: LabeledDataset | None = None, **options: Any) -> Path:
-        """Write the flow as one HTML page that plays it; see ``advect.report.write_report`` for the options.
+    def report(
+        self, path: str | Path, target: LabeledDataset | None = None, **options: Any
+    ) -> Path:
+        """Write the flow as one HTML page that plays it; see ``advect.report.write_report`` for the
+        options.
 
         Example:
             >>> import tempfile, advect as ad
@@ -137,7 +160,8 @@ class FlowResult:
             ...     result.report(f"{folder}/flow.html", title="Two points").name
             'flow.html'
         """
-        # Upward, for the user's convenience: the one such door (tests/test_architecture.py names it).
+        # Upward, for the user's convenience: the one such door (tests/test_architecture.py names
+        # it).
         return import_module("advect.report").write_report(self, path, target=target, **options)
 
     def __repr__(self) -> str:
@@ -151,7 +175,11 @@ class FlowResult:
             "steps": f"{self.n_steps}",
             name: f"{self.values[0]:.4g} → {self.values[-1]:.4g}",
             "time": f"{self.seconds[-1]:.1f} s",
-            **{metric: f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}" for metric, curve in self.metrics.items() if curve},
+            **{
+                metric: f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}"
+                for metric, curve in self.metrics.items()
+                if curve
+            },
             "frames": f"{len(self.trajectory)}",
             **{f"note {k}": str(note) for k, note in enumerate(self.diagnosis, start=1)},
         }

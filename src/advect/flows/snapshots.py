@@ -18,10 +18,11 @@ CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """All that decides how a flow goes on: dataset, integrator state, warm starts, randomness, step control.
+    """All that decides how a flow goes on: dataset, integrator state, warm starts, randomness, step
+    control.
 
-    With it what was before: the curves, and the state of the lowest value (index, value, dataset) where it is not this one.
-    """
+    With it what was before: the curves, and the state of the lowest value (index, value, dataset)
+    where it is not this one."""
 
     index: int
     dataset: LabeledDataset
@@ -32,7 +33,9 @@ class Snapshot:
     length: int = 0
     control: dict[str, float] = field(default_factory=dict)
     best: tuple[int, float, LabeledDataset] | None = None
-    before_control: bool = False  # of a version without step control, whose default fd followed T(x) − x
+    before_control: bool = (
+        False  # of a version without step control, whose default fd followed T(x) − x
+    )
 
 
 def save_snapshot(snapshot: Snapshot, path: Path) -> None:
@@ -53,43 +56,82 @@ def save_snapshot(snapshot: Snapshot, path: Path) -> None:
         known["best"] = {"index": index, "value": value, "dataset": its}
     cut = snapshot.length
     history = {name: values[:cut] for name, values in snapshot.history.items() if name != "terms"}
-    history["terms"] = {name: values[:cut] for name, values in snapshot.history.get("terms", {}).items()}
+    history["terms"] = {
+        name: values[:cut] for name, values in snapshot.history.get("terms", {}).items()
+    }
     write_tensors(
-        path, parts, {"kind": "advect snapshot", "index": snapshot.index, "dataset": facts, "history": history, **known}
+        path,
+        parts,
+        {
+            "kind": "advect snapshot",
+            "index": snapshot.index,
+            "dataset": facts,
+            "history": history,
+            **known,
+        },
     )
 
 
 def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
     """Read a snapshot file, or the newest good one of a run directory.
 
-    Of the two rotating checkpoints of a run, one may be damaged by a crash of the disk: then the other is used.
-    """
+    Of the two rotating checkpoints of a run, one may be damaged by a crash of the disk: then the
+    other is used."""
     if path.is_dir():
         return _newest(path, device)
     tensors, facts = read_tensors(path, device)
     if facts.get("kind") != "advect snapshot":
-        raise InputError("not a checkpoint", path, "Pass a file or directory written by Checkpoint.")
+        raise InputError(
+            "not a checkpoint", path, "Pass a file or directory written by Checkpoint."
+        )
 
     def part(prefix: str) -> dict[str, Tensor]:
-        return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        return {
+            name.removeprefix(prefix): value
+            for name, value in tensors.items()
+            if name.startswith(prefix)
+        }
 
     generator = tensors["generator"].cpu() if "generator" in tensors else None
     with unpacking(path):
         _check_parts(facts["index"], facts["history"], generator)
         dataset = unpack_dataset(part("dataset."), facts["dataset"])
         length = len(facts["history"].get("values", []))
-        found = Snapshot(facts["index"], dataset, part("integrator."), part("functional."), generator, facts["history"], length)
+        found = Snapshot(
+            facts["index"],
+            dataset,
+            part("integrator."),
+            part("functional."),
+            generator,
+            facts["history"],
+            length,
+        )
         lower = facts.get("best")  # checkpoints of earlier versions have neither this nor a control
-        best = None if lower is None else (lower["index"], lower["value"], unpack_dataset(part("best."), lower["dataset"]))
-        return replace(found, control=dict(facts.get("control", {})), best=best, before_control="control" not in facts)
+        best = (
+            None
+            if lower is None
+            else (lower["index"], lower["value"], unpack_dataset(part("best."), lower["dataset"]))
+        )
+        return replace(
+            found,
+            control=dict(facts.get("control", {})),
+            best=best,
+            before_control="control" not in facts,
+        )
 
 
 def _check_parts(index: Any, history: Any, generator: Tensor | None) -> None:
     """A ``ValueError`` for what no checkpoint holds."""
     if type(index) is not int or index < 0:
         raise ValueError(f"step {index!r}")
-    curves = [*(values for name, values in history.items() if name != "terms"), *history.get("terms", {}).values()]
-    if not all(isinstance(curve, list) and all(isinstance(value, int | float) for value in curve) for curve in curves):
+    curves = [
+        *(values for name, values in history.items() if name != "terms"),
+        *history.get("terms", {}).values(),
+    ]
+    if not all(
+        isinstance(curve, list) and all(isinstance(value, int | float) for value in curve)
+        for curve in curves
+    ):
         raise ValueError("curves that are no numbers")
     if len({len(curve) for curve in curves}) > 1:
         raise ValueError("curves of different lengths")
@@ -98,7 +140,9 @@ def _check_parts(index: Any, history: Any, generator: Tensor | None) -> None:
 
 
 def checkpoint_indices(directory: Path) -> list[int | None]:
-    """The step of each of the two rotating checkpoints of a directory; None for one that is missing or damaged."""
+    """The step of each of the two rotating checkpoints of a directory; None for one that is missing
+    or damaged.
+    """
     indices: list[int | None] = []
     for name in CHECKPOINTS:
         try:
@@ -117,6 +161,8 @@ def _newest(directory: Path, device: torch.device | str) -> Snapshot:
             problems.append(str(error))
     if not found:
         raise InputError(
-            "no usable checkpoint", f"{directory} ({'; '.join(problems)})", "Run with Checkpoint(directory) first."
+            "no usable checkpoint",
+            f"{directory} ({'; '.join(problems)})",
+            "Run with Checkpoint(directory) first.",
         )
     return max(found, key=lambda snapshot: snapshot.index)

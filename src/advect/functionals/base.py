@@ -10,13 +10,15 @@ from advect.errors import InputError
 
 
 class Functional:
-    """A number F(ρ) for a dataset ρ, differentiable in its features (and laws); subclass and write ``__call__``.
+    """A number F(ρ) for a dataset ρ, differentiable in its features (and laws); subclass and write
+    ``__call__``.
 
-    A functional with a memory (warm starts) also gives and takes it as a flat dictionary of tensors through ``state`` and
-    ``load_state``, and forgets it on ``reset``, which every flow does first.
+    A functional with a memory (warm starts) also gives and takes it as a flat dictionary of tensors
+    through ``state`` and ``load_state``, and forgets it on ``reset``, which every flow does first.
 
     Attributes:
-        stochastic: whether two calls at the same dataset may differ; a flow does not control its steps then.
+        stochastic: whether two calls at the same dataset may differ; a flow does not control its
+            steps then.
         converged: whether all that was solved in the last call met its tolerance.
 
     Example:
@@ -75,7 +77,9 @@ class Functional:
     def __mul__(self, factor: float) -> Scaled:
         if isinstance(factor, Functional):
             raise InputError(
-                "a functional is scaled by a number", type(factor).__name__, "Add functionals; multiply by floats."
+                "a functional is scaled by a number",
+                type(factor).__name__,
+                "Add functionals; multiply by floats.",
             )
         return Scaled(factor, self)
 
@@ -117,7 +121,10 @@ class Scaled(Functional):
         return self.factor * self.functional(rho)
 
     def terms(self, rho: LabeledDataset) -> dict[str, Tensor]:
-        return {f"{self.factor:g} {name}": self.factor * value for name, value in self.functional.terms(rho).items()}
+        return {
+            f"{self.factor:g} {name}": self.factor * value
+            for name, value in self.functional.terms(rho).items()
+        }
 
     def reset(self) -> None:
         self.functional.reset()
@@ -177,9 +184,19 @@ class Sum(Functional):
             functional.reset()
 
     def state(self) -> dict[str, Tensor]:
-        return {f"{k}.{key}": value for k, part in enumerate(self.functionals) for key, value in part.state().items()}
+        return {
+            f"{k}.{key}": value
+            for k, part in enumerate(self.functionals)
+            for key, value in part.state().items()
+        }
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         for k, part in enumerate(self.functionals):
             prefix = f"{k}."
-            part.load_state({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
+            part.load_state(
+                {
+                    key.removeprefix(prefix): value
+                    for key, value in state.items()
+                    if key.startswith(prefix)
+                }
+            )

@@ -1,7 +1,8 @@
-"""Interaction energies W(ρ) = ½ ∬ W(z − z') dρ dρ (paper, eq. 10 and section 4), and ready-made ones.
+"""Interaction energies W(ρ) = ½ ∬ W(z − z') dρ dρ (paper, eq. 10 and section 4), and ready-made
+ones.
 
-Pairs are visited in blocks of rows, and each block's gradient is taken at once, so that memory does not grow with n².
-"""
+Pairs are visited in blocks of rows, and each block's gradient is taken at once, so that memory does
+not grow with n²."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _BLOCK_ENTRIES = 4_000_000  # numbers in the largest temporary of a block
 
 @dataclass(frozen=True)
 class Radial:
-    """A pair function of the squared distance, W = profile(‖x − x'‖², same_label): no (n, n, d) differences are formed.
+    """A pair function of the squared distance, W = profile(‖x − x'‖², same_label): no (n, n, d)
+    differences are formed.
 
     Example:
         >>> import advect as ad
@@ -42,7 +44,8 @@ class Interaction(Functional):
     """½ Σ_ij w_i w_j W(x_i − x_j, y_i = y_j), the pair (i, i) included.
 
     Args:
-        w: W(dx, same_label) for differences (…, d) and booleans (…), returning (…); or a ``Radial``.
+        w: W(dx, same_label) for differences (…, d) and booleans (…), returning (…); or a
+            ``Radial``.
 
     Example:
         >>> import advect as ad
@@ -53,13 +56,19 @@ class Interaction(Functional):
 
     def __init__(self, w: PairFunction) -> None:
         if not callable(w):
-            raise InputError("an interaction must be callable", type(w).__name__, "Pass a function w(dx, same_label).")
+            raise InputError(
+                "an interaction must be callable",
+                type(w).__name__,
+                "Pass a function w(dx, same_label).",
+            )
         self.w = w
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         x, gradient = rho.x.detach(), torch.zeros_like(rho.x)
         rho.require_labels("an interaction, which asks whether two labels are the same,")
-        x = x - mass_centre(x, rho.weights)  # only differences count, and a large common offset would drown them
+        x = x - mass_centre(
+            x, rho.weights
+        )  # only differences count, and a large common offset would drown them
         total = torch.zeros((), dtype=torch.float64, device=x.device)
         width = len(rho) * (1 if isinstance(self.w, Radial) else rho.dim)
         for rows in torch.arange(len(rho), device=x.device).split(max(1, _BLOCK_ENTRIES // width)):
@@ -85,17 +94,24 @@ class Interaction(Functional):
                 values = self.w(left[:, None, :] - right, same)
             if values.shape != same.shape:
                 raise InputError(
-                    f"w(dx, same) must return shape {tuple(same.shape)}", tuple(values.shape), "Sum over the last axis of dx."
+                    f"w(dx, same) must return shape {tuple(same.shape)}",
+                    tuple(values.shape),
+                    "Sum over the last axis of dx.",
                 )
             value = 0.5 * (rho.weights[rows][:, None] * rho.weights * values).sum()
             if not wanted or not value.requires_grad:
                 return value.detach(), 0.0, 0.0
             from_left, from_right = torch.autograd.grad(value, (left, right), allow_unused=True)
-            return value.detach(), 0.0 if from_left is None else from_left, 0.0 if from_right is None else from_right
+            return (
+                value.detach(),
+                0.0 if from_left is None else from_left,
+                0.0 if from_right is None else from_right,
+            )
 
 
 def repulsion(length: float = 1.0) -> Radial:
-    """W = exp(−‖x − x'‖ / length) for y ≠ y', 0 otherwise: different classes push each other away (paper, section 4).
+    """W = exp(−‖x − x'‖ / length) for y ≠ y', 0 otherwise: different classes push each other away
+    (paper, section 4).
 
     Example:
         >>> import math, advect as ad
@@ -108,7 +124,8 @@ def repulsion(length: float = 1.0) -> Radial:
 
 
 def spreading() -> Radial:
-    """W = −‖x − x'‖² for y ≠ y', 0 otherwise: classes fly apart at a growing pace (paper, appendix D).
+    """W = −‖x − x'‖² for y ≠ y', 0 otherwise: classes fly apart at a growing pace (paper, appendix
+    D).
 
     Example:
         >>> import advect as ad

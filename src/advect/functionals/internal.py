@@ -1,12 +1,14 @@
-"""Internal energies F(ρ) = ∫ f(ρ(x)) dx by the deterministic blob method (Carrillo, Craig and Patacchini 2019; paper, eq. 8).
+"""Internal energies F(ρ) = ∫ f(ρ(x)) dx by the deterministic blob method (Carrillo, Craig and
+Patacchini 2019; paper, eq. 8).
 
-Particles have no density, so the energy is taken with the density smoothed by a Gaussian kernel φ of width h:
+Particles have no density, so the energy is taken with the density smoothed by a Gaussian kernel φ
+of width h:
 
     F_h(ρ) = ∫ f(φ ∗ ρ)/(φ ∗ ρ) dρ = Σ_i w_i g(Σ_j w_j φ(x_i − x_j))
 
-with g(r) = log r for the entropy f(r) = r log r (heat flow), and g(r) = r^(m−1)/(m−1) for f(r) = r^m/(m−1) (porous medium). Its
-particle gradient is the blob scheme. The stochastic scheme for the entropy is the integrator ``EulerMaruyama``.
-"""
+with g(r) = log r for the entropy f(r) = r log r (heat flow), and g(r) = r^(m−1)/(m−1) for f(r) =
+r^m/(m−1) (porous medium). Its particle gradient is the blob scheme. The stochastic scheme for the
+entropy is the integrator ``EulerMaruyama``."""
 
 from __future__ import annotations
 
@@ -26,13 +28,15 @@ from advect.functionals.base import Functional
 class Internal(Functional):
     """∫ f(ρ) dx with f(r) = r log r for ``power`` 1 and r^m/(m − 1) for power m > 1.
 
-    Without a ``bandwidth``, the width is taken from the samples of the first call after ``reset``, so that a whole flow, which
-    resets first, descends one functional. Values of several datasets are then at one width, as they must be to be compared.
+    Without a ``bandwidth``, the width is taken from the samples of the first call after ``reset``,
+    so that a whole flow, which resets first, descends one functional. Values of several datasets
+    are then at one width, as they must be to be compared.
 
     Args:
         power: 1 for the entropy, whose flow is heat; m > 1 for the porous medium ∂_t ρ = Δ ρ^m.
-        bandwidth: the kernel width h, in the units of the features; by default Silverman's rule for the
-            samples that a flow starts with. Small ones need many particles in each ball of radius h.
+        bandwidth: the kernel width h, in the units of the features; by default Silverman's rule for
+            the samples that a flow starts with. Small ones need many particles in each ball of
+            radius h.
         by_class: use the density of each class alone, as the density of z = (x, y).
 
     Example:
@@ -44,9 +48,15 @@ class Internal(Functional):
         True
     """
 
-    def __init__(self, power: float = 1.0, *, bandwidth: float | None = None, by_class: bool = False) -> None:
+    def __init__(
+        self, power: float = 1.0, *, bandwidth: float | None = None, by_class: bool = False
+    ) -> None:
         if check_positive("power", power) < 1:
-            raise InputError("power must be at least 1", power, "1 is the entropy, 2 the porous medium of Boussinesq.")
+            raise InputError(
+                "power must be at least 1",
+                power,
+                "1 is the entropy, 2 the porous medium of Boussinesq.",
+            )
         self.power, self.by_class = power, by_class
         self.bandwidth = None if bandwidth is None else check_positive("bandwidth", bandwidth)
         self.reset()
@@ -66,7 +76,9 @@ class Internal(Functional):
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         width = self._width = self._width or self._silverman(rho)
-        mass = rho.weights.clamp_min(torch.finfo(rho.x.dtype).tiny)  # a logarithm of zero has no gradient
+        mass = rho.weights.clamp_min(
+            torch.finfo(rho.x.dtype).tiny
+        )  # a logarithm of zero has no gradient
         squares = squared_distances(rho.x, rho.x, (rho.weights, rho.weights))
         logs = mass.log().to(rho.x.dtype) - squares / (2 * width**2)  # log w_j φ up to a constant
         if self.by_class:
@@ -79,7 +91,12 @@ class Internal(Functional):
 
     @staticmethod
     def _silverman(rho: LabeledDataset) -> float:
-        whole = estimate_gaussians(rho.x.detach(), torch.zeros(len(rho), dtype=torch.long, device=rho.x.device), rho.weights, 1)
+        whole = estimate_gaussians(
+            rho.x.detach(),
+            torch.zeros(len(rho), dtype=torch.long, device=rho.x.device),
+            rho.weights,
+            1,
+        )
         d, squares = rho.dim, float(rho.weights.square().sum())  # of equal weights, 1 / n
         spread = math.sqrt(float(whole.covariance.traces()) / d)
         return (spread or 1.0) * (4 * squares / (d + 2)) ** (1 / (d + 4))

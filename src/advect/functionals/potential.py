@@ -1,7 +1,7 @@
 """Potential energies V(ρ) = ∫ V(z) dρ(z) (paper, eq. 9 and section 4), and ready-made potentials.
 
-A potential is a function v(x, y) of features (n, d) and class positions (n,) with one value for each sample.
-"""
+A potential is a function v(x, y) of features (n, d) and class positions (n,) with one value for
+each sample."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class Potential(Functional):
     def __init__(self, v: PotentialFunction) -> None:
         if not callable(v):
             raise InputError(
-                "a potential must be callable", type(v).__name__, "Pass a function v(x, y) with a value for each sample."
+                "a potential must be callable",
+                type(v).__name__,
+                "Pass a function v(x, y) with a value for each sample.",
             )
         self.v = v
 
@@ -61,7 +63,9 @@ def norm() -> PotentialFunction:
     return lambda x, y: torch.linalg.vector_norm(x, dim=1)
 
 
-def affine_norm(matrix: Any, offset: Any = None, *, classes: Sequence[int] | None = None) -> PotentialFunction:
+def affine_norm(
+    matrix: Any, offset: Any = None, *, classes: Sequence[int] | None = None
+) -> PotentialFunction:
     """V = ‖A x − b‖, or ‖A_y x − b_y‖ with one matrix and offset for each class.
 
     Args:
@@ -96,7 +100,8 @@ def affine_norm(matrix: Any, offset: Any = None, *, classes: Sequence[int] | Non
 
 
 def ball(centre: Any, radius: float) -> PotentialFunction:
-    """V = (‖x − x₀‖ − τ)₊: nothing inside the ball of radius τ around x₀, the distance to it outside (paper, appendix D).
+    """V = (‖x − x₀‖ − τ)₊: nothing inside the ball of radius τ around x₀, the distance to it
+    outside (paper, appendix D).
 
     Example:
         >>> import advect as ad
@@ -107,10 +112,14 @@ def ball(centre: Any, radius: float) -> PotentialFunction:
     return lambda x, y: (torch.linalg.vector_norm(x - point.to(x), dim=1) - radius).clamp_min(0)
 
 
-def hinge(direction: Any, offset: float = 0.0, *, margin: float = 0.0, positive: Sequence[int] = (1,)) -> PotentialFunction:
-    """V = max{0, margin + s_y (xᵀw − b)}, s_y = 1 for the ``positive`` class positions, −1 for the others (paper, section 4).
+def hinge(
+    direction: Any, offset: float = 0.0, *, margin: float = 0.0, positive: Sequence[int] = (1,)
+) -> PotentialFunction:
+    """V = max{0, margin + s_y (xᵀw − b)}, s_y = 1 for the ``positive`` class positions, −1 for the
+    others (paper, section 4).
 
-    Its minimisers have the positive classes where xᵀw ≤ b − margin and the others beyond b + margin: linearly separated.
+    Its minimisers have the positive classes where xᵀw ≤ b − margin and the others beyond b +
+    margin: linearly separated.
 
     Example:
         >>> import advect as ad
@@ -142,7 +151,9 @@ def collapse(dimension: int, value: float = 0.0) -> PotentialFunction:
 def _check_labeled(who: str, y: Tensor) -> None:
     if bool((y < 0).any()):
         raise InputError(
-            f"{who} needs a label for each sample", f"{int((y < 0).sum())} without", "Label them, or leave them out first."
+            f"{who} needs a label for each sample",
+            f"{int((y < 0).sum())} without",
+            "Label them, or leave them out first.",
         )
 
 

@@ -1,14 +1,15 @@
-"""The sliced dataset distance: transport of random one-dimensional images, where sorting solves it (after Nguyen et al. 2025).
+"""The sliced dataset distance: transport of random one-dimensional images, where sorting solves it
+(after Nguyen et al. 2025).
 
-Along a direction θ a sample has the features θ·x, and its label the Gaussian law N(θ·μ_y, θ·S_y θ), whose W₂ is Euclidean in
-mean and deviation. So a labeled sample becomes the point
+Along a direction θ a sample has the features θ·x, and its label the Gaussian law N(θ·μ_y, θ·S_y θ),
+whose W₂ is Euclidean in mean and deviation. So a labeled sample becomes the point
 
     p(x, y; θ) = (θ·x, √w θ·μ_y, √w (θ·S_y θ)^½)        w = label_weight
 
-and a second direction ψ makes it a number. The energy is  ½ · 3d · E_(θ, ψ) W₂²(ψ·p # A, ψ·p # B). The factor 3d undoes
-what a projection takes away on average (d for features alone), so that the value is in the units of the OTDD. It is
-at most the exact one with Gaussian labels, and equal to it when B is A moved by a vector.
-"""
+and a second direction ψ makes it a number. The energy is  ½ · 3d · E_(θ, ψ) W₂²(ψ·p # A, ψ·p # B).
+The factor 3d undoes what a projection takes away on average (d for features alone), so that the
+value is in the units of the OTDD. It is at most the exact one with Gaussian labels, and equal to it
+when B is A moved by a vector."""
 
 from __future__ import annotations
 
@@ -70,9 +71,11 @@ def sliced_otdd(
     label_weight: float = 1.0,
     generator: torch.Generator | None = None,
 ) -> SlicedDistance:
-    """The sliced distance between two labeled datasets, of any sizes and weights: O(n log n) for each projection.
+    """The sliced distance between two labeled datasets, of any sizes and weights: O(n log n) for
+    each projection.
 
-    In expectation it is a lower bound of ``otdd(source, target, solver=ExactOT())`` with the same label weight.
+    In expectation it is a lower bound of ``otdd(source, target, solver=ExactOT())`` with the same
+    label weight.
 
     Args:
         source, target: datasets in one feature space.
@@ -87,7 +90,12 @@ def sliced_otdd(
         2.0
     """
     with torch.no_grad():
-        squares = _squares(source, target, _Directions(source.dim, n_projections, label_weight, generator), label_weight)
+        squares = _squares(
+            source,
+            target,
+            _Directions(source.dim, n_projections, label_weight, generator),
+            label_weight,
+        )
     energies = squares / 2
     spread = float(energies.std()) / math.sqrt(len(energies)) if len(energies) > 1 else math.nan
     return SlicedDistance(float(energies.mean()), spread, len(energies))
@@ -96,8 +104,8 @@ def sliced_otdd(
 class SlicedOTDD(Functional):
     """The sliced energy to a target dataset, with gradients by sorting.
 
-    Its velocity is a mean of one-dimensional transports: cheap for any n, noisy for few projections; other directions are
-    drawn at each call.
+    Its velocity is a mean of one-dimensional transports: cheap for any n, noisy for few
+    projections; other directions are drawn at each call.
 
     Args:
         target: the dataset to move toward.
@@ -115,13 +123,25 @@ class SlicedOTDD(Functional):
         True
     """
 
-    def __init__(self, target: LabeledDataset, n_projections: int = 200, *, label_weight: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        target: LabeledDataset,
+        n_projections: int = 200,
+        *,
+        label_weight: float = 1.0,
+        seed: int = 0,
+    ) -> None:
         if not isinstance(target, LabeledDataset):
             raise InputError(
-                "target must be a LabeledDataset", type(target).__name__, "Wrap arrays as ad.LabeledDataset(x, y)."
+                "target must be a LabeledDataset",
+                type(target).__name__,
+                "Wrap arrays as ad.LabeledDataset(x, y).",
             )
         self.target, self.n_projections = target, check_count("n_projections", n_projections)
-        self.label_weight, self.seed = check_non_negative("label_weight", label_weight), check_count("seed", seed, least=0)
+        self.label_weight, self.seed = (
+            check_non_negative("label_weight", label_weight),
+            check_count("seed", seed, least=0),
+        )
         self.reset()
 
     @property
@@ -146,22 +166,34 @@ class SlicedOTDD(Functional):
 
 
 class _Directions:
-    """θ (d, p) on the sphere, and ψ (q, p) on that of the described points; ``scale`` is what projecting takes away."""
+    """θ (d, p) on the sphere, and ψ (q, p) on that of the described points; ``scale`` is what
+    projecting takes away.
+    """
 
-    def __init__(self, dim: int, n: int, label_weight: float, generator: torch.Generator | None) -> None:
+    def __init__(
+        self, dim: int, n: int, label_weight: float, generator: torch.Generator | None
+    ) -> None:
         check_count("n_projections", n)
         parts = 3 if label_weight else 1
-        drawn = (torch.randn(size, n, generator=generator, dtype=torch.float64) for size in (dim, parts))
+        drawn = (
+            torch.randn(size, n, generator=generator, dtype=torch.float64) for size in (dim, parts)
+        )
         self.theta, self.psi = (part / torch.linalg.vector_norm(part, dim=0) for part in drawn)
         self.scale, self.n = float(parts * dim), n
 
 
-def _squares(a: LabeledDataset, b: LabeledDataset, directions: _Directions, label_weight: float) -> Tensor:
-    """Scaled W₂² for each projection, (p,) float64; a group of projections at a time, recomputed when differentiated."""
+def _squares(
+    a: LabeledDataset, b: LabeledDataset, directions: _Directions, label_weight: float
+) -> Tensor:
+    """Scaled W₂² for each projection, (p,) float64; a group of projections at a time, recomputed
+    when differentiated.
+    """
     check_non_negative("label_weight", label_weight)
     if a.dim != b.dim:
         raise InputError(
-            "both datasets must live in one feature space", f"dimensions {a.dim} and {b.dim}", "Use ad.harmonize first."
+            "both datasets must live in one feature space",
+            f"dimensions {a.dim} and {b.dim}",
+            "Use ad.harmonize first.",
         )
     for data in (a, b):
         if label_weight and data.law is None:
@@ -171,12 +203,17 @@ def _squares(a: LabeledDataset, b: LabeledDataset, directions: _Directions, labe
     centre = (mass_centre(a.x, a.weights) + mass_centre(b.x, b.weights)) / 2
     points = (a.x - centre, b.x - centre)  # once for all groups
     shares = [
-        class_shares(data.y, data.weights, len(data.classes)) if label_weight and data.law is None else None for data in (a, b)
+        class_shares(data.y, data.weights, len(data.classes))
+        if label_weight and data.law is None
+        else None
+        for data in (a, b)
     ]
     differentiated = torch.is_grad_enabled() and _moves(a, b)
 
     def energies(start: int) -> Tensor:
-        theta, psi = (part[:, start : start + group].to(centre) for part in (directions.theta, directions.psi))
+        theta, psi = (
+            part[:, start : start + group].to(centre) for part in (directions.theta, directions.psi)
+        )
         x, y = (
             _image(data, part, theta, psi, label_weight, share, centre)
             for data, part, share in zip((a, b), points, shares, strict=True)
@@ -200,7 +237,10 @@ def _moves(*datasets: LabeledDataset) -> bool:
     tensors = [data.x for data in datasets]
     for data in datasets:
         if data.law is not None:
-            tensors += [data.law.means, *(v for v in vars(data.law.covariance).values() if isinstance(v, Tensor))]
+            tensors += [
+                data.law.means,
+                *(v for v in vars(data.law.covariance).values() if isinstance(v, Tensor)),
+            ]
     return any(tensor.requires_grad for tensor in tensors)
 
 
@@ -213,7 +253,9 @@ def _image(
     share: tuple[Tensor, Tensor] | None,
     centre: Tensor,
 ) -> Tensor:
-    """ψ·p(x, y; θ) for each projection and sample, (p, n); ``points`` are the features around the centre."""
+    """ψ·p(x, y; θ) for each projection and sample, (p, n); ``points`` are the features around the
+    centre.
+    """
     features = (points @ theta).T  # (p, n)
     if not label_weight:
         return features * psi[0][:, None]
@@ -223,14 +265,20 @@ def _image(
 
 
 def _projected_laws(
-    data: LabeledDataset, features: Tensor, theta: Tensor, share: tuple[Tensor, Tensor] | None, centre: Tensor
+    data: LabeledDataset,
+    features: Tensor,
+    theta: Tensor,
+    share: tuple[Tensor, Tensor] | None,
+    centre: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Means and deviations of the label laws along directions, (p, k)."""
     if data.law is not None:
         covariance = data.law.covariance
         if isinstance(covariance, Factored):
             squares = (covariance.rows.to(theta) @ theta).square().T  # (p, rows)
-            variances = torch.stack([part.sum(dim=1) for part in squares.split(covariance.sizes, dim=1)], dim=1)
+            variances = torch.stack(
+                [part.sum(dim=1) for part in squares.split(covariance.sizes, dim=1)], dim=1
+            )
         elif isinstance(covariance, Diagonal):
             variances = theta.square().T @ covariance.deviations.to(theta).square().T
         else:
@@ -246,7 +294,8 @@ def _projected_laws(
 
 
 def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """W₂² between rows of x (p, n) with weights a (n,) and rows of y (p, m) with weights b (m,), by sorting; (p,) float64.
+    """W₂² between rows of x (p, n) with weights a (n,) and rows of y (p, m) with weights b (m,), by
+    sorting; (p,) float64.
 
     Differentiable in x and y: the plan of sorted points does not change with small moves.
 
@@ -256,16 +305,24 @@ def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
         >>> wasserstein_1d(torch.tensor([[0.0, 1.0]]), torch.tensor([[4.0, 3.0]]), half, half).tolist()
         [9.0]
     """
-    # Points without mass go: rounding of sums of mass would give them some, and they may be anywhere.
+    # Points without mass go: rounding of sums of mass would give them some, and they may be
+    # anywhere.
     x, a = (x, a) if bool((a > 0).all()) else (x[:, a > 0], a[a > 0])
     y, b = (y, b) if bool((b > 0).all()) else (y[:, b > 0], b[b > 0])
     x, x_order = x.sort(dim=1)
     y, y_order = y.sort(dim=1)
     n, m = x.shape[1], y.shape[1]
-    even = n == m and bool((a - 1 / n).abs().max() < 1e-12 / n) and bool((b - 1 / m).abs().max() < 1e-12 / m)
+    even = (
+        n == m
+        and bool((a - 1 / n).abs().max() < 1e-12 / n)
+        and bool((b - 1 / m).abs().max() < 1e-12 / m)
+    )
     if even:
         return (x - y).double().square().mean(dim=1)
-    below_x, below_y = a[x_order].cumsum(dim=1), b[y_order].cumsum(dim=1)  # (p, n), (p, m): mass up to each point
+    below_x, below_y = (
+        a[x_order].cumsum(dim=1),
+        b[y_order].cumsum(dim=1),
+    )  # (p, n), (p, m): mass up to each point
     levels = torch.cat([below_x, below_y], dim=1).clamp_max(1.0).sort(dim=1)[0]
     masses = levels.diff(dim=1, prepend=levels.new_zeros(len(levels), 1))
     middles = levels - masses / 2

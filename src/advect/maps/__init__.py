@@ -1,7 +1,8 @@
-"""Maps that carry samples a flow never saw: h with h(x_0) ≈ x_T, fitted on the particles of a flow (paper, section 5.3).
+"""Maps that carry samples a flow never saw: h with h(x_0) ≈ x_T, fitted on the particles of a flow
+(paper, section 5.3).
 
-Two need no training, ``EntropicMap`` and ``NearestMap``; ``NeuralMap`` is a network. ``load`` reads what their ``save`` wrote.
-"""
+Two need no training, ``EntropicMap`` and ``NearestMap``; ``NeuralMap`` is a network. ``load`` reads
+what their ``save`` wrote."""
 
 from advect.maps.base import Map, load
 from advect.maps.entropic import EntropicMap

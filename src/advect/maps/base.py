@@ -1,8 +1,9 @@
-"""What every map does: be fitted on pairs (x_0, x_T), carry new samples in the form in which they come, live in a file.
+"""What every map does: be fitted on pairs (x_0, x_T), carry new samples in the form in which they
+come, live in a file.
 
-A map is the action of a flow, h: x_0 ↦ x_T, made into a function (paper, section 5.3). How a point is carried is left to
-each map; here are the checks, the forms of data, and files that are never unpickled.
-"""
+A map is the action of a flow, h: x_0 ↦ x_T, made into a function (paper, section 5.3). How a point
+is carried is left to each map; here are the checks, the forms of data, and files that are never
+unpickled."""
 
 from __future__ import annotations
 
@@ -27,10 +28,11 @@ _NAME, _VERSION = "advect map", 1
 
 
 class Map(ABC):
-    """A map fitted on the first and last states of particles; it carries samples that the flow never saw.
+    """A map fitted on the first and last states of particles; it carries samples that the flow
+    never saw.
 
-    ``EntropicMap`` and ``NearestMap`` need no training, ``NeuralMap`` is a network. A map of your own names its kind and
-    defines ``_fit``, ``_move``, ``_pack`` and ``_unpack``.
+    ``EntropicMap`` and ``NearestMap`` need no training, ``NeuralMap`` is a network. A map of your
+    own names its kind and defines ``_fit``, ``_move``, ``_pack`` and ``_unpack``.
 
     Attributes:
         sample_shape_: shape of the samples that it was fitted on, and takes.
@@ -69,7 +71,8 @@ class Map(ABC):
 
         Args:
             start: what ``ad.flow`` returned; or the first states, a dataset or an array (n, …).
-            end: the last states in the same order, a dataset or an array; left out with the result of a flow.
+            end: the last states in the same order, a dataset or an array; left out with the result
+                of a flow.
 
         Returns:
             The map itself.
@@ -96,14 +99,17 @@ class Map(ABC):
 
         Args:
             x: an array (n, …) or a dataset, in the sample shape of the fit or flattened.
-            y: their labels, names of classes as in ``data.labels``, None for one that is not known; by default those of ``x``
-                if it is a dataset. A map that was fitted without labels does not look at them, and neither does a network.
+            y: their labels, names of classes as in ``data.labels``, None for one that is not known;
+                by default those of ``x`` if it is a dataset. A map that was fitted without labels
+                does not look at them, and neither does a network.
 
         Returns:
-            A dataset for a dataset, a tensor for a tensor, otherwise a numpy array; shape, dtype and device as they came.
+            A dataset for a dataset, a tensor for a tensor, otherwise a numpy array; shape, dtype
+            and device as they came.
 
         Raises:
-            InputError: not fitted; another shape; NaN or infinite values; a label that was not there in the fit.
+            InputError: not fitted; another shape; NaN or infinite values; a label that was not
+                there in the fit.
 
         Example:
             >>> import numpy as np, advect as ad
@@ -118,10 +124,15 @@ class Map(ABC):
             moved = self._move(rows, codes).to(rows)
         if isinstance(x, LabeledDataset):
             return x.replace(x=moved, law=None, law_index=None)
-        return moved.reshape(values.shape) if isinstance(x, Tensor) else moved.reshape(values.shape).numpy()
+        return (
+            moved.reshape(values.shape)
+            if isinstance(x, Tensor)
+            else moved.reshape(values.shape).numpy()
+        )
 
     def save(self, path: str | Path) -> Path:
-        """Write the fitted map as one safetensors file; read back, it gives the same results to the last bit.
+        """Write the fitted map as one safetensors file; read back, it gives the same results to the
+        last bit.
 
         Class names of kinds that JSON does not have come back as strings.
 
@@ -135,8 +146,18 @@ class Map(ABC):
         """
         shape = self._fitted()
         tensors, own = self._pack()
-        facts = {"kind": _NAME, "version": _VERSION, "map": self.kind, "sample_shape": list(shape), "own": own}
-        write_tensors(Path(path), tensors, facts | {"columns": None if self.columns_ is None else list(self.columns_)})
+        facts = {
+            "kind": _NAME,
+            "version": _VERSION,
+            "map": self.kind,
+            "sample_shape": list(shape),
+            "own": own,
+        }
+        write_tensors(
+            Path(path),
+            tensors,
+            facts | {"columns": None if self.columns_ is None else list(self.columns_)},
+        )
         return Path(path)
 
     @classmethod
@@ -144,7 +165,8 @@ class Map(ABC):
         """The map that ``save`` wrote; any other file is an error, and nothing in it is run.
 
         Raises:
-            InputError: no such file, not one of a map, damaged, or of another kind than the class that is asked.
+            InputError: no such file, not one of a map, damaged, or of another kind than the class
+                that is asked.
 
         Example:
             >>> import advect as ad
@@ -165,28 +187,51 @@ class Map(ABC):
             )
         kind = _KINDS.get(str(facts.get("map")))
         if kind is None or not issubclass(kind, cls):
-            wanted = ", ".join(sorted(name for name, known in _KINDS.items() if issubclass(known, cls)))
+            wanted = ", ".join(
+                sorted(name for name, known in _KINDS.items() if issubclass(known, cls))
+            )
             raise InputError(
-                f"not a map of kind {wanted}", repr(facts.get("map")), "Load it with ad.maps.load, or its own class."
+                f"not a map of kind {wanted}",
+                repr(facts.get("map")),
+                "Load it with ad.maps.load, or its own class.",
             )
         try:
             found, shape, columns = kind(), tuple(facts["sample_shape"]), facts["columns"]
             if not shape or not all(type(side) is int and side > 0 for side in shape):
                 raise ValueError(f"sample shape {shape}")
-            found.columns_, found.sample_shape_ = None if columns is None else tuple(map(str, columns)), shape
+            found.columns_, found.sample_shape_ = (
+                None if columns is None else tuple(map(str, columns)),
+                shape,
+            )
             found._unpack(tensors, facts["own"])
-            found._move(torch.zeros(1, math.prod(shape)), torch.full((1,), -1))  # parts that do not fit show here
-        except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError, OverflowError) as error:
-            raise InputError("not a saved map, or damaged", f"{path} ({error})", "Fit the map again and save it.") from None
+            found._move(
+                torch.zeros(1, math.prod(shape)), torch.full((1,), -1)
+            )  # parts that do not fit show here
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            RuntimeError,
+            IndexError,
+            AttributeError,
+            OverflowError,
+        ) as error:
+            raise InputError(
+                "not a saved map, or damaged", f"{path} ({error})", "Fit the map again and save it."
+            ) from None
         return found
 
     @abstractmethod
     def _fit(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        """Learn; set ``classes_`` if labels are looked at. All weights are positive, all classes have samples."""
+        """Learn; set ``classes_`` if labels are looked at. All weights are positive, all classes
+        have samples.
+        """
 
     @abstractmethod
     def _move(self, x: Tensor, codes: Tensor) -> Tensor:
-        """Carry rows (n, d) with positions (n,) in ``classes_``, −1 where the label is not known."""
+        """Carry rows (n, d) with positions (n,) in ``classes_``, −1 where the label is not
+        known.
+        """
 
     @abstractmethod
     def _pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -194,19 +239,27 @@ class Map(ABC):
 
     @abstractmethod
     def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Take up what ``_pack`` gave, ``sample_shape_`` being known; any error is reported as a damaged file."""
+        """Take up what ``_pack`` gave, ``sample_shape_`` being known; any error is reported as a
+        damaged file.
+        """
 
     def _fitted(self) -> tuple[int, ...]:
         if self.sample_shape_ is None:
             raise InputError(
-                "a map must be fitted first", f"{type(self).__name__} without fit", "Call fit(result) or fit(start, end)."
+                "a map must be fitted first",
+                f"{type(self).__name__} without fit",
+                "Call fit(result) or fit(start, end).",
             )
         return self.sample_shape_
 
     def _samples(self, x: Any) -> Tensor:
         """The features as they came, once they fit."""
         shape = self._fitted()
-        values = x.x.reshape(len(x), *x.sample_shape) if isinstance(x, LabeledDataset) else as_features(x)
+        values = (
+            x.x.reshape(len(x), *x.sample_shape)
+            if isinstance(x, LabeledDataset)
+            else as_features(x)
+        )
         if tuple(values.shape[1:]) not in (shape, (math.prod(shape),)):
             raise InputError(
                 f"this map takes samples of shape {shape}, one to a row",
@@ -214,7 +267,11 @@ class Map(ABC):
                 "Bring them to the space of the flow first: the FeatureSpace of ad.harmonize does.",
             )
         names = getattr(x, "columns", None)
-        if names is not None and self.columns_ is not None and tuple(map(str, names)) != self.columns_:
+        if (
+            names is not None
+            and self.columns_ is not None
+            and tuple(map(str, names)) != self.columns_
+        ):
             raise InputError(
                 "samples must have the columns of the fit in their order",
                 ", ".join(map(str, names)),
@@ -223,17 +280,27 @@ class Map(ABC):
         return values.detach()
 
     def _codes(self, x: Any, y: Any, n: int) -> Tensor:
-        """Positions in ``classes_``; −1 for labels that are missing, and for all where labels do not count."""
+        """Positions in ``classes_``; −1 for labels that are missing, and for all where labels do
+        not count.
+        """
         if not self.classes_ or (y is None and not isinstance(x, LabeledDataset)):
             return torch.full((n,), -1)
-        codes, names = (x.y.cpu(), x.classes) if y is None else as_codes(y, None, n)  # names alone: never positions
+        codes, names = (
+            (x.y.cpu(), x.classes) if y is None else as_codes(y, None, n)
+        )  # names alone: never positions
         position = {name: code for code, name in enumerate(self.classes_)}
-        strange = [names[code] for code in codes.unique().tolist() if code >= 0 and names[code] not in position]
+        strange = [
+            names[code]
+            for code in codes.unique().tolist()
+            if code >= 0 and names[code] not in position
+        ]
         if strange:
             raise InputError(
-                f"labels must be among the classes of the fit, {', '.join(map(str, self.classes_))}",
+                "labels must be among the classes of the fit, "
+                f"{', '.join(map(str, self.classes_))}",
                 repr(strange[0]),
-                "Rename them (labels are names, not positions as in data.y), or leave them out: map.transform(data.samples).",
+                "Rename them (labels are names, not positions as in data.y), or leave them out: "
+                "map.transform(data.samples).",
             )
         return torch.tensor([*(position.get(name, -1) for name in names), -1])[codes]
 

@@ -1,13 +1,14 @@
-"""The map of entropic potentials: optimal transport from the first to the last states, extended to new points.
+"""The map of entropic potentials: optimal transport from the first to the last states, extended to
+new points.
 
     T(x) = Σ_j π_j(x) x_T,j ,   π_j(x) ∝ b_j exp((g_j − c(x, j))/ε) ,   c(x, j) = ½(‖x − x_T,j‖² + label_weight W₂²(β_y, α_y_j))
 
-with g the potential of the transport of x_0 to x_T (Seguy et al. 2018; Pooladian and Niles-Weed 2021). Nothing is trained.
-α are the laws of the classes at the end, and β_y is where class y went: the law of the last states of what began in y. So a
-class is carried where the flow took it, also where transport between the laws at the start and at the end would swap two.
-The mean displacement changes no plan, since it adds to the cost a function of x and one of j: it is taken out first, so
-that a relative ε follows the spread of the data and not the way.
-"""
+with g the potential of the transport of x_0 to x_T (Seguy et al. 2018; Pooladian and Niles-Weed
+2021). Nothing is trained. α are the laws of the classes at the end, and β_y is where class y went:
+the law of the last states of what began in y. So a class is carried where the flow took it, also
+where transport between the laws at the start and at the end would swap two. The mean displacement
+changes no plan, since it adds to the cost a function of x and one of j: it is taken out first, so
+that a relative ε follows the spread of the data and not the way."""
 
 from __future__ import annotations
 
@@ -33,15 +34,17 @@ _ANNEALING_RATIO, _ANNEALING_TOL = 0.2, 0.03
 
 @dataclass(eq=False)
 class EntropicMap(Map, kind="entropic"):
-    """x ↦ x + T_end(x) − T_start(x), with T the barycentric map of entropic transport to the last and to the first states.
+    """x ↦ x + T_end(x) − T_start(x), with T the barycentric map of entropic transport to the last
+    and to the first states.
 
-    The second term is the transport of the first states to themselves: it takes out the blur that ε brings, as in the
-    velocity of the debiased divergence. A sample without a label pays the expected label cost under ``posterior``.
+    The second term is the transport of the first states to themselves: it takes out the blur that ε
+    brings, as in the velocity of the debiased divergence. A sample without a label pays the
+    expected label cost under ``posterior``.
 
     Args:
         epsilon: regularisation in units of the cost, or ``Relative(share)`` of its mean.
-        label_weight: how much labels count against features, as in the flow; 0 looks at features only, and so does a fit
-            without labels.
+        label_weight: how much labels count against features, as in the flow; 0 looks at features
+            only, and so does a fit without labels.
         debias: without, x ↦ T_end(x), which averages last states: blurred, and always among them.
 
     Attributes:
@@ -65,7 +68,8 @@ class EntropicMap(Map, kind="entropic"):
         self.label_weight = check_non_negative("label_weight", self.label_weight)
 
     def posterior(self, x: Any) -> Any:
-        """p(y | x) ∝ Σ_(i: y_i = y) a_i exp(−‖x − x_0,i‖²/2ε): a row for each sample, a column for each of ``classes_``.
+        """p(y | x) ∝ Σ_(i: y_i = y) a_i exp(−‖x − x_0,i‖²/2ε): a row for each sample, a column for
+        each of ``classes_``.
 
         Example:
             >>> import advect as ad
@@ -76,7 +80,11 @@ class EntropicMap(Map, kind="entropic"):
         """
         values = self._samples(x)
         if not self.classes_:
-            raise InputError("a posterior needs classes", "a map fitted without labels", "Fit on labeled datasets.")
+            raise InputError(
+                "a posterior needs classes",
+                "a map fitted without labels",
+                "Fit on labeled datasets.",
+            )
         with torch.no_grad():
             points = self._standard(values.reshape(len(values), -1))
             rows = torch.cat([self._posterior(part) for part in self._blocks(points)]).to(values)
@@ -87,23 +95,38 @@ class EntropicMap(Map, kind="entropic"):
         if self.label_weight > 0 and not labels and bool(start.labeled.any() | end.labeled.any()):
             raise InputError(
                 "every particle needs a label, at the start and at the end, or none",
-                f"{int((~start.labeled).sum())} and {int((~end.labeled).sum())} of {len(start)} without",
+                f"{int((~start.labeled).sum())} and {int((~end.labeled).sum())} of {len(start)} "
+                "without",
                 "Set label_weight=0 to look at features only.",
             )
         self._start, self._end = start, end
         weights = start.weights[:, None]
-        self._centres = torch.stack([(weights * part.x.double()).sum(dim=0) for part in (start, end)])  # (2, d)
-        spread = max(float((part.x - centre).abs().max()) for part, centre in zip((start, end), self._centres, strict=True))
+        self._centres = torch.stack(
+            [(weights * part.x.double()).sum(dim=0) for part in (start, end)]
+        )  # (2, d)
+        spread = max(
+            float((part.x - centre).abs().max())
+            for part, centre in zip((start, end), self._centres, strict=True)
+        )
         self._scale = spread or 1.0  # costs of any scale are safe to compute in this unit
         first, last = self._standard_states()
-        cost = GroundCost(label_weight=self.label_weight) if labels else GroundCost(label=NoLabels())
-        epsilon = self.epsilon if isinstance(self.epsilon, Relative) else self.epsilon / self._scale**2
-        went = first.replace(law=last.replace(y=first.y, classes=first.classes).moments()) if labels else first
+        cost = (
+            GroundCost(label_weight=self.label_weight) if labels else GroundCost(label=NoLabels())
+        )
+        epsilon = (
+            self.epsilon if isinstance(self.epsilon, Relative) else self.epsilon / self._scale**2
+        )
+        went = (
+            first.replace(law=last.replace(y=first.y, classes=first.classes).moments())
+            if labels
+            else first
+        )
         pair, within = cost.between(went, last), cost.between(first, first)
         matrix = pair.matrix()
         solver = Sinkhorn(epsilon, tol=_TOL).prepare(matrix, first.weights, last.weights)
         to_start, to_end = _solve_both(matrix, within.matrix(), first.weights, solver)
-        self._epsilon = float(solver.epsilon)  # pyright: ignore[reportArgumentType]  # prepare made it a number
+        # prepare made it a number
+        self._epsilon = float(solver.epsilon)  # pyright: ignore[reportArgumentType]
         self._parts = {"end.potential": to_end, "end.labels": pair.label_distances}
         if self.debias:
             self._parts |= {"start.potential": to_start, "start.labels": within.label_distances}
@@ -133,7 +156,9 @@ class EntropicMap(Map, kind="entropic"):
             name: _Side(
                 state,
                 self._parts[f"{name}.potential"],
-                self.label_weight / 2 * self._parts[f"{name}.labels"] if self._with_labels else None,
+                self.label_weight / 2 * self._parts[f"{name}.labels"]
+                if self._with_labels
+                else None,
                 self._epsilon,
             )
             for name, state in sides.items()
@@ -154,9 +179,12 @@ class EntropicMap(Map, kind="entropic"):
     def _move(self, x: Tensor, codes: Tensor) -> Tensor:
         points, home = self._standard(x), x.to(self._centres)
         codes = codes.to(points.device)
-        moved = torch.cat([self._image(*parts) for parts in zip(self._blocks(points), self._blocks(codes), strict=True)]).to(
-            home
-        )
+        moved = torch.cat(
+            [
+                self._image(*parts)
+                for parts in zip(self._blocks(points), self._blocks(codes), strict=True)
+            ]
+        ).to(home)
         if self.debias:
             return home + (self._centres[1] - self._centres[0]) + self._scale * moved
         return self._centres[1] + self._scale * moved
@@ -183,33 +211,51 @@ class EntropicMap(Map, kind="entropic"):
             "scale": self._scale,
             "standard_epsilon": self._epsilon,
         }
-        return tensors | {f"solved.{name}": value for name, value in self._parts.items()} | {"centres": self._centres}, facts
+        return tensors | {f"solved.{name}": value for name, value in self._parts.items()} | {
+            "centres": self._centres
+        }, facts
 
     def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         self.epsilon = Relative(facts["epsilon"]) if facts["relative"] else facts["epsilon"]
         self.label_weight, self.debias = facts["label_weight"], bool(facts["debias"])
         self.__post_init__()
-        self._scale, self._epsilon = (check_positive(name, facts[name]) for name in ("scale", "standard_epsilon"))
+        self._scale, self._epsilon = (
+            check_positive(name, facts[name]) for name in ("scale", "standard_epsilon")
+        )
         self._start, self._end = unpack_pairs(tensors, facts, self.sample_shape_)
         self._centres = tensors["centres"]
-        self._parts = {name.removeprefix("solved."): value for name, value in tensors.items() if name.startswith("solved.")}
+        self._parts = {
+            name.removeprefix("solved."): value
+            for name, value in tensors.items()
+            if name.startswith("solved.")
+        }
         self._prepare()
 
 
-def _solve_both(cross: Tensor, within: Tensor, weights: Tensor, solver: Sinkhorn) -> tuple[Tensor, Tensor]:
-    """Potentials on the first states of their transport to themselves, and on the last states of that from the first.
+def _solve_both(
+    cross: Tensor, within: Tensor, weights: Tensor, solver: Sinkhorn
+) -> tuple[Tensor, Tensor]:
+    """Potentials on the first states of their transport to themselves, and on the last states of
+    that from the first.
 
-    Groups of points that are far apart for ε leave their potentials nearly free against each other, and two solutions may
-    settle differently. So one problem starts from the other, and what is annealed is the difference of the two: where
-    nothing but the mean has moved it is zero throughout, and the map is exact.
-    """
+    Groups of points that are far apart for ε leave their potentials nearly free against each other,
+    and two solutions may settle differently. So one problem starts from the other, and what is
+    annealed is the difference of the two: where nothing but the mean has moved it is zero
+    throughout, and the map is exact."""
     final = float(solver.epsilon)  # pyright: ignore[reportArgumentType]
     epsilon = max(float(cross.max()), final)
-    own, difference = torch.zeros_like(weights), (torch.zeros_like(weights), torch.zeros_like(weights))
+    own, difference = (
+        torch.zeros_like(weights),
+        (torch.zeros_like(weights), torch.zeros_like(weights)),
+    )
     while True:
-        step = replace(solver, epsilon=epsilon, tol=solver.tol if epsilon == final else _ANNEALING_TOL)
+        step = replace(
+            solver, epsilon=epsilon, tol=solver.tol if epsilon == final else _ANNEALING_TOL
+        )
         own = step.solve_self(within, weights, init=own).potentials[0]
-        f, g = step.solve(cross, weights, weights, init=(own + difference[0], own + difference[1])).potentials
+        f, g = step.solve(
+            cross, weights, weights, init=(own + difference[0], own + difference[1])
+        ).potentials
         if epsilon == final:
             return own, g
         difference = f - own, g - own
@@ -219,15 +265,19 @@ def _solve_both(cross: Tensor, within: Tensor, weights: Tensor, solver: Sinkhorn
 class _Side:
     """One measure that new points are transported to: rows of the plan, and their barycentres.
 
-    The score of particle j for x is x·x_j + (g_j − ½‖x_j‖² + ε log b_j) − label cost: the cost without ½‖x‖², which all
-    particles share. The label cost is linear in the weights of the classes, so it is more columns of the same product.
-    """
+    The score of particle j for x is x·x_j + (g_j − ½‖x_j‖² + ε log b_j) − label cost: the cost
+    without ½‖x‖², which all particles share. The label cost is linear in the weights of the
+    classes, so it is more columns of the same product."""
 
-    def __init__(self, state: LabeledDataset, potential: Tensor, labels: Tensor | None, epsilon: float) -> None:
+    def __init__(
+        self, state: LabeledDataset, potential: Tensor, labels: Tensor | None, epsilon: float
+    ) -> None:
         x = state.x
         self.epsilon, self.labels = epsilon, None if labels is None else labels.to(x)  # (k, k')
         self.points = x
-        self.columns = x if labels is None else torch.cat([x, one_hot(state.y, labels.shape[1]).to(x)], dim=1)
+        self.columns = (
+            x if labels is None else torch.cat([x, one_hot(state.y, labels.shape[1]).to(x)], dim=1)
+        )
         self.shift = potential - x.double().square().sum(dim=1) / 2 + epsilon * state.weights.log()
 
     def plan(self, x: Tensor, classes: Tensor | None) -> Tensor:

@@ -1,8 +1,8 @@
-"""The networks of ``NeuralMap``: the paper's autoencoder for images, a residual perceptron for vectors (paper, appendix C).
+"""The networks of ``NeuralMap``: the paper's autoencoder for images, a residual perceptron for
+vectors (paper, appendix C).
 
-A ``Pushforward`` puts one between the units of the data and standard ones, so that scales do not matter to the training. How
-networks are trained is left to others.
-"""
+A ``Pushforward`` puts one between the units of the data and standard ones, so that scales do not
+matter to the training. How networks are trained is left to others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def is_image(shape: tuple[int, ...]) -> bool:
 
 
 class Autoencoder(nn.Module):
-    """Two convolutions and five fully connected layers, and the same in reverse; (n, H, W) or (n, H, W, 3) to the same.
+    """Two convolutions and five fully connected layers, and the same in reverse; (n, H, W) or (n,
+    H, W, 3) to the same.
 
     Example:
         >>> import torch
@@ -46,7 +47,8 @@ class Autoencoder(nn.Module):
         flat = outer * math.prod(sizes[-1])
         widths = (flat, *_WIDTHS)
         colours = shape[2] if self.coloured else 1
-        # a convolution that halves n sides to ⌈n/2⌉ is undone by one that adds a row where n was even
+        # a convolution that halves n sides to ⌈n/2⌉ is undone by one that adds a row where n was
+        # even
         extra = [(1 - height % 2, 1 - width % 2) for height, width in sizes[:2]]
         self.encoder = nn.Sequential(
             nn.Conv2d(colours, inner, 3, stride=2, padding=1),
@@ -75,7 +77,8 @@ def _dense(widths: tuple[int, ...]) -> list[nn.Module]:
 
 
 class Perceptron(nn.Module):
-    """Fully connected layers on flattened samples; the last starts at zero, so that x + f(x) starts as the identity.
+    """Fully connected layers on flattened samples; the last starts at zero, so that x + f(x) starts
+    as the identity.
 
     Example:
         >>> import torch
@@ -95,7 +98,8 @@ class Perceptron(nn.Module):
 
 
 class Pushforward(nn.Module):
-    """Samples to samples in the units of the data: h(x) = [x +] shift + spread · f((x − centre)/scale).
+    """Samples to samples in the units of the data: h(x) = [x +] shift + spread · f((x −
+    centre)/scale).
 
     Args:
         network: f, in standard units and float32.
@@ -115,11 +119,22 @@ class Pushforward(nn.Module):
     spread: Tensor
 
     def __init__(
-        self, network: nn.Module, residual: bool, centre: Tensor, scale: Tensor, shift: Tensor, spread: Tensor
+        self,
+        network: nn.Module,
+        residual: bool,
+        centre: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        spread: Tensor,
     ) -> None:
         super().__init__()
         self.network, self.residual = network, residual
-        for name, value in {"centre": centre, "scale": scale, "shift": shift, "spread": spread}.items():
+        for name, value in {
+            "centre": centre,
+            "scale": scale,
+            "shift": shift,
+            "spread": spread,
+        }.items():
             self.register_buffer(name, value)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -130,16 +145,24 @@ class Pushforward(nn.Module):
 
 
 def build(network: Network | None, shape: tuple[int, ...]) -> nn.Module:
-    """A new network for samples of a shape: the one asked for, checked on a batch; else the one for its kind of data."""
+    """A new network for samples of a shape: the one asked for, checked on a batch; else the one for
+    its kind of data.
+    """
     if network is None:
         return Autoencoder(shape) if is_image(shape) else Perceptron(shape)
     made = network(shape)
     if not isinstance(made, nn.Module):
-        raise InputError("network must make a torch module from a sample shape", type(made).__name__, "Return an nn.Module.")
+        raise InputError(
+            "network must make a torch module from a sample shape",
+            type(made).__name__,
+            "Return an nn.Module.",
+        )
     made = made.float().eval()
     with torch.no_grad():
         out = made(torch.zeros(2, *shape))
     if not isinstance(out, Tensor) or tuple(out.shape) != (2, *shape):
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        raise InputError(f"the network must map (2, *{shape}) to the same shape", got, "Check its last layer.")
+        raise InputError(
+            f"the network must map (2, *{shape}) to the same shape", got, "Check its last layer."
+        )
     return made

@@ -1,9 +1,10 @@
-"""The paper's parametric map: a network fitted on first and last states, h(x_0) ≈ x_T (sections 5.3 and 6.2, appendix C).
+"""The paper's parametric map: a network fitted on first and last states, h(x_0) ≈ x_T (sections 5.3
+and 6.2, appendix C).
 
     min_h Σ_i a_i ‖h(x_0,i) − x_T,i‖²     in standard units
 
-by Adam from several random starts, of which the best epoch on held-out pairs is kept. Architectures are left to others.
-"""
+by Adam from several random starts, of which the best epoch on held-out pairs is kept. Architectures
+are left to others."""
 
 from __future__ import annotations
 
@@ -36,22 +37,26 @@ _STATISTICS = ("centre", "scale", "shift", "spread")
 class NeuralMap(Map, kind="neural"):
     """x ↦ h(x), a network fitted on the pairs; it never looks at labels.
 
-    Images, of shape (H, W) or (H, W, 3), go through the paper's autoencoder (two convolutions and five fully connected
-    layers, and the same in reverse); other samples through x + mlp(x). Inputs and outputs are standardised inside.
+    Images, of shape (H, W) or (H, W, 3), go through the paper's autoencoder (two convolutions and
+    five fully connected layers, and the same in reverse); other samples through x + mlp(x). Inputs
+    and outputs are standardised inside.
 
     Args:
-        network: a function from the sample shape to a torch module on batches of that shape, used as x + network(x) instead.
+        network: a function from the sample shape to a torch module on batches of that shape, used
+            as x + network(x) instead.
         epochs, learning_rate, batch_size: of Adam.
         restarts: how many random starts; the paper takes ten.
-        held_out: share of the pairs on which starts and epochs are compared; with 0, or a single pair, on those it learns from.
+        held_out: share of the pairs on which starts and epochs are compared; with 0, or a single
+            pair, on those it learns from.
         patience: epochs without a better one before a start is given up.
         seed: of initial weights and batches; torch's own random state is left as it was.
-        progress: None shows it on stderr when it takes long; False is silent; a function is called with (done, total).
+        progress: None shows it on stderr when it takes long; False is silent; a function is called
+            with (done, total).
         device: where to train and carry; by default where the pairs are.
 
     Attributes:
-        history_: for each start, (error on the pairs it learns from, error on held-out pairs) before training and after
-            each epoch, as mean squares over samples and features.
+        history_: for each start, (error on the pairs it learns from, error on held-out pairs)
+            before training and after each epoch, as mean squares over samples and features.
         held_out_error_: the least held-out error, that of the network that was kept.
 
     Example:
@@ -74,30 +79,48 @@ class NeuralMap(Map, kind="neural"):
     device: torch.device | str | None = None
 
     def __post_init__(self) -> None:
-        if self.network is not None and (isinstance(self.network, nn.Module) or not callable(self.network)):
+        if self.network is not None and (
+            isinstance(self.network, nn.Module) or not callable(self.network)
+        ):
             raise InputError(
                 "network must be a function from a sample shape to a torch module",
                 type(self.network).__name__,
                 "Each restart needs a new one: pass lambda shape: ….",
             )
-        for name, least in {"epochs": 0, "batch_size": 1, "restarts": 1, "patience": 1, "seed": 0}.items():
+        for name, least in {
+            "epochs": 0,
+            "batch_size": 1,
+            "restarts": 1,
+            "patience": 1,
+            "seed": 0,
+        }.items():
             setattr(self, name, check_count(name, getattr(self, name), least=least))
         self.learning_rate = check_positive("learning_rate", self.learning_rate)
         if not isinstance(self.held_out, (int, float)) or not 0 <= self.held_out < 1:
-            raise InputError("held_out must be a share of at least 0 and below 1", self.held_out, "0.1 keeps a tenth aside.")
+            raise InputError(
+                "held_out must be a share of at least 0 and below 1",
+                self.held_out,
+                "0.1 keeps a tenth aside.",
+            )
 
     def _fit(self, start: LabeledDataset, end: LabeledDataset) -> None:
         pairs = _Pairs(start, end, self.device)
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(len(start), generator=generator)
-        aside = min(max(round(self.held_out * len(start)), 1), len(start) - 1) if self.held_out else 0
+        aside = (
+            min(max(round(self.held_out * len(start)), 1), len(start) - 1) if self.held_out else 0
+        )
         held, rest = (order[:aside] if aside else order), order[aside:]
         best, self.history_ = math.inf, []
         total = self.restarts * self.epochs
         with track(total, "fitting a network", self.progress) as advance, _own_randomness():
             for restart in range(self.restarts):
-                torch.default_generator.manual_seed(int(torch.randint(2**31, (1,), generator=generator)))
-                module = pairs.pushforward(build(self.network, start.sample_shape), self.network is None)
+                torch.default_generator.manual_seed(
+                    int(torch.randint(2**31, (1,), generator=generator))
+                )
+                module = pairs.pushforward(
+                    build(self.network, start.sample_shape), self.network is None
+                )
                 errors: list[tuple[float, float]] = []
                 self.history_.append(errors)
                 for epoch, train_error in enumerate(self._epochs(module, pairs, rest, generator)):
@@ -114,13 +137,17 @@ class NeuralMap(Map, kind="neural"):
         self._module = self._module.eval().requires_grad_(False)
         self.held_out_error_ = best
 
-    def _epochs(self, module: Pushforward, pairs: _Pairs, rows: Tensor, generator: torch.Generator) -> Iterator[float]:
+    def _epochs(
+        self, module: Pushforward, pairs: _Pairs, rows: Tensor, generator: torch.Generator
+    ) -> Iterator[float]:
         """Training error before the first epoch, then after each."""
         yield pairs.error(module, rows)
         optimizer = torch.optim.Adam(module.network.parameters(), lr=self.learning_rate)
         for _ in range(self.epochs):
             module.train()
-            for batch in rows[torch.randperm(len(rows), generator=generator)].split(self.batch_size):
+            for batch in rows[torch.randperm(len(rows), generator=generator)].split(
+                self.batch_size
+            ):
                 optimizer.zero_grad()
                 pairs.loss(module, batch).backward()
                 optimizer.step()
@@ -143,12 +170,14 @@ class NeuralMap(Map, kind="neural"):
         return copy.deepcopy(self._module)
 
     def export(self, path: str | Path) -> Path:
-        """Write the fitted network for use without advect: ``.pt2`` for torch.export, ``.onnx`` for ONNX; any batch size.
+        """Write the fitted network for use without advect: ``.pt2`` for torch.export, ``.onnx`` for
+        ONNX; any batch size.
 
         The input is called ``x`` and has the dtype of the data of the fit.
 
         Raises:
-            InputError: another suffix, or ``.onnx`` without the packages of ``pip install 'advect[onnx]'``.
+            InputError: another suffix, or ``.onnx`` without the packages of ``pip install
+                'advect[onnx]'``.
 
         Example:
             >>> import tempfile, pathlib, torch, advect as ad
@@ -175,12 +204,20 @@ class NeuralMap(Map, kind="neural"):
             import onnxscript  # noqa: F401
         except ImportError as error:
             raise InputError(
-                "ONNX needs onnx and onnxscript", str(error), "Install them: pip install 'advect[onnx]'."
+                "ONNX needs onnx and onnxscript",
+                str(error),
+                "Install them: pip install 'advect[onnx]'.",
             ) from None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the exporter, about itself
             program = torch.onnx.export(
-                module, example, input_names=["x"], output_names=["y"], dynamic_shapes=sizes, dynamo=True, verbose=False
+                module,
+                example,
+                input_names=["x"],
+                output_names=["y"],
+                dynamic_shapes=sizes,
+                dynamo=True,
+                verbose=False,
             )
         assert program is not None
         write_atomically(path, program.model_proto.SerializeToString())
@@ -193,13 +230,29 @@ class NeuralMap(Map, kind="neural"):
                 f"network={self.network!r}",
                 "Use export(path), or save map.as_module().state_dict() and build it again.",
             )
-        names = ("epochs", "learning_rate", "batch_size", "restarts", "held_out", "patience", "seed")
+        names = (
+            "epochs",
+            "learning_rate",
+            "batch_size",
+            "restarts",
+            "held_out",
+            "patience",
+            "seed",
+        )
         facts: dict[str, Any] = {name: getattr(self, name) for name in names}
         facts |= {"history": self.history_, "held_out_error": self.held_out_error_}
         return dict(self._module.state_dict()), facts
 
     def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        for name in ("epochs", "learning_rate", "batch_size", "restarts", "held_out", "patience", "seed"):
+        for name in (
+            "epochs",
+            "learning_rate",
+            "batch_size",
+            "restarts",
+            "held_out",
+            "patience",
+            "seed",
+        ):
             setattr(self, name, facts[name])
         self.__post_init__()
         self.history_ = [[(float(a), float(b)) for a, b in errors] for errors in facts["history"]]
@@ -207,9 +260,13 @@ class NeuralMap(Map, kind="neural"):
         shape = self._fitted()
         if any(tensors[name].shape != shape for name in _STATISTICS):
             raise ValueError(f"statistics are not of shape {shape}")
-        with torch.device("meta"):  # takes no memory until the weights are known to fit, and no random numbers
+        with torch.device(
+            "meta"
+        ):  # takes no memory until the weights are known to fit, and no random numbers
             network = build(None, shape)
-        self._module = Pushforward(network, not is_image(shape), *(tensors[name] for name in _STATISTICS))
+        self._module = Pushforward(
+            network, not is_image(shape), *(tensors[name] for name in _STATISTICS)
+        )
         self._module.load_state_dict(tensors, assign=True)
         self._module.eval().requires_grad_(False)
 
@@ -217,24 +274,34 @@ class NeuralMap(Map, kind="neural"):
 class _Pairs:
     """The pairs as a network sees them."""
 
-    def __init__(self, start: LabeledDataset, end: LabeledDataset, device: torch.device | str | None) -> None:
+    def __init__(
+        self, start: LabeledDataset, end: LabeledDataset, device: torch.device | str | None
+    ) -> None:
         self.shape = start.sample_shape
         self.x, self.y = (part.samples.to(device) for part in (start, end))
         self.weights = (start.weights * len(start)).to(device)  # mean one
 
     def pushforward(self, network: nn.Module, ours: bool) -> Pushforward:
-        """The network between the units of these pairs; images have one scale, since pixels at the border hardly vary."""
+        """The network between the units of these pairs; images have one scale, since pixels at the
+        border hardly vary.
+        """
         image = is_image(self.shape)
         residual = not (ours and image)
         x, y = self.x.double(), self.y.double()
         y = y - x if residual else y
-        statistics = [part for values in (x, y) for part in (values.mean(dim=0), _deviation(values, together=image))]
+        statistics = [
+            part
+            for values in (x, y)
+            for part in (values.mean(dim=0), _deviation(values, together=image))
+        ]
         ready = (part.to(self.x).expand(self.shape).contiguous() for part in statistics)
         return Pushforward(network.to(self.x.device), residual, *ready)
 
     def loss(self, module: Pushforward, rows: Tensor) -> Tensor:
         """Weighted mean square error in standard units."""
-        errors = ((module(self.x[rows]) - self.y[rows]) / module.spread).square().flatten(1).mean(dim=1)
+        errors = (
+            ((module(self.x[rows]) - self.y[rows]) / module.spread).square().flatten(1).mean(dim=1)
+        )
         return (self.weights[rows].to(errors) * errors).mean()
 
     def error(self, module: Pushforward, rows: Tensor) -> float:
@@ -242,14 +309,17 @@ class _Pairs:
         module.eval()
         with torch.no_grad():
             parts = [
-                self.weights[part] * (module(self.x[part]) - self.y[part]).double().square().flatten(1).mean(dim=1)
+                self.weights[part]
+                * (module(self.x[part]) - self.y[part]).double().square().flatten(1).mean(dim=1)
                 for part in rows.split(_BATCH)
             ]
         return float(torch.cat(parts).sum() / self.weights[rows].sum())
 
 
 def _deviation(values: Tensor, *, together: bool) -> Tensor:
-    """Standard deviation of each feature, or of all together; that of all where a feature is constant, one where all are."""
+    """Standard deviation of each feature, or of all together; that of all where a feature is
+    constant, one where all are.
+    """
     centred = values - values.mean(dim=0)
     whole = centred.square().mean().sqrt()
     whole = torch.where(whole > 0, whole, 1.0)

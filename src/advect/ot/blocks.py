@@ -1,7 +1,8 @@
-"""A cost matrix (n, m) that is computed in blocks of rows, for problems whose matrices do not fit into memory.
+"""A cost matrix (n, m) that is computed in blocks of rows, for problems whose matrices do not fit
+into memory.
 
-The solver asks for rows, uses them and forgets them; ``room`` says how many bytes it may keep beside, so that it holds the
-whole matrix, or its kernel, where that fits (``advect.ot.kernel``).
+The solver asks for rows, uses them and forgets them; ``room`` says how many bytes it may keep
+beside, so that it holds the whole matrix, or its kernel, where that fits (``advect.ot.kernel``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Rows(Protocol):
     """What makes rows of a cost matrix."""
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
-        """The rows at ``rows``, at some columns or all, new or written into ``out``; the caller may overwrite them."""
+        """The rows at ``rows``, at some columns or all, new or written into ``out``; the caller may
+        overwrite them.
+        """
         ...
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
@@ -39,8 +42,9 @@ class BlockedCost:
     """An (n, m) cost matrix by blocks of rows.
 
     Args:
-        open_rows: prepares what rows are made of (copies of features, say) and returns the maker. It is called on first use,
-            and again after ``release``, so that problems solved one after the other do not keep their preparations.
+        open_rows: prepares what rows are made of (copies of features, say) and returns the maker.
+            It is called on first use, and again after ``release``, so that problems solved one
+            after the other do not keep their preparations.
         shape, dtype, device: of the matrix.
         room: bytes that a solver may keep in matrices of its own.
 
@@ -69,9 +73,16 @@ class BlockedCost:
 
     @classmethod
     def of(
-        cls, make: Callable[[Index], Tensor], shape: tuple[int, int], *, room: int, like: Tensor | None = None
+        cls,
+        make: Callable[[Index], Tensor],
+        shape: tuple[int, int],
+        *,
+        room: int,
+        like: Tensor | None = None,
     ) -> BlockedCost:
-        """The cost whose rows ``make`` computes; dtype and device are those of ``like``, float32 on the CPU by default."""
+        """The cost whose rows ``make`` computes; dtype and device are those of ``like``, float32 on
+        the CPU by default.
+        """
         like = torch.empty(0) if like is None else like
         return cls(lambda: _Made(make, like.dtype), shape, like.dtype, like.device, room)
 
@@ -93,14 +104,19 @@ class BlockedCost:
 
     @property
     def block_rows(self) -> int:
-        """Rows in a block: a few of them fit into the room at once, beside a matrix if that fits."""
+        """Rows in a block: a few of them fit into the room at once, beside a matrix if that
+        fits.
+        """
         entries = min(_ENTRIES, self.room // (_BLOCKS_AT_ONCE * self.dtype.itemsize))
         return min(self.shape[0], max(_LEAST_ROWS, entries // self.shape[1]))
 
     def blocks(self, rows: int | None = None) -> Iterator[slice]:
         """Slices of rows that cover the matrix."""
         rows = rows or self.block_rows
-        return (slice(start, min(start + rows, self.shape[0])) for start in range(0, self.shape[0], rows))
+        return (
+            slice(start, min(start + rows, self.shape[0]))
+            for start in range(0, self.shape[0], rows)
+        )
 
     @property
     def maker(self) -> Rows:
@@ -109,7 +125,9 @@ class BlockedCost:
             self._rows = self._open()
         return self._rows
 
-    def rows(self, index: Index, out: Tensor | None = None, columns: Tensor | None = None) -> Tensor:
+    def rows(
+        self, index: Index, out: Tensor | None = None, columns: Tensor | None = None
+    ) -> Tensor:
         """The rows at ``index``, written into ``out`` if given; they may be overwritten."""
         return self.maker(index, out, columns)
 
@@ -131,7 +149,11 @@ class BlockedCost:
         """Keep extremes that a pass has found; entries that are no numbers end the solve here."""
         least, most = notes.values()
         if not (math.isfinite(least) and math.isfinite(most)):
-            raise InputError("the cost must be finite", "NaN or infinite entries", "Check the features and the cost function.")
+            raise InputError(
+                "the cost must be finite",
+                "NaN or infinite entries",
+                "Check the features and the cost function.",
+            )
         self._extremes = least, most
 
     def dense(self) -> Tensor:
@@ -144,7 +166,9 @@ class BlockedCost:
     def select(self, rows: Tensor, columns: Tensor) -> BlockedCost:
         """The cost between some rows and some columns, given by positions."""
         shape = (len(rows), len(columns))
-        return BlockedCost(lambda: _Selected(self, rows, columns), shape, self.dtype, self.device, self.room)
+        return BlockedCost(
+            lambda: _Selected(self, rows, columns), shape, self.dtype, self.device, self.room
+        )
 
     def seconds(self) -> float:
         """How long a pass over all rows takes, from one block."""
@@ -167,7 +191,9 @@ def in_blocks(cost: Tensor | BlockedCost) -> BlockedCost:
     """A cost as blocks of rows; of a matrix, nothing is kept."""
     if isinstance(cost, BlockedCost):
         return cost
-    return BlockedCost.of(lambda rows: cost[rows], (cost.shape[0], cost.shape[1]), room=cost.nbytes, like=cost)
+    return BlockedCost.of(
+        lambda rows: cost[rows], (cost.shape[0], cost.shape[1]), room=cost.nbytes, like=cost
+    )
 
 
 class Extremes:
@@ -195,12 +221,19 @@ class _Made:
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
         made = self.make(rows).to(self.dtype)
         made = made if columns is None else made.index_select(1, columns)
-        return made.clone() if out is None else out.copy_(made)  # it may be a view of what is not ours
+        return (
+            made.clone() if out is None else out.copy_(made)
+        )  # it may be a view of what is not ours
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
         step = max(1, _ENTRIES // len(b))
         blocks = (slice(start, start + step) for start in range(0, len(a), step))
-        return torch.stack([a[block] @ (self.make(block).to(self.dtype) @ b.to(self.dtype)).double() for block in blocks]).sum()
+        return torch.stack(
+            [
+                a[block] @ (self.make(block).to(self.dtype) @ b.to(self.dtype)).double()
+                for block in blocks
+            ]
+        ).sum()
 
 
 @dataclass(frozen=True, eq=False)

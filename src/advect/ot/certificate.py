@@ -2,13 +2,14 @@
 
 For potentials (f, g) with plan P, concavity of the dual D bounds what is missing:
 
-    0 ≤ OT_ε − D(f, g) ≤ ⟨a − P1, f* − f⟩ + ⟨b − Pᵀ1, g* − g⟩ ≤ ½ ‖residual‖₁ (range of f* − f, of g* − g)
+    0 ≤ OT_ε − D(f, g) ≤ ⟨a − P1, f* − f⟩ + ⟨b − Pᵀ1, g* − g⟩ ≤ ½ ‖residual‖₁ (range of f* − f, of
+    g* − g)
 
-and optimal potentials range no further than the cost. Rounding comes on top, with u the unit of the dtype: exponents
-(f + g − C)/ε are off by u (|f| + |g| + |C|)/ε, which is a cost that is off by u (|f| + |g| + |C|), and sums of n terms by
-about √n u, which is ε √n u in a potential. So the *value* keeps its digits at a small ε and loses them at a large one;
-entries of the *plan*, and with it gradients, lose theirs at a small ε.
-"""
+and optimal potentials range no further than the cost. Rounding comes on top, with u the unit of the
+dtype: exponents (f + g − C)/ε are off by u (|f| + |g| + |C|)/ε, which is a cost that is off by u
+(|f| + |g| + |C|), and sums of n terms by about √n u, which is ε √n u in a potential. So the *value*
+keeps its digits at a small ε and loses them at a large one; entries of the *plan*, and with it
+gradients, lose theirs at a small ε."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from torch import Tensor
 from advect.errors import InputError
 from advect.ot.blocks import BlockedCost
 
-CAP = 1e-3  # no marginal error above this counts as converged unless a tolerance was given; no entry of a plan is off by more
+# no marginal error above this counts as converged unless a tolerance was given; no entry of a plan
+# is off by more
+CAP = 1e-3
 RESOLVED = 0.01  # share of a divergence that its error may be
 _SMALL = 250_000  # entries up to which float32 problems are solved in float64: it costs nothing
 _BASE_TOL = {torch.float32: 1e-5, torch.float64: 1e-8}
@@ -45,7 +48,11 @@ class Scale:
     @classmethod
     def of(cls, cost: Tensor | BlockedCost, epsilon: float) -> Scale:
         """A pass over the cost, unless one has noted its extremes on the way."""
-        least, most = cost.extremes() if isinstance(cost, BlockedCost) else torch.stack(torch.aminmax(cost)).tolist()
+        least, most = (
+            cost.extremes()
+            if isinstance(cost, BlockedCost)
+            else torch.stack(torch.aminmax(cost)).tolist()
+        )
         return cls((cost.shape[0], cost.shape[1]), least, most, epsilon)
 
     @property
@@ -67,46 +74,65 @@ class Scale:
 
     def arithmetic(self, dtype: torch.dtype, tol: float | None) -> torch.dtype:
         """The dtype to iterate in, for costs in ``dtype``."""
-        narrow = self.enough(dtype) and not is_small(self.shape) and (tol or 1.0) >= _LEAST_TOL[dtype]
+        narrow = (
+            self.enough(dtype) and not is_small(self.shape) and (tol or 1.0) >= _LEAST_TOL[dtype]
+        )
         return dtype if narrow else torch.float64
 
     def tolerance(self, cost: torch.dtype, dtype: torch.dtype) -> float:
-        """The marginal error to stop at by default, for costs in one dtype and an iteration in another."""
+        """The marginal error to stop at by default, for costs in one dtype and an iteration in
+        another.
+        """
         return min(CAP, max(_BASE_TOL[cost], torch.finfo(dtype).eps * self.largest / self.epsilon))
 
     def least_tolerance(self, dtype: torch.dtype) -> float:
         """The least marginal error that an iteration in this dtype can be asked for."""
-        return min(CAP, max(_LEAST_TOL[dtype], torch.finfo(dtype).eps * self.largest / self.epsilon))
+        return min(
+            CAP, max(_LEAST_TOL[dtype], torch.finfo(dtype).eps * self.largest / self.epsilon)
+        )
 
     def value_rounding(self, dtype: torch.dtype) -> float:
-        """What rounding in this dtype takes from a value, before potentials are known: they are no larger than the costs."""
-        span = 2 * (self.most - self.least)
-        return 6 * torch.finfo(dtype).eps * self.largest + self.sums_rounding(dtype) * (span + self.epsilon)
-
-    def value_error(self, dtype: torch.dtype, residual: float, f: Tensor, g: Tensor, *, matched: bool = True) -> float:
-        """A bound of |⟨a, f⟩ + ⟨b, g⟩ − OT_ε| for potentials that leave this marginal error, rounding in ``dtype`` included.
-
-        Where the rows are not ``matched`` the plan's mass differs from 1 too, which ε times is a part of the value.
+        """What rounding in this dtype takes from a value, before potentials are known: they are no
+        larger than the costs.
         """
+        span = 2 * (self.most - self.least)
+        return 6 * torch.finfo(dtype).eps * self.largest + self.sums_rounding(dtype) * (
+            span + self.epsilon
+        )
+
+    def value_error(
+        self, dtype: torch.dtype, residual: float, f: Tensor, g: Tensor, *, matched: bool = True
+    ) -> float:
+        """A bound of |⟨a, f⟩ + ⟨b, g⟩ − OT_ε| for potentials that leave this marginal error,
+        rounding in ``dtype`` included.
+
+        Where the rows are not ``matched`` the plan's mass differs from 1 too, which ε times is a
+        part of the value."""
         if not math.isfinite(residual):
             return math.inf
         extremes = torch.stack([*torch.aminmax(f), *torch.aminmax(g)]).tolist()
         range_f, range_g = extremes[1] - extremes[0], extremes[3] - extremes[2]
         sizes = max(map(abs, extremes[:2])) + max(map(abs, extremes[2:])) + self.largest
         span = self.most - self.least + max(range_f, range_g)
-        rounding = 2 * torch.finfo(dtype).eps * sizes + self.sums_rounding(dtype) * (span + self.epsilon)
+        rounding = 2 * torch.finfo(dtype).eps * sizes + self.sums_rounding(dtype) * (
+            span + self.epsilon
+        )
         return residual * (span / 2 if matched else span + self.epsilon) + rounding
 
     def objection(self, dtype: torch.dtype, value_error: float, tol: float) -> str | None:
-        """Why an answer of this dtype and error is no answer, though its marginals are met; None if it is one."""
+        """Why an answer of this dtype and error is no answer, though its marginals are met; None if
+        it is one.
+        """
         if (rounding := self.plan_rounding(dtype)) > CAP:
             return (
-                f"Rounding leaves entries of the plan off by up to {rounding:.0e}: costs up to {self.largest:.3g} are too "
+                f"Rounding leaves entries of the plan off by up to {rounding:.0e}: costs up to "
+                f"{self.largest:.3g} are too "
                 f"large for epsilon {self.epsilon:.3g}. Raise epsilon, or use ExactOT."
             )
         if value_error > 2 * max(tol, CAP) * self.largest > 0:
             return (
-                f"The value is known to {value_error:.1e} where costs are no larger than {self.largest:.1e}. "
+                f"The value is known to {value_error:.1e} where costs are no larger than "
+                f"{self.largest:.1e}. "
                 f"Lower epsilon (now {self.epsilon:.3g}), or tol."
             )
         return None
@@ -116,7 +142,8 @@ class Scale:
         needed = torch.finfo(torch.float64).eps * self.largest
         if self.epsilon < needed:
             raise InputError(
-                f"epsilon must be above {needed:.1e}, what float64 can tell apart among costs up to {self.largest:.3g}",
+                f"epsilon must be above {needed:.1e}, what float64 can tell apart among costs up "
+                f"to {self.largest:.3g}",
                 f"{self.epsilon:g}",
                 "Raise it, or use ad.ExactOT() for a plan without blur.",
             )

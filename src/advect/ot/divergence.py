@@ -26,7 +26,8 @@ class Divergence:
         cross, source, target: the solutions between a and b, a and a, b and b.
         contributions: how much each point adds to the value.
         cost_error: how far entries of the costs can be off, as far as the value feels it.
-        equal: whether the potentials of the self-problems solve the problem between a and b, to rounding.
+        equal: whether the potentials of the self-problems solve the problem between a and b, to
+            rounding.
 
     Example:
         >>> import torch, advect as ad
@@ -50,12 +51,20 @@ class Divergence:
 
     @property
     def error(self) -> float:
-        """How far ``value`` can be from S(a, b): what the three problems state, and what the costs are off by."""
-        return self.cross.value_error + (self.source.value_error + self.target.value_error) / 2 + self.cost_error
+        """How far ``value`` can be from S(a, b): what the three problems state, and what the costs
+        are off by.
+        """
+        return (
+            self.cross.value_error
+            + (self.source.value_error + self.target.value_error) / 2
+            + self.cost_error
+        )
 
     @property
     def sampled(self) -> bool:
-        """Whether it is a mean over random parts of the samples, and not of the whole: ``error`` is that of this mean then."""
+        """Whether it is a mean over random parts of the samples, and not of the whole: ``error`` is
+        that of this mean then.
+        """
         return False
 
     @property
@@ -70,7 +79,9 @@ class Divergence:
 
     @property
     def converged(self) -> bool:
-        """Whether all three problems met their tolerance, and ``error`` is below 1 % of ``value`` (or they are ``equal``)."""
+        """Whether all three problems met their tolerance, and ``error`` is below 1 % of ``value``
+        (or they are ``equal``).
+        """
         return self.met and (self.equal or self.error <= RESOLVED * self.value)
 
 
@@ -85,13 +96,15 @@ def divergence(
 ) -> Divergence:
     """S(a, b) under the costs between a and b, within a, and within b.
 
-    Costs that come in blocks are solved one after the other, each letting go of its matrices before the next.
+    Costs that come in blocks are solved one after the other, each letting go of its matrices before
+    the next.
 
-    The self-problems come first: when a and b are the same measure, in whatever order, their potentials solve the
-    cross problem already, and the divergence vanishes to the last bit.
+    The self-problems come first: when a and b are the same measure, in whatever order, their
+    potentials solve the cross problem already, and the divergence vanishes to the last bit.
 
     Args:
-        cross_cost, source_cost, target_cost: cost matrices (n, m), (n, n), (m, m), or ``BlockedCost``.
+        cross_cost, source_cost, target_cost: cost matrices (n, m), (n, n), (m, m), or
+            ``BlockedCost``.
         a, b: weights; uniform by default.
         solver: how each problem is solved; a relative epsilon refers to the cross problem.
 
@@ -116,21 +129,30 @@ def solve_divergence(
     solver: Solver,
     cost_error: float = 0.0,
 ) -> Divergence:
-    """``divergence`` for costs that are off by so much, without a word on what it cannot resolve."""
+    """``divergence`` for costs that are off by so much, without a word on what it cannot
+    resolve.
+    """
     check_solver(solver)
     cross_cost, source_cost, target_cost = costs
     a, b = (
-        torch.full((n,), 1 / n, dtype=torch.float64, device=cross_cost.device) if weights is None else weights.double()
+        torch.full((n,), 1 / n, dtype=torch.float64, device=cross_cost.device)
+        if weights is None
+        else weights.double()
         for n, weights in zip(cross_cost.shape, (a, b), strict=True)
     )
     solver = solver.prepare(cross_cost, a, b)
-    if (own := getattr(solver, "divergence", None)) is not None:  # a solver that looks at the three problems together
+    if (
+        own := getattr(solver, "divergence", None)
+    ) is not None:  # a solver that looks at the three problems together
         return replace(own(cross_cost, source_cost, target_cost, a, b), cost_error=cost_error)
     source = solver.solve_self(source_cost, a)
     source.release()
     target = solver.solve_self(target_cost, b)
     target.release()
-    guess, slack = (source.potentials[0], target.potentials[0]), 2 * (source.marginal_error + target.marginal_error)
+    guess, slack = (
+        (source.potentials[0], target.potentials[0]),
+        2 * (source.marginal_error + target.marginal_error),
+    )
     certified = solver.certify(cross_cost, a, b, guess, slack)
     cross = certified or solver.solve(cross_cost, a, b)
     cross.release()
@@ -138,14 +160,17 @@ def solve_divergence(
 
 
 def warn_unless_converged(solved: Divergence, converged: bool) -> None:
-    """A word where the problems are solved and their difference is still not known: the solver has warned of the rest.
+    """A word where the problems are solved and their difference is still not known: the solver has
+    warned of the rest.
 
     A solver that only looks at the potentials it is given (``equal``) warns of nothing.
     """
     if not converged and (solved.met or solved.equal):
         warnings.warn(
-            f"the divergence is {solved.value:.3e}, known to {solved.error:.1e}: the measures are too close for this dtype, "
-            "tolerance and epsilon. Pass float64 and no tol, a smaller epsilon if it is large against the costs, or ExactOT.",
+            f"the divergence is {solved.value:.3e}, known to {solved.error:.1e}: the measures are "
+            "too close for this dtype, "
+            "tolerance and epsilon. Pass float64 and no tol, a smaller epsilon if it is large "
+            "against the costs, or ExactOT.",
             ConvergenceWarning,
             stacklevel=3,
         )

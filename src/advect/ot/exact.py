@@ -1,4 +1,6 @@
-"""Exact optimal transport by the network simplex of POT (paper, eqs. 1 and 3), in float64 on the CPU."""
+"""Exact optimal transport by the network simplex of POT (paper, eqs. 1 and 3), in float64 on the
+CPU.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,17 @@ from advect.errors import ConvergenceWarning, InputError
 from advect.ot.blocks import BlockedCost
 from advect.ot.solution import Cost, Potentials, Solution, check_problem
 
-_MATRICES = 4  # of float64 and the size of the cost that the simplex needs: costs, their copy in its unit, flows, plan
+# of float64 and the size of the cost that the simplex needs: costs, their copy in its unit, flows,
+# plan
+_MATRICES = 4
 
 
 @dataclass(frozen=True)
 class ExactOT:
     """min ⟨P, C⟩ over plans with marginals a and b, solved to rounding.
 
-    Time grows roughly like n³ in bad cases; a few thousand samples are comfortable, beyond that use ``Sinkhorn``.
+    Time grows roughly like n³ in bad cases; a few thousand samples are comfortable, beyond that use
+    ``Sinkhorn``.
 
     Args:
         max_iter: pivots allowed before it gives up with a warning.
@@ -42,10 +47,14 @@ class ExactOT:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Costs are wanted in float64: the simplex works there, and d(A, A) = 0 needs an exactly cheap diagonal."""
+        """Costs are wanted in float64: the simplex works there, and d(A, A) = 0 needs an exactly
+        cheap diagonal.
+        """
         return torch.float64
 
-    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0) -> Solution | None:
+    def certify(
+        self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
+    ) -> Solution | None:
         """Potentials alone do not give an exact plan: always None."""
         return None
 
@@ -53,8 +62,16 @@ class ExactOT:
         """Nothing depends on the problem: the solver itself."""
         return self
 
-    def solve(self, cost: Cost, a: Tensor | None = None, b: Tensor | None = None, init: Potentials | None = None) -> Solution:
-        """The exact solution; ``init`` is accepted for uniformity, the simplex has no use for it."""
+    def solve(
+        self,
+        cost: Cost,
+        a: Tensor | None = None,
+        b: Tensor | None = None,
+        init: Potentials | None = None,
+    ) -> Solution:
+        """The exact solution; ``init`` is accepted for uniformity, the simplex has no use for
+        it.
+        """
         import ot  # POT takes seconds to import
 
         cost, a, b = check_problem(cost, a, b)
@@ -62,32 +79,59 @@ class ExactOT:
         check_finite("the cost", cost, "Check the features and the cost function.")
         rows, columns = a > 0, b > 0
         whole = bool(rows.all()) and bool(columns.all())
-        inner = (cost if whole else cost[rows][:, columns]).double()  # points without mass must not set the unit
+        inner = (
+            cost if whole else cost[rows][:, columns]
+        ).double()  # points without mass must not set the unit
         least, most = torch.stack(torch.aminmax(inner)).tolist()
         largest = max(abs(least), abs(most))
-        unit = largest or 1.0  # the simplex compares costs with absolute thresholds: give it costs of order 1
+        unit = (
+            largest or 1.0
+        )  # the simplex compares costs with absolute thresholds: give it costs of order 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # replaced by ours below, which says what to do
             plan, log = ot.emd(
-                a[rows].cpu().numpy(), b[columns].cpu().numpy(), inner.cpu().numpy() / unit, numItermax=self.max_iter, log=True
+                a[rows].cpu().numpy(),
+                b[columns].cpu().numpy(),
+                inner.cpu().numpy() / unit,
+                numItermax=self.max_iter,
+                log=True,
             )
         converged = log["warning"] is None
         if not converged:
             warnings.warn(
-                f"exact transport stopped early ({log['warning']}). Raise max_iter={self.max_iter}, or use Sinkhorn.",
+                f"exact transport stopped early ({log['warning']}). Raise "
+                f"max_iter={self.max_iter}, or use Sinkhorn.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        kept = torch.from_numpy(plan).to_sparse()  # at most n + m − 1 entries: do not keep n × m zeros
-        places = torch.stack([part.nonzero()[:, 0].cpu()[at] for part, at in zip((rows, columns), kept.indices(), strict=True)])
-        sparse = torch.sparse_coo_tensor(places, kept.values(), tuple(cost.shape), check_invariants=True)
-        row_sums, column_sums = (torch.from_numpy(plan.sum(axis=axis)).to(cost.device) for axis in (1, 0))
+        kept = torch.from_numpy(
+            plan
+        ).to_sparse()  # at most n + m − 1 entries: do not keep n × m zeros
+        places = torch.stack(
+            [
+                part.nonzero()[:, 0].cpu()[at]
+                for part, at in zip((rows, columns), kept.indices(), strict=True)
+            ]
+        )
+        sparse = torch.sparse_coo_tensor(
+            places, kept.values(), tuple(cost.shape), check_invariants=True
+        )
+        row_sums, column_sums = (
+            torch.from_numpy(plan.sum(axis=axis)).to(cost.device) for axis in (1, 0)
+        )
         marginal = float((row_sums - a[rows]).abs().sum() + (column_sums - b[columns]).abs().sum())
-        f, g = (torch.as_tensor(log[name] * unit, dtype=torch.float64).to(cost.device) for name in ("u", "v"))
+        f, g = (
+            torch.as_tensor(log[name] * unit, dtype=torch.float64).to(cost.device)
+            for name in ("u", "v")
+        )
         value = float(log["cost"]) * unit
-        gap = abs(value - float(a[rows] @ f + b[columns] @ g)) + _violation(inner, f, g)  # strong duality, as far as it holds
+        gap = abs(value - float(a[rows] @ f + b[columns] @ g)) + _violation(
+            inner, f, g
+        )  # strong duality, as far as it holds
         rounding = torch.finfo(torch.float64).eps * (8 + math.sqrt(max(inner.shape))) * largest
-        error = 0.0 if value == 0 and least >= 0 else gap + marginal * largest + rounding  # no plan is cheaper than free
+        error = (
+            0.0 if value == 0 and least >= 0 else gap + marginal * largest + rounding
+        )  # no plan is cheaper than free
         g = _extended(g, columns, lambda: (cost.double()[rows] - f[:, None]).amin(dim=0))
         f = _extended(f, rows, lambda: (cost.double() - g).amin(dim=1))
         return Solution(
@@ -101,23 +145,42 @@ class ExactOT:
             value_error=error,
         )
 
-    def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
-        """A measure stays where it is when that costs nothing: value 0, potentials 0, the plan diag(a)."""
+    def solve_self(
+        self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None
+    ) -> Solution:
+        """A measure stays where it is when that costs nothing: value 0, potentials 0, the plan
+        diag(a).
+        """
         cost, a, _ = check_problem(cost, a, None)
         if isinstance(cost, BlockedCost):
-            diagonal = max(float(cost.rows(block)[:, block].diagonal().abs().max()) for block in cost.blocks())
+            diagonal = max(
+                float(cost.rows(block)[:, block].diagonal().abs().max()) for block in cost.blocks()
+            )
             least, most = cost.extremes()
         else:
             diagonal = float(cost.diagonal().abs().max())
             least, most = torch.stack(torch.aminmax(cost)).tolist()
         if diagonal > 1e-6 * most or least < -diagonal:
-            return self.solve(cost, a, a)  # a cost of one's own for which staying is not free, or not the cheapest
+            return self.solve(
+                cost, a, a
+            )  # a cost of one's own for which staying is not free, or not the cheapest
         zero, dtype = torch.zeros_like(a), cost.dtype
-        return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, lambda out: torch.diag(a.to(dtype)), value_error=diagonal)
+        return Solution(
+            0.0,
+            (zero, zero),
+            0.0,
+            True,
+            0,
+            0.0,
+            lambda out: torch.diag(a.to(dtype)),
+            value_error=diagonal,
+        )
 
 
 def _violation(cost: Tensor, f: Tensor, g: Tensor) -> float:
-    """By how much f_i + g_j exceeds the cost somewhere: potentials that are less by so much are a lower bound."""
+    """By how much f_i + g_j exceeds the cost somewhere: potentials that are less by so much are a
+    lower bound.
+    """
     parts = zip(cost.split(1024), f.split(1024), strict=True)
     return max(0.0, -min(float((rows - own[:, None] - g).min()) for rows, own in parts))
 
@@ -136,7 +199,8 @@ def _whole(cost: Cost) -> Tensor:
     needed = _MATRICES * cost.bytes(torch.float64)
     if needed > cost.room:
         raise InputError(
-            f"exact transport of {cost.shape[0]} to {cost.shape[1]} samples needs {readable(needed)}",
+            f"exact transport of {cost.shape[0]} to {cost.shape[1]} samples needs "
+            f"{readable(needed)}",
             f"{readable(cost.room)} of room",
             "Raise memory_limit, use ad.Sinkhorn(), or ad.MiniBatch(ad.ExactOT()).",
         )

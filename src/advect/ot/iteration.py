@@ -1,14 +1,14 @@
 """The iterations of entropic transport, by products with a kernel.
 
-Potentials are kept in float64. Between two absorptions the kernel K = exp((f ⊕ g − C)/ε) is fixed and everything is done
-by matrix-vector products on scalings u, v (Schmitzer 2019), some forty times cheaper than log-sum-exps over C. When a
-scaling leaves the safe range it is absorbed into the potentials; when K has underflowed, a step in the log domain
-recovers. A cold start anneals ε from the size of the cost; where it was too fast, or potentials to start from were of no
-use, it does so again in smaller steps. Far from the solution the steps are Sinkhorn's; near it they
-are Newton's on the concave dual in g (f being exact for given g), so that a small ε costs a few more products and not
-a thousand more iterations. Self-problems use one potential and the averaged update f ← (f + T f)/2 (Feydy et al. 2019),
-whose error at least halves each time.
-"""
+Potentials are kept in float64. Between two absorptions the kernel K = exp((f ⊕ g − C)/ε) is fixed
+and everything is done by matrix-vector products on scalings u, v (Schmitzer 2019), some forty times
+cheaper than log-sum-exps over C. When a scaling leaves the safe range it is absorbed into the
+potentials; when K has underflowed, a step in the log domain recovers. A cold start anneals ε from
+the size of the cost; where it was too fast, or potentials to start from were of no use, it does so
+again in smaller steps. Far from the solution the steps are Sinkhorn's; near it they are Newton's on
+the concave dual in g (f being exact for given g), so that a small ε costs a few more products and
+not a thousand more iterations. Self-problems use one potential and the averaged update f ← (f + T
+f)/2 (Feydy et al. 2019), whose error at least halves each time."""
 
 from __future__ import annotations
 
@@ -22,16 +22,24 @@ from advect.ot.solution import Potentials
 
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
-_RETRIES = ((300, 0.7), (2000, 0.85))  # iterations after which a solve that is still far off anneals anew, at this ratio
+_RETRIES = (
+    (300, 0.7),
+    (2000, 0.85),
+)  # iterations after which a solve that is still far off anneals anew, at this ratio
 _NEAR = 0.2  # marginal error from which Newton steps take over
 _HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
-_CG_ITERATIONS, _DIRECT_SIZE = 100, 1024  # a harder Newton system is solved directly if it is not larger than this
+_CG_ITERATIONS, _DIRECT_SIZE = (
+    100,
+    1024,
+)  # a harder Newton system is solved directly if it is not larger than this
 
 
 class Iteration:
     """The state of a two-sided solve: absorbed potentials, kernel, scalings."""
 
-    def __init__(self, kernel: DenseKernel | BlockedKernel, a: Tensor, b: Tensor, epsilon: float) -> None:
+    def __init__(
+        self, kernel: DenseKernel | BlockedKernel, a: Tensor, b: Tensor, epsilon: float
+    ) -> None:
         self.kernel, self.a64, self.b64, self.epsilon = kernel, a, b, epsilon
         self.a, self.b = a.to(kernel.dtype), b.to(kernel.dtype)
         self.limit = math.exp(_LOG_RANGE[kernel.dtype])
@@ -39,7 +47,9 @@ class Iteration:
         self.column: Tensor | None = None  # Kᵀ(a u), where a pass gave it along with u
 
     def start(self, f: Tensor, g: Tensor, *, last: bool = True) -> None:
-        """Begin at potentials (f, g) with unit scalings; a common drift f + c, g − c is taken out to save digits."""
+        """Begin at potentials (f, g) with unit scalings; a common drift f + c, g − c is taken out
+        to save digits.
+        """
         drift = (f.mean() - g.mean()) / 2
         self.f, self.g = f, g = f - drift, g + drift
         self.u, self.v, self.column = torch.ones_like(self.a), torch.ones_like(self.b), None
@@ -59,7 +69,9 @@ class Iteration:
         return self.run(tol, max_iter)
 
     def anneal(self, max_iter: int, ratio: float = _ANNEALING_RATIO) -> None:
-        """Solve loosely for a decreasing sequence of epsilons, so that the first potentials are near the last."""
+        """Solve loosely for a decreasing sequence of epsilons, so that the first potentials are
+        near the last.
+        """
         final = self.epsilon
         g = torch.zeros_like(self.b64)
         self.epsilon = max(self.kernel.most(), final)
@@ -75,14 +87,19 @@ class Iteration:
             self.epsilon = max(self.epsilon * ratio, final)
 
     def run(self, tol: float, max_iter: int) -> bool:
-        """Iterate until the marginal error is below ``tol``; rows are matched exactly throughout."""
+        """Iterate until the marginal error is below ``tol``; rows are matched exactly
+        throughout.
+        """
         self._match_rows()
         previous = math.inf
         while True:
             self.n_iter += 1
             column = self.kernel.transposed(self.a * self.u) if self.column is None else self.column
             residual = self.b - self.b * self.v * column
-            previous, self.error = self.error if math.isfinite(self.error) else previous, float(residual.abs().sum())
+            previous, self.error = (
+                self.error if math.isfinite(self.error) else previous,
+                float(residual.abs().sum()),
+            )
             if self.error <= tol or self.n_iter >= max_iter:
                 return self.error <= tol
             if not math.isfinite(self.error):
@@ -93,7 +110,9 @@ class Iteration:
                 self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
                 self._widen()  # the kernel has lost sight of some group of points
-            extremes = float(torch.stack([self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]).max())
+            extremes = float(
+                torch.stack([self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]).max()
+            )
             if not math.isfinite(extremes):
                 self._recover()
             elif extremes > self.limit:
@@ -104,24 +123,30 @@ class Iteration:
         """The best f for the current g: row sums of the plan become a."""
         weight = self.b * self.v
         if self.kernel.costly:
-            product, self.column = self.kernel.sweep(weight, lambda product, rows: self.a[rows] / product)
+            product, self.column = self.kernel.sweep(
+                weight, lambda product, rows: self.a[rows] / product
+            )
         else:
             product, self.column = self.kernel.times(weight), None
         self.u = 1 / product
 
     def _newton_step(self, residual: Tensor, tol: float, max_iter: int) -> bool:
-        """A damped Newton step on g ↦ max_f dual(f, g), whose gradient is b − Pᵀ1; False if it leads nowhere.
+        """A damped Newton step on g ↦ max_f dual(f, g), whose gradient is b − Pᵀ1; False if it
+        leads nowhere.
 
         The system is S δ = b − c with c = Pᵀ1, S = diag(c) − Pᵀ diag(1/a) P and δ = Δg/ε.
         """
         direction = self._solve_newton_system(residual, tol, max_iter)
         u, v, column = self.u, self.v, self.column
-        numbers = torch.stack([(residual @ direction).double(), direction.abs().max().double(), self._dual()])
+        numbers = torch.stack(
+            [(residual @ direction).double(), direction.abs().max().double(), self._dual()]
+        )
         slope, longest, before = numbers.tolist()  # one wait for the device
         if not (math.isfinite(slope) and slope > 0):
             return False
         rounding = 8 * torch.finfo(v.dtype).eps * (1 + abs(before))
-        # Nearly separate groups of points ask for very long steps: go as far as the kernel's range allows, then look back.
+        # Nearly separate groups of points ask for very long steps: go as far as the kernel's range
+        # allows, then look back.
         step = min(1.0, _LOG_RANGE[v.dtype] / 2 / longest)
         for _ in range(_HALVINGS):
             self.v = v * torch.exp(step * direction)
@@ -133,22 +158,30 @@ class Iteration:
         return False
 
     def _solve_newton_system(self, residual: Tensor, tol: float, max_iter: int) -> Tensor:
-        """Preconditioned conjugate gradients, two products each; directly where they would need too many."""
+        """Preconditioned conjugate gradients, two products each; directly where they would need too
+        many.
+        """
         weight = self.b * self.v  # P = diag(a u) K diag(weight)
         diagonal = self.b - residual
         squared = self.a * self.u.square()
-        tolerance = max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)  # no closer than what is asked for
+        tolerance = max(
+            min(0.1, math.sqrt(self.error)) * self.error, tol / 3
+        )  # no closer than what is asked for
         solution, rest = torch.zeros_like(residual), residual
         search = scaled = rest / diagonal
         product = rest @ scaled
         for _ in range(_CG_ITERATIONS):
-            _, image = self.kernel.sweep(weight * search, lambda product, rows: squared[rows] * product)
+            _, image = self.kernel.sweep(
+                weight * search, lambda product, rows: squared[rows] * product
+            )
             image = diagonal * search - weight * image
             self.n_iter += 1
             curvature = search @ image
             step = product / curvature
             change = rest - step * image
-            flat, left = torch.stack([1e-14 * (search @ (diagonal * search)) - curvature, change.abs().sum()]).tolist()
+            flat, left = torch.stack(
+                [1e-14 * (search @ (diagonal * search)) - curvature, change.abs().sum()]
+            ).tolist()
             if not flat < 0:
                 break  # a direction that rounding cannot tell from a constant
             solution, rest = solution + step * search, change
@@ -157,10 +190,14 @@ class Iteration:
             scaled = rest / diagonal
             product, last = rest @ scaled, product
             search = scaled + (product / last) * search
-        return self._solve_directly(residual, diagonal) if len(residual) <= _DIRECT_SIZE else solution
+        return (
+            self._solve_directly(residual, diagonal) if len(residual) <= _DIRECT_SIZE else solution
+        )
 
     def _solve_directly(self, residual: Tensor, diagonal: Tensor) -> Tensor:
-        """S δ = residual in float64, scaled to a unit diagonal; the shift stands for the constants that S ignores."""
+        """S δ = residual in float64, scaled to a unit diagonal; the shift stands for the constants
+        that S ignores.
+        """
         root = diagonal.double().sqrt()
         left, right = self.a.sqrt() * self.u, self.b * self.v
         matrix = torch.zeros(len(root), len(root), dtype=torch.float64, device=root.device)
@@ -171,14 +208,18 @@ class Iteration:
         factor, failed = torch.linalg.cholesky_ex(matrix)
         if int(failed):
             return torch.zeros_like(residual)
-        return (torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0] / root).to(residual.dtype)
+        return (torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0] / root).to(
+            residual.dtype
+        )
 
     def _dual(self) -> Tensor:
         """The dual value in units of ε, up to the absorbed part."""
         return self.a64 @ self.u.double().log() + self.b64 @ self.v.double().log()
 
     def _widen(self) -> None:
-        """Go on in float64, whose range reaches groups of points that float32 cannot connect; there, in the log domain."""
+        """Go on in float64, whose range reaches groups of points that float32 cannot connect;
+        there, in the log domain.
+        """
         if self.kernel.dtype == torch.float64:
             self._recover()
             return
@@ -189,18 +230,27 @@ class Iteration:
         self._match_rows()
 
     def _recover(self) -> None:
-        """The kernel has underflowed somewhere: take one step in the log domain from the last absorbed potentials."""
+        """The kernel has underflowed somewhere: take one step in the log domain from the last
+        absorbed potentials.
+        """
         self.start(*self.kernel.softmins(self.g, self.a64, self.b64, self.epsilon))
         self._match_rows()
 
     def potentials(self) -> Potentials:
-        return self.f + self.epsilon * self.u.double().log(), self.g + self.epsilon * self.v.double().log()
+        return (
+            self.f + self.epsilon * self.u.double().log(),
+            self.g + self.epsilon * self.v.double().log(),
+        )
 
 
 class Symmetric:
-    """The fixed point f = T f of a self-problem. The zero diagonal of the cost keeps every kernel row away from zero."""
+    """The fixed point f = T f of a self-problem. The zero diagonal of the cost keeps every kernel
+    row away from zero.
+    """
 
-    def __init__(self, kernel: DenseKernel | BlockedKernel, a64: Tensor, epsilon: float, init: Tensor | None) -> None:
+    def __init__(
+        self, kernel: DenseKernel | BlockedKernel, a64: Tensor, epsilon: float, init: Tensor | None
+    ) -> None:
         self.kernel, self.a64, self.epsilon = kernel, a64, epsilon
         self.a = a64.to(kernel.dtype)
         self._start(torch.zeros_like(a64) if init is None else init.to(a64))
@@ -210,7 +260,9 @@ class Symmetric:
         self.kernel.fill(f, f, self.epsilon)
 
     def run(self, tol: float, max_iter: int) -> tuple[Tensor, int, float]:
-        """The potential, the iterations and the marginal error; ends too when halving has ended, which is rounding."""
+        """The potential, the iterations and the marginal error; ends too when halving has ended,
+        which is rounding.
+        """
         best, error, stalled, n_iter = math.inf, math.inf, 0, 0
         while n_iter < max_iter:
             n_iter += 1

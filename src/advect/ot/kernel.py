@@ -1,9 +1,10 @@
-"""The kernel K = exp((f ⊕ g − C)/ε) of an entropic problem, as the products that an iteration asks for.
+"""The kernel K = exp((f ⊕ g − C)/ε) of an entropic problem, as the products that an iteration asks
+for.
 
-``DenseKernel`` has C and K in memory. ``BlockedKernel`` keeps what its cost has room for: both; or one matrix, which holds C as
-long as ε is annealed (an exponential at each use is twenty times cheaper than a cost from features) and K afterwards,
-written over it; or nothing, and each pass computes rows anew. ``sweep`` is K and Kᵀ in one pass, for that case.
-"""
+``DenseKernel`` has C and K in memory. ``BlockedKernel`` keeps what its cost has room for: both; or
+one matrix, which holds C as long as ε is annealed (an exponential at each use is twenty times
+cheaper than a cost from features) and K afterwards, written over it; or nothing, and each pass
+computes rows anew. ``sweep`` is K and Kᵀ in one pass, for that case."""
 
 from __future__ import annotations
 
@@ -71,8 +72,15 @@ class DenseKernel:
 class BlockedKernel:
     """The kernel of a cost that comes in blocks of rows; ``room`` overrides how much is kept."""
 
-    def __init__(self, cost: BlockedCost, dtype: torch.dtype | None = None, room: int | None = None) -> None:
-        self.source, self.shape, self.dtype, self.device = cost, cost.shape, dtype or cost.dtype, cost.device
+    def __init__(
+        self, cost: BlockedCost, dtype: torch.dtype | None = None, room: int | None = None
+    ) -> None:
+        self.source, self.shape, self.dtype, self.device = (
+            cost,
+            cost.shape,
+            dtype or cost.dtype,
+            cost.device,
+        )
         room = cost.room if room is None else room
         scratch = 3 * cost.block_rows * self.shape[1] * self.dtype.itemsize
         matrices = (room - scratch) // max(1, cost.bytes(self.dtype))
@@ -145,16 +153,25 @@ class BlockedKernel:
         return torch.cat(products), total
 
     def pieces(self) -> Iterator[tuple[slice, Tensor]]:
-        """(rows, K at these rows), one block after the other; a block is overwritten by the next."""
+        """(rows, K at these rows), one block after the other; a block is overwritten by the
+        next.
+        """
         for block in self._blocks():
             if not self.costly and self._matrix is not None:
                 yield block, self._matrix[block]
             else:
                 out = self._scratch_rows(block)
-                yield block, fill_kernel(self._cost_rows(block, out), self.f[block], self.g, self.epsilon, out)
+                yield (
+                    block,
+                    fill_kernel(
+                        self._cost_rows(block, out), self.f[block], self.g, self.epsilon, out
+                    ),
+                )
 
     def softmins(self, g: Tensor, a: Tensor, b: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-        """Both in one pass: a block of rows has its f, which is all that its share of the column sums needs."""
+        """Both in one pass: a block of rows has its f, which is all that its share of the column
+        sums needs.
+        """
         if self._fits:
             self._load()
         f, columns = [], ColumnSums(self.shape[1], self.device)
@@ -187,7 +204,10 @@ class BlockedKernel:
         """Costs into the matrix that is meant for them."""
         if self._copies:
             if self._costs is None:
-                self._costs, notes = torch.empty(self.shape, dtype=self.source.dtype, device=self.device), Extremes()
+                self._costs, notes = (
+                    torch.empty(self.shape, dtype=self.source.dtype, device=self.device),
+                    Extremes(),
+                )
                 for block in self.source.blocks():
                     notes.add(self.source.rows(block, self._costs[block]))
                 self.source.note(notes)
@@ -205,7 +225,9 @@ class BlockedKernel:
             self._holds = "cost"
 
     def _blocks(self) -> Iterator[slice]:
-        """Few rows where their costs are kept; enough for an efficient product where they are computed."""
+        """Few rows where their costs are kept; enough for an efficient product where they are
+        computed.
+        """
         kept = self._costs is not None or self._holds == "cost"
         return self.source.blocks(max(1, _CACHED_ENTRIES // self.shape[1]) if kept else None)
 
@@ -250,14 +272,18 @@ class Products(Protocol):
 
 
 class ScaledKernel:
-    """The plan diag(left) K diag(right) as products, ``plan @ v`` and ``plan.T @ u``, without the matrix."""
+    """The plan diag(left) K diag(right) as products, ``plan @ v`` and ``plan.T @ u``, without the
+    matrix.
+    """
 
     def __init__(self, kernel: Products, left: Tensor, right: Tensor) -> None:
         self.kernel, self.left, self.right = kernel, left, right
         self.shape, self.dtype = kernel.shape, kernel.cost_dtype
 
     def __matmul__(self, v: Tensor) -> Tensor:
-        return (self.left[:, None] * self.kernel.times(self.right[:, None] * v.to(self.kernel.dtype))).to(v.dtype)
+        return (
+            self.left[:, None] * self.kernel.times(self.right[:, None] * v.to(self.kernel.dtype))
+        ).to(v.dtype)
 
     @property
     def T(self) -> TransposedKernel:  # as tensors have it
@@ -272,7 +298,12 @@ class ScaledKernel:
         """The plan as a matrix."""
         if out is None:
             size = self.shape[0] * self.shape[1] * self.dtype.itemsize
-            check_room("the plan", size, "Use products with it (solution.coupling @ v), or class_coupling.", self.left.device)
+            check_room(
+                "the plan",
+                size,
+                "Use products with it (solution.coupling @ v), or class_coupling.",
+                self.left.device,
+            )
             out = torch.empty(self.shape, dtype=self.dtype, device=self.left.device)
         for block, _, rows in self.pieces():
             out[block] = rows
@@ -294,19 +325,32 @@ class TransposedKernel:
 
 
 def fill_kernel(cost: Tensor, f: Tensor, g: Tensor, epsilon: float, out: Tensor) -> Tensor:
-    """exp((f_i + g_j − C_ij)/ε) written into ``out``, which may be the cost, without temporaries."""
+    """exp((f_i + g_j − C_ij)/ε) written into ``out``, which may be the cost, without
+    temporaries.
+    """
     torch.add((g / epsilon).to(out.dtype)[None, :], cost, alpha=-1 / epsilon, out=out)
     return exp_(out.add_((f / epsilon).to(out.dtype)[:, None]))
 
 
 def exp_(values: Tensor) -> Tensor:
-    """exp in place, with 0 for what would be below the normal range: exponentials that underflow take twenty times as long."""
+    """exp in place, with 0 for what would be below the normal range: exponentials that underflow
+    take twenty times as long.
+    """
     least = math.log(torch.finfo(values.dtype).tiny) + 0.1
     return torch.threshold_(values.clamp_min_(least).exp_(), 1.01 * math.exp(least), 0.0)
 
 
-def softmin(cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float, dim: int, out: Tensor | None = None) -> Tensor:
-    """T(g)_i = −ε log Σ_j w_j exp((g_j − C_ij)/ε) along ``dim``, stable for any epsilon; ``out`` is scratch space."""
+def softmin(
+    cost: Tensor,
+    potential: Tensor,
+    weights: Tensor,
+    epsilon: float,
+    dim: int,
+    out: Tensor | None = None,
+) -> Tensor:
+    """T(g)_i = −ε log Σ_j w_j exp((g_j − C_ij)/ε) along ``dim``, stable for any epsilon; ``out`` is
+    scratch space.
+    """
     out = torch.empty_like(cost) if out is None else out
     shift = (potential / epsilon + weights.log()).to(out.dtype)
     torch.add(shift[None, :] if dim == 1 else shift[:, None], cost, alpha=-1 / epsilon, out=out)
@@ -316,16 +360,24 @@ def softmin(cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float, di
 
 
 class ColumnSums:
-    """log Σ_i a_i exp((f_i − C_ij)/ε) for each column, over blocks of rows that come one after the other."""
+    """log Σ_i a_i exp((f_i − C_ij)/ε) for each column, over blocks of rows that come one after the
+    other.
+    """
 
     def __init__(self, columns: int, device: torch.device) -> None:
         self.top = torch.full((columns,), -math.inf, dtype=torch.float64, device=device)
         self.sums = torch.zeros(columns, dtype=torch.float64, device=device)
 
     def add(self, costs: Tensor, f: Tensor, a: Tensor, epsilon: float, out: Tensor) -> None:
-        torch.add((f / epsilon + a.log()).to(out.dtype)[:, None], costs, alpha=-1 / epsilon, out=out)
-        top = torch.maximum(self.top, out.amax(dim=0).double())  # of numbers in the dtype of ``out``: it fits there again
-        shift = top.to(out.dtype).nan_to_num(neginf=0.0)  # no row with mass yet: nothing to subtract
+        torch.add(
+            (f / epsilon + a.log()).to(out.dtype)[:, None], costs, alpha=-1 / epsilon, out=out
+        )
+        top = torch.maximum(
+            self.top, out.amax(dim=0).double()
+        )  # of numbers in the dtype of ``out``: it fits there again
+        shift = top.to(out.dtype).nan_to_num(
+            neginf=0.0
+        )  # no row with mass yet: nothing to subtract
         sums = exp_(out.sub_(shift)).sum(dim=0).double()
         self.sums = sums + torch.where(self.sums > 0, self.sums * torch.exp(self.top - top), 0.0)
         self.top = top

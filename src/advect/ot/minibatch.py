@@ -1,11 +1,12 @@
-"""Transport between random parts of two samples, averaged (Fatras et al. 2020): time and memory linear in n.
+"""Transport between random parts of two samples, averaged (Fatras et al. 2020): time and memory
+linear in n.
 
     S_MB(a, b) = Σ_k a(I_k) S(a|I_k, b|J_k) / Σ_k a(I_k) ,     |I_k|, |J_k| ≤ size
 
-where I_1, I_2, … cut a random order of the samples into parts of nearly one size, so that each sample is used before any is
-used twice; likewise J. The plan is the same average of the plans of parts: with the mass of a part as its weight, a sample
-moves by T(x) − x of its own part, however the mass is spread.
-"""
+where I_1, I_2, … cut a random order of the samples into parts of nearly one size, so that each
+sample is used before any is used twice; likewise J. The plan is the same average of the plans of
+parts: with the mass of a part as its weight, a sample moves by T(x) − x of its own part, however
+the mass is spread."""
 
 from __future__ import annotations
 
@@ -22,7 +23,15 @@ from advect.errors import InputError
 from advect.ot.blocks import BlockedCost
 from advect.ot.divergence import Divergence, solve_divergence
 from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.ot.solution import Cost, Factor, Potentials, Solution, Solver, check_problem, check_solver
+from advect.ot.solution import (
+    Cost,
+    Factor,
+    Potentials,
+    Solution,
+    Solver,
+    check_problem,
+    check_solver,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +39,12 @@ class BatchDivergence(Divergence):
     """A divergence that is a mean over batches.
 
     Attributes:
-        values: the divergence of each batch.  masses: what each drew of the source's mass, its weight in the mean.
+        values: the divergence of each batch.  masses: what each drew of the source's mass, its
+            weight in the mean.
         whole: whether each batch is all samples of both sides.
 
-    ``error`` is that of the solves: how far the mean is from that of these batches. See ``standard_error`` for the draws.
-    """
+    ``error`` is that of the solves: how far the mean is from that of these batches. See
+    ``standard_error`` for the draws."""
 
     values: tuple[float, ...] = ()
     masses: tuple[float, ...] = ()
@@ -46,7 +56,8 @@ class BatchDivergence(Divergence):
 
     @property
     def standard_error(self) -> float:
-        """Of the mean over batches: what more batches would lessen. The bias of small batches is not in it.
+        """Of the mean over batches: what more batches would lessen. The bias of small batches is
+        not in it.
 
         NaN where there is one batch to tell by, and 0 where that is all there is.
         """
@@ -54,7 +65,9 @@ class BatchDivergence(Divergence):
             return 0.0
         if len(self.values) < 2:
             return math.nan
-        values, masses = (torch.tensor(part, dtype=torch.float64) for part in (self.values, self.masses))
+        values, masses = (
+            torch.tensor(part, dtype=torch.float64) for part in (self.values, self.masses)
+        )
         shares = masses / masses.sum()
         gaps = shares * (values - shares @ values)
         return float(gaps.square().sum().sqrt() * math.sqrt(len(values) / (len(values) - 1)))
@@ -69,13 +82,14 @@ class BatchDivergence(Divergence):
 class MiniBatch:
     """The mean divergence between random parts of ``size`` samples, by another solver.
 
-    It is not the distance of the whole samples. The bias is upward (fewer samples are further apart, on average) and shrinks as
-    ``size`` grows; between a dataset and itself it does not vanish. ``distance.divergence.standard_error`` tells the
-    noise, which more ``batches`` reduce, and not the bias, which they do not: compare two sizes to see it. Label laws are
-    those of the whole datasets.
+    It is not the distance of the whole samples. The bias is upward (fewer samples are further
+    apart, on average) and shrinks as ``size`` grows; between a dataset and itself it does not
+    vanish. ``distance.divergence.standard_error`` tells the noise, which more ``batches`` reduce,
+    and not the bias, which they do not: compare two sizes to see it. Label laws are those of the
+    whole datasets.
 
-    In a flow, samples are drawn anew at every step; those that are not drawn (fewer ``batches`` than use every sample) stay for
-    that step, so the flow takes as many more steps.
+    In a flow, samples are drawn anew at every step; those that are not drawn (fewer ``batches``
+    than use every sample) stay for that step, so the flow takes as many more steps.
 
     Args:
         solver: for each part; a relative epsilon refers to the whole problem.
@@ -101,7 +115,11 @@ class MiniBatch:
     def __post_init__(self) -> None:
         check_solver(self.solver)
         if getattr(self.solver, "in_blocks", False):
-            raise InputError("the solver of parts must look at whole matrices", repr(self.solver), "Pass Sinkhorn or ExactOT.")
+            raise InputError(
+                "the solver of parts must look at whole matrices",
+                repr(self.solver),
+                "Pass Sinkhorn or ExactOT.",
+            )
         check_count("size", self.size)
         check_count("seed", self.seed, least=0)
         if self.batches is not None:
@@ -123,7 +141,11 @@ class MiniBatch:
 
     def with_epsilon(self, epsilon: float) -> MiniBatch:
         """The same with another regularisation of its solver."""
-        return replace(self, solver=self.solver.with_epsilon(epsilon)) if isinstance(self.solver, Sinkhorn) else self
+        return (
+            replace(self, solver=self.solver.with_epsilon(epsilon))
+            if isinstance(self.solver, Sinkhorn)
+            else self
+        )
 
     def at(self, step: int) -> MiniBatch:
         """The same with the draws of another step of a flow."""
@@ -134,15 +156,27 @@ class MiniBatch:
         return replace(self, solver=self.solver.prepare(cost, a, b))
 
     def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
-        """Whether costs up to ``largest`` in this dtype have digits enough for the solver of parts."""
+        """Whether costs up to ``largest`` in this dtype have digits enough for the solver of
+        parts.
+        """
         precise = getattr(self.solver, "precise", None)
-        return precise is None or precise((min(self.size, shape[0]), min(self.size, shape[1])), largest, dtype)
+        return precise is None or precise(
+            (min(self.size, shape[0]), min(self.size, shape[1])), largest, dtype
+        )
 
-    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0) -> Solution | None:
+    def certify(
+        self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
+    ) -> Solution | None:
         """Parts do not have the potentials of the whole: always None."""
         return None
 
-    def solve(self, cost: Cost, a: Tensor | None = None, b: Tensor | None = None, init: Potentials | None = None) -> Solution:
+    def solve(
+        self,
+        cost: Cost,
+        a: Tensor | None = None,
+        b: Tensor | None = None,
+        init: Potentials | None = None,
+    ) -> Solution:
         """The mean over parts; ``init`` is accepted for uniformity."""
         cost, a, b = check_problem(cost, a, b)
         prepared = self.prepare(cost, a, b)
@@ -153,7 +187,9 @@ class MiniBatch:
             parts.add(solved, rows, columns, float(a[rows].sum()))
         return parts.solution()
 
-    def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
+    def solve_self(
+        self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None
+    ) -> Solution:
         """Parts with themselves, as in the divergence."""
         cost, a, _ = check_problem(cost, a, None)
         prepared = self.prepare(cost, a, a)
@@ -164,22 +200,32 @@ class MiniBatch:
             parts.add(solved, rows, rows, float(a[rows].sum()))
         return parts.solution()
 
-    def divergence(self, cross: Cost, source: Cost, target: Cost, a: Tensor, b: Tensor) -> BatchDivergence:
+    def divergence(
+        self, cross: Cost, source: Cost, target: Cost, a: Tensor, b: Tensor
+    ) -> BatchDivergence:
         """The mean of the divergences of parts, each with its own self-problems."""
         totals = _Average(a, b), _Average(a, a), _Average(b, b)
         values, masses, shares = [], [], (torch.zeros_like(a), torch.zeros_like(b))
         for rows, columns in self._draws(a, b):
             solved = solve_divergence(
-                (_part(cross, rows, columns), _part(source, rows, rows), _part(target, columns, columns)),
+                (
+                    _part(cross, rows, columns),
+                    _part(source, rows, rows),
+                    _part(target, columns, columns),
+                ),
                 a[rows] / a[rows].sum(),
                 b[columns] / b[columns].sum(),
                 solver=self.solver,
             )
             masses.append(float(a[rows].sum()))
             solutions = (solved.cross, solved.source, solved.target)
-            for total, part, sides in zip(totals, solutions, ((rows, columns), (rows, rows), (columns, columns)), strict=True):
+            for total, part, sides in zip(
+                totals, solutions, ((rows, columns), (rows, rows), (columns, columns)), strict=True
+            ):
                 total.add(part, *sides, masses[-1])
-            for share, part, side in zip(shares, solved.contributions, (rows, columns), strict=True):
+            for share, part, side in zip(
+                shares, solved.contributions, (rows, columns), strict=True
+            ):
                 share.index_add_(0, side, part, alpha=masses[-1])
             values.append(float(solved.contributions[0].sum() + solved.contributions[1].sum()))
         for cost in (cross, source, target):
@@ -209,7 +255,9 @@ def _parts(positions: Tensor, size: int, count: int, generator: torch.Generator)
     parts: list[Tensor] = []
     while len(parts) < count:
         order = torch.randperm(len(positions), generator=generator).to(positions.device)
-        parts.extend(positions[order].tensor_split(-(-len(positions) // size)))  # sizes that differ by one at the most
+        parts.extend(
+            positions[order].tensor_split(-(-len(positions) // size))
+        )  # sizes that differ by one at the most
     return parts[:count]
 
 
@@ -218,7 +266,9 @@ def _part(cost: Cost, rows: Tensor, columns: Tensor) -> Cost:
 
 
 class _Average:
-    """Solutions of parts gathered into one of the whole: value, plan and marginals are means over parts by their mass."""
+    """Solutions of parts gathered into one of the whole: value, plan and marginals are means over
+    parts by their mass.
+    """
 
     def __init__(self, a: Tensor, b: Tensor) -> None:
         self.a, self.b = a, b
@@ -239,20 +289,29 @@ class _Average:
                 own = weights[index] / weights[index].sum() * share
                 potential.index_add_(0, index, own * solved.potentials[side])
                 mass.index_add_(0, index, own)
-            sides.append((torch.where(weights > 0, potential / weights.clamp_min(1e-300), 0.0), mass))
+            sides.append(
+                (torch.where(weights > 0, potential / weights.clamp_min(1e-300), 0.0), mass)
+            )
         (f, row_mass), (g, column_mass) = sides
         plan = ScatteredPlan(self.parts, shares, (len(self.a), len(self.b)))
         return Solution(
-            value=math.fsum(share * part.value for share, (*_, part) in zip(shares, self.parts, strict=True)),
+            value=math.fsum(
+                share * part.value for share, (*_, part) in zip(shares, self.parts, strict=True)
+            ),
             potentials=(f, g),  # ⟨a, f⟩ + ⟨b, g⟩ is the value
             epsilon=self.parts[0][2].epsilon,
             converged=all(part.converged for *_, part in self.parts),
             n_iter=sum(part.n_iter for *_, part in self.parts),
-            marginal_error=float((row_mass - self.a).abs().sum() + (column_mass - self.b).abs().sum())
+            marginal_error=float(
+                (row_mass - self.a).abs().sum() + (column_mass - self.b).abs().sum()
+            )
             + max(part.marginal_error for *_, part in self.parts),
             make_plan=plan.dense,
             operator=plan,
-            value_error=math.fsum(share * part.value_error for share, (*_, part) in zip(shares, self.parts, strict=True)),
+            value_error=math.fsum(
+                share * part.value_error
+                for share, (*_, part) in zip(shares, self.parts, strict=True)
+            ),
         )
 
 
@@ -272,13 +331,17 @@ class ScatteredPlan:
         out = v.new_zeros(self.shape[0], *v.shape[1:])
         for (rows, columns, solution), share in zip(self.parts, self.shares, strict=True):
             plan = solution.make_plan(None) if solution.operator is None else solution.operator
-            rows, columns, factor = (columns, rows, plan.T) if self.transposed else (rows, columns, plan)
+            rows, columns, factor = (
+                (columns, rows, plan.T) if self.transposed else (rows, columns, plan)
+            )
             out.index_add_(0, rows, _times(factor, v[columns]).to(v.dtype), alpha=share)
         return out
 
     @property
     def T(self) -> ScatteredPlan:  # as tensors have it
-        return ScatteredPlan(self.parts, self.shares, (self.shape[1], self.shape[0]), not self.transposed)
+        return ScatteredPlan(
+            self.parts, self.shares, (self.shape[1], self.shape[0]), not self.transposed
+        )
 
     def pieces(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """(rows, columns, their share of the plan) for each part."""
@@ -289,7 +352,9 @@ class ScatteredPlan:
     def dense(self, out: Tensor | None = None) -> Tensor:
         """The plan as a matrix."""
         size = 4 * self.shape[0] * self.shape[1]
-        check_room("the plan", size, "Use products with it (solution.coupling @ v), or class_coupling.")
+        check_room(
+            "the plan", size, "Use products with it (solution.coupling @ v), or class_coupling."
+        )
         for rows, columns, part in self.pieces():
             out = part.new_zeros(self.shape) if out is None else out
             out.index_put_((rows[:, None], columns[None, :]), part.to(out.dtype), accumulate=True)

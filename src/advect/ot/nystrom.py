@@ -1,10 +1,11 @@
-"""Entropic transport with a kernel of low rank: time and memory linear in n (Altschuler et al. 2019).
+"""Entropic transport with a kernel of low rank: time and memory linear in n (Altschuler et al.
+2019).
 
     exp(−C_ij/ε) ≈ T[y_i, y_j] · ⟨L_i, R_j⟩ ,     T = exp(−label cost/ε)   (k × k')
 
-The Gaussian kernel of the features is factored through ``rank`` landmarks (Nyström); the labels enter by their table, exactly,
-whatever label cost it comes from: a product with the kernel sums over classes first, mixes them by T, and is done.
-"""
+The Gaussian kernel of the features is factored through ``rank`` landmarks (Nyström); the labels
+enter by their table, exactly, whatever label cost it comes from: a product with the kernel sums
+over classes first, mixes them by T, and is done."""
 
 from __future__ import annotations
 
@@ -47,11 +48,12 @@ class EuclideanRows(Protocol):
 class NystromSinkhorn:
     """Sinkhorn with a low-rank kernel, in float64.
 
-    For an epsilon that is not small against the cost: at a few percent of the mean cost in many dimensions the kernel is
-    nearly the identity matrix, which no low rank comes near. What is reported is honest about it: ``marginal_error`` is that
-    under the *exact* kernel, estimated on some hundred rows of each side, and ``converged`` asks that it is below
-    ``kernel_tol``. ``value_error``, and with it ``Distance.error``, is an estimate from those rows, to second order: it is
-    the size of the error to expect, and no bound.
+    For an epsilon that is not small against the cost: at a few percent of the mean cost in many
+    dimensions the kernel is nearly the identity matrix, which no low rank comes near. What is
+    reported is honest about it: ``marginal_error`` is that under the *exact* kernel, estimated on
+    some hundred rows of each side, and ``converged`` asks that it is below ``kernel_tol``.
+    ``value_error``, and with it ``Distance.error``, is an estimate from those rows, to second
+    order: it is the size of the error to expect, and no bound.
 
     Args:
         rank: landmarks, drawn from both datasets.
@@ -106,11 +108,19 @@ class NystromSinkhorn:
             return self
         return replace(self, epsilon=max(self.epsilon.share * mean_cost(cost, a, b), 1e-20))
 
-    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0) -> Solution | None:
+    def certify(
+        self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
+    ) -> Solution | None:
         """The kernel of another problem has other landmarks: always None."""
         return None
 
-    def solve(self, cost: Cost, a: Tensor | None = None, b: Tensor | None = None, init: Potentials | None = None) -> Solution:
+    def solve(
+        self,
+        cost: Cost,
+        a: Tensor | None = None,
+        b: Tensor | None = None,
+        init: Potentials | None = None,
+    ) -> Solution:
         """Transport ``a`` to ``b``; ``init`` are potentials to start from."""
         kernel, a, b, epsilon = self._open(cost, a, b)
         v = torch.ones_like(b) if init is None else torch.exp(init[1].to(b) / epsilon)
@@ -126,7 +136,9 @@ class NystromSinkhorn:
         u = _inverse(kernel.times(b * v), a)
         return self._solution(kernel, a, b, u, v, epsilon, error, n_iter)
 
-    def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
+    def solve_self(
+        self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None
+    ) -> Solution:
         """Transport ``a`` to itself: one potential, the averaged update."""
         kernel, a, _, epsilon = self._open(cost, a, None)
         u = torch.ones_like(a) if init is None else torch.exp(init.to(a) / epsilon)
@@ -140,7 +152,9 @@ class NystromSinkhorn:
             u, n_iter = (u * _inverse(product, a)).sqrt(), n_iter + 1
         return self._solution(kernel, a, a, u, u, epsilon, error, n_iter)
 
-    def _open(self, cost: Cost, a: Tensor | None, b: Tensor | None) -> tuple[LowRankKernel, Tensor, Tensor, float]:
+    def _open(
+        self, cost: Cost, a: Tensor | None, b: Tensor | None
+    ) -> tuple[LowRankKernel, Tensor, Tensor, float]:
         cost, a, b = check_problem(cost, a, b)
         rows = cost.maker if isinstance(cost, BlockedCost) else None
         if not hasattr(rows, "x"):
@@ -151,23 +165,40 @@ class NystromSinkhorn:
             )
         epsilon = cast(float, self.prepare(cost, a, b).epsilon)
         generator = torch.Generator().manual_seed(self.seed)
-        kernel = LowRankKernel(cast(EuclideanRows, rows), epsilon, self.rank, generator, (a > 0, b > 0))
+        kernel = LowRankKernel(
+            cast(EuclideanRows, rows), epsilon, self.rank, generator, (a > 0, b > 0)
+        )
         return kernel, a, b, epsilon
 
     def _solution(
-        self, kernel: LowRankKernel, a: Tensor, b: Tensor, u: Tensor, v: Tensor, epsilon: float, error: float, n_iter: int
+        self,
+        kernel: LowRankKernel,
+        a: Tensor,
+        b: Tensor,
+        u: Tensor,
+        v: Tensor,
+        epsilon: float,
+        error: float,
+        n_iter: int,
     ) -> Solution:
         if not (math.isfinite(error) and bool((u > 0).all()) and bool((v > 0).all())):
-            u, v, error = torch.full_like(u, math.nan), torch.full_like(v, math.nan), math.inf  # failed: no number is right
+            u, v, error = (
+                torch.full_like(u, math.nan),
+                torch.full_like(v, math.nan),
+                math.inf,
+            )  # failed: no number is right
         f, g = epsilon * u.log(), epsilon * v.log()
         true_error = kernel.exact_error(a, b, f, g, self.seed) if math.isfinite(error) else math.inf
         converged = error <= self.tol and true_error <= self.kernel_tol
-        # To first order another kernel changes the value by ε (mass − 1), to second by residual² times the range of costs.
+        # To first order another kernel changes the value by ε (mass − 1), to second by residual²
+        # times the range of costs.
         value_error = (error + true_error) * (epsilon + (error + true_error) * kernel.reach())
         if not converged:
             warnings.warn(
-                f"a kernel of rank {self.rank} leaves a marginal error of {true_error:.1e} under the exact kernel (asked for: "
-                f"{self.kernel_tol:.0e}; under its own, {error:.1e} after {n_iter} iterations). Raise epsilon (now "
+                f"a kernel of rank {self.rank} leaves a marginal error of {true_error:.1e} under "
+                "the exact kernel (asked for: "
+                f"{self.kernel_tol:.0e}; under its own, {error:.1e} after {n_iter} iterations). "
+                "Raise epsilon (now "
                 f"{epsilon:.3g}), rank or max_iter, or use MiniBatch.",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -175,24 +206,39 @@ class NystromSinkhorn:
         plan = ScaledKernel(kernel, a * u, b * v)
         value = float(a @ f + b @ g)
         stated = max(true_error, error)
-        return Solution(value, (f, g), epsilon, converged, n_iter, stated, plan.dense, plan, value_error)
+        return Solution(
+            value, (f, g), epsilon, converged, n_iter, stated, plan.dense, plan, value_error
+        )
 
 
 class LowRankKernel:
     """T[y_i, y_j] ⟨L_i, R_j⟩ with products linear in the number of samples, in float64."""
 
     def __init__(
-        self, rows: EuclideanRows, epsilon: float, rank: int, generator: torch.Generator, present: tuple[Tensor, Tensor]
+        self,
+        rows: EuclideanRows,
+        epsilon: float,
+        rank: int,
+        generator: torch.Generator,
+        present: tuple[Tensor, Tensor],
     ) -> None:
         self.rows, self.epsilon, self.dtype = rows, epsilon, torch.float64
         x, y, labels = rows.x, rows.y, rows.labels
         self.shape = (len(x), len(y))
         if labels is None:
-            self.codes = x.new_zeros(len(x), dtype=torch.int64), x.new_zeros(len(y), dtype=torch.int64)
+            self.codes = (
+                x.new_zeros(len(x), dtype=torch.int64),
+                x.new_zeros(len(y), dtype=torch.int64),
+            )
             self.mixing = x.new_ones(1, 1, dtype=torch.float64)
         else:
-            self.codes, self.mixing = labels.codes, torch.exp(-labels.values.double() / epsilon)  # (k, k')
-        pool = x[present[0]] if y is x else torch.cat([x[present[0]], y[present[1]]])  # landmarks are points with mass
+            self.codes, self.mixing = (
+                labels.codes,
+                torch.exp(-labels.values.double() / epsilon),
+            )  # (k, k')
+        pool = (
+            x[present[0]] if y is x else torch.cat([x[present[0]], y[present[1]]])
+        )  # landmarks are points with mass
         chosen = torch.randperm(len(pool), generator=generator)[:rank].to(x.device)
         marks = pool[chosen].double()
         values, vectors = torch.linalg.eigh(_gaussian(marks, marks, epsilon))
@@ -212,20 +258,33 @@ class LowRankKernel:
 
     def transposed(self, u: Tensor) -> Tensor:
         if u.ndim > 1 and self._by_pieces(u.shape[1]):
-            return sum((block.T @ u[rows] for rows, block in self.pieces()), start=u.new_zeros(self.shape[1], u.shape[1]))
-        return self._product(self.right, self.left, (self.codes[1], self.codes[0]), self.mixing.T, u)
+            return sum(
+                (block.T @ u[rows] for rows, block in self.pieces()),
+                start=u.new_zeros(self.shape[1], u.shape[1]),
+            )
+        return self._product(
+            self.right, self.left, (self.codes[1], self.codes[0]), self.mixing.T, u
+        )
 
     def _by_pieces(self, width: int) -> bool:
-        """Whether mixing sums over laws would be more work than the matrix, some rows at a time: a law for each sample."""
+        """Whether mixing sums over laws would be more work than the matrix, some rows at a time: a
+        law for each sample.
+        """
         rank = self.left.shape[1]
         return self.mixing.numel() * rank * width > self.shape[0] * self.shape[1] * (rank + width)
 
     @staticmethod
-    def _product(left: Tensor, right: Tensor, codes: tuple[Tensor, Tensor], mixing: Tensor, v: Tensor) -> Tensor:
+    def _product(
+        left: Tensor, right: Tensor, codes: tuple[Tensor, Tensor], mixing: Tensor, v: Tensor
+    ) -> Tensor:
         if v.ndim == 1:
-            sums = right.new_zeros(mixing.shape[1], right.shape[1]).index_add_(0, codes[1], right * v[:, None])
+            sums = right.new_zeros(mixing.shape[1], right.shape[1]).index_add_(
+                0, codes[1], right * v[:, None]
+            )
             return torch.linalg.vecdot(left, (mixing @ sums)[codes[0]])
-        sums = torch.stack([right[codes[1] == c].T @ v[codes[1] == c] for c in range(mixing.shape[1])])  # (k', r, p)
+        sums = torch.stack(
+            [right[codes[1] == c].T @ v[codes[1] == c] for c in range(mixing.shape[1])]
+        )  # (k', r, p)
         mixed = torch.einsum("kc,crp->krp", mixing, sums)
         out = v.new_empty(len(left), v.shape[1])
         for c in range(mixing.shape[0]):
@@ -237,10 +296,16 @@ class LowRankKernel:
         step = max(1, 4_000_000 // self.shape[1])
         for start in range(0, self.shape[0], step):
             block = slice(start, min(start + step, self.shape[0]))
-            yield block, (self.left[block] @ self.right.T) * self.mixing[self.codes[0][block]][:, self.codes[1]]
+            yield (
+                block,
+                (self.left[block] @ self.right.T)
+                * self.mixing[self.codes[0][block]][:, self.codes[1]],
+            )
 
     def exact_error(self, a: Tensor, b: Tensor, f: Tensor, g: Tensor, seed: int) -> float:
-        """‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the plan that these potentials have under the exact kernel, from some of its rows."""
+        """‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the plan that these potentials have under the exact kernel,
+        from some of its rows.
+        """
         generator = torch.Generator().manual_seed(seed + 1)
         total = 0.0
         rows, labels = self.rows, self.rows.labels
@@ -254,14 +319,21 @@ class LowRankKernel:
             cost = _half_squared(x[picked], y).double()
             if costs is not None:
                 cost = cost + costs[codes[0][picked]][:, codes[1]]
-            sums = torch.exp((mine[picked, None] + his - cost) / self.epsilon + other.log()).sum(dim=1)
+            sums = torch.exp((mine[picked, None] + his - cost) / self.epsilon + other.log()).sum(
+                dim=1
+            )
             weights = own[picked] / own[picked].sum().clamp_min(1e-300)
             total += float((weights * (sums - 1).abs()).sum())
         return total
 
     def reach(self) -> float:
-        """A bound of the costs: no two points are further apart than both are from the origin, which is their centre."""
-        lengths = (float(torch.linalg.vector_norm(part, dim=1).max()) for part in (self.rows.x, self.rows.y))
+        """A bound of the costs: no two points are further apart than both are from the origin,
+        which is their centre.
+        """
+        lengths = (
+            float(torch.linalg.vector_norm(part, dim=1).max())
+            for part in (self.rows.x, self.rows.y)
+        )
         table = 0.0 if self.rows.labels is None else float(self.rows.labels.values.max())
         return sum(lengths) ** 2 / 2 + table
 
@@ -279,11 +351,14 @@ def _gaussian(x: Tensor, y: Tensor, epsilon: float) -> Tensor:
 
 
 def _factor(points: Tensor, marks: Tensor, root: Tensor, epsilon: float) -> Tensor:
-    return torch.cat([_gaussian(part.double(), marks, epsilon) @ root for part in points.split(4096)])
+    return torch.cat(
+        [_gaussian(part.double(), marks, epsilon) @ root for part in points.split(4096)]
+    )
 
 
 def _inverse(values: Tensor, mass: Tensor) -> Tensor:
-    """1 / values; an approximate kernel may have rows that are not positive, which end the iteration as NaN.
+    """1 / values; an approximate kernel may have rows that are not positive, which end the
+    iteration as NaN.
 
     Points without mass do not count, however far from all others they are.
     """

@@ -50,17 +50,22 @@ class Solution:
     """A solved transport problem between weights a (n,) and b (m,) under a cost C (n, m).
 
     Attributes:
-        value: the optimal value: ⟨P, C⟩ + epsilon KL(P | a ⊗ b), with epsilon = 0 for exact transport.
-        potentials: (f, g), float64, dual optimal: value = ⟨a, f⟩ + ⟨b, g⟩. Points of zero weight have them too.
+        value: the optimal value: ⟨P, C⟩ + epsilon KL(P | a ⊗ b), with epsilon = 0 for exact
+            transport.
+        potentials: (f, g), float64, dual optimal: value = ⟨a, f⟩ + ⟨b, g⟩. Points of zero weight
+            have them too.
         epsilon: the regularisation used, in units of the cost.
-        converged: whether ``marginal_error`` met the tolerance, and ``value_error`` is small against the costs.
+        converged: whether ``marginal_error`` met the tolerance, and ``value_error`` is small
+            against the costs.
         n_iter: iterations used.
         marginal_error: ‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the returned plan.
-        make_plan: makes the plan anew; it may write it into a matrix it is given, which may be the cost.
+        make_plan: makes the plan anew; it may write it into a matrix it is given, which may be the
+            cost.
         operator: the plan as products, where the problem was solved without its matrix.
-        value_error: how far ``value`` can be from the optimum under the cost as given, rounding included, in units of the
-            cost; infinite where a solver does not say. Of ``NystromSinkhorn`` an estimate, of ``MiniBatch`` how far it can
-            be from the mean over the parts that were drawn.
+        value_error: how far ``value`` can be from the optimum under the cost as given, rounding
+            included, in units of the cost; infinite where a solver does not say. Of
+            ``NystromSinkhorn`` an estimate, of ``MiniBatch`` how far it can be from the mean over
+            the parts that were drawn.
 
     Example:
         >>> import torch, advect as ad
@@ -90,7 +95,8 @@ class Solution:
 
     @property
     def coupling(self) -> Tensor | Plan:
-        """The plan as something that multiplies, ``coupling @ v`` and ``coupling.T @ u``; no matrix where none was used.
+        """The plan as something that multiplies, ``coupling @ v`` and ``coupling.T @ u``; no matrix
+        where none was used.
 
         Example:
             >>> import torch, advect as ad
@@ -109,23 +115,37 @@ class Solution:
 class Solver(Protocol):
     """Anything that solves transport problems: ``Sinkhorn``, ``ExactOT``, or one's own.
 
-    A symmetric problem (``solve_self``) is that of a measure with itself; its two potentials coincide.
-    """
+    A symmetric problem (``solve_self``) is that of a measure with itself; its two potentials
+    coincide."""
 
     def prepare(self, cost: Cost, a: Tensor, b: Tensor) -> Solver:
-        """The solver with every option that depends on the problem made a number, so that related problems share it."""
+        """The solver with every option that depends on the problem made a number, so that related
+        problems share it.
+        """
         ...
 
-    def solve(self, cost: Cost, a: Tensor | None = None, b: Tensor | None = None, init: Potentials | None = None) -> Solution:
+    def solve(
+        self,
+        cost: Cost,
+        a: Tensor | None = None,
+        b: Tensor | None = None,
+        init: Potentials | None = None,
+    ) -> Solution:
         """Transport a to b under the cost, from potentials ``init`` if given."""
         ...
 
-    def solve_self(self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None) -> Solution:
+    def solve_self(
+        self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None
+    ) -> Solution:
         """Transport a to itself under a symmetric cost."""
         ...
 
-    def certify(self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0) -> Solution | None:
-        """These potentials as a solution if they are one to rounding, and to a marginal error ``slack``; otherwise None."""
+    def certify(
+        self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
+    ) -> Solution | None:
+        """These potentials as a solution if they are one to rounding, and to a marginal error
+        ``slack``; otherwise None.
+        """
         ...
 
     @property
@@ -137,7 +157,9 @@ class Solver(Protocol):
 def check_solver(solver: object, name: str = "solver") -> Solver:
     """What has the methods of a solver, as one; an error for a name or a number."""
     remedy = "Pass ad.Sinkhorn(), ad.ExactOT(), or one's own."
-    check_methods(f"{name} must be a transport solver", solver, ("prepare", "solve", "solve_self"), remedy)
+    check_methods(
+        f"{name} must be a transport solver", solver, ("prepare", "solve", "solve_self"), remedy
+    )
     return cast(Solver, solver)
 
 
@@ -148,7 +170,9 @@ def check_problem(cost: Cost, a: Tensor | None, b: Tensor | None) -> tuple[Cost,
     cost = torch.as_tensor(cost)
     if cost.ndim != 2 or cost.numel() == 0:
         raise InputError(
-            "a cost must be a matrix (n, m) with n, m > 0", f"shape {tuple(cost.shape)}", "Pass one entry for each pair."
+            "a cost must be a matrix (n, m) with n, m > 0",
+            f"shape {tuple(cost.shape)}",
+            "Pass one entry for each pair.",
         )
     if cost.dtype not in (torch.float32, torch.float64):
         cost = cost.to(torch.float32)
@@ -161,4 +185,6 @@ def check_problem(cost: Cost, a: Tensor | None, b: Tensor | None) -> tuple[Cost,
 def _weights(name: str, weights: Tensor | None, n: int, like: Cost) -> Tensor:
     if weights is None:
         return torch.full((n,), 1 / n, dtype=torch.float64, device=like.device)
-    return check_weights(name, torch.as_tensor(weights).detach().to(device=like.device, dtype=torch.float64), n)
+    return check_weights(
+        name, torch.as_tensor(weights).detach().to(device=like.device, dtype=torch.float64), n
+    )

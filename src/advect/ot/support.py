@@ -33,16 +33,20 @@ class Support:
     def spread(self, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers of points with mass, with zeros for the others."""
         pairs = ((self.a, self.rows, f), (self.b, self.columns, g))
-        first, second = (torch.zeros_like(weights).masked_scatter_(present, part) for weights, present, part in pairs)
+        first, second = (
+            torch.zeros_like(weights).masked_scatter_(present, part)
+            for weights, present, part in pairs
+        )
         return first, second
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """The plan diag(left) K diag(right) between points with mass, K = exp((f ⊕ g − C)/ε), as the iteration has left it.
+    """The plan diag(left) K diag(right) between points with mass, K = exp((f ⊕ g − C)/ε), as the
+    iteration has left it.
 
-    The kernel is that whose marginals were measured: potentials that have taken up the scalings would be rounded anew.
-    """
+    The kernel is that whose marginals were measured: potentials that have taken up the scalings
+    would be rounded anew."""
 
     kernel: DenseKernel | BlockedKernel
     f: Tensor
@@ -64,7 +68,11 @@ class Scaled:
             cost, wide = self.kernel.cost, self.kernel.dtype
             fits = support.whole and out is not None and out.dtype == wide
             space = out if fits and out is not None else torch.empty_like(cost, dtype=wide)
-            inner = fill_kernel(cost, self.f, self.g, self.epsilon, space).mul_(self.left[:, None]).mul_(self.right)
+            inner = (
+                fill_kernel(cost, self.f, self.g, self.epsilon, space)
+                .mul_(self.left[:, None])
+                .mul_(self.right)
+            )
         if support.whole:
             return inner.to(dtype) if out is None or inner is out else out.copy_(inner)
         shape = (len(support.a), len(support.b))

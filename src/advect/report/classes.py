@@ -1,4 +1,6 @@
-"""The classes of a flow: how far they are from the target's before and after, which match, how many samples each has."""
+"""The classes of a flow: how far they are from the target's before and after, which match, how many
+samples each has.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,18 @@ _WORTH_NAMING = 0.2  # share of a class that goes to another
 
 @dataclass(frozen=True)
 class Partners:
-    """The target samples that each sample is coupled to: positions (n, k), nearest share first, and shares (n, k)."""
+    """The target samples that each sample is coupled to: positions (n, k), nearest share first, and
+    shares (n, k).
+    """
 
     positions: np.ndarray
     shares: np.ndarray
     note: str | None
 
 
-def partners(rho: LabeledDataset, target: LabeledDataset, cost: GroundCost, solver: Solver) -> Partners:
+def partners(
+    rho: LabeledDataset, target: LabeledDataset, cost: GroundCost, solver: Solver
+) -> Partners:
     """The largest entries of each row of the transport plan from ``rho`` to ``target``.
 
     Example:
@@ -55,20 +61,31 @@ def partners(rho: LabeledDataset, target: LabeledDataset, cost: GroundCost, solv
     return Partners(top.indices.numpy(), top.values.numpy(), note)
 
 
-def compare(before: LabeledDataset, after: LabeledDataset, target: LabeledDataset, cost: GroundCost) -> dict[str, Any]:
+def compare(
+    before: LabeledDataset, after: LabeledDataset, target: LabeledDataset, cost: GroundCost
+) -> dict[str, Any]:
     """Class distances before and after, and the matching after; with what they were measured."""
     cost = replace(cost, label=Bures()) if isinstance(cost.label, NoLabels) else cost
     tables = [class_distances(cost.between(data, target)) for data in (before, after)]
     matching = match_classes(tables[1].values, after, target)
-    return {"before": tables[0], "after": tables[1], "matching": matching, "measure": shown(cost.label)}
+    return {
+        "before": tables[0],
+        "after": tables[1],
+        "matching": matching,
+        "measure": shown(cost.label),
+    }
 
 
-def heat(table: ClassTable, *, share: bool = False, low: float | None = None, high: float | None = None) -> dict[str, Any]:
-    """A table for the page: names, and for each cell its text, shade from 0 to 1, and whether it is the row's best.
+def heat(
+    table: ClassTable, *, share: bool = False, low: float | None = None, high: float | None = None
+) -> dict[str, Any]:
+    """A table for the page: names, and for each cell its text, shade from 0 to 1, and whether it is
+    the row's best.
 
     Args:
         table: the numbers.
-        share: numbers are masses: show them as shares of their row; the best is the largest. Else the smallest.
+        share: numbers are masses: show them as shares of their row; the best is the largest. Else
+            the smallest.
         low, high: the range of shades; by default that of the numbers.
 
     Example:
@@ -82,7 +99,9 @@ def heat(table: ClassTable, *, share: bool = False, low: float | None = None, hi
     known = values[np.isfinite(values)]
     low = low if low is not None else 0.0 if share or not known.size else float(known.min())
     high = high if high is not None else 1.0 if share or not known.size else float(known.max())
-    digits = 2 - math.floor(math.log10(high)) if 0.01 < high < 1e5 else -1  # three that count, of the largest
+    digits = (
+        2 - math.floor(math.log10(high)) if 0.01 < high < 1e5 else -1
+    )  # three that count, of the largest
     rows = []
     for name, line in zip(table.rows, values, strict=True):
         score = np.where(np.isfinite(line), line if share else -line, -math.inf)
@@ -90,10 +109,27 @@ def heat(table: ClassTable, *, share: bool = False, low: float | None = None, hi
         cells = []
         for column, value in enumerate(line.tolist()):
             known_value = math.isfinite(value)
-            shade = round(min(max((value - low) / ((high - low) or 1.0), 0.0), 1.0), 3) if known_value else 0.0
+            shade = (
+                round(min(max((value - low) / ((high - low) or 1.0), 0.0), 1.0), 3)
+                if known_value
+                else 0.0
+            )
             plain = f"{value:.{max(0, digits)}f}" if digits >= 0 else f"{value:.2e}"
-            text = "–" if not known_value else (f"{value:.0%}" if value >= 0.005 else "·") if share else plain
-            cells.append({"text": text, "shade": shade, "best": column == best and known_value, "hot": shade > _HOT})
+            text = (
+                "–"
+                if not known_value
+                else (f"{value:.0%}" if value >= 0.005 else "·")
+                if share
+                else plain
+            )
+            cells.append(
+                {
+                    "text": text,
+                    "shade": shade,
+                    "best": column == best and known_value,
+                    "hot": shade > _HOT,
+                }
+            )
         rows.append({"name": str(name), "cells": cells})
     return {"columns": [str(name) for name in table.columns], "rows": rows}
 
@@ -104,14 +140,25 @@ def pairs_of(matching: ClassTable) -> list[dict[str, str]]:
     for name, line in zip(matching.rows, np.asarray(matching, dtype=float), strict=True):
         if line.sum() > 0:
             shares = line / line.sum()
-            worth = [k for k in np.argsort(-shares, kind="stable") if shares[k] >= min(_WORTH_NAMING, shares.max())]
-            goals = [f"{matching.columns[k]}" + ("" if shares[k] > 0.995 else f" {shares[k]:.0%}") for k in worth]
+            worth = [
+                k
+                for k in np.argsort(-shares, kind="stable")
+                if shares[k] >= min(_WORTH_NAMING, shares.max())
+            ]
+            goals = [
+                f"{matching.columns[k]}" + ("" if shares[k] > 0.995 else f" {shares[k]:.0%}")
+                for k in worth
+            ]
             found.append({"source": str(name), "target": ", ".join(goals)})
     return found
 
 
 def tables_for_page(
-    before: LabeledDataset, after: LabeledDataset, target: LabeledDataset, cost: GroundCost, notes: list[str]
+    before: LabeledDataset,
+    after: LabeledDataset,
+    target: LabeledDataset,
+    cost: GroundCost,
+    notes: list[str],
 ) -> dict[str, Any] | None:
     """Heat tables and pairs for the page, or a note that says why there are none."""
     if not (before.complete and after.complete and target.complete):
@@ -123,13 +170,22 @@ def tables_for_page(
         notes.append(f"Classes are not compared: {error}")
         return None
     tables, pairs = (found["before"], found["after"]), pairs_of(found["matching"])
-    result = {"measure": found["measure"], "pairs": pairs[:60], "more_pairs": max(0, len(pairs) - 60), "tables": None}
+    result = {
+        "measure": found["measure"],
+        "pairs": pairs[:60],
+        "more_pairs": max(0, len(pairs) - 60),
+        "tables": None,
+    }
     if max(*tables[0].shape, *tables[1].shape) > MOST_CLASSES:
         rows, columns = tables[1].shape
-        notes.append(f"The tables of {rows} × {columns} classes are left out: only pairs are listed.")
+        notes.append(
+            f"The tables of {rows} × {columns} classes are left out: only pairs are listed."
+        )
         return result
     known = np.concatenate([np.asarray(table, dtype=float).ravel() for table in tables])
     known = known[np.isfinite(known)]
     low, high = (float(known.min()), float(known.max())) if known.size else (None, None)
-    result["tables"] = [heat(table, low=low, high=high) for table in tables] + [heat(found["matching"], share=True)]
+    result["tables"] = [heat(table, low=low, high=high) for table in tables] + [
+        heat(found["matching"], share=True)
+    ]
     return result

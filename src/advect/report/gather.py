@@ -1,7 +1,8 @@
-"""A story made ready for the page: points in the plane or in space, couplings, images, tables, words.
+"""A story made ready for the page: points in the plane or in space, couplings, images, tables,
+words.
 
-A page stays below 3 MB whatever the size of the run: beyond a budget, frames and samples are thinned, and the page says so.
-"""
+A page stays below 3 MB whatever the size of the run: beyond a budget, frames and samples are
+thinned, and the page says so."""
 
 from __future__ import annotations
 
@@ -45,13 +46,18 @@ def gather(story: Story) -> Scene:
     if target is not None and target.data.dim == before.dim:
         beside = target.data.x
     elif target is not None:
-        notes.append(f"The target has {target.data.dim} features and the flow {before.dim}: it is not drawn.")
+        notes.append(
+            f"The target has {target.data.dim} features and the flow {before.dim}: it is not drawn."
+        )
     view, how = _view([before.x, after.x] if beside is None else [before.x, after.x, beside])
     album, clouds = Album(before, after, None if target is None else target.data), []
     for rho in frames.read():
         clouds.append(view(rho.x))
         album.add(rho)
-    points, there = np.stack(clouds), None if beside is None else view(beside)  # (frames, n, dim), (m, dim)
+    points, there = (
+        np.stack(clouds),
+        None if beside is None else view(beside),
+    )  # (frames, n, dim), (m, dim)
     box = Box.around([points] if there is None else [points, there])
     player: dict[str, Any] = {
         "dim": points.shape[2],
@@ -62,7 +68,9 @@ def gather(story: Story) -> Scene:
         "extent": [max(float(size), 0.02) for size in box.extent],
         "centre": [float(c) for c in box.centre],
         "half": box.half,
-        "axes": None if before.dim != 2 else [str(name) for name in before.columns or ("feature 1", "feature 2")],
+        "axes": None
+        if before.dim != 2
+        else [str(name) for name in before.columns or ("feature 1", "feature 2")],
         **frames.packed(),
         "palette": {"light": list(LIGHT.palette), "dark": list(DARK.palette)},
         "names": list(story.names),
@@ -70,7 +78,9 @@ def gather(story: Story) -> Scene:
         "target": None if target is None else _packed_target(target, frames.names, there, box),
         "partners": None if target is None else _packed_partners(after, target.data, story, notes),
     }
-    classes = None if target is None else tables_for_page(before, after, target.data, story.cost, notes)
+    classes = (
+        None if target is None else tables_for_page(before, after, target.data, story.cost, notes)
+    )
     player |= album.packed(notes)
     page = {
         **summary(story, frames, whole),
@@ -82,7 +92,9 @@ def gather(story: Story) -> Scene:
     return Scene(page, player)
 
 
-def _packed_target(target: Part, names: list[Hashable], points: np.ndarray | None, box: Box) -> dict[str, Any]:
+def _packed_target(
+    target: Part, names: list[Hashable], points: np.ndarray | None, box: Box
+) -> dict[str, Any]:
     return {
         "n": len(target.data),
         "points": None if points is None else pack_integers(box.quantised(points), "<i2"),
@@ -93,7 +105,9 @@ def _packed_target(target: Part, names: list[Hashable], points: np.ndarray | Non
     }
 
 
-def _packed_partners(after: LabeledDataset, target: LabeledDataset, story: Story, notes: list[str]) -> dict[str, Any] | None:
+def _packed_partners(
+    after: LabeledDataset, target: LabeledDataset, story: Story, notes: list[str]
+) -> dict[str, Any] | None:
     """Where each sample went, for the player; a note where that cannot be said."""
     try:
         found = partners(after, target, story.cost, story.solver)
@@ -115,19 +129,33 @@ def _view(clouds: Sequence[Tensor]) -> tuple[Callable[[Tensor], np.ndarray], str
         return as_array, f"The {'two' if dim == 2 else 'three'} features as they are."
     if dim == 1:
         width = float(torch.cat(list(clouds)).max() - torch.cat(list(clouds)).min()) or 1.0
-        return (lambda x: _strip(as_array(x), width)), "One feature, from left to right; the height only keeps samples apart."
-    few = min(600, max(60, 3_000_000 // dim))  # more rows change principal components little and take long
+        return (
+            lambda x: _strip(as_array(x), width)
+        ), "One feature, from left to right; the height only keeps samples apart."
+    few = min(
+        600, max(60, 3_000_000 // dim)
+    )  # more rows change principal components little and take long
     some = torch.cat([cloud[:: max(1, len(cloud) // few)].double() for cloud in clouds])
     if len(some) < 3:
-        return (lambda x: as_array(x[:, :2])), "The first two features; there are too few samples for a projection."
+        return (
+            lambda x: as_array(x[:, :2])
+        ), "The first two features; there are too few samples for a projection."
     projection = Projection.fit(some, 2, "both")
     flat = projection.apply(some)
     share = float(flat.var(dim=0).sum() / some.var(dim=0).sum().clamp_min(1e-300))
-    whose = "the first and last frame and the target" if len(clouds) == 3 else "the first and last frame"
+    whose = (
+        "the first and last frame and the target"
+        if len(clouds) == 3
+        else "the first and last frame"
+    )
     how = f"The first two principal components of {whose}, which hold {share:.0%} of their variance; the same at every step."
-    return (lambda x: np.concatenate([as_array(projection.apply(block)) for block in x.split(256)])), how
+    return (
+        lambda x: np.concatenate([as_array(projection.apply(block)) for block in x.split(256)])
+    ), how
 
 
 def _strip(values: np.ndarray, width: float) -> np.ndarray:
-    height = np.modf(np.arange(len(values)) * 0.6180339887)[0] - 0.5  # evenly spread, whatever the number
+    height = (
+        np.modf(np.arange(len(values)) * 0.6180339887)[0] - 0.5
+    )  # evenly spread, whatever the number
     return np.column_stack([values[:, 0], 0.2 * width * height])

@@ -1,4 +1,6 @@
-"""Which frames and samples of a flow are shown: all, or as many as fit, evenly spaced in time and drawn at random."""
+"""Which frames and samples of a flow are shown: all, or as many as fit, evenly spaced in time and
+drawn at random.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ def thinned(data: LabeledDataset, what: str, notes: list[str]) -> Part:
     rows = torch.tensor(some_rows(len(data), MOST_SAMPLES, seed=0))
     if len(data) > MOST_SAMPLES:
         notes.append(
-            f"Of {what}, {len(rows):,} of {len(data):,} samples were drawn at random to be shown; couplings and class "
+            f"Of {what}, {len(rows):,} of {len(data):,} samples were drawn at random to be shown; "
+            "couplings and class "
             "distances are those of the drawn samples."
         )
     return Part(_take(data, rows), rows)
@@ -47,8 +50,9 @@ class Frames:
     Attributes:
         rows: which samples are shown.  n_all: of how many.
         before, after: the shown samples before the flow and at its last frame.
-        steps, values, names, codes: of the frames that ``read`` has passed: step numbers, objectives, names of classes in
-            order of appearance, and the class of each sample (frames, n), a single row where labels never change.
+        steps, values, names, codes: of the frames that ``read`` has passed: step numbers,
+            objectives, names of classes in order of appearance, and the class of each sample
+            (frames, n), a single row where labels never change.
     """
 
     def __init__(self, story: Story, notes: list[str]) -> None:
@@ -56,13 +60,19 @@ class Frames:
         self._all = story.trajectory
         self._chosen = spread(total, MOST_FRAMES)
         if len(self._chosen) < total:
-            notes.append(f"Of {total:,} recorded frames, {len(self._chosen)} are shown, evenly spaced.")
+            notes.append(
+                f"Of {total:,} recorded frames, {len(self._chosen)} are shown, evenly spaced."
+            )
         self._notes = notes
         first = self._sound(range(total)).dataset.to("cpu")
         part = thinned(first, "the flow", notes)
         self.rows, self.n_all = part.rows, len(first)
         known = story.source
-        self.before = part.data if known is None or len(known) != len(first) else _take(known.to("cpu"), self.rows)
+        self.before = (
+            part.data
+            if known is None or len(known) != len(first)
+            else _take(known.to("cpu"), self.rows)
+        )
         self.after = self._shown(self._sound(reversed(range(total))))
         self.steps: list[int] = []
         self.values: list[float] = []
@@ -89,7 +99,9 @@ class Frames:
         for position in positions:
             if (frame := self._read(position)) is not None:
                 return frame
-        raise InputError("all frames are damaged", f"{len(self._all)} of them", "Take the run from a copy.")
+        raise InputError(
+            "all frames are damaged", f"{len(self._all)} of them", "Take the run from a copy."
+        )
 
     def _read(self, position: int) -> Frame | None:
         """A frame; None for one that is damaged, which is said once."""
@@ -105,7 +117,9 @@ class Frames:
         data = frame.dataset.to("cpu")
         if len(data) != self.n_all:
             raise InputError(
-                "frames must hold the same samples", f"{self.n_all} and then {len(data)}", "Report the frames of one flow."
+                "frames must hold the same samples",
+                f"{self.n_all} and then {len(data)}",
+                "Report the frames of one flow.",
             )
         return _take(data, self.rows)
 
@@ -135,7 +149,9 @@ class Frames:
         }
 
     def _marks(self) -> dict[str, list[str]]:
-        """Colours of the classes on a light and on a dark page, and their markers, as in the figures of ``viz``."""
+        """Colours of the classes on a light and on a dark page, and their markers, as in the
+        figures of ``viz``.
+        """
         with style(dark=True):
             dark = class_marks(self.names).values()
         with style():

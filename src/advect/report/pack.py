@@ -1,4 +1,6 @@
-"""Numbers and images as text in a page: integers in base64, many small images as one picture in a data URI."""
+"""Numbers and images as text in a page: integers in base64, many small images as one picture in a
+data URI.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def pack_integers(values: np.ndarray, kind: str) -> str:
 
 @dataclass(frozen=True)
 class Box:
-    """A cube around points; positions in it are counted in 32767ths of half its side, so that axes keep one scale.
+    """A cube around points; positions in it are counted in 32767ths of half its side, so that axes
+    keep one scale.
 
     Example:
         >>> box = Box.around([np.array([[0.0, 0.0], [4.0, 2.0]])])
@@ -48,12 +51,16 @@ class Box:
         return cls((low + high) / 2, half, (high - low) / 2 / half)
 
     def quantised(self, points: np.ndarray) -> np.ndarray:
-        return np.rint((points - self.centre) / self.half * _FULL).clip(-_FULL, _FULL).astype(np.int16)
+        return (
+            np.rint((points - self.centre) / self.half * _FULL).clip(-_FULL, _FULL).astype(np.int16)
+        )
 
 
 @dataclass(frozen=True)
 class Shades:
-    """How features become pixels: resized to at most ``side``, and the range from ``low`` to ``high`` to 0 … 255."""
+    """How features become pixels: resized to at most ``side``, and the range from ``low`` to
+    ``high`` to 0 … 255.
+    """
 
     shape: tuple[int, ...]
     low: float
@@ -61,7 +68,9 @@ class Shades:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], *clouds: Tensor) -> Shades | None:
-        """For images of this shape, with the range of the given ones; None for samples that are no images."""
+        """For images of this shape, with the range of the given ones; None for samples that are no
+        images.
+        """
         if layout(shape) is None:
             return None
         low, high = min(float(x.min()) for x in clouds), max(float(x.max()) for x in clouds)
@@ -76,8 +85,16 @@ class Shades:
         size = (max(1, round(height * scale)), max(1, round(width * scale)))
         out = size if channels == 1 else (*size, 3)
         resize = Pixels(self.shape, out)
-        values = torch.cat([resize.apply(block) for block in x.detach().float().split(_BLOCK)]).reshape(len(x), *out)
-        return ((values - self.low) / (self.high - self.low) * 255).round().clamp(0, 255).to(torch.uint8).numpy()
+        values = torch.cat(
+            [resize.apply(block) for block in x.detach().float().split(_BLOCK)]
+        ).reshape(len(x), *out)
+        return (
+            ((values - self.low) / (self.high - self.low) * 255)
+            .round()
+            .clamp(0, 255)
+            .to(torch.uint8)
+            .numpy()
+        )
 
 
 def shrunk(images: np.ndarray, side: int) -> np.ndarray:
@@ -87,12 +104,23 @@ def shrunk(images: np.ndarray, side: int) -> np.ndarray:
         return images
     planes = torch.from_numpy(images).float().reshape(*images.shape[:3], -1).movedim(3, 1)
     size = [max(1, round(length * scale)) for length in images.shape[1:3]]
-    planes = torch.nn.functional.interpolate(planes, size=size, mode="bilinear", antialias=True, align_corners=False)
-    return planes.movedim(1, 3).round().clamp(0, 255).to(torch.uint8).numpy().reshape(len(images), *size, *images.shape[3:])
+    planes = torch.nn.functional.interpolate(
+        planes, size=size, mode="bilinear", antialias=True, align_corners=False
+    )
+    return (
+        planes.movedim(1, 3)
+        .round()
+        .clamp(0, 255)
+        .to(torch.uint8)
+        .numpy()
+        .reshape(len(images), *size, *images.shape[3:])
+    )
 
 
 def fitting_sprite(images: np.ndarray, columns: int, budget: int) -> dict[str, object]:
-    """``pack_sprite`` as good as it can be in ``budget`` characters: first the quality goes, then the size."""
+    """``pack_sprite`` as good as it can be in ``budget`` characters: first the quality goes, then
+    the size.
+    """
     sprite: dict[str, object] = {}
     for side, quality in ((64, 80), (64, 50), (40, 50), (28, 40), (20, 40), (14, 35), (8, 30)):
         sprite = pack_sprite(shrunk(images, side), columns, quality)
@@ -115,7 +143,9 @@ def pack_sprite(images: np.ndarray, columns: int, quality: int) -> dict[str, obj
     rows = -(-n // columns)
     sheet = np.zeros((rows * columns, *images.shape[1:]), dtype=np.uint8)
     sheet[:n] = images
-    sheet = sheet.reshape(rows, columns, *images.shape[1:]).swapaxes(1, 2)  # (rows, h, columns, w, …)
+    sheet = sheet.reshape(rows, columns, *images.shape[1:]).swapaxes(
+        1, 2
+    )  # (rows, h, columns, w, …)
     content = io.BytesIO()
     picture = Image.fromarray(sheet.reshape(rows * height, columns * width, *images.shape[3:]))
     picture.convert("RGB").save(content, "WEBP", quality=quality, method=2)

@@ -1,8 +1,7 @@
 """The page itself: a template filled with a scene, written whole or not at all.
 
-Everything is in the one file, and its content policy forbids the browser to fetch anything or to run a script other than
-the player, whatever names the classes of a dataset have.
-"""
+Everything is in the one file, and its content policy forbids the browser to fetch anything or to
+run a script other than the player, whatever names the classes of a dataset have."""
 
 from __future__ import annotations
 
@@ -40,13 +39,15 @@ def write_report(
 ) -> Path:
     """Write the report of a flow as one HTML file that needs no network.
 
-    The page plays the recorded frames: particles in the plane or in space (more dimensions are projected on two), images of
-    the same samples where samples are images, the objective, its terms and metrics; and tells for each sample where it came
-    from and which samples of the target it went to. Class distances before and after, and the matching of classes, are
-    tables. Long and large runs are thinned, and the page says so.
+    The page plays the recorded frames: particles in the plane or in space (more dimensions are
+    projected on two), images of the same samples where samples are images, the objective, its terms
+    and metrics; and tells for each sample where it came from and which samples of the target it
+    went to. Class distances before and after, and the matching of classes, are tables. Long and
+    large runs are thinned, and the page says so.
 
     Args:
-        result: what ``ad.flow`` returned, with frames of a ``Recorder``; a run directory; or a ``Story``.
+        result: what ``ad.flow`` returned, with frames of a ``Recorder``; a run directory; or a
+            ``Story``.
         path: the file to write, ``….html``; folders on the way are made.
         target: where the flow was going; by default that of the functional's first ``OTDD`` term.
         source: the dataset before the flow; by default the flow's.
@@ -58,7 +59,8 @@ def write_report(
         The path of the file.
 
     Raises:
-        InputError: no recorded frames, frames of different flows, a path that is no place for an HTML file.
+        InputError: no recorded frames, frames of different flows, a path that is no place for an
+            HTML file.
 
     Example:
         >>> import tempfile, torch, advect as ad
@@ -83,11 +85,15 @@ def write_report(
     }
     story = replace(story, **{name: value for name, value in given.items() if value is not None})
     place = _place(path)
-    content = render(gather(story)).encode(errors="replace")  # names of files from elsewhere may hold what is no text
+    content = render(gather(story)).encode(
+        errors="replace"
+    )  # names of files from elsewhere may hold what is no text
     try:
         write_atomically(place, content)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError("a folder on the way to the report is a file", error.filename, "Choose another path.") from None
+        raise InputError(
+            "a folder on the way to the report is a file", error.filename, "Choose another path."
+        ) from None
     return place
 
 
@@ -96,7 +102,9 @@ def render(scene: Scene) -> str:
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     script = _part("player.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.from_string(_part("template.html.jinja")).render(
@@ -135,14 +143,20 @@ def _story(result: Any) -> Story:
     if isinstance(result, (str, Path)):
         return Story.of_run(result)
     raise InputError(
-        "a report is made of a FlowResult, a run directory or a Story", type(result).__name__, "Pass what ad.flow returned."
+        "a report is made of a FlowResult, a run directory or a Story",
+        type(result).__name__,
+        "Pass what ad.flow returned.",
     )
 
 
 def _place(path: str | Path) -> Path:
     place = Path(path).expanduser()
     if place.is_dir():
-        raise InputError("a report is a file", f"the directory {place}", f"Write to {place / 'report.html'}, for instance.")
+        raise InputError(
+            "a report is a file",
+            f"the directory {place}",
+            f"Write to {place / 'report.html'}, for instance.",
+        )
     if place.suffix.lower() not in (".html", ".htm"):
         raise InputError("a report is an HTML file", repr(place.name), "Let its name end in .html.")
     return place

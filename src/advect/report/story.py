@@ -1,4 +1,6 @@
-"""What a report tells of a flow, whether it has just ended or is read back from its run directory."""
+"""What a report tells of a flow, whether it has just ended or is read back from its run
+directory.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ Curve = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True, eq=False)
 class Story:
-    """All that a report is made of. Only the frames must be there; what is not known is left out of the page.
+    """All that a report is made of. Only the frames must be there; what is not known is left out of
+    the page.
 
     Args:
         trajectory: the recorded frames, in order.
@@ -35,11 +38,13 @@ class Story:
         status: as in ``FlowResult``.  message: the same in a sentence.
         diagnosis: sentences on what a careful user would want to know.
         n_steps: moves made; by default the step of the last frame.  seconds: how long they took.
-        setup: what was run, by name: ``{"functional": "OTDD", "integrator": "Euler(step_size=0.1)"}``.
+        setup: what was run, by name: ``{"functional": "OTDD", "integrator":
+            "Euler(step_size=0.1)"}``.
         cost, solver: with which samples and classes are compared on the page.
         names: of source and target.
         title: of the page; by default made of the names.
-        config: text of the configuration that was run.  command: the line that ran it.  code: Python that does.
+        config: text of the configuration that was run.  command: the line that ran it.  code:
+            Python that does.
 
     Example:
         >>> import advect as ad
@@ -75,11 +80,15 @@ class Story:
         for name, data in (("target", self.target), ("source", self.source)):
             if data is not None and not isinstance(data, LabeledDataset):
                 raise InputError(
-                    f"{name} must be a LabeledDataset", type(data).__name__, "Wrap arrays as ad.LabeledDataset(x, y)."
+                    f"{name} must be a LabeledDataset",
+                    type(data).__name__,
+                    "Wrap arrays as ad.LabeledDataset(x, y).",
                 )
         if len(self.trajectory) == 0:
             raise InputError(
-                "a report needs recorded frames", "none", "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
+                "a report needs recorded frames",
+                "none",
+                "Run the flow with callbacks=[ad.Recorder(every=…)], then report it.",
             )
 
     @classmethod
@@ -98,7 +107,9 @@ class Story:
             target=result.target,
             source=result.source,
             objective=curve(result.values),
-            terms={name: curve(values) for name, values in result.terms.items()} if len(result.terms) > 1 else {},
+            terms={name: curve(values) for name, values in result.terms.items()}
+            if len(result.terms) > 1
+            else {},
             metrics=result.metrics,
             status=result.status,
             message=result.message,
@@ -114,8 +125,8 @@ class Story:
     def of_run(cls, directory: str | Path) -> Story:
         """What a run directory tells: its frames, ``metrics.jsonl``, ``config.toml``.
 
-        The objective and its terms come from the lines called "flow" in ``metrics.jsonl``, else from the newest checkpoint,
-        else from the frames.
+        The objective and its terms come from the lines called "flow" in ``metrics.jsonl``, else
+        from the newest checkpoint, else from the frames.
 
         Example:
             >>> import tempfile, advect as ad
@@ -138,7 +149,12 @@ class Story:
                 metrics.setdefault(line["name"], []).append((line["index"], line["value"]))
         history = _logged(steps) if steps else _checkpointed(directory)
         config = directory / "config.toml"
-        return cls(trajectory, metrics=metrics, config=read_text(config) if config.exists() else None, **history)
+        return cls(
+            trajectory,
+            metrics=metrics,
+            config=read_text(config) if config.exists() else None,
+            **history,
+        )
 
 
 def _logged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -167,7 +183,12 @@ def _checkpointed(directory: Path) -> dict[str, Any]:
     rows = zip(history.get("values", []), history.get("seconds", []), columns, strict=True)
     first = snapshot.index - len(history.get("values", []))
     records = [
-        {"index": index, "value": value, "seconds": seconds, "terms": dict(zip(names, terms, strict=True))}
+        {
+            "index": index,
+            "value": value,
+            "seconds": seconds,
+            "terms": dict(zip(names, terms, strict=True)),
+        }
         for index, (value, seconds, terms) in enumerate(rows, start=first)
     ]
     return _logged(records) | {"n_steps": snapshot.index} if records else {}
@@ -180,27 +201,43 @@ def _setup(result: FlowResult) -> tuple[dict[str, str], str | None]:
     setup, term = {"functional": result.functional.name}, result.distance_term
     if isinstance(term, OTDD):
         setup |= {"ground cost": shown(term.cost), "solver": shown(term.solver)}
-    parts = {"dynamics": shown(result.dynamics), "integrator": shown(result.integrator), "control": shown(result.control)}
+    parts = {
+        "dynamics": shown(result.dynamics),
+        "integrator": shown(result.integrator),
+        "control": shown(result.control),
+    }
     setup |= {name: text for name, text in parts.items() if text != "None"}
-    options = "".join(f"    {name}={_qualified(text)},\n" for name, text in parts.items() if text != "None")
+    options = "".join(
+        f"    {name}={_qualified(text)},\n" for name, text in parts.items() if text != "None"
+    )
     objective = f"functional,  # {result.functional.name}"
     if result.functional is term:
         parts_of = {"cost": setup["ground cost"], "solver": setup["solver"]}
         lines = "".join(f"        {name}={_qualified(text)},\n" for name, text in parts_of.items())
         objective = f"ad.OTDD(\n        target,\n{lines}    ),"
     code = (
-        f"import advect as ad\n\nresult = ad.flow(\n    source,\n    {objective}\n{options}    n_steps={result.n_steps},\n)\n"
+        f"import advect as ad\n\nresult = ad.flow(\n    source,\n    {objective}\n{options}"
+        f"    n_steps={result.n_steps},\n)\n"
     )
     return setup, code
 
 
 def shown(thing: Any) -> str:
-    """An options object with what was chosen, defaults of no interest left out; addresses of functions say nothing."""
+    """An options object with what was chosen, defaults of no interest left out; addresses of
+    functions say nothing.
+    """
     if is_dataclass(thing) and not isinstance(thing, type):
         parts = {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
-        parts = {name: value for name, value in parts.items() if value is not None and value is not False}
+        parts = {
+            name: value for name, value in parts.items() if value is not None and value is not False
+        }
         return f"{type(thing).__name__}({', '.join(f'{name}={shown(value)}' for name, value in parts.items())})"
-    return re.sub(r"<(?:function|bound method) (\S+?)(?: of .*)?(?: at 0x[0-9a-f]+)?>", r"\1", repr(thing), flags=re.DOTALL)
+    return re.sub(
+        r"<(?:function|bound method) (\S+?)(?: of .*)?(?: at 0x[0-9a-f]+)?>",
+        r"\1",
+        repr(thing),
+        flags=re.DOTALL,
+    )
 
 
 def _qualified(text: str) -> str:

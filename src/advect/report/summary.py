@@ -16,8 +16,12 @@ _MOST_KNOTS = 500  # of a curve
 
 
 def charts(story: Story, frames: Frames) -> list[dict[str, Any]]:
-    """The objective with its terms, each metric, and how many samples each class has where that changes."""
-    found = [_chart("Objective", {"objective": objective_of(story, frames), **story.terms}, ink=True)]
+    """The objective with its terms, each metric, and how many samples each class has where that
+    changes.
+    """
+    found = [
+        _chart("Objective", {"objective": objective_of(story, frames), **story.terms}, ink=True)
+    ]
     found += [_chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
     if frames.moving:
         rows = zip(frames.names, frames.counts(), strict=True)
@@ -32,12 +36,21 @@ def objective_of(story: Story, frames: Frames) -> Curve:
 
 
 def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dict[str, Any]:
-    """Curves of one chart; the first is drawn in ink, the others in colours. The scale is logarithmic over decades."""
+    """Curves of one chart; the first is drawn in ink, the others in colours. The scale is
+    logarithmic over decades.
+    """
     series = []
     for position, (name, curve) in enumerate(curves.items()):
         knots = [(int(step), number(value)) for step, value in _thin(curve)]
         colour = None if ink and position == 0 else position - ink
-        series.append({"name": str(name), "x": [s for s, _ in knots], "y": [v for _, v in knots], "colour": colour})
+        series.append(
+            {
+                "name": str(name),
+                "x": [s for s, _ in knots],
+                "y": [v for _, v in knots],
+                "colour": colour,
+            }
+        )
     known = [value for line in series for value in line["y"] if value is not None]
     wide = bool(known) and min(known) > 0 and max(known) > 20 * min(known)
     return {"title": str(title), "log": wide and ink, "series": series, "classes": False}
@@ -69,17 +82,26 @@ def summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict
         *([] if story.seconds is None else [("time", duration(story.seconds))]),
         ("samples", f"{frames.n_all:,}" + ("" if target is None else f" → {len(target):,}")),
         ("classes", classes),
-        *((str(name), f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}") for name, curve in story.metrics.items() if len(curve)),
+        *(
+            (str(name), f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}")
+            for name, curve in story.metrics.items()
+            if len(curve)
+        ),
     ]
     return {
-        "title": story.title or (" → ".join(story.names) if target is not None else f"Flow of {story.names[0]}"),
+        "title": story.title
+        or (" → ".join(story.names) if target is not None else f"Flow of {story.names[0]}"),
         "names": story.names,
         "status": story.status,
         "message": story.message,
         "diagnosis": list(story.diagnosis),
         "tiles": tiles,
         "setup": {**data, **story.setup},
-        "terms": [(name, f"{curve[0][1]:.4g}", f"{curve[-1][1]:.4g}") for name, curve in story.terms.items() if len(curve)],
+        "terms": [
+            (name, f"{curve[0][1]:.4g}", f"{curve[-1][1]:.4g}")
+            for name, curve in story.terms.items()
+            if len(curve)
+        ],
         "config": story.config,
         "command": story.command,
         "code": story.code,
@@ -96,7 +118,9 @@ def described(data: LabeledDataset, n: int) -> str:
         '1,797 samples of 8 × 8, 10 classes'
     """
     shape = " × ".join(str(size) for size in data.sample_shape) or "1"
-    features = shape if len(data.sample_shape) > 1 else f"{shape} feature{'s' if shape != '1' else ''}"
+    features = (
+        shape if len(data.sample_shape) > 1 else f"{shape} feature{'s' if shape != '1' else ''}"
+    )
     k = len(data.classes)
     return f"{n:,} samples of {features}, {k} class{'es' if k != 1 else ''}"
 

@@ -2,9 +2,8 @@
 
     energy(A, B) = S(A, B) = OT_c(A, B) − ½ OT_c(A, A) − ½ OT_c(B, B) ,     value = √(2 energy)
 
-with the ground cost c(z, z') = ½(‖x − x'‖² + label_weight W₂²(α_y, α_y')). Under exact transport the self terms vanish
-and the value is the metric W₂ on labeled samples.
-"""
+with the ground cost c(z, z') = ½(‖x − x'‖² + label_weight W₂²(α_y, α_y')). Under exact transport
+the self terms vanish and the value is the metric W₂ on labeled samples."""
 
 from __future__ import annotations
 
@@ -35,7 +34,8 @@ from advect.transport.problem import Problem, same_measure
 
 @dataclass(frozen=True, eq=False)
 class Distance:
-    """The distance between two labeled datasets and what came with it; the costly parts are made on first use.
+    """The distance between two labeled datasets and what came with it; the costly parts are made on
+    first use.
 
     Attributes:
         source, target: the datasets.
@@ -76,12 +76,20 @@ class Distance:
         return self.value
 
     def __repr__(self) -> str:
-        state = "converged" if self.converged else f"not converged, marginal error {self.marginal_error:.1e}"
+        state = (
+            "converged"
+            if self.converged
+            else f"not converged, marginal error {self.marginal_error:.1e}"
+        )
         return f"Distance(value={self.value:.6g}, energy={self.energy:.6g} ± {self.error:.2g}, {state})"
 
     def _repr_html_(self) -> str:
         state = "yes" if self.converged else f"no, marginal error {self.marginal_error:.1e}"
-        facts = {"value": f"{self.value:.6g}", "energy": f"{self.energy:.6g} ± {self.error:.2g}", "converged": state}
+        facts = {
+            "value": f"{self.value:.6g}",
+            "energy": f"{self.energy:.6g} ± {self.error:.2g}",
+            "converged": state,
+        }
         facts |= {f"note {k}": str(note) for k, note in enumerate(self.notes, start=1)}
         table = facts_table("Distance", facts)
         try:
@@ -92,23 +100,25 @@ class Distance:
 
     @property
     def converged(self) -> bool:
-        """Whether all three problems met their tolerance, and their error is below 1 % of the energy.
+        """Whether all three problems met their tolerance, and their error is below 1 % of the
+        energy.
 
-        Between datasets that are not the same a distance of 0 has not converged: no dtype could tell them apart. Nor has a
-        dataset that is some way from itself. Of ``MiniBatch`` it says that the parts are solved: see ``error`` and ``notes``.
-        """
+        Between datasets that are not the same a distance of 0 has not converged: no dtype could
+        tell them apart. Nor has a dataset that is some way from itself. Of ``MiniBatch`` it says
+        that the parts are solved: see ``error`` and ``notes``."""
         if self.same:
             return self.divergence.met and self.energy <= self.divergence.error
         return self.divergence.converged and not self.divergence.equal
 
     @property
     def error(self) -> float:
-        """How far ``energy`` can be from the ½-squared distance of these datasets at this ``epsilon``, rounding included.
+        """How far ``energy`` can be from the ½-squared distance of these datasets at this
+        ``epsilon``, rounding included.
 
-        A bound, with two exceptions. Of ``NystromSinkhorn`` it is an estimate, from some rows of the kernel. Of
-        ``MiniBatch`` it holds the standard error over the parts that were drawn (infinite where there is one part only), but
-        not their bias: the mean over parts is larger than the distance of the whole, on average, and only other sizes can
-        show by how much.
+        A bound, with two exceptions. Of ``NystromSinkhorn`` it is an estimate, from some rows of
+        the kernel. Of ``MiniBatch`` it holds the standard error over the parts that were drawn
+        (infinite where there is one part only), but not their bias: the mean over parts is larger
+        than the distance of the whole, on average, and only other sizes can show by how much.
 
         Example:
             >>> import advect as ad
@@ -124,15 +134,20 @@ class Distance:
 
     @cached_property
     def same(self) -> bool:
-        """Whether the datasets are one, in whatever order of samples and under whatever names of classes."""
+        """Whether the datasets are one, in whatever order of samples and under whatever names of
+        classes.
+        """
         if self.source is self.target:
             return True
-        near = self.divergence.sampled or self.energy <= self.divergence.error  # parts of one dataset are apart
+        near = (
+            self.divergence.sampled or self.energy <= self.divergence.error
+        )  # parts of one dataset are apart
         return near and same_measure(self.source, self.target, labels=self.pairs[0].cost.has_labels)
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
-        """What a careful user would want to know of this distance, each with a remedy; nothing where there is nothing to say.
+        """What a careful user would want to know of this distance, each with a remedy; nothing
+        where there is nothing to say.
 
         Example:
             >>> import torch, advect as ad
@@ -145,29 +160,38 @@ class Distance:
         return (*self._of_solver(), *parts, *of_pair(self.source, self.target, self.pairs[0].cost))
 
     def _of_solver(self) -> list[Note]:
-        if self.converged or (self.divergence.met and self.same and self.divergence.sampled):  # solved, each part
+        if self.converged or (
+            self.divergence.met and self.same and self.divergence.sampled
+        ):  # solved, each part
             return []
         if not (self.divergence.met or self.divergence.equal):
             return of_solver(1, 1)
         return of_unresolved(self.energy, self.error, self.epsilon, largest_cost(self.pairs[0]))
 
     def standard_error(
-        self, n: int = 20, *, class_shares: Literal["fixed", "drawn"] = "fixed", generator: torch.Generator | None = None
+        self,
+        n: int = 20,
+        *,
+        class_shares: Literal["fixed", "drawn"] = "fixed",
+        generator: torch.Generator | None = None,
     ) -> float:
-        """How much the value would vary with other draws of samples as large as these: its standard deviation, by bootstrap.
+        """How much the value would vary with other draws of samples as large as these: its standard
+        deviation, by bootstrap.
 
-        Both datasets are drawn n times from their own samples, with replacement, laws of labels estimated anew, and the
-        distance is taken with the same cost and solver: n times its work. It is not an error of the solver, which ``converged``
-        and ``marginal_error`` are about; nor does it tell how far a value of few samples is biased upward.
+        Both datasets are drawn n times from their own samples, with replacement, laws of labels
+        estimated anew, and the distance is taken with the same cost and solver: n times its work.
+        It is not an error of the solver, which ``converged`` and ``marginal_error`` are about; nor
+        does it tell how far a value of few samples is biased upward.
 
         Args:
             n: how many draws; the answer itself varies by about 1/√(2n) of itself.
-            class_shares: "fixed" where equally many samples of each class would be drawn again; "drawn" where classes come as
-                they come, and their shares vary too.
+            class_shares: "fixed" where equally many samples of each class would be drawn again;
+                "drawn" where classes come as they come, and their shares vary too.
             generator: source of randomness of the draws.
 
         Raises:
-            InputError: where no draw can differ from another, as with one sample in each class: nothing tells how they vary.
+            InputError: where no draw can differ from another, as with one sample in each class:
+                nothing tells how they vary.
 
         Example:
             >>> import torch, advect as ad
@@ -183,7 +207,8 @@ class Distance:
         if not any(_varies(data, within) for data in (self.source, self.target)):
             raise InputError(
                 "a standard error needs samples that can be drawn in place of others",
-                f"one sample with weight in each {'class of both datasets' if within else 'dataset'}",
+                "one sample with weight in each "
+                f"{'class of both datasets' if within else 'dataset'}",
                 "Take more samples of each class"
                 + ('; in Python class_shares="drawn" draws across classes.' if within else "."),
             )
@@ -202,7 +227,10 @@ class Distance:
     @property
     def marginal_error(self) -> float:
         """The largest marginal error among the three problems."""
-        return max(part.marginal_error for part in (self.divergence.cross, self.divergence.source, self.divergence.target))
+        return max(
+            part.marginal_error
+            for part in (self.divergence.cross, self.divergence.source, self.divergence.target)
+        )
 
     @property
     def n_iter(self) -> int:
@@ -225,7 +253,8 @@ class Distance:
 
     @property
     def contributions(self) -> tuple[Tensor, Tensor]:
-        """How much each source sample and each target sample adds to the energy; together they sum to it.
+        """How much each source sample and each target sample adds to the energy; together they sum
+        to it.
 
         a_i (f_i − f^aa_i) and b_j (g_j − g^bb_j), each side taking half of the total.
         """
@@ -233,9 +262,11 @@ class Distance:
 
     @cached_property
     def loss(self) -> Tensor:
-        """The energy as a differentiable tensor, in features and laws that require gradients (envelope theorem).
+        """The energy as a differentiable tensor, in features and laws that require gradients
+        (envelope theorem).
 
-        What was fitted to the datasets (the basis of a ``Sketch``, a relative epsilon) is held fixed.
+        What was fitted to the datasets (the basis of a ``Sketch``, a relative epsilon) is held
+        fixed.
 
         Example:
             >>> import torch, advect as ad
@@ -246,9 +277,13 @@ class Distance:
             [-1.0, -1.0]
         """
         total = torch.as_tensor(self.energy, dtype=torch.float64, device=self.source.x.device)
-        for pair, solution, factor in zip(self.pairs, self._solutions, (1.0, -0.5, -0.5), strict=True):
+        for pair, solution, factor in zip(
+            self.pairs, self._solutions, (1.0, -0.5, -0.5), strict=True
+        ):
             moving = pair.contract(solution.coupling).double()
-            total = total + factor * (moving - moving.detach())  # the value of the solver, the gradient of the cost
+            total = total + factor * (
+                moving - moving.detach()
+            )  # the value of the solver, the gradient of the cost
         return total
 
     @property
@@ -259,16 +294,18 @@ class Distance:
     def class_distances(self) -> ClassTable:
         """W₂ between the laws of each pair of classes (not squared), under the label cost in use.
 
-        Laws of single samples are joined by class (``LabeledDataset.class_laws``). Classes without samples have NaN. With
-        ``NoLabels`` there is nothing to compare, and asking is an error.
-        """
+        Laws of single samples are joined by class (``LabeledDataset.class_laws``). Classes without
+        samples have NaN. With ``NoLabels`` there is nothing to compare, and asking is an error."""
         if isinstance(self.pairs[0].cost.label, NoLabels):
-            raise InputError("class distances need a label cost", "NoLabels", "Use GroundCost(label=ad.Bures()).")
+            raise InputError(
+                "class distances need a label cost", "NoLabels", "Use GroundCost(label=ad.Bures())."
+            )
         return class_distances(self.pairs[0])
 
     @cached_property
     def class_matching(self) -> ClassTable:
-        """Which class matches which: the exact W₂ coupling of class masses under ``class_distances`` (paper, section 5.4).
+        """Which class matches which: the exact W₂ coupling of class masses under
+        ``class_distances`` (paper, section 5.4).
 
         As in the ground cost, distances are squared.
         """
@@ -276,25 +313,35 @@ class Distance:
 
     @cached_property
     def class_coupling(self) -> ClassTable:
-        """How much mass the plan sends from each class of the source to each class of the target."""
+        """How much mass the plan sends from each class of the source to each class of the
+        target.
+        """
         for data in (self.source, self.target):
             data.require_labels("class_coupling")
         plan, width = self.divergence.cross.coupling, len(self.target.classes)
         onto = torch.nn.functional.one_hot(self.target.y, width).to(torch.float64)
         by_class = (plan.double() if isinstance(plan, Tensor) else plan) @ onto  # (n, k')
-        coupled = onto.new_zeros(len(self.source.classes), width).index_add_(0, self.source.y, by_class.double())
+        coupled = onto.new_zeros(len(self.source.classes), width).index_add_(
+            0, self.source.y, by_class.double()
+        )
         return ClassTable(coupled.cpu().numpy(), self.source.classes, self.target.classes)
 
 
 def class_distances(pair: PairCost) -> ClassTable:
-    """W₂ between the laws of classes under a cost, NaN for classes without samples; see ``Distance.class_distances``."""
-    values = pair.by_classes().label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy().copy()
+    """W₂ between the laws of classes under a cost, NaN for classes without samples; see
+    ``Distance.class_distances``.
+    """
+    values = (
+        pair.by_classes().label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy().copy()
+    )
     values[[count == 0 for count in pair.source.counts.values()], :] = np.nan
     values[:, [count == 0 for count in pair.target.counts.values()]] = np.nan
     return ClassTable(values, pair.source.classes, pair.target.classes)
 
 
-def match_classes(distances: np.ndarray, source: LabeledDataset, target: LabeledDataset) -> ClassTable:
+def match_classes(
+    distances: np.ndarray, source: LabeledDataset, target: LabeledDataset
+) -> ClassTable:
     """The exact coupling of class masses under given distances; see ``Distance.class_matching``."""
     squared = torch.from_numpy(distances).square().nan_to_num(nan=0.0)  # no samples, no mass
     coupling = ExactOT().solve(squared, source.class_mass.cpu(), target.class_mass.cpu()).plan()
@@ -302,8 +349,12 @@ def match_classes(distances: np.ndarray, source: LabeledDataset, target: Labeled
 
 
 def otdd_classes(source: LabeledDataset, target: LabeledDataset, cost: GroundCost) -> ClassTable:
-    """The coupling of class masses alone, without a transport problem between samples; see ``Distance.class_matching``."""
-    return match_classes(class_distances(cost.fitted(source, target).between(source, target)).values, source, target)
+    """The coupling of class masses alone, without a transport problem between samples; see
+    ``Distance.class_matching``.
+    """
+    return match_classes(
+        class_distances(cost.fitted(source, target).between(source, target)).values, source, target
+    )
 
 
 def otdd(
@@ -314,20 +365,24 @@ def otdd(
     solver: Solver | None = None,
     memory_limit: MemoryLimit = None,
 ) -> Distance:
-    """The distance between two labeled datasets, whose label sets, sizes and class counts may differ.
+    """The distance between two labeled datasets, whose label sets, sizes and class counts may
+    differ.
 
     Args:
         source, target: datasets in one feature space (see ``harmonize``).
         cost: the ground cost; by default squared Euclidean features and full Gaussian label laws.
-        solver: ``Sinkhorn(...)`` (by default with epsilon 1 % of the mean cost), ``ExactOT()``, or for many samples
-            ``MiniBatch(...)`` or ``NystromSinkhorn(...)``; see docs/choosing-a-solver.md.
-        memory_limit: bytes, or a text like "2GiB", that the computation may take beside the datasets; by default half of what
-            is free. Where the cost matrices do not fit, the three problems are solved one after the other, and each in
-            blocks of rows if it has to be: the same distance, for more work.
+        solver: ``Sinkhorn(...)`` (by default with epsilon 1 % of the mean cost), ``ExactOT()``, or
+            for many samples ``MiniBatch(...)`` or ``NystromSinkhorn(...)``; see
+            docs/choosing-a-solver.md.
+        memory_limit: bytes, or a text like "2GiB", that the computation may take beside the
+            datasets; by default half of what is free. Where the cost matrices do not fit, the three
+            problems are solved one after the other, and each in blocks of rows if it has to be: the
+            same distance, for more work.
 
     Returns:
-        A ``Distance``: value, energy, error, class_distances, class_matching, plan(), potentials, contributions, converged.
-        Where float32 has not digits enough for the energy or its plan, costs and problems are computed in float64.
+        A ``Distance``: value, energy, error, class_distances, class_matching, plan(), potentials,
+        contributions, converged. Where float32 has not digits enough for the energy or its plan,
+        costs and problems are computed in float64.
 
     Raises:
         InputError: when the datasets do not share a feature space or a device.
@@ -344,33 +399,59 @@ def otdd(
     cost, solver = check_cost(cost) or GroundCost(), check_solver(solver or Sinkhorn())
     for name, data in (("source", source), ("target", target)):
         if not isinstance(data, LabeledDataset):
-            raise InputError(f"{name} must be a LabeledDataset", type(data).__name__, "Wrap arrays as ad.LabeledDataset(x, y).")
+            raise InputError(
+                f"{name} must be a LabeledDataset",
+                type(data).__name__,
+                "Wrap arrays as ad.LabeledDataset(x, y).",
+            )
     cost = cost.fitted(source, target)
     dtype = solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
     problem = Problem.of(cost, source, target, solver, dtype, memory_limit)
     solved = problem.solve(solver)
     found = Distance(source, target, solved, problem.pairs, solver, memory_limit)
-    if solved.met and not found.converged and (hasattr(solver, "refined") or solved.cost_error > solved.error / 2):
-        found = Distance(source, target, problem.refined(solver), problem.pairs, solver, memory_limit)
+    if (
+        solved.met
+        and not found.converged
+        and (hasattr(solver, "refined") or solved.cost_error > solved.error / 2)
+    ):
+        found = Distance(
+            source, target, problem.refined(solver), problem.pairs, solver, memory_limit
+        )
     if not found.same:
         warn_unless_converged(found.divergence, found.converged)
     return found
 
 
 def _varies(data: LabeledDataset, within_classes: bool) -> bool:
-    """Whether ``_redrawn`` can give anything but the dataset: some class, or else the whole, has two samples with weight."""
+    """Whether ``_redrawn`` can give anything but the dataset: some class, or else the whole, has
+    two samples with weight.
+    """
     codes = data.y[data.weights > 0]
     return len(codes) > (len(codes.unique()) if within_classes else 1)
 
 
-def _redrawn(data: LabeledDataset, within_classes: bool, generator: torch.Generator | None) -> LabeledDataset:
-    """As many samples again, drawn by weight from those that there are; of each class as many, and of the same mass."""
+def _redrawn(
+    data: LabeledDataset, within_classes: bool, generator: torch.Generator | None
+) -> LabeledDataset:
+    """As many samples again, drawn by weight from those that there are; of each class as many, and
+    of the same mass.
+    """
     weights = data.weights.to("cpu" if generator is None else generator.device)
-    codes = data.y.to(weights.device) if within_classes else torch.zeros_like(weights, dtype=torch.long)
+    codes = (
+        data.y.to(weights.device) if within_classes else torch.zeros_like(weights, dtype=torch.long)
+    )
     rows, masses = [], []
     for code in codes.unique().tolist():
         members = ((codes == code) & (weights > 0)).nonzero()[:, 0]
         if len(members):
-            rows.append(members[torch.multinomial(weights[members], len(members), replacement=True, generator=generator)])
+            rows.append(
+                members[
+                    torch.multinomial(
+                        weights[members], len(members), replacement=True, generator=generator
+                    )
+                ]
+            )
             masses.append(weights[members].sum().expand(len(members)) / len(members))
-    return data.subset(torch.cat(rows).to(data.x.device)).replace(weights=torch.cat(masses).to(data.weights))
+    return data.subset(torch.cat(rows).to(data.x.device)).replace(
+        weights=torch.cat(masses).to(data.weights)
+    )

@@ -1,8 +1,9 @@
-"""What a careful user would want to know of a distance or a flow, in plain sentences, each with a remedy.
+"""What a careful user would want to know of a distance or a flow, in plain sentences, each with a
+remedy.
 
-Nothing here is computed unless it is asked for, and nothing takes longer than a look at some thousand samples: a note is said
-where it can be seen cheaply that something needs care; none does not mean that all is well.
-"""
+Nothing here is computed unless it is asked for, and nothing takes longer than a look at some
+thousand samples: a note is said where it can be seen cheaply that something needs care; none does
+not mean that all is well."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from torch import Tensor
 
 from advect.data.dataset import LabeledDataset
 
-_UNITS = 16  # in the last place of the features' dtype: what a value may be off by, next to the largest one seen
+# in the last place of the features' dtype: what a value may be off by, next to the largest one seen
+_UNITS = 16
 _FORGIVEN = 1e-3  # of a value, whatever rounding could be
 _BACK = 0.01  # of the whole fall: a value that ends higher above its lowest than this has risen
 _DOMINANT = 0.99  # of squared distances
@@ -67,10 +69,11 @@ class _Compared(Protocol):
 
 
 def rounding(dtype: torch.dtype, largest: float, size: float) -> float:
-    """What a value of this size, computed in a precision next to values as large as ``largest``, may be off by.
+    """What a value of this size, computed in a precision next to values as large as ``largest``,
+    may be off by.
 
-    Terms of a value may cancel, so rounding goes by the largest; but no more than a thousandth of what stands here is forgiven
-    to a precision that a functional need not have used.
+    Terms of a value may cancel, so rounding goes by the largest; but no more than a thousandth of
+    what stands here is forgiven to a precision that a functional need not have used.
 
     Example:
         >>> rounding(torch.float64, 1.0, 1.0) < 1e-14, rounding(torch.float32, 1e6, 1e-3) <= 1e-6
@@ -81,7 +84,8 @@ def rounding(dtype: torch.dtype, largest: float, size: float) -> float:
 
 
 def ended_above(values: Sequence[float], dtype: torch.dtype) -> str:
-    """How a value ended above its lowest: by a hundredth of its fall, or twice as high; empty if it did not.
+    """How a value ended above its lowest: by a hundredth of its fall, or twice as high; empty if it
+    did not.
 
     Example:
         >>> ended_above([8.0, 2.0, 3.0], torch.float64), ended_above([8.0, 2.0, 2.01], torch.float64)
@@ -92,11 +96,18 @@ def ended_above(values: Sequence[float], dtype: torch.dtype) -> str:
     lowest = min(values)
     noise = rounding(dtype, max(map(abs, values)), abs(values[-1]))
     allowed = max(noise, min(_BACK * (values[0] - lowest), abs(lowest)))
-    return f"the value ended at {values[-1]:.6g}, above its lowest of {lowest:.6g}" if values[-1] - lowest > allowed else ""
+    return (
+        f"the value ended at {values[-1]:.6g}, above its lowest of {lowest:.6g}"
+        if values[-1] - lowest > allowed
+        else ""
+    )
 
 
-def of_values(values: Sequence[float], first: int, dtype: torch.dtype, sizes: Sequence[float] | None = None) -> list[Note]:
-    """Where a value without noise rose by more than rounding; ``first`` is the index of the first one.
+def of_values(
+    values: Sequence[float], first: int, dtype: torch.dtype, sizes: Sequence[float] | None = None
+) -> list[Note]:
+    """Where a value without noise rose by more than rounding; ``first`` is the index of the first
+    one.
 
     ``sizes`` are those of the terms that the values are the sums of.
 
@@ -104,7 +115,10 @@ def of_values(values: Sequence[float], first: int, dtype: torch.dtype, sizes: Se
         >>> of_values([8.0, 2.0, 3.0], 0, torch.float64)[0].what
         'The value rose in 1 of 2 steps, first at step 2, and ended at 3, above its lowest of 2 at step 1.'
     """
-    largest, sizes = max(map(abs, values)), [abs(value) for value in values] if sizes is None else sizes
+    largest, sizes = (
+        max(map(abs, values)),
+        [abs(value) for value in values] if sizes is None else sizes,
+    )
     steps = enumerate(zip(pairwise(values), sizes[1:], strict=True), start=first + 1)
     rose = [step for step, ((a, b), size) in steps if b - a > rounding(dtype, largest, size)]
     if not rose:
@@ -112,11 +126,16 @@ def of_values(values: Sequence[float], first: int, dtype: torch.dtype, sizes: Se
     lowest = min(values)
     at = first + list(values).index(lowest)
     end = f"ended at {values[-1]:.6g}"
-    end += f", above its lowest of {lowest:.6g} at step {at}" if at != first + len(values) - 1 else ", its lowest"
+    end += (
+        f", above its lowest of {lowest:.6g} at step {at}"
+        if at != first + len(values) - 1
+        else ", its lowest"
+    )
     what = f"The value rose in {len(rose)} of {len(values) - 1} steps, first at step {rose[0]}, and {end}."
     remedy = "Take result.best, a smaller step_size, or control=ad.Backtracking() with the exact gradient."
     command = (
-        "Take a smaller --integrator.step-size, or --control backtracking with the exact gradient (--dynamics.through-laws)."
+        "Take a smaller --integrator.step-size, or --control backtracking with the exact gradient "
+        "(--dynamics.through-laws)."
     )
     return [Note(what, remedy, command)]
 
@@ -133,7 +152,13 @@ def of_noise(names: Sequence[str]) -> list[Note]:
     are = "is" if len(names) == 1 else "are"
     what = f"{' and '.join(names)} {are} random: single values are noisy, and steps are not controlled."
     remedy = "Judge the end by a distance without noise: ad.otdd(result.dataset, target)."
-    return [Note(what, remedy, "Judge the end by a distance without noise: advect distance run:DIRECTORY@-1 TARGET.")]
+    return [
+        Note(
+            what,
+            remedy,
+            "Judge the end by a distance without noise: advect distance run:DIRECTORY@-1 TARGET.",
+        )
+    ]
 
 
 def of_solver(unconverged: int, n: int) -> list[Note]:
@@ -145,18 +170,24 @@ def of_solver(unconverged: int, n: int) -> list[Note]:
     """
     if not unconverged:
         return []
-    where = f" in {unconverged} of {n} evaluations: values and velocities there are" if n > 1 else ": the value is"
+    where = (
+        f" in {unconverged} of {n} evaluations: values and velocities there are"
+        if n > 1
+        else ": the value is"
+    )
     what = f"The transport solver did not converge{where} approximate."
     remedy = "If epsilon is above the costs, lower it; else raise it or max_iter, loosen tol, or use float64."
     command = (
-        "If --solver.epsilon is above the costs, lower it; else raise it or --solver.max-iter, loosen --solver.tol, or use "
+        "If --solver.epsilon is above the costs, lower it; else raise it or --solver.max-iter, "
+        "loosen --solver.tol, or use "
         "--dtype float64."
     )
     return [Note(what, remedy, command)]
 
 
 def of_unresolved(energy: float, error: float, epsilon: float, largest: float | None) -> list[Note]:
-    """Solved problems whose difference is lost in rounding; ``largest`` bounds the costs, where that is known.
+    """Solved problems whose difference is lost in rounding; ``largest`` bounds the costs, where
+    that is known.
 
     Example:
         >>> print(of_unresolved(0.0, 67.5, 1e15, 40.0)[0])
@@ -166,7 +197,9 @@ def of_unresolved(energy: float, error: float, epsilon: float, largest: float | 
     if largest is not None and epsilon > largest:
         lower = f"(now {epsilon:.3g}): costs are no larger than {largest:.3g}."
         return [Note(what, f"Lower epsilon {lower}", f"Lower --solver.epsilon {lower}")]
-    remedy = "Use float64 and no tol, or ad.ExactOT(); datasets still closer than that count as equal."
+    remedy = (
+        "Use float64 and no tol, or ad.ExactOT(); datasets still closer than that count as equal."
+    )
     command = "Use --dtype float64 and no --solver.tol, or --solver.name exact; datasets still closer than that count as equal."
     return [Note(what, remedy, command)]
 
@@ -178,21 +211,29 @@ def of_parts(standard_error: float) -> list[Note]:
         >>> of_parts(0.25)[0].what[:70]
         'The energy is a mean over random parts of the samples, with a standard'
     """
-    noise = f"with a standard error of {standard_error:.2g}" if math.isfinite(standard_error) else "of one part only"
+    noise = (
+        f"with a standard error of {standard_error:.2g}"
+        if math.isfinite(standard_error)
+        else "of one part only"
+    )
     what = (
-        f"The energy is a mean over random parts of the samples, {noise}; it is larger on average than that of all samples, "
+        f"The energy is a mean over random parts of the samples, {noise}; it is larger on average "
+        "than that of all samples, "
         "and the error does not say by how much."
     )
     remedy = "Use a larger size (less bias), more batches (less noise), or all samples: ad.Sinkhorn() with a memory_limit."
     command = (
-        "Use a larger --solver.size (less bias), more --solver.batches (less noise), or all samples: --solver.name sinkhorn "
+        "Use a larger --solver.size (less bias), more --solver.batches (less noise), or all "
+        "samples: --solver.name sinkhorn "
         "with --memory-limit."
     )
     return [Note(what, remedy, command)]
 
 
 def of_pair(source: LabeledDataset, target: LabeledDataset, cost: _Compared) -> list[Note]:
-    """What two datasets that are compared are like: columns, samples for each class, class shares."""
+    """What two datasets that are compared are like: columns, samples for each class, class
+    shares.
+    """
     notes = _columns(source, target) if cost.by_columns else []
     if cost.estimates_covariances:
         notes += _few_samples(source, target)
@@ -210,10 +251,19 @@ def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
         return []
     name = source.columns[int(column)] if source.columns else f"feature {int(column) + 1}"
     what = (
-        f"Column {name!r} carries {_percent(float(share))} of the squared distances between samples: the others hardly count."
+        f"Column {name!r} carries {_percent(float(share))} of the squared distances between "
+        "samples: the others hardly count."
     )
-    remedy = 'Bring columns to one scale, as with ad.harmonize(…, scale="standardize"), or leave it out.'
-    return [Note(what, remedy, "Bring columns to one scale with --space.scale standardize, or leave it out.")]
+    remedy = (
+        'Bring columns to one scale, as with ad.harmonize(…, scale="standardize"), or leave it out.'
+    )
+    return [
+        Note(
+            what,
+            remedy,
+            "Bring columns to one scale with --space.scale standardize, or leave it out.",
+        )
+    ]
 
 
 def _moments(data: LabeledDataset) -> tuple[Tensor, Tensor]:
@@ -225,7 +275,9 @@ def _moments(data: LabeledDataset) -> tuple[Tensor, Tensor]:
 
 
 def _some(having: Tensor, most: int) -> Tensor:
-    """At most so many of the rows that have mass, at random but always the same: labels may come in any regular order."""
+    """At most so many of the rows that have mass, at random but always the same: labels may come in
+    any regular order.
+    """
     rows = having.nonzero()[:, 0]
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:most]
     return rows[order.to(rows.device)]
@@ -243,7 +295,8 @@ def _few_samples(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     if not found:
         return []
     what = (
-        f"The laws of {' and '.join(found)} are estimated from no more samples ({least} at the least) than there are "
+        f"The laws of {' and '.join(found)} are estimated from no more samples ({least} at the "
+        "least) than there are "
         f"dimensions ({source.dim}): their covariances are rough."
     )
     command = "Use more samples, --cost.diagonal, or fewer dimensions (--space.project)."
@@ -252,7 +305,9 @@ def _few_samples(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
 
 def _counts(data: LabeledDataset) -> list[int]:
     """How many samples with mass each class has that has any."""
-    return [count for count in data.y[data.labeled & (data.weights > 0)].bincount().tolist() if count]
+    return [
+        count for count in data.y[data.labeled & (data.weights > 0)].bincount().tolist() if count
+    ]
 
 
 def _shares(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
@@ -267,10 +322,18 @@ def _shares(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
         return []
     what = f"Class shares differ: at least {_percent(change)} of the mass must change its class, whichever class becomes which."
     remedy = "Draw equally many of each class, or weight samples, if shares are not part of the question."
-    return [Note(what, remedy, "Draw equally many of each class (--balanced), if shares are not part of the question.")]
+    return [
+        Note(
+            what,
+            remedy,
+            "Draw equally many of each class (--balanced), if shares are not part of the question.",
+        )
+    ]
 
 
-def of_mixing(before: LabeledDataset, after: LabeledDataset, target: LabeledDataset | None = None) -> list[Note]:
+def of_mixing(
+    before: LabeledDataset, after: LabeledDataset, target: LabeledDataset | None = None
+) -> list[Note]:
     """Classes that were apart and are so no longer, by the nearest neighbours of some samples.
 
     Nothing is said where the ``target`` asks for it: classes overlap there as much, or are fewer.
@@ -283,18 +346,28 @@ def of_mixing(before: LabeledDataset, after: LabeledDataset, target: LabeledData
     if len(rows) < 4:
         return []
     pure, still = (_purity(data, rows) for data in (before, after))
-    aim = 1.0 if target is None else _purity(target, _some(target.labeled & (target.weights > 0), len(rows)))
+    aim = (
+        1.0
+        if target is None
+        else _purity(target, _some(target.labeled & (target.weights > 0), len(rows)))
+    )
     if min(pure, aim) - still <= _MIXED:
         return []
     what = (
-        f"Classes have mixed: the nearest neighbour is of the same class for {_percent(still)} of the samples, and was for "
-        f"{_percent(pure)} at the start" + (f" (in the target {_percent(aim)})." if target is not None else ".")
+        f"Classes have mixed: the nearest neighbour is of the same class for {_percent(still)} of "
+        "the samples, and was for "
+        f"{_percent(pure)} at the start"
+        + (f" (in the target {_percent(aim)})." if target is not None else ".")
     )
     if target is None:
         command = "Stop earlier (--stop.tol), or use more samples of each class."
         return [Note(what, "Stop earlier, or use more samples of each class.", command)]
-    command = "Raise --cost.label-weight, stop earlier (--stop.tol), or use more samples of each class."
-    return [Note(what, "Raise label_weight, stop earlier, or use more samples of each class.", command)]
+    command = (
+        "Raise --cost.label-weight, stop earlier (--stop.tol), or use more samples of each class."
+    )
+    return [
+        Note(what, "Raise label_weight, stop earlier, or use more samples of each class.", command)
+    ]
 
 
 def _purity(data: LabeledDataset, rows: Tensor) -> float:

@@ -1,9 +1,9 @@
-"""Pictures of flows: the only room that draws. ``from advect import viz``; matplotlib is imported on first use.
+"""Pictures of flows: the only room that draws. ``from advect import viz``; matplotlib is imported
+on first use.
 
-Every function returns a matplotlib ``Figure`` of its own and touches no global state, so drawing works without a display
-and in threads; ``save`` writes one, ``animation`` a film, ``style`` sets the look. What is drawn is read from datasets and
-results, never computed anew.
-"""
+Every function returns a matplotlib ``Figure`` of its own and touches no global state, so drawing
+works without a display and in threads; ``save`` writes one, ``animation`` a film, ``style`` sets
+the look. What is drawn is read from datasets and results, never computed anew."""
 
 from advect.viz.animations import animation
 from advect.viz.couplings import coupling, coupling_matrix

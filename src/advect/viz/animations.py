@@ -19,7 +19,16 @@ from advect.data.dataset import LabeledDataset
 from advect.data.spaces.images import layout
 from advect.errors import InputError
 from advect.viz.images import bare, check_images, in_turn, mosaic, pixels, scaled, show_mosaic
-from advect.viz.inputs import Frames, State, caption, check_target, dataset_of, names_of, same_samples, states_of
+from advect.viz.inputs import (
+    Frames,
+    State,
+    caption,
+    check_target,
+    dataset_of,
+    names_of,
+    same_samples,
+    states_of,
+)
 from advect.viz.look import TEXT, class_marks, look, new_figure
 from advect.viz.moving import draw_state, draw_target, single_panel
 from advect.viz.panels import check_points, draw_paths, limits_of, paths_of
@@ -28,7 +37,9 @@ from advect.viz.views import pca
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Scene = tuple[Any, Callable[[int], list[Any]]]  # a figure, and what draws a state on it and gives what to remove again
+Scene = tuple[
+    Any, Callable[[int], list[Any]]
+]  # a figure, and what draws a state on it and gives what to remove again
 _QUICKEST = 50.0  # frames a second: players slow down GIFs that are quicker
 
 
@@ -47,11 +58,13 @@ def animation(
     seed: int = 0,
     progress: Progress = None,
 ) -> Path:
-    """Write a film of a flow, whole or not at all: one picture for each frame, in the format that the suffix names.
+    """Write a film of a flow, whole or not at all: one picture for each frame, in the format that
+    the suffix names.
 
     Args:
-        frames: the result of a flow, a trajectory, or a list of datasets or recorded frames. Points of more than three
-            dimensions are seen along their first two principal components; pass the frames of a ``tsne`` view for others.
+        frames: the result of a flow, a trajectory, or a list of datasets or recorded frames. Points
+            of more than three dimensions are seen along their first two principal components; pass
+            the frames of a ``tsne`` view for others.
         path: ends in ``.gif``, or in ``.mp4``, for which the extra ``advect[video]`` is needed.
         target: where they are going; behind particles, and not drawn with images.
         fps: pictures a second; at most 50 for GIF.
@@ -62,10 +75,12 @@ def animation(
         hold: seconds that the last picture stays in addition.
         dpi: pixels per inch; the size of the film is about 5 inches.
         seed: of the choice of samples.
-        progress: None shows it on stderr when it takes long, False is silent, a function is called with (done, total).
+        progress: None shows it on stderr when it takes long, False is silent, a function is called
+            with (done, total).
 
     Raises:
-        InputError: no frames, an unknown suffix, frames that do not hold the same samples, or the extra is missing.
+        InputError: no frames, an unknown suffix, frames that do not hold the same samples, or the
+            extra is missing.
 
     Example:
         >>> import tempfile, torch, advect as ad
@@ -84,14 +99,20 @@ def animation(
     if kind is None:
         kind = "images" if layout(dataset_of(states[0]).sample_shape) else "particles"
     check_known("kind of animation", kind, ("particles", "images"))
-    figure, show = _images(states, rows, seed) if kind == "images" else _particles(states, target, ellipses, trails, seed)
+    figure, show = (
+        _images(states, rows, seed)
+        if kind == "images"
+        else _particles(states, target, ellipses, trails, seed)
+    )
     figure.set_dpi(dpi)
     with track(len(states), f"drawing {path.name}", progress) as advance:
         write(path, _Pictures(figure, show, len(states), advance), fps, hold)
     return path
 
 
-def _particles(states: Sequence[State], target: LabeledDataset | None, ellipses: bool, trails: int, seed: int) -> Scene:
+def _particles(
+    states: Sequence[State], target: LabeledDataset | None, ellipses: bool, trails: int, seed: int
+) -> Scene:
     if max(dataset_of(state).dim for state in states) > 3:
         view = pca(states, target)
         states, target = view.frames, view.target
@@ -123,7 +144,9 @@ def _images(states: Sequence[State], rows: int, seed: int) -> Scene:
     across = max(1, round((len(chosen) * 1.5 * height / width) ** 0.5))
     down = -(-len(chosen) // across)
     blank = np.full((len(data), across * down - len(chosen), *pictures.shape[2:]), np.nan)
-    pictures = np.concatenate([pictures, blank], axis=1).reshape(len(data), down, across, *pictures.shape[2:])
+    pictures = np.concatenate([pictures, blank], axis=1).reshape(
+        len(data), down, across, *pictures.shape[2:]
+    )
     figure = new_figure(4.8, 4.8 * (down * height) / (across * width) + 0.3)
     axes = figure.add_subplot()
     bare(axes)
@@ -132,7 +155,9 @@ def _images(states: Sequence[State], rows: int, seed: int) -> Scene:
 
     def show(position: int) -> list[Any]:
         image.set_data(mosaic(pictures[position]))
-        axes.set_title(caption(states[position], f"frame {position}"), fontsize=TEXT, color=look().ink)
+        axes.set_title(
+            caption(states[position], f"frame {position}"), fontsize=TEXT, color=look().ink
+        )
         return []
 
     return figure, show
@@ -141,7 +166,9 @@ def _images(states: Sequence[State], rows: int, seed: int) -> Scene:
 class _Pictures:
     """The pictures of a scene, drawn as they are asked for."""
 
-    def __init__(self, figure: Any, show: Callable[[int], list[Any]], n: int, advance: Callable[[int], None]) -> None:
+    def __init__(
+        self, figure: Any, show: Callable[[int], list[Any]], n: int, advance: Callable[[int], None]
+    ) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         self._canvas, self._show, self._advance = FigureCanvasAgg(figure), show, advance
@@ -171,17 +198,25 @@ def _writer(path: Path, fps: float) -> Callable[[Path, _Pictures, float, float],
     kind = path.suffix.lower()
     if kind == ".gif":
         if fps > _QUICKEST:
-            raise InputError(f"a GIF has at most {_QUICKEST:g} pictures a second", fps, "Lower fps, or write an .mp4.")
+            raise InputError(
+                f"a GIF has at most {_QUICKEST:g} pictures a second",
+                fps,
+                "Lower fps, or write an .mp4.",
+            )
         return _write_gif
     if kind == ".mp4":
         try:
             import imageio_ffmpeg  # noqa: F401
         except ImportError:
             raise InputError(
-                "writing .mp4 needs ffmpeg", "no imageio-ffmpeg", "pip install 'advect[video]', or write a .gif."
+                "writing .mp4 needs ffmpeg",
+                "no imageio-ffmpeg",
+                "pip install 'advect[video]', or write a .gif.",
             ) from None
         return _write_mp4
-    raise InputError("an animation is a .gif or an .mp4", repr(path.name), "Give the path one of these suffixes.")
+    raise InputError(
+        "an animation is a .gif or an .mp4", repr(path.name), "Give the path one of these suffixes."
+    )
 
 
 def _write_gif(path: Path, pictures: _Pictures, fps: float, hold: float) -> None:
@@ -191,18 +226,26 @@ def _write_gif(path: Path, pictures: _Pictures, fps: float, hold: float) -> None
     strip = Image.new("RGB", (some[0].width, some[0].height * len(some)))
     for position, picture in enumerate(some):
         strip.paste(picture, (0, position * picture.height))
-    colours = strip.quantize(256, dither=Image.Dither.NONE)  # the same for all, so that nothing flickers
+    colours = strip.quantize(
+        256, dither=Image.Dither.NONE
+    )  # the same for all, so that nothing flickers
     drawn = [_in_colours(picture, colours) for picture in pictures]
-    ends = [round(100 * (position + 1) / fps) for position in range(len(drawn))]  # GIFs count hundredths of a second
+    ends = [
+        round(100 * (position + 1) / fps) for position in range(len(drawn))
+    ]  # GIFs count hundredths of a second
     lengths = [10 * (end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
     lengths[-1] += round(1000 * hold)
     with atomic_file(path) as beside:
         first, *rest = drawn
-        first.save(beside, format="GIF", save_all=True, append_images=rest, duration=lengths, loop=0)
+        first.save(
+            beside, format="GIF", save_all=True, append_images=rest, duration=lengths, loop=0
+        )
 
 
 def _in_colours(picture: Image, colours: Image) -> Image:
-    """A picture in the palette of another one; its ground, which a palette of averages changes a little, stays as it is."""
+    """A picture in the palette of another one; its ground, which a palette of averages changes a
+    little, stays as it is.
+    """
     from PIL import Image
 
     pixels = np.asarray(picture)
@@ -220,10 +263,17 @@ def _write_mp4(path: Path, pictures: _Pictures, fps: float, hold: float) -> None
     import imageio_ffmpeg
 
     rate: Any = fps  # a fraction is fine, whatever the annotation says
-    options = ["-f", "mp4", "-movflags", "+faststart"]  # the file has another name while it is written
+    options = [
+        "-f",
+        "mp4",
+        "-movflags",
+        "+faststart",
+    ]  # the file has another name while it is written
     with atomic_file(path) as beside:
         size = pictures.draw(0).size
-        writer = imageio_ffmpeg.write_frames(str(beside), size, fps=rate, macro_block_size=2, output_params=options)
+        writer = imageio_ffmpeg.write_frames(
+            str(beside), size, fps=rate, macro_block_size=2, output_params=options
+        )
         with closing(writer) as film:
             film.send(None)
             content = b""

@@ -1,4 +1,6 @@
-"""Which sample goes where: a transport plan as lines between points, or as a matrix sorted by class."""
+"""Which sample goes where: a transport plan as lines between points, or as a matrix sorted by
+class.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.transport.distance import Distance
 from advect.viz.inputs import as_array, dataset_of, names_of
-from advect.viz.look import SMALL, class_marks, dress, heat_colours, look, new_figure, short, text_width
+from advect.viz.look import (
+    SMALL,
+    class_marks,
+    dress,
+    heat_colours,
+    look,
+    new_figure,
+    short,
+    text_width,
+)
 from advect.viz.moving import single_panel
 from advect.viz.panels import check_points, draw_paths, draw_points, limits_of
 from advect.viz.tables import add_bar
@@ -23,21 +34,26 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def coupling(distance: Distance, *, view: View | None = None, lines: int = 400, seed: int = 0) -> Figure:
-    """Lines between coupled samples of two datasets in the plane or in space, stronger the more mass they carry.
+def coupling(
+    distance: Distance, *, view: View | None = None, lines: int = 400, seed: int = 0
+) -> Figure:
+    """Lines between coupled samples of two datasets in the plane or in space, stronger the more
+    mass they carry.
 
-    Filled marks are the source, hollow ones the target; a line has the colour of its source class. Of a plan with more pairs
-    than ``lines``, some are drawn at random, each as likely as its mass, so that the picture is a fair sample of the plan.
+    Filled marks are the source, hollow ones the target; a line has the colour of its source class.
+    Of a plan with more pairs than ``lines``, some are drawn at random, each as likely as its mass,
+    so that the picture is a fair sample of the plan.
 
     Args:
         distance: what ``ad.otdd`` returned.
-        view: the two datasets in fewer dimensions, from ``pca([source], target)`` or ``tsne([source], target)`` with all
-            of their samples.
+        view: the two datasets in fewer dimensions, from ``pca([source], target)`` or
+            ``tsne([source], target)`` with all of their samples.
         lines: how many pairs at most.
         seed: of the choice of pairs.
 
     Raises:
-        InputError: not a distance, samples that are not of 2 or 3 dimensions, a view of other datasets.
+        InputError: not a distance, samples that are not of 2 or 3 dimensions, a view of other
+            datasets.
 
     Example:
         >>> import advect as ad
@@ -52,7 +68,9 @@ def coupling(distance: Distance, *, view: View | None = None, lines: int = 400, 
     i, j = drawn_pairs(plan, check_count("lines", lines), check_count("seed", seed, least=0))
     mass = plan[i, j]
     marks = class_marks(names_of([source]))
-    figure, axes = single_panel(limits_of([source, target], False), marks, target=True, unlabeled=not source.complete)
+    figure, axes = single_panel(
+        limits_of([source, target], False), marks, target=True, unlabeled=not source.complete
+    )
     draw_points(axes, target, marks, hollow=True)
     ends = np.stack([as_array(source.x)[i], as_array(target.x)[j]], axis=1)  # (lines, 2, d)
     colours = [marks[name].colour if name in marks else look().grey for name in source.labels]
@@ -60,14 +78,18 @@ def coupling(distance: Distance, *, view: View | None = None, lines: int = 400, 
     draw_paths(axes, ends, [colours[k] for k in i], width=0.6, alpha=strength if dim == 2 else 0.4)
     draw_points(axes, source, marks)
     whole = len(mass) < lines or mass.sum() > 0.999 * plan.sum()
-    axes.title.set_text(f"{len(mass)} pairs, {'all of the mass' if whole else 'drawn by their mass'}")
+    axes.title.set_text(
+        f"{len(mass)} pairs, {'all of the mass' if whole else 'drawn by their mass'}"
+    )
     return figure
 
 
 def coupling_matrix(distance: Distance) -> Figure:
-    """The transport plan of two datasets as a matrix, samples sorted by class, with lines between classes.
+    """The transport plan of two datasets as a matrix, samples sorted by class, with lines between
+    classes.
 
-    Of large plans, neighbouring samples of a class are added up, so that single entries do not vanish.
+    Of large plans, neighbouring samples of a class are added up, so that single entries do not
+    vanish.
 
     Args:
         distance: what ``ad.otdd`` returned; samples need not be points of a plane.
@@ -88,17 +110,28 @@ def coupling_matrix(distance: Distance) -> Figure:
     plan, source, target = _plan(distance, None)
     sides = [_sorted_bins(data) for data in (source, target)]
     (rows, row_edges, row_names), (columns, column_edges, column_names) = sides
-    pooled = np.add.reduceat(np.add.reduceat(plan[rows][:, columns], row_edges[:-1], axis=0), column_edges[:-1], axis=1)
+    pooled = np.add.reduceat(
+        np.add.reduceat(plan[rows][:, columns], row_edges[:-1], axis=0), column_edges[:-1], axis=1
+    )
     now = look()
     names = [[short(name) for name, _, _ in parts] for parts in (row_names, column_names)]
     figure = new_figure(4.6 + text_width(names[0]), 4.0 + text_width(names[1]))
     axes: Any = figure.add_subplot()
-    norm = PowerNorm(0.5, 0, max(float(pooled.max()), 1e-300))  # spread-out mass shows beside single pairs
-    mesh = axes.pcolormesh(column_edges, row_edges, pooled, cmap=heat_colours(), norm=norm, rasterized=True)
+    norm = PowerNorm(
+        0.5, 0, max(float(pooled.max()), 1e-300)
+    )  # spread-out mass shows beside single pairs
+    mesh = axes.pcolormesh(
+        column_edges, row_edges, pooled, cmap=heat_colours(), norm=norm, rasterized=True
+    )
     for draw, parts in ((axes.axhline, row_names), (axes.axvline, column_names)):
         for _, begin, _ in parts[1:]:
             draw(begin, color=now.grey, linewidth=0.6)
-    axes.set(xlim=(0, len(target)), ylim=(len(source), 0), xlabel="target samples by class", ylabel="source samples by class")
+    axes.set(
+        xlim=(0, len(target)),
+        ylim=(len(source), 0),
+        xlabel="target samples by class",
+        ylabel="source samples by class",
+    )
     dress(axes)
     _class_ticks(axes.xaxis, column_names, 3.6 / len(target), vertical=True)
     _class_ticks(axes.yaxis, row_names, 3.3 / len(source), vertical=False)
@@ -107,9 +140,15 @@ def coupling_matrix(distance: Distance) -> Figure:
     return figure
 
 
-def _plan(distance: Distance, view: View | None) -> tuple[np.ndarray, LabeledDataset, LabeledDataset]:
+def _plan(
+    distance: Distance, view: View | None
+) -> tuple[np.ndarray, LabeledDataset, LabeledDataset]:
     if not isinstance(distance, Distance):
-        raise InputError("a coupling is drawn of a Distance", type(distance).__name__, "Pass what ad.otdd returned.")
+        raise InputError(
+            "a coupling is drawn of a Distance",
+            type(distance).__name__,
+            "Pass what ad.otdd returned.",
+        )
     source, target = distance.source, distance.target
     if view is not None:
         if len(view.frames) != 1 or view.target is None:
@@ -122,13 +161,16 @@ def _plan(distance: Distance, view: View | None) -> tuple[np.ndarray, LabeledDat
         source, target = dataset_of(view.frames[0]), view.target
         if (len(source), len(target)) != sizes:
             raise InputError(
-                f"the view must hold the {sizes} samples of the distance", (len(source), len(target)), "View these."
+                f"the view must hold the {sizes} samples of the distance",
+                (len(source), len(target)),
+                "View these.",
             )
     return as_array(distance.plan()), source, target
 
 
 def drawn_pairs(plan: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of n entries drawn without replacement, as likely as their mass; of all that have any, if these are fewer.
+    """Positions of n entries drawn without replacement, as likely as their mass; of all that have
+    any, if these are fewer.
 
     The n largest of log P + Gumbel noise are such a draw.
     """
@@ -138,8 +180,12 @@ def drawn_pairs(plan: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.nda
     return i, j
 
 
-def _sorted_bins(data: LabeledDataset, most: int = 160) -> tuple[np.ndarray, np.ndarray, list[tuple[object, int, int]]]:
-    """Samples in order of class; edges of bins, none across classes; (name, first, last) of each class."""
+def _sorted_bins(
+    data: LabeledDataset, most: int = 160
+) -> tuple[np.ndarray, np.ndarray, list[tuple[object, int, int]]]:
+    """Samples in order of class; edges of bins, none across classes; (name, first, last) of each
+    class.
+    """
     codes = data.y.cpu().numpy()
     order, size = np.argsort(codes, kind="stable"), math.ceil(len(codes) / most)
     edges, parts, begin = [], [], 0
@@ -151,15 +197,21 @@ def _sorted_bins(data: LabeledDataset, most: int = 160) -> tuple[np.ndarray, np.
     return order, np.array([*edges, begin]), parts
 
 
-def _class_ticks(axis: Any, parts: Sequence[tuple[object, int, int]], inches: float, *, vertical: bool) -> None:
-    """Names in the middle of their classes, those that have the room; upright if all are short enough."""
+def _class_ticks(
+    axis: Any, parts: Sequence[tuple[object, int, int]], inches: float, *, vertical: bool
+) -> None:
+    """Names in the middle of their classes, those that have the room; upright if all are short
+    enough.
+    """
     names = [short(name) for name, _, _ in parts]
     narrowest = min(end - begin for _, begin, end in parts) * inches
     turned = vertical and text_width(names) > narrowest
     middles, shown, last = [], [], -math.inf
     for name, (_, begin, end) in zip(names, parts, strict=True):
         middle = (begin + end) / 2
-        if (middle - last) * inches >= (0.13 if turned or not vertical else text_width([name]) * 1.1):
+        if (middle - last) * inches >= (
+            0.13 if turned or not vertical else text_width([name]) * 1.1
+        ):
             middles.append(middle)
             shown.append(name)
             last = middle

@@ -1,4 +1,6 @@
-"""A heat map with names on both sides: numbers in its cells when they are few, hatched cells where a number is missing."""
+"""A heat map with names on both sides: numbers in its cells when they are few, hatched cells where
+a number is missing.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,39 @@ def has_numbers(rows: int, columns: int) -> bool:
 
 
 def draw_heat(
-    axes: Any, values: np.ndarray, rows: Sequence[Hashable], columns: Sequence[Hashable], *, lowest: float | None = None
+    axes: Any,
+    values: np.ndarray,
+    rows: Sequence[Hashable],
+    columns: Sequence[Hashable],
+    *,
+    lowest: float | None = None,
 ) -> Any:
-    """The map on its axes, which have cells of ``cell_sizes``; gives the image, for a colour bar."""
+    """The map on its axes, which have cells of ``cell_sizes``; gives the image, for a colour
+    bar.
+    """
     from matplotlib.colors import Normalize
 
     now, known = look(), values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     low = low if lowest is None else min(low, lowest)
     scale, colours = Normalize(low, high if high > low else low + 1), heat_colours()
-    image = axes.imshow(values, cmap=colours.with_extremes(bad=now.ground), norm=scale, aspect="auto", interpolation="nearest")
+    image = axes.imshow(
+        values,
+        cmap=colours.with_extremes(bad=now.ground),
+        norm=scale,
+        aspect="auto",
+        interpolation="nearest",
+    )
     for (r, c), value in np.ndenumerate(values):
         if not math.isfinite(value):
             _hatch(axes, r, c)
         elif has_numbers(*values.shape):
-            options = {"ha": "center", "va": "center", "fontsize": SMALL, "color": _readable_on(colours(scale(value)))}
+            options = {
+                "ha": "center",
+                "va": "center",
+                "fontsize": SMALL,
+                "color": _readable_on(colours(scale(value))),
+            }
             axes.text(c, r, number(value), **options)
     width, height = cell_sizes(*values.shape)
     across = [short(name) for name in columns]
@@ -66,8 +86,12 @@ def number(value: float) -> str:
 
 
 def _readable_on(colour: tuple[float, ...]) -> str:
-    """White or black, whichever has the larger ratio of luminances to a colour; it is never below 4.5."""
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3]]
+    """White or black, whichever has the larger ratio of luminances to a colour; it is never below
+    4.5.
+    """
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3]
+    ]
     return "#FFFFFF" if np.dot(linear, (0.2126, 0.7152, 0.0722)) < 0.179 else "#000000"
 
 

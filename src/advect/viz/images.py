@@ -1,4 +1,6 @@
-"""Samples that are images, over time: one row for each sample, one column for each frame (paper, appendix E)."""
+"""Samples that are images, over time: one row for each sample, one column for each frame (paper,
+appendix E).
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,17 @@ def image_grid(
     """The same samples over time as images: one row for each sample, one column for each frame.
 
     Args:
-        frames: datasets or recorded frames, a trajectory or the result of a flow, with samples of shape (H, W) or (H, W, 1),
-            drawn in grey, or (H, W, 3) or (3, H, W), drawn in colour.
+        frames: datasets or recorded frames, a trajectory or the result of a flow, with samples of
+            shape (H, W) or (H, W, 1), drawn in grey, or (H, W, 3) or (3, H, W), drawn in colour.
         rows: how many samples, taken in turn from each class of the first frame.
-        columns: how many frames at most, evenly spread over time; by default all of a list, and twelve of a trajectory or a
-            result.
+        columns: how many frames at most, evenly spread over time; by default all of a list, and
+            twelve of a trajectory or a result.
         titles: captions of the columns; by default the step numbers.
         seed: of the choice of samples.
 
     Raises:
-        InputError: samples that are not images, frames that do not hold the same samples, a wrong number of captions.
+        InputError: samples that are not images, frames that do not hold the same samples, a wrong
+            number of captions.
 
     Example:
         >>> import advect as ad
@@ -54,24 +57,40 @@ def image_grid(
     states = panel_states(frames, columns, default=12)
     data = check_images(states)
     if titles is not None and len(titles) != len(states):
-        raise InputError(f"there must be a caption for each of the {len(states)} columns", len(titles), "Give one each.")
+        raise InputError(
+            f"there must be a caption for each of the {len(states)} columns",
+            len(titles),
+            "Give one each.",
+        )
     chosen = in_turn(data[0], min(check_count("rows", rows), len(data[0])), seed)
     pictures = np.stack([pixels(each, chosen) for each in data], axis=1)  # (rows, frames, H, W, …)
     height, width = pictures.shape[2:4]
-    steps = [f"{s.index}" if isinstance(s, Frame) else f"{position}" for position, s in enumerate(states)]
+    steps = [
+        f"{s.index}" if isinstance(s, Frame) else f"{position}" for position, s in enumerate(states)
+    ]
     captions = steps if titles is None else [short(title, 24) for title in titles]
     wide = text_width(captions) + 0.08
     cell = min(wide if 0.62 < wide < 1.1 else 0.62, 6.5 / len(data))
     upright = wide <= cell + 0.08
     names = [short(data[0].labels[i]) for i in chosen]
     extra = 0 if upright else wide
-    figure = new_figure(cell * len(data) + 0.5 + text_width(names), cell * height / width * len(chosen) + 0.45 + extra)
+    figure = new_figure(
+        cell * len(data) + 0.5 + text_width(names),
+        cell * height / width * len(chosen) + 0.45 + extra,
+    )
     axes = figure.add_subplot()
     show_mosaic(axes, mosaic(scaled(pictures)))
-    axes.set_xticks([c * (width + 1) + width / 2 - 0.5 for c in range(len(data))], captions, rotation=0 if upright else 90)
+    axes.set_xticks(
+        [c * (width + 1) + width / 2 - 0.5 for c in range(len(data))],
+        captions,
+        rotation=0 if upright else 90,
+    )
     axes.set_yticks([r * (height + 1) + height / 2 - 0.5 for r in range(len(chosen))], names)
     axes.tick_params(top=False, bottom=False, labeltop=True, labelbottom=False)
-    axes.set(title=("step" if isinstance(states[0], Frame) else "frame") if titles is None else "", ylabel="class")
+    axes.set(
+        title=("step" if isinstance(states[0], Frame) else "frame") if titles is None else "",
+        ylabel="class",
+    )
     bare(axes)
     return figure
 
@@ -87,7 +106,9 @@ def check_images(states: Sequence[State]) -> list[LabeledDataset]:
         )
     if not same_samples(data):
         raise InputError(
-            "frames must hold the same samples", f"{[(len(d), d.sample_shape) for d in data]}", "Take them from one flow."
+            "frames must hold the same samples",
+            f"{[(len(d), d.sample_shape) for d in data]}",
+            "Take them from one flow.",
         )
     return data
 
@@ -113,7 +134,9 @@ def mosaic(pictures: np.ndarray) -> np.ndarray:
     rows, columns, height, width, *channels = pictures.shape
     tiles = np.full((rows, columns, height + 1, width + 1, *channels), np.nan)
     tiles[:, :, :height, :width] = pictures
-    whole = tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1), *channels)[:-1, :-1]
+    whole = tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1), *channels)[
+        :-1, :-1
+    ]
     if channels:
         ground = [int(look().ground[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         whole = np.where(np.isnan(whole), ground, whole)
@@ -137,7 +160,9 @@ def bare(axes: Any) -> None:
 
 def in_turn(data: LabeledDataset, n: int, seed: int) -> list[int]:
     """n positions, taken in turn from each class in a random order, sorted by class."""
-    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(check_count("seed", seed, least=0))).tolist()
+    order = torch.randperm(
+        len(data), generator=torch.Generator().manual_seed(check_count("seed", seed, least=0))
+    ).tolist()
     codes = data.y.tolist()
     by_class = [[i for i in order if codes[i] == code] for code in range(-1, len(data.classes))]
     turns = (i for turn in itertools.zip_longest(*by_class) for i in turn if i is not None)

@@ -1,4 +1,6 @@
-"""What figures are made of: states of a dataset in order, from a result, a recorded trajectory or a plain list."""
+"""What figures are made of: states of a dataset in order, from a result, a recorded trajectory or a
+plain list.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Frames = Sequence[State] | Trajectory | FlowResult
 
 
 def states_of(frames: Frames, columns: int | None = None) -> list[State]:
-    """The states, at most ``columns`` of them: the first, the last and some evenly between; only these are read."""
+    """The states, at most ``columns`` of them: the first, the last and some evenly between; only
+    these are read.
+    """
     if isinstance(frames, FlowResult):
         frames = frames.trajectory
     if not isinstance(frames, (Sequence, Trajectory)) or isinstance(frames, (str, bytes)):
@@ -28,7 +32,11 @@ def states_of(frames: Frames, columns: int | None = None) -> list[State]:
             "Put a single dataset in a list.",
         )
     if len(frames) == 0:
-        raise InputError("there must be a frame to draw", "none", "Record some: ad.flow(…, callbacks=[ad.Recorder()]).")
+        raise InputError(
+            "there must be a frame to draw",
+            "none",
+            "Record some: ad.flow(…, callbacks=[ad.Recorder()]).",
+        )
     states = [frames[position] for position in spread(len(frames), columns)]
     for state in states:
         dataset_of(state)
@@ -36,13 +44,17 @@ def states_of(frames: Frames, columns: int | None = None) -> list[State]:
 
 
 def panel_states(frames: Frames, columns: int | None = None, default: int = 6) -> list[State]:
-    """States for the panels of a figure: ``columns`` of them, or all of a list and ``default`` of what a flow recorded."""
+    """States for the panels of a figure: ``columns`` of them, or all of a list and ``default`` of
+    what a flow recorded.
+    """
     recorded = isinstance(frames, (FlowResult, Trajectory))
     return states_of(frames, default if recorded and columns is None else columns)
 
 
 def spread(n: int, columns: int | None) -> list[int]:
-    """At most ``columns`` of n positions, the first and the last among them; the last if it is one; all if it is None."""
+    """At most ``columns`` of n positions, the first and the last among them; the last if it is one;
+    all if it is None.
+    """
     if columns is None or check_count("columns", columns) >= n:
         return list(range(n))
     return [n - 1] if columns == 1 else [round(i * (n - 1) / (columns - 1)) for i in range(columns)]
@@ -52,14 +64,20 @@ def dataset_of(state: object) -> LabeledDataset:
     data = state.dataset if isinstance(state, Frame) else state
     if not isinstance(data, LabeledDataset):
         raise InputError(
-            "a frame must be a LabeledDataset or a recorded Frame", type(data).__name__, "Pass result.trajectory, for instance."
+            "a frame must be a LabeledDataset or a recorded Frame",
+            type(data).__name__,
+            "Pass result.trajectory, for instance.",
         )
     return data
 
 
 def check_target(target: object) -> None:
     if target is not None and not isinstance(target, LabeledDataset):
-        raise InputError("target must be a LabeledDataset", type(target).__name__, "Wrap arrays as ad.LabeledDataset(x, y).")
+        raise InputError(
+            "target must be a LabeledDataset",
+            type(target).__name__,
+            "Wrap arrays as ad.LabeledDataset(x, y).",
+        )
 
 
 def with_dataset(state: State, dataset: LabeledDataset) -> State:
@@ -73,7 +91,9 @@ def caption(state: State, otherwise: str = "") -> str:
 
 def names_of(datasets: Iterable[LabeledDataset]) -> list:
     """The classes that ever have samples, in order of appearance."""
-    return list(dict.fromkeys(name for data in datasets for name, count in data.counts.items() if count))
+    return list(
+        dict.fromkeys(name for data in datasets for name, count in data.counts.items() if count)
+    )
 
 
 def same_samples(datasets: Sequence[LabeledDataset]) -> bool:
@@ -85,6 +105,8 @@ def as_array(values: torch.Tensor) -> np.ndarray:
 
 
 def some_rows(n: int, most: int, seed: int) -> list[int]:
-    """``most`` of n positions drawn without replacement, in order; all of them if there are no more."""
+    """``most`` of n positions drawn without replacement, in order; all of them if there are no
+    more.
+    """
     generator = torch.Generator().manual_seed(check_count("seed", seed, least=0))
     return sorted(torch.randperm(n, generator=generator)[: check_count("most", most)].tolist())

@@ -1,4 +1,6 @@
-"""Datasets on the move in the plane or in space (paper, figures 1 to 3, appendix D): panels over time, rows of them, paths."""
+"""Datasets on the move in the plane or in space (paper, figures 1 to 3, appendix D): panels over
+time, rows of them, paths.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from advect._util.checks import check_count
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.viz.inputs import Frames, State, caption, check_target, dataset_of, names_of, panel_states, states_of
+from advect.viz.inputs import (
+    Frames,
+    State,
+    caption,
+    check_target,
+    dataset_of,
+    names_of,
+    panel_states,
+    states_of,
+)
 from advect.viz.look import TEXT, add_legend, class_marks, look, new_figure
 from advect.viz.panels import (
     Limits,
@@ -39,21 +50,22 @@ def particles(
 ) -> Figure:
     """A row of panels over time: particles in the plane or in space, coloured by class.
 
-    Filled marks are the particles, hollow ones the target. A target class has the mark of the class of that name in
-    the frames, and is grey if there is none. Ellipses hold the points within two standard deviations of each class
-    law: the law that the dataset carries if it has one for each class, otherwise the one estimated from its samples; dashed
-    for the target. They are drawn in the plane only.
+    Filled marks are the particles, hollow ones the target. A target class has the mark of the class
+    of that name in the frames, and is grey if there is none. Ellipses hold the points within two
+    standard deviations of each class law: the law that the dataset carries if it has one for each
+    class, otherwise the one estimated from its samples; dashed for the target. They are drawn in
+    the plane only.
 
     Args:
-        frames: a list of datasets or recorded frames, a trajectory, or the result of a flow; samples of 2 or 3 dimensions.
-            ``pca`` and ``tsne`` bring others there.
+        frames: a list of datasets or recorded frames, a trajectory, or the result of a flow;
+            samples of 2 or 3 dimensions. ``pca`` and ``tsne`` bring others there.
         target: where they are going.
-        columns: how many panels at most, evenly spread over time; by default one for each frame of a list, and six for a
-            trajectory or a result.
+        columns: how many panels at most, evenly spread over time; by default one for each frame of
+            a list, and six for a trajectory or a result.
         titles: one for each panel; by default the step number of a recorded frame.
         ellipses: whether to draw them.
-        trails: frames to draw thin lines through, such as the whole trajectory; a panel of a recorded frame shows
-            them up to its step.
+        trails: frames to draw thin lines through, such as the whole trajectory; a panel of a
+            recorded frame shows them up to its step.
 
     Raises:
         InputError: no frames, samples that are not of 2 or 3 dimensions, a wrong number of titles.
@@ -69,7 +81,9 @@ def particles(
         ['step 0', 'step 2', 'step 4']
     """
     rows, lines = {"": frames}, None if trails is None else {"": trails}
-    return particle_grid(rows, target, columns=columns, titles=titles, ellipses=ellipses, trails=lines)
+    return particle_grid(
+        rows, target, columns=columns, titles=titles, ellipses=ellipses, trails=lines
+    )
 
 
 def particle_grid(
@@ -112,9 +126,13 @@ def particle_grid(
     outlines = ellipses and dim == 2
     limits = [limits_of([*map(dataset_of, states), *others], outlines) for states in grid.values()]
     panel = 2.9 if width <= 3 else 2.3
-    heights = [0.88 * panel if dim == 3 else panel * (y[1] - y[0]) / (x[1] - x[0]) for x, y, *_ in limits]
+    heights = [
+        0.88 * panel if dim == 3 else panel * (y[1] - y[0]) / (x[1] - x[0]) for x, y, *_ in limits
+    ]
     named = any(name.strip() for name in grid)
-    figure = new_figure(panel * width + (0.3 if named else 0), sum(heights) + 0.3 * len(heights) + 0.1)
+    figure = new_figure(
+        panel * width + (0.3 if named else 0), sum(heights) + 0.3 * len(heights) + 0.1
+    )
     cells = figure.add_gridspec(len(grid), width, height_ratios=heights)
     for r, (name, states) in enumerate(grid.items()):
         lines = states_of(trails[name]) if trails is not None and name in trails else []
@@ -134,9 +152,15 @@ def particle_grid(
 
 
 def paths(
-    frames: Frames, target: LabeledDataset | None = None, *, n: int = 60, ellipses: bool = False, seed: int = 0
+    frames: Frames,
+    target: LabeledDataset | None = None,
+    *,
+    n: int = 60,
+    ellipses: bool = False,
+    seed: int = 0,
 ) -> Figure:
-    """One panel: the paths of some particles through all frames, in the colour of their first class; all of them at the end.
+    """One panel: the paths of some particles through all frames, in the colour of their first
+    class; all of them at the end.
 
     Where a path begins there is a small hollow mark.
 
@@ -147,7 +171,8 @@ def paths(
         seed: of the choice of particles.
 
     Raises:
-        InputError: no frames, samples that are not of 2 or 3 dimensions, frames that do not hold the same samples.
+        InputError: no frames, samples that are not of 2 or 3 dimensions, frames that do not hold
+            the same samples.
 
     Example:
         >>> import torch, advect as ad
@@ -162,7 +187,10 @@ def paths(
     states = states_of(frames)
     datasets = [dataset_of(state) for state in states]
     others = [] if target is None else [target]
-    dim, marks = check_points([*datasets, *others]), class_marks(names_of([datasets[0], datasets[-1]]))
+    dim, marks = (
+        check_points([*datasets, *others]),
+        class_marks(names_of([datasets[0], datasets[-1]])),
+    )
     outlines = ellipses and dim == 2
     walked, rows = paths_of(states, check_count("n", n), seed)
     limits = limits_of([*datasets, *others], outlines)
@@ -170,19 +198,32 @@ def paths(
     figure, axes = single_panel(limits, marks, target=target is not None, unlabeled=not complete)
     draw_target(axes, target, marks, outlines)
     first, grey = datasets[0].labels, look().grey
-    draw_paths(axes, walked, [marks[first[row]].colour if first[row] in marks else grey for row in rows], width=0.7)
+    draw_paths(
+        axes,
+        walked,
+        [marks[first[row]].colour if first[row] in marks else grey for row in rows],
+        width=0.7,
+    )
     draw_points(axes, datasets[0].subset(rows), marks, hollow=True, size=5)
     draw_state(axes, states[-1], marks, outlines)
     begin, end = caption(states[0]), caption(states[-1])
-    axes.title.set_text(f"steps {begin.removeprefix('step ')} to {end.removeprefix('step ')}" if begin and end else "")
+    axes.title.set_text(
+        f"steps {begin.removeprefix('step ')} to {end.removeprefix('step ')}"
+        if begin and end
+        else ""
+    )
     return figure
 
 
-def draw_target(axes: Any, target: LabeledDataset | None, marks: Marks, outlines: bool) -> list[Any]:
+def draw_target(
+    axes: Any, target: LabeledDataset | None, marks: Marks, outlines: bool
+) -> list[Any]:
     """The target, faint, behind everything else."""
     if target is None:
         return []
-    return draw_points(axes, target, marks, hollow=True) + (draw_ellipses(axes, target, marks, dashed=True) if outlines else [])
+    return draw_points(axes, target, marks, hollow=True) + (
+        draw_ellipses(axes, target, marks, dashed=True) if outlines else []
+    )
 
 
 def draw_state(axes: Any, state: State, marks: Marks, outlines: bool) -> list[Any]:
@@ -191,7 +232,9 @@ def draw_state(axes: Any, state: State, marks: Marks, outlines: bool) -> list[An
     return draw_points(axes, data, marks) + (draw_ellipses(axes, data, marks) if outlines else [])
 
 
-def single_panel(limits: Limits, marks: Marks, *, target: bool, unlabeled: bool) -> tuple[Figure, Any]:
+def single_panel(
+    limits: Limits, marks: Marks, *, target: bool, unlabeled: bool
+) -> tuple[Figure, Any]:
     """A figure of one panel with its legend, ready for a state; its title has its place already."""
     in_space = len(limits) == 3
     ratio = 0.88 if in_space else (limits[1][1] - limits[1][0]) / (limits[0][1] - limits[0][0])
@@ -213,5 +256,9 @@ def _check_grid(grid: Mapping[str, list[State]], titles: Sequence[str] | None) -
         )
     width = widths.pop()
     if titles is not None and len(titles) != width:
-        raise InputError(f"there must be a title for each of the {width} panels", len(titles), "Give one for each frame.")
+        raise InputError(
+            f"there must be a title for each of the {width} panels",
+            len(titles),
+            "Give one for each frame.",
+        )
     return width

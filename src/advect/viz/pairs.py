@@ -1,4 +1,6 @@
-"""Distances between many datasets at a glance: a heat map in the order of a tree of likeness, and a map of the plane."""
+"""Distances between many datasets at a glance: a heat map in the order of a tree of likeness, and a
+map of the plane.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,16 @@ if TYPE_CHECKING:
 
 
 def pairwise(values: Any, names: Sequence[Hashable], *, title: str | None = None) -> Figure:
-    """Distances between k things: a heat map ordered by a dendrogram, and a map on which near things are near.
+    """Distances between k things: a heat map ordered by a dendrogram, and a map on which near
+    things are near.
 
-    The tree joins groups by the average distance between them. The map is the one of least squared error of distances
-    (metric scaling); its title gives what is left of it, Kruskal's stress √(Σ (δ − d)² / Σ d²).
+    The tree joins groups by the average distance between them. The map is the one of least squared
+    error of distances (metric scaling); its title gives what is left of it, Kruskal's stress √(Σ (δ
+    − d)² / Σ d²).
 
     Args:
-        values: (k, k) symmetric array of distances; NaN for a pair that failed, which is drawn hatched. Things with failed
-            pairs come last, and tree and map leave them out.
+        values: (k, k) symmetric array of distances; NaN for a pair that failed, which is drawn
+            hatched. Things with failed pairs come last, and tree and map leave them out.
         names: one for each.
         title: of the heat map.
 
@@ -48,7 +52,11 @@ def pairwise(values: Any, names: Sequence[Hashable], *, title: str | None = None
     heat_width, tall = side + left + (0.15 if numbers else 0.65), max(cell[1] * k, 1.2)
     room = min(5.0, max(3.4, tall + 0.6)) if mapped else 0
     figure = new_figure(heat_width + room + 0.3, max(tall + below + 0.9, 3.0 if mapped else 0))
-    outer: Any = figure.subfigures(1, 2, width_ratios=[heat_width, room], wspace=0.02) if mapped else [figure]
+    outer: Any = (
+        figure.subfigures(1, 2, width_ratios=[heat_width, room], wspace=0.02)
+        if mapped
+        else [figure]
+    )
     grid = outer[0].add_gridspec(2, 1, height_ratios=[0.6, tall])
     heat = outer[0].add_subplot(grid[1])
     image = draw_heat(heat, distances[np.ix_(order, order)], rows, rows, lowest=0.0)
@@ -61,12 +69,19 @@ def pairwise(values: Any, names: Sequence[Hashable], *, title: str | None = None
     if not numbers:
         add_bar(outer[0], image, heat)
     if mapped:
-        _draw_map(figure, outer[1].add_subplot(), distances[np.ix_(complete, complete)], [names[i] for i in complete])
+        _draw_map(
+            figure,
+            outer[1].add_subplot(),
+            distances[np.ix_(complete, complete)],
+            [names[i] for i in complete],
+        )
     return figure
 
 
 def complete_part(distances: np.ndarray) -> list[int]:
-    """Positions that know all distances between them: those with most failed pairs are left out until no pair is missing."""
+    """Positions that know all distances between them: those with most failed pairs are left out
+    until no pair is missing.
+    """
     kept = list(range(len(distances)))
     while True:
         missing = np.isnan(distances[np.ix_(kept, kept)]).sum(axis=1)
@@ -78,9 +93,9 @@ def complete_part(distances: np.ndarray) -> list[int]:
 def plane_map(distances: np.ndarray, dim: int = 2, n_iter: int = 500) -> tuple[np.ndarray, float]:
     """Points whose distances come closest to the given ones in least squares, and Kruskal's stress.
 
-    Classical scaling places them (it is exact where the plane can hold them), then Guttman's transform
-    X ← B(X) X / k, with B_ij = −d_ij / δ_ij(X) off the diagonal and rows summing to zero, never raises the error.
-    """
+    Classical scaling places them (it is exact where the plane can hold them), then Guttman's
+    transform X ← B(X) X / k, with B_ij = −d_ij / δ_ij(X) off the diagonal and rows summing to zero,
+    never raises the error."""
     k = len(distances)
     centred = np.eye(k) - 1 / k
     values, vectors = np.linalg.eigh(-0.5 * centred @ distances**2 @ centred)
@@ -88,7 +103,12 @@ def plane_map(distances: np.ndarray, dim: int = 2, n_iter: int = 500) -> tuple[n
     points = np.pad(points, ((0, 0), (0, dim - points.shape[1])))
     for _ in range(n_iter):
         apart = np.linalg.norm(points[:, None] - points, axis=2)
-        pull = -np.divide(distances, apart, out=np.zeros_like(apart), where=apart > 1e-12 * apart.max(initial=1e-300))
+        pull = -np.divide(
+            distances,
+            apart,
+            out=np.zeros_like(apart),
+            where=apart > 1e-12 * apart.max(initial=1e-300),
+        )
         np.fill_diagonal(pull, 0)
         np.fill_diagonal(pull, -pull.sum(axis=1))
         moved = pull @ points / k
@@ -104,13 +124,23 @@ def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
     try:
         distances = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("distances must be an array of numbers", type(values).__name__, "Use NaN for failed pairs.") from None
+        raise InputError(
+            "distances must be an array of numbers",
+            type(values).__name__,
+            "Use NaN for failed pairs.",
+        ) from None
     if distances.ndim != 2 or len(set(distances.shape)) != 1 or len(distances) < 2:
         raise InputError(
-            "distances must be (k, k) for k of at least 2", f"shape {distances.shape}", "Pass one number for each pair."
+            "distances must be (k, k) for k of at least 2",
+            f"shape {distances.shape}",
+            "Pass one number for each pair.",
         )
     if isinstance(names, str) or len(names) != len(distances):
-        raise InputError(f"there must be a name for each of the {len(distances)}", len(names), "Give one for each row.")
+        raise InputError(
+            f"there must be a name for each of the {len(distances)}",
+            len(names),
+            "Give one for each row.",
+        )
     diagonal = np.diagonal(distances)
     if (
         np.isinf(distances).any()
@@ -118,17 +148,31 @@ def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
         or (np.nan_to_num(diagonal) > 1e-6 * np.nanmax([1e-300, *distances.flat])).any()
     ):
         raise InputError(
-            "distances must be finite, not negative, and 0 from a thing to itself", "others", "Use NaN for failed pairs."
+            "distances must be finite, not negative, and 0 from a thing to itself",
+            "others",
+            "Use NaN for failed pairs.",
         )
-    if not np.allclose(distances, distances.T, rtol=1e-4, atol=1e-6 * np.nanmax([1e-300, *distances.flat]), equal_nan=True):
-        raise InputError("distances must be symmetric", "values that depend on the order", "Average with the transpose.")
+    if not np.allclose(
+        distances,
+        distances.T,
+        rtol=1e-4,
+        atol=1e-6 * np.nanmax([1e-300, *distances.flat]),
+        equal_nan=True,
+    ):
+        raise InputError(
+            "distances must be symmetric",
+            "values that depend on the order",
+            "Average with the transpose.",
+        )
     distances = (distances + distances.T) / 2
     np.fill_diagonal(distances, 0)
     return distances
 
 
 def _ordered(distances: np.ndarray, complete: list[int]) -> tuple[list[int], dict[str, Any] | None]:
-    """Positions in the order of the tree, those outside it last; and the tree as lines, if two or more are in it."""
+    """Positions in the order of the tree, those outside it last; and the tree as lines, if two or
+    more are in it.
+    """
     if len(complete) < 2:
         return list(range(len(distances))), None
     from scipy.cluster.hierarchy import dendrogram, linkage
@@ -148,19 +192,31 @@ def _draw_tree(axes: Any, tree: dict[str, Any] | None, k: int) -> None:
     if tree is None:
         axes.set(yticks=[])
         return
-    across = (np.array(tree["icoord"]) - 5) / 10  # leaves are ten apart there, one apart on the heat map
+    across = (
+        np.array(tree["icoord"]) - 5
+    ) / 10  # leaves are ten apart there, one apart on the heat map
     up = np.array(tree["dcoord"])
-    axes.add_collection(LineCollection(list(np.stack([across, up], axis=2)), colors=look().ink, linewidths=0.9))
+    axes.add_collection(
+        LineCollection(list(np.stack([across, up], axis=2)), colors=look().ink, linewidths=0.9)
+    )
     axes.set(ylim=(0, 1.05 * max(up.max(), 1e-12)))
 
 
 def _draw_map(figure: Any, axes: Any, distances: np.ndarray, names: Sequence[Hashable]) -> None:
     points, stress = plane_map(distances)
     now = look()
-    middle, span = (points.max(axis=0) + points.min(axis=0)) / 2, max(float(np.ptp(points, axis=0).max()), 1e-12)
+    middle, span = (
+        (points.max(axis=0) + points.min(axis=0)) / 2,
+        max(float(np.ptp(points, axis=0).max()), 1e-12),
+    )
     axes.scatter(*points.T, s=22, color=now.palette[1], linewidths=0, zorder=3)
-    (left, bottom), (right, top) = middle - 0.75 * span, middle + 0.75 * span  # half as much again, for names
-    axes.set(xlim=(left, right), ylim=(bottom, top), box_aspect=1, title=f"map, stress {stress:.2f}")
+    (left, bottom), (right, top) = (
+        middle - 0.75 * span,
+        middle + 0.75 * span,
+    )  # half as much again, for names
+    axes.set(
+        xlim=(left, right), ylim=(bottom, top), box_aspect=1, title=f"map, stress {stress:.2f}"
+    )
     axes.locator_params(nbins=4)
     axes.set_axisbelow(True)
     axes.grid(color=now.grid, linewidth=0.6)
@@ -169,7 +225,9 @@ def _draw_map(figure: Any, axes: Any, distances: np.ndarray, names: Sequence[Has
 
 
 def _place_names(figure: Any, axes: Any, points: np.ndarray, names: Sequence[str]) -> None:
-    """Names beside their points where nothing else is, with a thin line if that is not near; without room, left out."""
+    """Names beside their points where nothing else is, with a thin line if that is not near;
+    without room, left out.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure.draw_without_rendering()  # the layout decides where the points are on the page
@@ -178,24 +236,54 @@ def _place_names(figure: Any, axes: Any, points: np.ndarray, names: Sequence[str
     taken = [(x - 4 * scale, y - 4 * scale, x + 4 * scale, y + 4 * scale) for x, y in spots]
     size = SMALL if len(names) <= 15 else 5.5
     crowd = np.linalg.norm(spots[:, None] - spots, axis=2).sum(axis=1)
-    for position in np.argsort(-crowd, kind="stable").tolist():  # outer ones first, towards the free side
+    for position in np.argsort(
+        -crowd, kind="stable"
+    ).tolist():  # outer ones first, towards the free side
         x, y = spots[position]
         text = axes.text(
-            *points[position], names[position], fontsize=size, color=look().ink, ha="center", va="center", zorder=4
+            *points[position],
+            names[position],
+            fontsize=size,
+            color=look().ink,
+            ha="center",
+            va="center",
+            zorder=4,
         )
         text.set_in_layout(False)
         box = text.get_window_extent(renderer)
-        half = box.width / 2 + 2 * scale, box.height / 2 + scale  # widths change a little with the resolution
-        for gap, (right, up) in ((gap, way) for gap in (4.5, 12, 20, 30, 42, 56, 72) for way in _WAYS):
+        half = (
+            box.width / 2 + 2 * scale,
+            box.height / 2 + scale,
+        )  # widths change a little with the resolution
+        for gap, (right, up) in (
+            (gap, way) for gap in (4.5, 12, 20, 30, 42, 56, 72) for way in _WAYS
+        ):
             centre = x + right * (half[0] + gap * scale), y + up * (half[1] + gap * scale)
-            place = centre[0] - half[0], centre[1] - half[1], centre[0] + half[0], centre[1] + half[1]
-            inside = frame.x0 < place[0] and frame.y0 < place[1] and place[2] < frame.x1 and place[3] < frame.y1
+            place = (
+                centre[0] - half[0],
+                centre[1] - half[1],
+                centre[0] + half[0],
+                centre[1] + half[1],
+            )
+            inside = (
+                frame.x0 < place[0]
+                and frame.y0 < place[1]
+                and place[2] < frame.x1
+                and place[3] < frame.y1
+            )
             if inside and not any(_overlap(place, other) for other in taken):
                 text.set_position(axes.transData.inverted().transform(centre))
                 taken.append(place)
                 if gap > 5:
-                    end = axes.transData.inverted().transform((centre[0] - right * half[0], centre[1] - up * half[1]))
-                    axes.plot(*np.stack([points[position], end]).T, color=look().grey, linewidth=0.5, zorder=2)
+                    end = axes.transData.inverted().transform(
+                        (centre[0] - right * half[0], centre[1] - up * half[1])
+                    )
+                    axes.plot(
+                        *np.stack([points[position], end]).T,
+                        color=look().grey,
+                        linewidth=0.5,
+                        zorder=2,
+                    )
                 break
         else:
             text.remove()

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def save(figure: Figure, path: str | Path, *, dpi: float = 150) -> Path:
-    """Write a figure, whole or not at all, in the format that the suffix names; folders on the way are made.
+    """Write a figure, whole or not at all, in the format that the suffix names; folders on the way
+    are made.
 
     The ground is that of the look the figure was drawn in, never transparent.
 
@@ -31,14 +32,24 @@ def save(figure: Figure, path: str | Path, *, dpi: float = 150) -> Path:
         'table.png'
     """
     if not hasattr(figure, "savefig"):
-        raise InputError("only figures can be saved", type(figure).__name__, "Pass what viz.particles returned, for instance.")
+        raise InputError(
+            "only figures can be saved",
+            type(figure).__name__,
+            "Pass what viz.particles returned, for instance.",
+        )
     path, dpi = Path(path), check_positive("dpi", dpi)
     known = figure.canvas.get_supported_filetypes()
     kind = path.suffix.removeprefix(".").lower()
     if kind not in known:
-        raise InputError("a figure needs the suffix of a format", repr(path.name), f"Known: {', '.join(sorted(known))}.")
+        raise InputError(
+            "a figure needs the suffix of a format",
+            repr(path.name),
+            f"Known: {', '.join(sorted(known))}.",
+        )
     figure.draw_without_rendering()  # the layout of the first pass is only nearly right
     content = io.BytesIO()
-    figure.savefig(content, format=kind, dpi=dpi, facecolor=figure.get_facecolor(), transparent=False)
+    figure.savefig(
+        content, format=kind, dpi=dpi, facecolor=figure.get_facecolor(), transparent=False
+    )
     write_atomically(path, content.getvalue())
     return path

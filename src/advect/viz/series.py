@@ -1,4 +1,6 @@
-"""Numbers along a flow: the objective and its terms, metrics, and how many samples each class has."""
+"""Numbers along a flow: the objective and its terms, metrics, and how many samples each class
+has.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ _DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 def curves(result: FlowResult | Trajectory) -> Figure:
     """The objective of a flow and its terms against the steps, then one panel for each metric.
 
-    The scale of the objective is logarithmic where it and its terms are positive throughout. A trajectory knows the
-    objective at its frames alone.
+    The scale of the objective is logarithmic where it and its terms are positive throughout. A
+    trajectory knows the objective at its frames alone.
 
     Raises:
         InputError: neither the result of a flow nor a trajectory with frames.
@@ -41,14 +43,20 @@ def curves(result: FlowResult | Trajectory) -> Figure:
     """
     if isinstance(result, Trajectory):
         frames = [state for state in states_of(result) if isinstance(state, Frame)]
-        steps, parts, metrics = [f.index for f in frames], {"objective": [f.value for f in frames]}, {}
+        steps, parts, metrics = (
+            [f.index for f in frames],
+            {"objective": [f.value for f in frames]},
+            {},
+        )
     elif isinstance(result, FlowResult):
         steps = range(result.n_steps + 1 - len(result.values), result.n_steps + 1)
         parts = {"objective": result.values, **(result.terms if len(result.terms) > 1 else {})}
         metrics = {name: points for name, points in result.metrics.items() if points}
     else:
         raise InputError(
-            "curves are drawn of a FlowResult or a Trajectory", type(result).__name__, "Pass what ad.flow returned."
+            "curves are drawn of a FlowResult or a Trajectory",
+            type(result).__name__,
+            "Pass what ad.flow returned.",
         )
     n, across = 1 + len(metrics), min(3, 1 + len(metrics))
     down = math.ceil(n / across)
@@ -58,7 +66,11 @@ def curves(result: FlowResult | Trajectory) -> Figure:
     dot = {"marker": "o", "markersize": 3} if len(steps) <= 12 else {}
     for position, (name, values) in enumerate(parts.items()):
         total = position == 0
-        line = {"color": now.ink, "linewidth": 2.0} if total else {"color": next(colours), "linewidth": 1.4}
+        line = (
+            {"color": now.ink, "linewidth": 2.0}
+            if total
+            else {"color": next(colours), "linewidth": 1.4}
+        )
         dashes = "-" if total else _DASHES[position % len(_DASHES)]
         panels[0].plot(steps, values, label=short(name, 28), linestyle=dashes, **line, **dot)
     if len(parts) > 1:
@@ -74,7 +86,8 @@ def curves(result: FlowResult | Trajectory) -> Figure:
 
 
 def class_counts(frames: Frames) -> Figure:
-    """How many samples each class has over time, stacked: under ``JointVariableLabels`` classes are born, grow and die.
+    """How many samples each class has over time, stacked: under ``JointVariableLabels`` classes are
+    born, grow and die.
 
     Args:
         frames: datasets or recorded frames, a trajectory or the result of a flow.
@@ -97,13 +110,20 @@ def class_counts(frames: Frames) -> Figure:
     counts = [dataset_of(state).counts for state in states]
     names = names_of(dataset_of(state) for state in states)
     if not names:
-        raise InputError("counts of classes need labels", "samples without any", "ad.pseudo_labels finds some.")
+        raise InputError(
+            "counts of classes need labels", "samples without any", "ad.pseudo_labels finds some."
+        )
     marks, now = class_marks(names), look()
     recorded = all(isinstance(state, Frame) for state in states)
-    steps = [state.index if isinstance(state, Frame) else position for position, state in enumerate(states)]
+    steps = [
+        state.index if isinstance(state, Frame) else position
+        for position, state in enumerate(states)
+    ]
     if len(steps) == 1:  # a single state is a bar
         steps, counts = [steps[0] - 0.5, steps[0] + 0.5], counts * 2
-    tops = np.cumsum([[count.get(name, 0) for name in names] for count in counts], axis=1)  # (frames, classes)
+    tops = np.cumsum(
+        [[count.get(name, 0) for name in names] for count in counts], axis=1
+    )  # (frames, classes)
     floors = np.column_stack([np.zeros(len(counts)), tops[:, :-1]])
     figure = new_figure(5.2, 2.6)
     axes = figure.add_subplot()
@@ -119,7 +139,14 @@ def class_counts(frames: Frames) -> Figure:
             label=class_label(name),
             **bands,
         )
-        handles.append(Patch(facecolor=mark.colour, hatch=mark.hatch, edgecolor=now.ground, label=class_label(name)))
+        handles.append(
+            Patch(
+                facecolor=mark.colour,
+                hatch=mark.hatch,
+                edgecolor=now.ground,
+                label=class_label(name),
+            )
+        )
     axes.set(xlim=(steps[0], steps[-1]), ylim=(0, tops.max()))
     _finish(axes, "step" if recorded else "frame", "samples")
     axes.grid(False)

@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def class_table(table: ClassTable | Distance | ClassMatching, *, title: str | None = None) -> Figure:
+def class_table(
+    table: ClassTable | Distance | ClassMatching, *, title: str | None = None
+) -> Figure:
     """A heat map with the names of classes: rows are the source's, columns the target's.
 
-    Numbers are written in the cells of up to 15 × 15 classes; larger tables have a colour bar. Hatched cells have no
-    number. In a matching, a frame marks the class that most of each row's mass goes to.
+    Numbers are written in the cells of up to 15 × 15 classes; larger tables have a colour bar.
+    Hatched cells have no number. In a matching, a frame marks the class that most of each row's
+    mass goes to.
 
     Args:
-        table: a table; of a ``Distance`` its class distances, of a ``ClassMatching`` its soft matching.
+        table: a table; of a ``Distance`` its class distances, of a ``ClassMatching`` its soft
+            matching.
         title: by default it says what is shown, if that is known.
 
     Raises:
@@ -53,20 +57,29 @@ def class_table(table: ClassTable | Distance | ClassMatching, *, title: str | No
             "Use distance.class_distances, for instance.",
         )
     if 0 in table.shape:
-        raise InputError("a table needs rows and columns to be drawn", f"shape {table.shape}", "Check the classes.")
+        raise InputError(
+            "a table needs rows and columns to be drawn",
+            f"shape {table.shape}",
+            "Check the classes.",
+        )
     title, now = otherwise if title is None else title, look()
     cell, (left, below) = cell_sizes(*table.shape), name_room(table.rows, table.columns)
     numbers = has_numbers(*table.shape)
     width = cell[0] * len(table.columns) + left + 0.5 + (0 if numbers else 0.6)
     figure = new_figure(
-        max(width, text_width([title], TEXT) + 0.2), cell[1] * len(table.rows) + below + (0.75 if title else 0.5)
+        max(width, text_width([title], TEXT) + 0.2),
+        cell[1] * len(table.rows) + below + (0.75 if title else 0.5),
     )
     axes = figure.add_subplot()
     image = draw_heat(axes, np.asarray(table, dtype=float), table.rows, table.columns)
     if matching is not None:
         for name, match in matching.hard.items():
             corner = table.columns.index(match) - 0.5, table.rows.index(name) - 0.5
-            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=now.palette[0], linewidth=1.5, zorder=3))
+            axes.add_patch(
+                Rectangle(
+                    corner, 1, 1, fill=False, edgecolor=now.palette[0], linewidth=1.5, zorder=3
+                )
+            )
     if not numbers:
         add_bar(figure, image, axes)
     axes.set(xlabel="target class", ylabel="source class")
@@ -78,4 +91,6 @@ def add_bar(figure, image, axes) -> None:
     """A thin colour bar at the right of a heat map."""
     bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.05, aspect=30)
     bar.outline.set_visible(False)
-    bar.ax.tick_params(color=look().line, labelcolor=look().ink, labelsize=SMALL, width=0.7, length=2.5)
+    bar.ax.tick_params(
+        color=look().line, labelcolor=look().ink, labelsize=SMALL, width=0.7, length=2.5
+    )

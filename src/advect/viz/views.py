@@ -1,4 +1,5 @@
-"""Many dimensions in two or three: one projection for all frames and the target, so that their pictures can be compared.
+"""Many dimensions in two or three: one projection for all frames and the target, so that their
+pictures can be compared.
 
 What comes out are frames again, for ``particles``, ``paths``, ``coupling`` and ``animation``.
 """
@@ -16,7 +17,16 @@ from advect._util.checks import check_count, check_positive
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces.projection import Projection
 from advect.errors import InputError
-from advect.viz.inputs import Frames, State, as_array, check_target, dataset_of, some_rows, states_of, with_dataset
+from advect.viz.inputs import (
+    Frames,
+    State,
+    as_array,
+    check_target,
+    dataset_of,
+    some_rows,
+    states_of,
+    with_dataset,
+)
 
 _ROWS = 20_000  # more rows change principal components little and take long
 
@@ -43,7 +53,13 @@ class View:
     axes: tuple[str, ...]
 
 
-def pca(frames: Frames, target: LabeledDataset | None = None, *, dim: int = 2, columns: int | None = None) -> View:
+def pca(
+    frames: Frames,
+    target: LabeledDataset | None = None,
+    *,
+    dim: int = 2,
+    columns: int | None = None,
+) -> View:
     """The first principal components of all frames and the target together.
 
     Args:
@@ -64,14 +80,19 @@ def pca(frames: Frames, target: LabeledDataset | None = None, *, dim: int = 2, c
         (2, 'PC 1, ... % of the variance')
     """
     states, dim = _check(frames, target, dim, columns)
-    parts = [dataset_of(state).x.detach() for state in states] + ([] if target is None else [target.x.detach()])
+    parts = [dataset_of(state).x.detach() for state in states] + (
+        [] if target is None else [target.x.detach()]
+    )
     stride = max(1, sum(map(len, parts)) // _ROWS)
     rows = torch.cat([part[::stride].cpu().double() for part in parts])
     fitted = Projection.fit(rows, dim, "both")
     total = float((rows - rows.mean(dim=0)).square().sum())
     kept = fitted.apply(rows).square().sum(dim=0).tolist()
     shares = [part / total if total > 0 else 0.0 for part in kept]
-    names = tuple(f"PC {position}, {share:.0%} of the variance".replace("%", " %") for position, share in enumerate(shares, 1))
+    names = tuple(
+        f"PC {position}, {share:.0%} of the variance".replace("%", " %")
+        for position, share in enumerate(shares, 1)
+    )
     return _view(states, target, [fitted.apply(part) for part in parts], names)
 
 
@@ -85,17 +106,20 @@ def tsne(
     perplexity: float | None = None,
     seed: int = 0,
 ) -> View:
-    """t-SNE of all frames and the target together: near samples stay near, distances and sizes of clusters mean little.
+    """t-SNE of all frames and the target together: near samples stay near, distances and sizes of
+    clusters mean little.
 
     Args:
         frames, target, dim: as for ``pca``.
-        columns: how many frames at most, evenly spread over time; the time it takes grows with them.
+        columns: how many frames at most, evenly spread over time; the time it takes grows with
+            them.
         samples: how many samples to keep at most, the same ones in each frame, and of the target.
         perplexity: about how many neighbours count; 30, or fewer for few samples.
         seed: of the choice of samples, and of t-SNE.
 
     Raises:
-        InputError: samples of different or too few dimensions, a perplexity that is not below the number of points.
+        InputError: samples of different or too few dimensions, a perplexity that is not below the
+            number of points.
 
     Example:
         >>> import advect as ad
@@ -110,22 +134,38 @@ def tsne(
     states, dim = _check(frames, target, dim, columns)
     states = [with_dataset(state, _some(dataset_of(state), samples, seed)) for state in states]
     target = None if target is None else _some(target, samples, seed)
-    parts = [as_array(dataset_of(state).x) for state in states] + ([] if target is None else [as_array(target.x)])
+    parts = [as_array(dataset_of(state).x) for state in states] + (
+        [] if target is None else [as_array(target.x)]
+    )
     points = np.concatenate(parts)
     if perplexity is None:
         perplexity = min(30.0, max(1.0, (len(points) - 1) / 3))
     if check_positive("perplexity", perplexity) >= len(points):
-        raise InputError(f"perplexity must be below the {len(points)} points", perplexity, "Lower it, or add samples.")
-    if points.shape[1] > 50 < len(points):  # the usual first step: it takes out noise and saves time
-        points = Projection.fit(torch.from_numpy(points), 50, "both").apply(torch.from_numpy(points)).numpy()
+        raise InputError(
+            f"perplexity must be below the {len(points)} points",
+            perplexity,
+            "Lower it, or add samples.",
+        )
+    if (
+        points.shape[1] > 50 < len(points)
+    ):  # the usual first step: it takes out noise and saves time
+        points = (
+            Projection.fit(torch.from_numpy(points), 50, "both")
+            .apply(torch.from_numpy(points))
+            .numpy()
+        )
     distinct = len(np.unique(points, axis=0)) > dim
-    model = TSNE(dim, perplexity=float(perplexity), random_state=seed, init="pca" if distinct else "random")
+    model = TSNE(
+        dim, perplexity=float(perplexity), random_state=seed, init="pca" if distinct else "random"
+    )
     embedded = torch.from_numpy(np.asarray(model.fit_transform(points), dtype=np.float64))
     names = tuple(f"t-SNE {position}" for position in range(1, dim + 1))
     return _view(states, target, list(embedded.split([len(part) for part in parts])), names)
 
 
-def _check(frames: Frames, target: LabeledDataset | None, dim: int, columns: int | None) -> tuple[list[State], int]:
+def _check(
+    frames: Frames, target: LabeledDataset | None, dim: int, columns: int | None
+) -> tuple[list[State], int]:
     check_target(target)
     if check_count("dim", dim) not in (2, 3):
         raise InputError("a view has 2 or 3 dimensions", dim, "Pass dim=2 or dim=3.")
@@ -144,9 +184,23 @@ def _some(data: LabeledDataset, samples: int, seed: int) -> LabeledDataset:
     return data if len(data) <= samples else data.subset(some_rows(len(data), samples, seed))
 
 
-def _view(states: Sequence[State], target: LabeledDataset | None, points: Sequence[Tensor], names: tuple[str, ...]) -> View:
+def _view(
+    states: Sequence[State],
+    target: LabeledDataset | None,
+    points: Sequence[Tensor],
+    names: tuple[str, ...],
+) -> View:
     def seen(data: LabeledDataset, x: Tensor) -> LabeledDataset:
-        return data.replace(x=x.to(torch.float64), sample_shape=(x.shape[1],), law=None, law_index=None, columns=None)
+        return data.replace(
+            x=x.to(torch.float64),
+            sample_shape=(x.shape[1],),
+            law=None,
+            law_index=None,
+            columns=None,
+        )
 
-    frames = [with_dataset(state, seen(dataset_of(state), x)) for state, x in zip(states, points, strict=False)]
+    frames = [
+        with_dataset(state, seen(dataset_of(state), x))
+        for state, x in zip(states, points, strict=False)
+    ]
     return View(frames, None if target is None else seen(target, points[-1]), names)

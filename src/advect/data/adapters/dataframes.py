@@ -10,17 +10,29 @@ from torch import Tensor
 
 from advect._util.checks import check_known
 from advect.data.formats.kinds import EXACT, WHOLE, Column, Table, plain_values, warn_rounded
-from advect.data.formats.table import category_values, check_categorical, grid_names, grid_shape, refuse_dates
+from advect.data.formats.table import (
+    category_values,
+    check_categorical,
+    grid_names,
+    grid_shape,
+    refuse_dates,
+)
 from advect.errors import InputError
 
 _DATES = ("datetime64", "datetime", "date", "timedelta64", "timedelta", "time", "period")
 
 
-def frame_fields(frame: Any, label: Hashable | None, weights: Any, categorical: str | None) -> dict[str, Any]:
+def frame_fields(
+    frame: Any, label: Hashable | None, weights: Any, categorical: str | None
+) -> dict[str, Any]:
     """Features, labels, weights, class names and names of columns of a data frame."""
     pandas, onehot = _pandas(), check_categorical(categorical)
     if not isinstance(frame, pandas.DataFrame):
-        raise InputError("from_pandas takes a DataFrame", type(frame).__name__, "Arrays go to LabeledDataset(x, y).")
+        raise InputError(
+            "from_pandas takes a DataFrame",
+            type(frame).__name__,
+            "Arrays go to LabeledDataset(x, y).",
+        )
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -35,9 +47,15 @@ def frame_fields(frame: Any, label: Hashable | None, weights: Any, categorical: 
         named[1], weights = weights, _numbers(frame[[weights]], np.dtype(np.float64))[:, 0]
     features = frame.drop(columns=special)
     if features.shape[1] == 0 or len(frame) == 0:
-        raise InputError("a frame needs a row and a column of features", f"shape {features.shape}", "Add some.")
+        raise InputError(
+            "a frame needs a row and a column of features", f"shape {features.shape}", "Add some."
+        )
     features, kinds = _encoded(features, onehot)
-    largest = {str(name): _largest(features[name]) for name, kind in features.dtypes.items() if kind.kind in "iu"}
+    largest = {
+        str(name): _largest(features[name])
+        for name, kind in features.dtypes.items()
+        if kind.kind in "iu"
+    }
     wide = any(most >= EXACT["float32"] for most in largest.values())
     wide = wide or any(_dtype(kind) == np.float64 for kind in features.dtypes)
     x = _numbers(features, np.dtype(np.float64 if wide else np.float32))
@@ -45,7 +63,12 @@ def frame_fields(frame: Any, label: Hashable | None, weights: Any, categorical: 
     columns = tuple(map(str, features.columns))
     shape = grid_shape(columns)
     if shape is not None:
-        return {"x": x.reshape(len(x), *shape), "weights": weights, "table": Table((), *named), **fields}
+        return {
+            "x": x.reshape(len(x), *shape),
+            "weights": weights,
+            "table": Table((), *named),
+            **fields,
+        }
     return {"x": x, "weights": weights, "columns": columns, "table": Table(kinds, *named), **fields}
 
 
@@ -70,9 +93,13 @@ def to_frame(
     else:
         names = grid_names(sample_shape)
     for name in (label, weights_column):
-        if name is not None and (not isinstance(name, str) or name in names or label == weights_column):
+        if name is not None and (
+            not isinstance(name, str) or name in names or label == weights_column
+        ):
             raise InputError(
-                "labels and weights must have columns of their own", repr(name), "Pass another name, or None to leave them out."
+                "labels and weights must have columns of their own",
+                repr(name),
+                "Pass another name, or None to leave them out.",
             )
     parts = {}
     for cells in table.cells(names, x.detach().cpu().numpy().copy()):
@@ -94,26 +121,42 @@ def to_frame(
 def _labels(column: Any) -> dict[str, Any]:
     """Names, None where missing; a column of categories also has the classes in their order."""
     missing = column.isna().to_numpy()
-    names = [None if gone else label for label, gone in zip(column.tolist(), missing.tolist(), strict=True)]
-    return {"y": names, "classes": column.cat.categories.tolist()} if hasattr(column, "cat") else {"y": names}
+    names = [
+        None if gone else label
+        for label, gone in zip(column.tolist(), missing.tolist(), strict=True)
+    ]
+    return (
+        {"y": names, "classes": column.cat.categories.tolist()}
+        if hasattr(column, "cat")
+        else {"y": names}
+    )
 
 
 def _encoded(features: Any, onehot: bool) -> tuple[Any, tuple[Column, ...]]:
-    """Only columns of numbers, and what they were; others become a column for each of their values."""
+    """Only columns of numbers, and what they were; others become a column for each of their
+    values.
+    """
     others = [name for name, kind in features.dtypes.items() if _dtype(kind) is None]
-    kinds = {str(name): Column(str(name), _plain_kind(kind)) for name, kind in features.dtypes.items() if name not in others}
+    kinds = {
+        str(name): Column(str(name), _plain_kind(kind))
+        for name, kind in features.dtypes.items()
+        if name not in others
+    }
     if not others:
         return features, tuple(kinds.values())
     for name in others:
         column = features[name]
-        kind = _pandas().api.types.infer_dtype(column.cat.categories if hasattr(column, "cat") else column, skipna=True)
+        kind = _pandas().api.types.infer_dtype(
+            column.cat.categories if hasattr(column, "cat") else column, skipna=True
+        )
         if kind in _DATES:
             raise refuse_dates("the frame", str(name), column.dtype)
     if not onehot:
         raise InputError(
             "features must be numbers",
             ", ".join(f"column {str(name)!r} of {features[name].dtype}" for name in others[:8]),
-            "Pass categorical='onehot' for a column for each value, or drop them: df.drop(columns=[…]).",
+            "Pass categorical='onehot' for a column for each value, or drop them: "
+            "df.drop(columns=[…]).",
         )
     _check_missing(features)
     parts: dict[str, Any] = {}
@@ -123,7 +166,11 @@ def _encoded(features: Any, onehot: bool) -> tuple[Any, tuple[Column, ...]]:
             parts[str(name)] = column
             continue
         texts, known = column.astype(str), hasattr(column, "cat")
-        values = plain_values(column.cat.categories.tolist() if known else category_values("the frame", name, set(texts)))
+        values = plain_values(
+            column.cat.categories.tolist()
+            if known
+            else category_values("the frame", name, set(texts))
+        )
         parts |= {f"{name}={value}": (texts == str(value)).astype(np.float32) for value in values}
         kinds[str(name)] = Column(str(name), "category" if known else "text", values)
     return type(features)(parts), tuple(kinds.values())
@@ -146,14 +193,18 @@ def _numbers(features: Any, dtype: np.dtype) -> np.ndarray:
     try:
         return features.to_numpy(dtype=dtype)
     except (TypeError, ValueError) as error:
-        raise InputError("columns must be numbers", error, "Convert them, or drop them: df.drop(columns=[…]).") from None
+        raise InputError(
+            "columns must be numbers", error, "Convert them, or drop them: df.drop(columns=[…])."
+        ) from None
 
 
 def _check_missing(features: Any) -> None:
     counts = features.isna().sum()
     bad = counts[counts > 0]
     if len(bad):
-        listed = ", ".join(f"{count} in column {str(name)!r}" for name, count in list(bad.items())[:8])
+        listed = ", ".join(
+            f"{count} in column {str(name)!r}" for name, count in list(bad.items())[:8]
+        )
         raise InputError(
             "features must not be missing",
             f"empty cells: {listed}{' …' if len(bad) > 8 else ''}, of {len(features)} rows",
@@ -183,5 +234,7 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise InputError("data frames need pandas", str(error), "Install it: pip install 'advect[tables]'.") from None
+        raise InputError(
+            "data frames need pandas", str(error), "Install it: pip install 'advect[tables]'."
+        ) from None
     return pandas

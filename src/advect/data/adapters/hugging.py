@@ -1,4 +1,5 @@
-"""Datasets of Hugging Face, known by how they behave: features, names of columns, a length, rows by slice or by list.
+"""Datasets of Hugging Face, known by how they behave: features, names of columns, a length, rows by
+slice or by list.
 
 The library itself is never imported. Only columns that are used are decoded.
 """
@@ -62,11 +63,23 @@ def hugging_fields(
 
 def _check(ds: Any) -> None:
     if isinstance(ds, dict):
-        raise InputError("from_huggingface takes one split", f"splits {', '.join(map(str, ds))}", "Pass one: ds['train'].")
+        raise InputError(
+            "from_huggingface takes one split",
+            f"splits {', '.join(map(str, ds))}",
+            "Pass one: ds['train'].",
+        )
     if not hasattr(ds, "features") or not hasattr(ds, "column_names") or ds.features is None:
-        raise InputError("from_huggingface takes a dataset of Hugging Face", type(ds).__name__, "Pass what load_dataset gives.")
+        raise InputError(
+            "from_huggingface takes a dataset of Hugging Face",
+            type(ds).__name__,
+            "Pass what load_dataset gives.",
+        )
     if not hasattr(ds, "__len__") or not hasattr(ds, "__getitem__"):
-        raise InputError("from_huggingface takes datasets with positions", type(ds).__name__, "Load it without streaming=True.")
+        raise InputError(
+            "from_huggingface takes datasets with positions",
+            type(ds).__name__,
+            "Load it without streaming=True.",
+        )
     if len(ds) == 0:
         raise InputError("there must be at least one sample", "none", "Check the split.")
 
@@ -79,14 +92,24 @@ def _label(ds: Any, label: str | bool | None) -> str | None:
         return str(label)
     named = [name for name in ds.column_names if hasattr(ds.features[name], "names")]
     if len(named) > 1:
-        raise InputError("several columns hold classes", ", ".join(named), "Name one with label=…, or pass label=False.")
+        raise InputError(
+            "several columns hold classes",
+            ", ".join(named),
+            "Name one with label=…, or pass label=False.",
+        )
     return named[0] if named else "label" if "label" in ds.column_names else None
 
 
-def _columns(ds: Any, y: str | None, image: str | None, columns: Sequence[str] | None) -> tuple[list[str], bool]:
+def _columns(
+    ds: Any, y: str | None, image: str | None, columns: Sequence[str] | None
+) -> tuple[list[str], bool]:
     """Which columns are features, and whether they are pictures."""
     if image is not None and columns is not None:
-        raise InputError("image and columns exclude each other", f"{image} and {columns}", "Pass the one that you mean.")
+        raise InputError(
+            "image and columns exclude each other",
+            f"{image} and {columns}",
+            "Pass the one that you mean.",
+        )
     if image is not None:
         check_known("image column", image, ds.column_names)
         return [image], True
@@ -98,10 +121,16 @@ def _columns(ds: Any, y: str | None, image: str | None, columns: Sequence[str] |
         names = [name for name in ds.column_names if name != y]
         pictures = [name for name in names if type(ds.features[name]).__name__ == "Image"]
         if len(pictures) > 1:
-            raise InputError("several columns hold images", ", ".join(pictures), "Name one with image=….")
+            raise InputError(
+                "several columns hold images", ", ".join(pictures), "Name one with image=…."
+            )
         names = pictures or names
     if not names or y in names or len(set(names)) < len(names):
-        raise InputError("there must be different columns of features", ", ".join(names) or "none", "Pass columns=[…].")
+        raise InputError(
+            "there must be different columns of features",
+            ", ".join(names) or "none",
+            "Pass columns=[…].",
+        )
     return names, all(type(ds.features[name]).__name__ == "Image" for name in names)
 
 
@@ -124,9 +153,17 @@ def _cells(values: Any, name: str, rows: Sequence[int], picture: bool) -> np.nda
     for row, value in zip(rows, values, strict=True):
         where = f"row {row}, column {name!r}"
         if value is None:
-            raise InputError("features must not be missing", f"None in {where}", "Filter these rows out with ds.filter.")
+            raise InputError(
+                "features must not be missing",
+                f"None in {where}",
+                "Filter these rows out with ds.filter.",
+            )
         if isinstance(value, dict):
-            raise InputError("images must be decoded", f"a dictionary in {where}", "Cast the column to Image(decode=True).")
+            raise InputError(
+                "images must be decoded",
+                f"a dictionary in {where}",
+                "Cast the column to Image(decode=True).",
+            )
         if isinstance(value, str):
             raise InputError(
                 "features must be numbers or images",
@@ -136,7 +173,9 @@ def _cells(values: Any, name: str, rows: Sequence[int], picture: bool) -> np.nda
         cell = as_sample(value, where, picture=picture)
         if cells and cell.shape != cells[0].shape:
             raise InputError(
-                "all samples must have one shape", f"{cell.shape} in {where} where {cells[0].shape} came before", _REMEDY
+                "all samples must have one shape",
+                f"{cell.shape} in {where} where {cells[0].shape} came before",
+                _REMEDY,
             )
         cells.append(cell)
     return np.stack(cells)

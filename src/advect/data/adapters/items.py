@@ -22,12 +22,16 @@ _BLOCK = 1024
 
 
 def as_sample(x: Any, where: str, *, picture: bool = False) -> np.ndarray:
-    """One sample, or a batch of them, as floats; images of Pillow, and bytes of a ``picture``, go from 0 to 1."""
+    """One sample, or a batch of them, as floats; images of Pillow, and bytes of a ``picture``, go
+    from 0 to 1.
+    """
     if hasattr(x, "getbands") and hasattr(x, "convert"):
         try:
             x, picture = np.asarray(convert(x, None, where)), True
         except InputError as error:
-            raise InputError(error.what, error.got, "Convert it first, as image.convert('RGB') does.") from None
+            raise InputError(
+                error.what, error.got, "Convert it first, as image.convert('RGB') does."
+            ) from None
     elif isinstance(x, Tensor):
         x = x.detach().cpu()
         x = (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).numpy()
@@ -36,14 +40,28 @@ def as_sample(x: Any, where: str, *, picture: bool = False) -> np.ndarray:
     except ValueError:
         array = np.asarray(None)
     if array.dtype.kind not in "fiub":
-        raise InputError(f"samples must be numbers or images in {where}", _described(x), "Convert them to arrays first.")
+        raise InputError(
+            f"samples must be numbers or images in {where}",
+            _described(x),
+            "Convert them to arrays first.",
+        )
     floats = array.astype(number_dtype(array.dtype, where))
-    return floats / np.float32(255) if are_images(array.dtype, array.shape, raw=not picture) else floats
+    return (
+        floats / np.float32(255)
+        if are_images(array.dtype, array.shape, raw=not picture)
+        else floats
+    )
 
 
 def as_labels(y: Any, n: int, where: str) -> list[Any]:
     """The labels of a batch of n samples as a list."""
-    shape = tuple(y.shape) if isinstance(y, (Tensor, np.ndarray)) else (len(y),) if isinstance(y, (list, tuple)) else None
+    shape = (
+        tuple(y.shape)
+        if isinstance(y, (Tensor, np.ndarray))
+        else (len(y),)
+        if isinstance(y, (list, tuple))
+        else None
+    )
     if shape is None or math.prod(shape) != n:
         raise InputError(
             f"labels must be one for each of the {n} samples in {where}",
@@ -63,8 +81,12 @@ def collect(batches: Iterable[Batch], remedy: str) -> Batch:
     return np.concatenate(parts), labels
 
 
-def reservoir(batches: Iterable[Batch], k: int, generator: torch.Generator | None, remedy: str) -> Batch:
-    """``k`` of them, each set of k equally likely, in one pass and in the memory that k need; all if there are no more."""
+def reservoir(
+    batches: Iterable[Batch], k: int, generator: torch.Generator | None, remedy: str
+) -> Batch:
+    """``k`` of them, each set of k equally likely, in one pass and in the memory that k need; all
+    if there are no more.
+    """
     kept: list[np.ndarray] = []
     labels: list[Any] = []
     slots = _slots(k, generator)
@@ -81,12 +103,16 @@ def reservoir(batches: Iterable[Batch], k: int, generator: torch.Generator | Non
 
 
 def class_names(labels: Sequence[Any], classes: Sequence[Any] | None) -> list[Any]:
-    """Labels by name: where classes are known, whole numbers are positions in them and −1 is a missing label."""
+    """Labels by name: where classes are known, whole numbers are positions in them and −1 is a
+    missing label.
+    """
     if classes is None:
         return list(labels)
     names = []
     for label in labels:
-        whole = isinstance(label, (int, np.integer)) or (isinstance(label, float) and label.is_integer())
+        whole = isinstance(label, (int, np.integer)) or (
+            isinstance(label, float) and label.is_integer()
+        )
         if whole and not -1 <= label < len(classes):
             raise InputError(
                 f"labels that are whole numbers must be positions in the {len(classes)} classes",
@@ -103,12 +129,18 @@ def _of_one_shape(batches: Iterable[Batch], remedy: str) -> Iterator[Batch]:
         shape = x.shape[1:] if shape is None else shape
         if x.shape[1:] != shape:
             raise InputError(
-                "all samples must have one shape", f"{x.shape[1:]} in sample {seen} where the first has {shape}", remedy
+                "all samples must have one shape",
+                f"{x.shape[1:]} in sample {seen} where the first has {shape}",
+                remedy,
             )
         seen += len(x)
         yield x, y
     if not seen:
-        raise InputError("there must be at least one sample", "none", "Check that the dataset is not empty or used up.")
+        raise InputError(
+            "there must be at least one sample",
+            "none",
+            "Check that the dataset is not empty or used up.",
+        )
 
 
 def _slots(k: int, generator: torch.Generator | None) -> Iterator[int]:
@@ -121,4 +153,10 @@ def _slots(k: int, generator: torch.Generator | None) -> Iterator[int]:
 
 
 def _described(x: Any) -> str:
-    return f"dtype {x.dtype}" if isinstance(x, np.ndarray) else repr(x)[:80] if isinstance(x, str) else type(x).__name__
+    return (
+        f"dtype {x.dtype}"
+        if isinstance(x, np.ndarray)
+        else repr(x)[:80]
+        if isinstance(x, str)
+        else type(x).__name__
+    )

@@ -1,4 +1,6 @@
-"""Files that are open for reading: the rows of a draw are chosen from the labels, then only these are read."""
+"""Files that are open for reading: the rows of a draw are chosen from the labels, then only these
+are read.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, A
         x = x[back.numpy()]
         labels = None if labels is None else [labels[row] for row in rows.tolist()]
         # scaled as a whole first, as the weights of the whole dataset would be
-        weights = None if weights is None else check_weights("weights", torch.as_tensor(weights).double(), len(source))[rows]
+        weights = (
+            None
+            if weights is None
+            else check_weights("weights", torch.as_tensor(weights).double(), len(source))[rows]
+        )
     return {
         "x": x,
         "y": labels,
@@ -39,5 +45,9 @@ def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, A
 def _codes(source: Source) -> Tensor:
     if source.labels is None:
         return torch.full((len(source),), -1)
-    position: dict[Any, int] = {name: code for code, name in enumerate(source.classes or ())} | {None: -1}
-    return torch.from_numpy(np.fromiter((position[label] for label in source.labels), np.int64, len(source)))
+    position: dict[Any, int] = {name: code for code, name in enumerate(source.classes or ())} | {
+        None: -1
+    }
+    return torch.from_numpy(
+        np.fromiter((position[label] for label in source.labels), np.int64, len(source))
+    )

@@ -1,7 +1,7 @@
 """torch's datasets and loaders, read into arrays; and back.
 
-Rows of a dataset with positions are chosen before any is read; of one that can only be gone through, a reservoir is kept.
-"""
+Rows of a dataset with positions are chosen before any is read; of one that can only be gone
+through, a reservoir is kept."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def torch_fields(
     if type(dataset) is TensorDataset:
         x, labels = _of_tensors(dataset, max_samples, generator)
     elif isinstance(dataset, DataLoader):
-        x, labels = _gone_through(_of_loader(dataset), _length(dataset), max_samples, generator, progress)
+        x, labels = _gone_through(
+            _of_loader(dataset), _length(dataset), max_samples, generator, progress
+        )
     elif _has_positions(dataset):
         rows = _rows(len(dataset), max_samples, generator)
         picked = (_one(dataset[row], f"sample {row}") for row in rows)
@@ -48,7 +50,8 @@ def torch_fields(
         raise InputError(
             "from_torch takes a dataset or a loader of torch",
             type(dataset).__name__,
-            "Pass an object with len() and positions, or one to iterate over; arrays go to LabeledDataset(x, y).",
+            "Pass an object with len() and positions, or one to iterate over; arrays go to "
+            "LabeledDataset(x, y).",
         )
     if names is None and all(label is None for label in labels):
         return {"x": x}
@@ -56,7 +59,9 @@ def torch_fields(
 
 
 def to_tensors(samples: Tensor, y: Tensor, classes: Sequence[Hashable]) -> TensorDataset:
-    """Samples and positions of classes; the names go along as ``classes``, as torchvision's datasets have them."""
+    """Samples and positions of classes; the names go along as ``classes``, as torchvision's
+    datasets have them.
+    """
     dataset = TensorDataset(samples.detach().clone(), y.clone())
     dataset.classes = list(classes)  # pyright: ignore[reportAttributeAccessIssue]
     return dataset
@@ -67,7 +72,9 @@ def label_array(labels: Sequence[Hashable]) -> np.ndarray:
     for kind in (bool, int, float, str):
         if all(type(label) is kind for label in labels):
             array = np.array(labels)
-            if array.dtype.kind in "biufU" and array.tolist() == list(labels):  # not so: huge ints, trailing zeros of text
+            if array.dtype.kind in "biufU" and array.tolist() == list(
+                labels
+            ):  # not so: huge ints, trailing zeros of text
                 return array
     array = np.empty(len(labels), dtype=object)
     array[:] = labels
@@ -75,7 +82,11 @@ def label_array(labels: Sequence[Hashable]) -> np.ndarray:
 
 
 def _gone_through(
-    batches: Iterator[Batch], total: int, k: int | None, generator: torch.Generator | None, progress: Progress
+    batches: Iterator[Batch],
+    total: int,
+    k: int | None,
+    generator: torch.Generator | None,
+    progress: Progress,
 ) -> Batch:
     with track(total, "reading samples", progress) as advance:
 
@@ -84,7 +95,11 @@ def _gone_through(
                 yield batch
                 advance(1)
 
-        return collect(counted(), _REMEDY) if k is None else reservoir(counted(), k, generator, _REMEDY)
+        return (
+            collect(counted(), _REMEDY)
+            if k is None
+            else reservoir(counted(), k, generator, _REMEDY)
+        )
 
 
 def _of_loader(loader: DataLoader) -> Iterator[Batch]:
@@ -100,13 +115,19 @@ def _of_loader(loader: DataLoader) -> Iterator[Batch]:
             else as_sample(x, where)
         )
         if x.ndim == 0:
-            raise InputError("batches must have an axis of samples", f"one number in {where}", "Check collate_fn.")
+            raise InputError(
+                "batches must have an axis of samples",
+                f"one number in {where}",
+                "Check collate_fn.",
+            )
         yield x, [None] * len(x) if y is None else as_labels(y, len(x), where)
 
 
 def _one(item: Any, where: str) -> Batch:
     x, y = _pair(item, where)
-    return as_sample(x, where)[None], as_labels(y, 1, where) if isinstance(y, (Tensor, np.ndarray)) else [y]
+    return as_sample(x, where)[None], as_labels(y, 1, where) if isinstance(
+        y, (Tensor, np.ndarray)
+    ) else [y]
 
 
 def _pair(item: Any, where: str) -> tuple[Any, Any]:
@@ -115,16 +136,23 @@ def _pair(item: Any, where: str) -> tuple[Any, Any]:
         raise InputError(
             "items must be x or (x, y)",
             f"a dictionary with {', '.join(map(str, item))} in {where}",
-            "Wrap the dataset to give pairs; LabeledDataset.from_huggingface takes those of Hugging Face.",
+            "Wrap the dataset to give pairs; LabeledDataset.from_huggingface takes those of "
+            "Hugging Face.",
         )
     if not isinstance(item, (tuple, list)):
         return item, None
     if len(item) not in (1, 2):
-        raise InputError("items must be x or (x, y)", f"{len(item)} parts in {where}", "Wrap the dataset to give pairs.")
+        raise InputError(
+            "items must be x or (x, y)",
+            f"{len(item)} parts in {where}",
+            "Wrap the dataset to give pairs.",
+        )
     return item[0], item[1] if len(item) == 2 else None
 
 
-def _of_tensors(dataset: TensorDataset, max_samples: int | None, generator: torch.Generator | None) -> tuple[Any, list[Any]]:
+def _of_tensors(
+    dataset: TensorDataset, max_samples: int | None, generator: torch.Generator | None
+) -> tuple[Any, list[Any]]:
     x, y = _pair(dataset.tensors, "the TensorDataset")
     rows = _rows(len(dataset), max_samples, generator)
     if len(rows) < len(dataset):
@@ -140,8 +168,14 @@ def _rows(n: int, max_samples: int | None, generator: torch.Generator | None) ->
 
 def _has_positions(dataset: Any) -> bool:
     if hasattr(dataset, "iloc"):
-        raise InputError("from_torch takes datasets of torch", type(dataset).__name__, "Use LabeledDataset.from_pandas.")
-    inside = hasattr(dataset, "__getitem__") and not isinstance(dataset, (str, bytes, dict, IterableDataset))
+        raise InputError(
+            "from_torch takes datasets of torch",
+            type(dataset).__name__,
+            "Use LabeledDataset.from_pandas.",
+        )
+    inside = hasattr(dataset, "__getitem__") and not isinstance(
+        dataset, (str, bytes, dict, IterableDataset)
+    )
     return inside and hasattr(dataset, "__len__")
 
 

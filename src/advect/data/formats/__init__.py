@@ -1,8 +1,9 @@
-"""Samples in files of common formats, as plain arrays: numpy, CSV, Parquet, folders of images, MNIST's IDX.
+"""Samples in files of common formats, as plain arrays: numpy, CSV, Parquet, folders of images,
+MNIST's IDX.
 
-Readers give labels at once and then the features of chosen rows in one pass, so that a sample of a large file takes little
-memory. Writers leave a whole file or none. What the arrays mean is for ``advect.data.dataset``.
-"""
+Readers give labels at once and then the features of chosen rows in one pass, so that a sample of a
+large file takes little memory. Writers leave a whole file or none. What the arrays mean is for
+``advect.data.dataset``."""
 
 from __future__ import annotations
 
@@ -24,7 +25,16 @@ from advect.data.formats.text import CsvSource
 from advect.data.formats.text_writer import write_csv
 from advect.errors import InputError
 
-__all__ = ["SUFFIXES", "Content", "Source", "Table", "kind_of", "open_source", "reader_options", "write"]
+__all__ = [
+    "SUFFIXES",
+    "Content",
+    "Source",
+    "Table",
+    "kind_of",
+    "open_source",
+    "reader_options",
+    "write",
+]
 
 _READERS: dict[str, Callable[..., Source]] = {
     "npz": NpzSource,
@@ -43,22 +53,27 @@ SUFFIXES = {
     ".tsv.gz": "csv",
     ".parquet": "parquet",
 }
-_WRITERS: dict[str, Callable[[Path, Content], None]] = {"npz": write_npz, "csv": write_csv, "parquet": write_parquet}
+_WRITERS: dict[str, Callable[[Path, Content], None]] = {
+    "npz": write_npz,
+    "csv": write_csv,
+    "parquet": write_parquet,
+}
 
 
 def open_source(path: str | os.PathLike[str], kind: str | None = None, **options: Any) -> Source:
     """A file or folder of samples, open for reading.
 
-    uint8 features with two or more axes for each sample are taken as images and scaled to 0 … 1 in every format, unless
-    ``raw=True`` is among the options.
+    uint8 features with two or more axes for each sample are taken as images and scaled to 0 … 1 in
+    every format, unless ``raw=True`` is among the options.
 
     Args:
         path: where it is.
-        kind: ``"npz"``, ``"npy"``, ``"csv"``, ``"parquet"``, ``"folder"`` or ``"idx"``; by default told by the suffix, and
-            for directories by what is in them.
-        **options: those of the format: split, x_key, y_key, raw (npz); raw (npy); label, weights, columns, header,
-            delimiter, categorical, dtype, encoding (csv); label, weights, columns, categorical, dtype, raw (parquet); labels,
-            size, channels, raw (folder); split, raw (idx).
+        kind: ``"npz"``, ``"npy"``, ``"csv"``, ``"parquet"``, ``"folder"`` or ``"idx"``; by default
+            told by the suffix, and for directories by what is in them.
+        **options: those of the format: split, x_key, y_key, raw (npz); raw (npy); label, weights,
+            columns, header, delimiter, categorical, dtype, encoding (csv); label, weights, columns,
+            categorical, dtype, raw (parquet); labels, size, channels, raw (folder); split, raw
+            (idx).
 
     Raises:
         InputError: a path, content or option that cannot be used.
@@ -106,14 +121,16 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
     """Write samples to a file, whole or not at all.
 
     Args:
-        path: its suffix says the format: ``.npz``, ``.csv``, ``.tsv`` (also with ``.gz``) or ``.parquet``; without one it
-            is a folder of PNG images, sorted by class. The first and the last but one keep everything; a table of text
-            leaves out classes without samples, a folder these, weights, the order of samples and more than 8 bits.
+        path: its suffix says the format: ``.npz``, ``.csv``, ``.tsv`` (also with ``.gz``) or
+            ``.parquet``; without one it is a folder of PNG images, sorted by class. The first and
+            the last but one keep everything; a table of text leaves out classes without samples, a
+            folder these, weights, the order of samples and more than 8 bits.
         content: what to write.
         overwrite: an existing file or folder of images is an error, unless this is set.
 
     Raises:
-        InputError: an unknown format, content that the format cannot hold, a place that cannot be written.
+        InputError: an unknown format, content that the format cannot hold, a place that cannot be
+            written.
 
     Example:
         >>> import tempfile, numpy as np
@@ -125,7 +142,9 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
     path = as_path(path)
     suffix = _suffix(path)
     if suffix:
-        check_known("suffix of a file to write", suffix, [known for known in SUFFIXES if known != ".npy"])
+        check_known(
+            "suffix of a file to write", suffix, [known for known in SUFFIXES if known != ".npy"]
+        )
     try:
         _check_place(path, bool(suffix), overwrite)
         if suffix:
@@ -133,7 +152,9 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
         else:
             write_folder(path, content, overwrite)
     except OSError as error:
-        raise InputError("cannot write there", f"{path} ({error.strerror or error})", "Choose another place.") from error
+        raise InputError(
+            "cannot write there", f"{path} ({error.strerror or error})", "Choose another place."
+        ) from error
 
 
 def _find(path: str | os.PathLike[str], kind: str | None) -> tuple[Path, str]:
@@ -146,11 +167,17 @@ def _check_place(path: Path, is_file: bool, overwrite: bool) -> None:
     if path.is_dir() and is_file:
         raise InputError("a directory is in the way", path, "Choose another name.")
     if path.is_file() and not is_file:
-        raise InputError("a file is in the way", path, "Choose another name, or give it the suffix of a format.")
+        raise InputError(
+            "a file is in the way", path, "Choose another name, or give it the suffix of a format."
+        )
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise InputError("what is there is neither a file nor a directory", path, "Choose another name.")
+        raise InputError(
+            "what is there is neither a file nor a directory", path, "Choose another name."
+        )
     if not overwrite and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
-        raise InputError("there is something already", path, "Pass overwrite=True, or choose another name.")
+        raise InputError(
+            "there is something already", path, "Pass overwrite=True, or choose another name."
+        )
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
@@ -159,9 +186,13 @@ def as_path(path: str | os.PathLike[str]) -> Path:
         whole = Path(path).expanduser()
         os.fsencode(whole)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError("a path must be a string or a Path", f"{path!r} ({error})", "Pass where the file is.") from None
+        raise InputError(
+            "a path must be a string or a Path", f"{path!r} ({error})", "Pass where the file is."
+        ) from None
     if "\0" in str(whole) or not whole.name:
-        raise InputError("a path must name a file or folder", repr(str(path)), "Pass where the file is.")
+        raise InputError(
+            "a path must name a file or folder", repr(str(path)), "Pass where the file is."
+        )
     return whole
 
 

@@ -1,8 +1,7 @@
 """What a file of samples holds, as arrays: features, class names, names of columns, weights.
 
-Class names are kept as they are, through JSON where a format has no place for their kind. Where the numbers lie in each
-format is for its own file.
-"""
+Class names are kept as they are, through JSON where a format has no place for their kind. Where the
+numbers lie in each format is for its own file."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ class Source(Protocol):
     """A file that is open for reading: labels at once, features of chosen rows in one pass.
 
     Attributes:
-        labels: the name of each row's class, None where it is missing; None when the file has no labels at all.
+        labels: the name of each row's class, None where it is missing; None when the file has no
+            labels at all.
         classes: the class names in order; None when there are no labels.
         columns: names of tabular features.  weights: (n,), or None.
         table: what the columns were before they became numbers, or None.
@@ -61,7 +61,9 @@ class Source(Protocol):
         ...
 
     def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
-        """Features of all rows in their order, at most ``size`` at a time; one pass, also where a file has no positions."""
+        """Features of all rows in their order, at most ``size`` at a time; one pass, also where a
+        file has no positions.
+        """
         for first in range(0, len(self), size):
             yield self.read(np.arange(first, min(first + size, len(self))), advance)
 
@@ -71,8 +73,10 @@ class Content:
     """Samples as plain arrays, ready to be written.
 
     Args:
-        x: features (n, …). Floating dtypes are kept, half precision becomes float32, whole numbers become float32.
-        labels: the name of each sample's class, None where it is missing; None for no labels at all.
+        x: features (n, …). Floating dtypes are kept, half precision becomes float32, whole numbers
+            become float32.
+        labels: the name of each sample's class, None where it is missing; None for no labels at
+            all.
         classes: the names in order; by default those that occur, sorted where they can be.
         columns: names of the features of tabular samples.
         weights: n numbers, or None.
@@ -101,31 +105,57 @@ class Content:
         x = x[:, None] if x.ndim == 1 else x
         if x.ndim == 0 or x.size == 0:
             raise InputError(
-                "features must hold at least one sample and one number", f"shape {x.shape}", "Pass an array (n, …)."
+                "features must hold at least one sample and one number",
+                f"shape {x.shape}",
+                "Pass an array (n, …).",
             )
         x = x.astype(number_dtype(x.dtype, "features"), copy=False)
         labels = None if self.labels is None else [plain(label) for label in self.labels]
         if labels is not None and len(labels) != len(x):
-            raise InputError(f"{len(x)} samples need as many labels", len(labels), "Pass one for each sample, None if missing.")
-        classes = self.classes if self.classes is None else tuple(plain(name) for name in self.classes)
+            raise InputError(
+                f"{len(x)} samples need as many labels",
+                len(labels),
+                "Pass one for each sample, None if missing.",
+            )
+        classes = (
+            self.classes if self.classes is None else tuple(plain(name) for name in self.classes)
+        )
         if labels is None and classes:
-            raise InputError("classes need labels", "labels=None", "Pass a label for each sample, None where it is missing.")
+            raise InputError(
+                "classes need labels",
+                "labels=None",
+                "Pass a label for each sample, None where it is missing.",
+            )
         if labels is not None and classes is None:
             classes = class_names(labels)
         strange = {label for label in labels or () if label is not None} - set(classes or ())
         if strange:
-            raise InputError("labels must be among classes", repr(strange.pop()), f"Classes: {classes}.")
-        columns = None if self.columns is None else tuple(map(str, self.columns))
-        if columns is not None and (x.shape[1:] != (len(columns),) or len(set(columns)) != len(columns)):
             raise InputError(
-                f"columns must be different names for samples of shape {x.shape[1:]}", columns, "Pass one for each feature."
+                "labels must be among classes", repr(strange.pop()), f"Classes: {classes}."
+            )
+        columns = None if self.columns is None else tuple(map(str, self.columns))
+        if columns is not None and (
+            x.shape[1:] != (len(columns),) or len(set(columns)) != len(columns)
+        ):
+            raise InputError(
+                f"columns must be different names for samples of shape {x.shape[1:]}",
+                columns,
+                "Pass one for each feature.",
             )
         weights = None if self.weights is None else np.asarray(self.weights)
         if weights is not None and (weights.shape != (len(x),) or weights.dtype.kind not in "fiu"):
             raise InputError(
-                f"weights must be {len(x)} numbers", f"shape {weights.shape}", "Pass one for each sample, or None."
+                f"weights must be {len(x)} numbers",
+                f"shape {weights.shape}",
+                "Pass one for each sample, or None.",
             )
-        fields = {"x": x, "labels": labels, "classes": classes, "columns": columns, "weights": weights}
+        fields = {
+            "x": x,
+            "labels": labels,
+            "classes": classes,
+            "columns": columns,
+            "weights": weights,
+        }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -134,7 +164,9 @@ class Content:
         """Positions in ``classes``, −1 where the label is missing."""
         position = {name: code for code, name in enumerate(self.classes or ())}
         labels = [None] * len(self.x) if self.labels is None else self.labels
-        return np.array([-1 if label is None else position[label] for label in labels], dtype=np.int64)
+        return np.array(
+            [-1 if label is None else position[label] for label in labels], dtype=np.int64
+        )
 
 
 def class_names(labels: Iterable[Any]) -> tuple[Any, ...]:
@@ -166,9 +198,15 @@ def as_names(y: np.ndarray, where: object) -> list[Any]:
         try:
             y = np.char.decode(y, "utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"labels must be UTF-8 text in {where}", error, "Store them as str.") from None
+            raise InputError(
+                f"labels must be UTF-8 text in {where}", error, "Store them as str."
+            ) from None
     if y.dtype.kind not in "iubfU":
-        raise InputError(f"labels must be whole numbers or text in {where}", y.dtype, "Store them with a plain dtype.")
+        raise InputError(
+            f"labels must be whole numbers or text in {where}",
+            y.dtype,
+            "Store them with a plain dtype.",
+        )
     names = [plain(label) for label in y.tolist()]
     if y.dtype.kind == "f" and all(name is None or name.is_integer() for name in names):
         names = [None if name is None else int(name) for name in names]
@@ -182,12 +220,22 @@ def number_dtype(dtype: np.dtype, where: object) -> np.dtype:
     if dtype.kind in "iub":
         return np.dtype(np.float32)
     if dtype.kind == "c":
-        raise InputError(f"features must be real in {where}", dtype, "Split real and imaginary parts into features.")
-    raise InputError(f"features must be numbers in {where}", dtype, "Store them as an array of a plain numeric dtype.")
+        raise InputError(
+            f"features must be real in {where}",
+            dtype,
+            "Split real and imaginary parts into features.",
+        )
+    raise InputError(
+        f"features must be numbers in {where}",
+        dtype,
+        "Store them as an array of a plain numeric dtype.",
+    )
 
 
 def are_images(dtype: np.dtype, sample_shape: tuple[int, ...], raw: bool) -> bool:
-    """Whether bytes stand for brightness: uint8 samples with two or more axes do, unless ``raw`` is set."""
+    """Whether bytes stand for brightness: uint8 samples with two or more axes do, unless ``raw`` is
+    set.
+    """
     return dtype == np.uint8 and len(sample_shape) >= 2 and not raw
 
 
@@ -197,9 +245,15 @@ def check_rows(rows: np.ndarray | None, n: int) -> np.ndarray:
         check_room(f"what is asked, {n} rows,", 8 * n, "Read fewer: n=…, or max_samples=….")
         return np.arange(n)
     rows = np.asarray(rows)
-    fine = rows.ndim == 1 and rows.dtype.kind in "iu" and bool((np.diff(rows.astype(np.int64)) > 0).all())
+    fine = (
+        rows.ndim == 1
+        and rows.dtype.kind in "iu"
+        and bool((np.diff(rows.astype(np.int64)) > 0).all())
+    )
     if not fine or len(rows) == 0 or rows[0] < 0 or rows[-1] >= n:
-        raise InputError(f"rows must be increasing positions below {n}", rows, "Pass np.unique(rows).")
+        raise InputError(
+            f"rows must be increasing positions below {n}", rows, "Pass np.unique(rows)."
+        )
     return rows.astype(np.int64)
 
 
@@ -220,7 +274,9 @@ def pack_name(name: Hashable) -> Any:
     if name is None or isinstance(name, (str, int, float, bool)):
         return name
     raise InputError(
-        "class names must be text, numbers or tuples of these to be written", repr(name), "Rename the classes before saving."
+        "class names must be text, numbers or tuples of these to be written",
+        repr(name),
+        "Rename the classes before saving.",
     )
 
 

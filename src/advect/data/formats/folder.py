@@ -1,8 +1,7 @@
 """Folders of images: one directory for each class, or all in one without labels.
 
-Names of classes are percent-encoded where a file system would not have them, and decoded on the way back; whole numbers
-are written as digits, other kinds of names as JSON after ``%=``.
-"""
+Names of classes are percent-encoded where a file system would not have them, and decoded on the way
+back; whole numbers are written as digits, other kinds of names as JSON after ``%=``."""
 
 from __future__ import annotations
 
@@ -20,12 +19,28 @@ import numpy as np
 
 from advect._util.atomic import atomic_directory
 from advect._util.checks import check_count, check_known
-from advect.data.formats.content import Advance, Content, Source, check_rows, dump_name, load_name, quiet
+from advect.data.formats.content import (
+    Advance,
+    Content,
+    Source,
+    check_rows,
+    dump_name,
+    load_name,
+    quiet,
+)
 from advect.data.formats.guard import check_regular, empty, reading
 from advect.data.formats.table import text_labels
 from advect.errors import InputError
 
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # Pillow knows others that start programs
+FORMATS = (
+    "PNG",
+    "JPEG",
+    "BMP",
+    "GIF",
+    "TIFF",
+    "WEBP",
+    "PPM",
+)  # Pillow knows others that start programs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 _MOST_PIXELS = 1 << 26
 _KIND = "a folder of images"
@@ -33,17 +48,30 @@ _IMAGE = "an image"
 _GRAY, _COLOUR = ("1", "L"), ("RGB", "P", "CMYK", "YCbCr", "LAB", "HSV")
 _ALPHA = ("RGBA", "LA", "PA", "RGBa", "La", "RGBX")
 # Pillow's decoders raise many kinds of errors on bad bytes
-_BAD_IMAGE = (SyntaxError, ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError, struct.error, zlib.error)
+_BAD_IMAGE = (
+    SyntaxError,
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    AttributeError,
+    struct.error,
+    zlib.error,
+)
 
 
 class FolderSource(Source):
-    """Images sorted by class and file name, with values from 0 to 1: gray ones (H, W), colour ones (H, W, 3).
+    """Images sorted by class and file name, with values from 0 to 1: gray ones (H, W), colour ones
+    (H, W, 3).
 
     Args:
         path: the folder; hidden files are not looked at.
         labels: False for a folder without classes, or to leave them out.
-        size: side or (height, width) to resize to, smoothly; by default all must be as large as the first.
-        channels: ``"gray"`` or ``"rgb"`` to convert to; transparent parts become white. By default as the first one.
+        size: side or (height, width) to resize to, smoothly; by default all must be as large as the
+            first.
+        channels: ``"gray"`` or ``"rgb"`` to convert to; transparent parts become white. By default
+            as the first one.
         raw: keep values from 0 to 255.
 
     Raises:
@@ -72,7 +100,11 @@ class FolderSource(Source):
             check_known("channels", channels, ("gray", "rgb"))
         sides = () if size is None else tuple(size) if isinstance(size, Sequence) else (size, size)
         if size is not None and len(sides) != 2:
-            raise InputError("size must be one side or (height, width)", repr(size), "Pass one or two whole numbers.")
+            raise InputError(
+                "size must be one side or (height, width)",
+                repr(size),
+                "Pass one or two whole numbers.",
+            )
         self._size = tuple(check_count("size", side) for side in sides)
         self._channels, self._raw = channels, raw
         self._files, self.labels, self.classes = _find(path, labels)
@@ -95,7 +127,9 @@ class FolderSource(Source):
         return out
 
     def _mixed(self, path: Path, shape: tuple[int, ...]) -> None:
-        one, other = (f"{s[0]} × {s[1]} {'gray' if len(s) == 2 else 'colour'}" for s in (shape, self._shape))
+        one, other = (
+            f"{s[0]} × {s[1]} {'gray' if len(s) == 2 else 'colour'}" for s in (shape, self._shape)
+        )
         sizes = shape[:2] != self._shape[:2]
         raise InputError(
             f"all images must have one {'size' if sizes else 'kind of colour'}",
@@ -116,19 +150,29 @@ class FolderSource(Source):
                     image.load()
                     image = convert(image, self._channels, path)
             except Image.DecompressionBombError as error:
-                raise InputError("an image is too large to be safe", f"{path} ({error})", "Shrink it first.") from None
+                raise InputError(
+                    "an image is too large to be safe", f"{path} ({error})", "Shrink it first."
+                ) from None
             if self._size:
-                image = image.resize(self._size[::-1], Image.Resampling.BILINEAR)  # which is smooth when it shrinks
+                image = image.resize(
+                    self._size[::-1], Image.Resampling.BILINEAR
+                )  # which is smooth when it shrinks
             return np.asarray(image)
 
 
 def _check_pixels(path: Path, size: tuple[int, int]) -> None:
     if size[0] * size[1] > _MOST_PIXELS:
-        raise InputError("an image is too large to be safe", f"{path} ({size[1]} × {size[0]} pixels)", "Shrink it first.")
+        raise InputError(
+            "an image is too large to be safe",
+            f"{path} ({size[1]} × {size[0]} pixels)",
+            "Shrink it first.",
+        )
 
 
 def convert(image: Any, channels: str | None, where: object) -> Any:
-    """A picture of Pillow as gray or RGB of 8 bits; transparent parts become white where ``channels`` are asked for."""
+    """A picture of Pillow as gray or RGB of 8 bits; transparent parts become white where
+    ``channels`` are asked for.
+    """
     from PIL import Image
 
     wanted = {"gray": "L", "rgb": "RGB", None: None}[channels]
@@ -137,29 +181,49 @@ def convert(image: Any, channels: str | None, where: object) -> Any:
         opaque = image.getchannel("A").getextrema()[0] == 255
         if not opaque and wanted is None:
             raise InputError(
-                "an image has transparent parts", where, "Pass channels='rgb' or channels='gray' to put it on white."
+                "an image has transparent parts",
+                where,
+                "Pass channels='rgb' or channels='gray' to put it on white.",
             )
         gray = image.mode == "LA"
         whole = Image.new("RGBA", image.size, "white")
         whole.alpha_composite(image.convert("RGBA"))
         return whole.convert(wanted or ("L" if gray else "RGB"))
     if image.mode not in _GRAY + _COLOUR:
-        raise InputError("images must have 8 bits for each channel", f"mode {image.mode} in {where}", "Convert it first.")
+        raise InputError(
+            "images must have 8 bits for each channel",
+            f"mode {image.mode} in {where}",
+            "Convert it first.",
+        )
     return image.convert(wanted or ("L" if image.mode in _GRAY else "RGB"))
 
 
 def write_folder(path: Path, content: Content, overwrite: bool) -> None:
-    """A PNG of 8 bits for each sample in a directory for its class; classes without samples, and weights, are not kept."""
+    """A PNG of 8 bits for each sample in a directory for its class; classes without samples, and
+    weights, are not kept.
+    """
     from PIL import Image
 
     x, labels = content.x, content.labels
     if x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] not in (1, 3)):
-        raise InputError("images must have shape (H, W) or (H, W, 1 or 3)", x.shape[1:], "Save as .npz, which keeps any shape.")
+        raise InputError(
+            "images must have shape (H, W) or (H, W, 1 or 3)",
+            x.shape[1:],
+            "Save as .npz, which keeps any shape.",
+        )
     if labels is None or any(label is None for label in labels):
-        raise InputError("a folder has a directory for each class", "samples without labels", "Label them, or save as .npz.")
+        raise InputError(
+            "a folder has a directory for each class",
+            "samples without labels",
+            "Label them, or save as .npz.",
+        )
     x = _clipped(x)
-    if content.weights is not None and np.ptp(content.weights) > 1e-12 * np.max(np.abs(content.weights)):
-        raise InputError("a folder keeps no weights", "weights that differ", "Save as .npz, or drop them.")
+    if content.weights is not None and np.ptp(content.weights) > 1e-12 * np.max(
+        np.abs(content.weights)
+    ):
+        raise InputError(
+            "a folder keeps no weights", "weights that differ", "Save as .npz, or drop them."
+        )
     if overwrite and path.is_dir() and any(path.iterdir()):
         _check_ours(path)
     names = content.classes or ()
@@ -171,17 +235,28 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
             place = beside / places[label]
             place.mkdir(exist_ok=True)
             pixels = np.round(x[row] * 255).astype(np.uint8)
-            Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels).save(place / f"{row:0{digits}}.png")
+            Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels).save(
+                place / f"{row:0{digits}}.png"
+            )
 
 
 def _clipped(x: np.ndarray) -> np.ndarray:
-    """Brightness from 0 to 1; what passes it a little, as flows and resizing do, is clipped, and that is said."""
+    """Brightness from 0 to 1; what passes it a little, as flows and resizing do, is clipped, and
+    that is said.
+    """
     low, high = float(x.min()), float(x.max())
     if not (low >= -1 and high <= 2):
-        raise InputError("images must have values from 0 to 1", f"{low:g} to {high:g}", "Rescale them, or save as .npz.")
+        raise InputError(
+            "images must have values from 0 to 1",
+            f"{low:g} to {high:g}",
+            "Rescale them, or save as .npz.",
+        )
     if low < 0 or high > 1:
         share = float(((x < 0) | (x > 1)).mean())
-        warnings.warn(f"{share:.2%} of the pixels lie outside 0 … 1 ({low:g} to {high:g}) and are clipped", stacklevel=6)
+        warnings.warn(
+            f"{share:.2%} of the pixels lie outside 0 … 1 ({low:g} to {high:g}) and are clipped",
+            stacklevel=6,
+        )
     return x.clip(0, 1)
 
 
@@ -203,8 +278,12 @@ def _escape(name: str) -> str:
     def hexed(text: str) -> str:
         return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
-    name = "".join(hexed(char) if char in '%/\\:*?"<>|' or not char.isprintable() else char for char in name)
-    if name.startswith((".", " ")) or re.fullmatch(r"-?\d+", name):  # hidden, or mistaken for a number
+    name = "".join(
+        hexed(char) if char in '%/\\:*?"<>|' or not char.isprintable() else char for char in name
+    )
+    if name.startswith((".", " ")) or re.fullmatch(
+        r"-?\d+", name
+    ):  # hidden, or mistaken for a number
         name = hexed(name[0]) + name[1:]
     return name[:-1] + hexed(name[-1]) if name.endswith((".", " ")) else name
 
@@ -231,7 +310,11 @@ def _check_ours(path: Path) -> None:
             else next((f for f in _visible(entry) if f.suffix.lower() not in SUFFIXES), None)
         )
         if strange is not None:
-            raise InputError("only a folder of images can be written over", f"{strange} is none", "Choose another place.")
+            raise InputError(
+                "only a folder of images can be written over",
+                f"{strange} is none",
+                "Choose another place.",
+            )
 
 
 def _visible(path: Path) -> list[Path]:
@@ -250,16 +333,22 @@ def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any] | None, tuple
         raise InputError(
             "a folder of images needs a directory for each class",
             f"{len(loose)} images and no directories in {path}",
-            "Sort them into directories, or pass labels=False to read them without labels." if loose else "Put images in it.",
+            "Sort them into directories, or pass labels=False to read them without labels."
+            if loose
+            else "Put images in it.",
         )
     if loose:
         raise InputError(
-            "images must lie in the directories of their classes", f"{loose[0]} beside them", "Move it, or remove it."
+            "images must lie in the directories of their classes",
+            f"{loose[0]} beside them",
+            "Move it, or remove it.",
         )
     names = decode([directory.name for directory in directories])
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError("two directories stand for one class", f"{twice!r} in {path}", "Rename one of them.")
+        raise InputError(
+            "two directories stand for one class", f"{twice!r} in {path}", "Rename one of them."
+        )
     try:
         order = sorted(range(len(names)), key=names.__getitem__)
     except TypeError:  # kinds that do not compare: in order of their directories
@@ -275,11 +364,19 @@ def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any] | None, tuple
 def _images(directory: Path) -> list[Path]:
     files = _visible(directory)
     if not files:
-        raise InputError("a class needs at least one image", f"nothing in {directory}", "Add images, or remove the directory.")
+        raise InputError(
+            "a class needs at least one image",
+            f"nothing in {directory}",
+            "Add images, or remove the directory.",
+        )
     for file in files:
         if file.is_dir():
-            raise InputError("classes must not have directories in them", file, "Move its images up.")
+            raise InputError(
+                "classes must not have directories in them", file, "Move its images up."
+            )
         check_regular(file)
         if file.suffix.lower() not in SUFFIXES:
-            raise InputError("not an image", file, f"Remove it; images end in {', '.join(SUFFIXES)}.")
+            raise InputError(
+                "not an image", file, f"Remove it; images end in {', '.join(SUFFIXES)}."
+            )
     return files

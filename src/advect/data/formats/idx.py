@@ -1,7 +1,8 @@
-"""MNIST's IDX files: a directory with images and labels of both splits, or a file of images with its labels beside it.
+"""MNIST's IDX files: a directory with images and labels of both splits, or a file of images with
+its labels beside it.
 
-A file starts with two zero bytes, a code of its dtype, its number of axes and their sizes, most significant byte first.
-"""
+A file starts with two zero bytes, a code of its dtype, its number of axes and their sizes, most
+significant byte first."""
 
 from __future__ import annotations
 
@@ -30,11 +31,13 @@ _SPLITS = {"train": ("train",), "test": ("t10k", "test")}
 
 
 class IdxSource(Source):
-    """Images and their labels, ints; bytes are scaled to 0 … 1. Files may be compressed, whatever they are called.
+    """Images and their labels, ints; bytes are scaled to 0 … 1. Files may be compressed, whatever
+    they are called.
 
     Args:
-        path: a directory with files such as ``train-images-idx3-ubyte.gz`` and ``train-labels-idx1-ubyte.gz``, or a file of
-            images; without a file of labels beside it there are none.
+        path: a directory with files such as ``train-images-idx3-ubyte.gz`` and
+            ``train-labels-idx1-ubyte.gz``, or a file of images; without a file of labels beside it
+            there are none.
         split: for a directory: ``"train"`` (the default), ``"test"`` or ``"all"``.
         raw: keep the values of images of bytes.
 
@@ -59,13 +62,21 @@ class IdxSource(Source):
         if path.is_dir():
             pairs = _in_directory(path, split)
         elif split is not None:
-            raise InputError("a split is asked of a directory", f"split={split!r} of the file {path}", "Leave split out.")
+            raise InputError(
+                "a split is asked of a directory",
+                f"split={split!r} of the file {path}",
+                "Leave split out.",
+            )
         else:
             pairs = [(path, _labels_beside(path))]
         self._parts = [_open_idx(images) for images, _ in pairs]
         for part in self._parts:
             if len(part.shape) < 2:
-                raise InputError("not a file of images", f"{part.path} with shape {part.shape}", "Give the file of images.")
+                raise InputError(
+                    "not a file of images",
+                    f"{part.path} with shape {part.shape}",
+                    "Give the file of images.",
+                )
         check_parts(self._parts)
         self._n = sum(part.shape[0] for part in self._parts)
         labels: list[Any] = []
@@ -73,7 +84,11 @@ class IdxSource(Source):
             if beside is not None:
                 labels += _read_labels(beside, part)
         if labels and len(labels) != self._n:
-            raise InputError("both splits need labels, or none", f"{len(labels)} in {path}", "Read the splits one by one.")
+            raise InputError(
+                "both splits need labels, or none",
+                f"{len(labels)} in {path}",
+                "Read the splits one by one.",
+            )
         if labels:
             self.labels, self.classes = labels, class_names(labels)
 
@@ -98,13 +113,17 @@ def is_idx(path: Path) -> bool:
 def _in_directory(path: Path, split: str | None) -> list[tuple[Path, Path | None]]:
     """Files of images and of labels, for one split or for two."""
     with reading(path, "a directory of IDX files"):
-        names = sorted(os.listdir(path), key=lambda name: (name.endswith(".gz"), name))  # plain ones are faster
+        names = sorted(
+            os.listdir(path), key=lambda name: (name.endswith(".gz"), name)
+        )  # plain ones are faster
     found: dict[str, list[tuple[str, str]]] = {}
     for name in names:
         match = _NAME.fullmatch(name)
         if match and match["what"].lower() == "images":
             for key, words in _SPLITS.items():
-                if match["of"].rstrip("-.").lower().endswith(words) and match["of"] not in dict(found.get(key, [])):
+                if match["of"].rstrip("-.").lower().endswith(words) and match["of"] not in dict(
+                    found.get(key, [])
+                ):
                     found.setdefault(key, []).append((match["of"], name))
     if split is None and found:
         split = "train" if "train" in found else "test"
@@ -115,11 +134,14 @@ def _in_directory(path: Path, split: str | None) -> list[tuple[Path, Path | None
             raise InputError(
                 f"no images of the split {key!r} in {path}" if key else f"no IDX images in {path}",
                 ", ".join(names[:8]) or "an empty directory",
-                f"Files are called {_SPLITS.get(key or 'train', ('train',))[0]}-images-idx3-ubyte, perhaps with .gz.",
+                f"Files are called {_SPLITS.get(key or 'train', ('train',))[0]}-images-idx3-ubyte, "
+                "perhaps with .gz.",
             )
         if len(files) > 1:
             raise InputError(
-                f"several sets of IDX files in {path}", ", ".join(f for _, f in files), "Give the path of one file."
+                f"several sets of IDX files in {path}",
+                ", ".join(f for _, f in files),
+                "Give the path of one file.",
             )
         pairs.append((path / files[0][1], _labels_beside(path / files[0][1])))
     return pairs
@@ -132,7 +154,11 @@ def _labels_beside(path: Path) -> Path | None:
     others = sorted(os.listdir(path.parent), key=lambda name: name.endswith(".gz"))
     for name in others:
         other = _NAME.fullmatch(name)
-        if other and other["what"].lower() == "labels" and other["of"].rstrip("-.") == match["of"].rstrip("-."):
+        if (
+            other
+            and other["what"].lower() == "labels"
+            and other["of"].rstrip("-.") == match["of"].rstrip("-.")
+        ):
             return path.parent / name
     return None
 
@@ -158,7 +184,10 @@ def _open_idx(path: Path) -> Stored:
         head = file.read(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _DTYPES or not 1 <= head[3] <= 32:
             raise damaged(
-                path, _KIND, f"starts with {head.hex(' ') or 'nothing'} instead of 00 00, a dtype and a number of axes"
+                path,
+                _KIND,
+                f"starts with {head.hex(' ') or 'nothing'} instead of 00 00, a dtype and a number "
+                "of axes",
             )
         shape = struct.unpack(f">{head[3]}I", file.read(4 * head[3]))
     stored = Stored(path, _KIND, "the array", np.dtype(_DTYPES[head[2]]), shape, 4 + 4 * head[3])

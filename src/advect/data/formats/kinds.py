@@ -1,8 +1,8 @@
-"""What the numbers of a table were before they became numbers, and the way back: truth values, whole numbers, categories.
+"""What the numbers of a table were before they became numbers, and the way back: truth values,
+whole numbers, categories.
 
-Features are floats. A ``Table`` travels with them and remembers what their columns were, and what the columns of labels and
-weights are called, so that a table is written as the user's own was.
-"""
+Features are floats. A ``Table`` travels with them and remembers what their columns were, and what
+the columns of labels and weights are called, so that a table is written as the user's own was."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ EXACT = {"float32": 2.0**24, "float64": 2.0**53}  # from here on floats are whol
 
 @dataclass(frozen=True)
 class Column:
-    """A column as it was: its name, its dtype, and the values of a category (or of text), each of which has a feature.
+    """A column as it was: its name, its dtype, and the values of a category (or of text), each of
+    which has a feature.
 
     Example:
         >>> Column("coat", "text", ("long", "short")).names
@@ -35,12 +36,16 @@ class Column:
     @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
-        return tuple(f"{self.name}={value}" for value in self.values) if self.values else (self.name,)
+        return (
+            tuple(f"{self.name}={value}" for value in self.values) if self.values else (self.name,)
+        )
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A column that is ready to be written: ``numbers`` are positions in the values of a category."""
+    """A column that is ready to be written: ``numbers`` are positions in the values of a
+    category.
+    """
 
     name: str
     numbers: np.ndarray
@@ -49,7 +54,8 @@ class Cells:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns that were not plain floats, by name, and the names of the columns of labels and weights.
+    """Columns that were not plain floats, by name, and the names of the columns of labels and
+    weights.
 
     Example:
         >>> table = Table((Column("coat", "text", ("long", "short")), Column("indoors", "bool")), label="kind")
@@ -65,7 +71,8 @@ class Table:
     weights: str | None = None
 
     def cells(self, names: Sequence[str], x: np.ndarray) -> list[Cells]:
-        """The columns of features (n, d) as they were: the nearest truth value or whole number, the largest category.
+        """The columns of features (n, d) as they were: the nearest truth value or whole number, the
+        largest category.
 
         What is not here any more, or has only some of its categories, stays a number.
         """
@@ -82,34 +89,51 @@ class Table:
         for at, name in enumerate(names):
             column = first.get(at)
             if column is not None:
-                found.append(Cells(column.name, _restored(column, x[:, [place[part] for part in column.names]]), column))
+                found.append(
+                    Cells(
+                        column.name,
+                        _restored(column, x[:, [place[part] for part in column.names]]),
+                        column,
+                    )
+                )
             elif at not in done:
                 found.append(Cells(name, x[:, at]))
         return found
 
     @property
     def without_kinds(self) -> Table:
-        """Names of the columns of labels and weights alone: for features that are in other units than the table's."""
+        """Names of the columns of labels and weights alone: for features that are in other units
+        than the table's.
+        """
         return Table((), self.label, self.weights)
 
     def to_dict(self) -> dict[str, Any]:
         """In lists, dictionaries and strings."""
-        columns = [{"name": one.name, "dtype": one.dtype, "values": list(one.values)} for one in self.columns]
+        columns = [
+            {"name": one.name, "dtype": one.dtype, "values": list(one.values)}
+            for one in self.columns
+        ]
         return {"columns": columns, "label": self.label, "weights": self.weights}
 
     @classmethod
     def from_dict(cls, facts: Any) -> Table:
         """What ``to_dict`` wrote; ValueError for anything else."""
         try:
-            columns = tuple(Column(one["name"], one["dtype"], tuple(one["values"])) for one in facts["columns"])
+            columns = tuple(
+                Column(one["name"], one["dtype"], tuple(one["values"])) for one in facts["columns"]
+            )
             label, weights = facts["label"], facts["weights"]
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a description of a table: {type(error).__name__}: {error}") from None
+            raise ValueError(
+                f"not a description of a table: {type(error).__name__}: {error}"
+            ) from None
         if not all(name is None or isinstance(name, str) for name in (label, weights)):
             raise ValueError("names of columns must be text")
         for one in columns:
             fine = (
-                isinstance(one.name, str) and one.dtype in _DTYPES and (one.dtype in ("category", "text")) == bool(one.values)
+                isinstance(one.name, str)
+                and one.dtype in _DTYPES
+                and (one.dtype in ("category", "text")) == bool(one.values)
             )
             if not fine or not all(type(value) in (str, int) for value in one.values):
                 raise ValueError(f"not a column of a table: {one!r:.200}")
@@ -132,9 +156,15 @@ def warn_rounded(where: object, largest: Mapping[str, float], dtype: np.dtype) -
     """Say which columns of whole numbers, given with the largest of each, this dtype rounds."""
     rounded = [repr(name) for name, most in largest.items() if most >= EXACT[dtype.name]]
     if rounded:
-        names = ", ".join(rounded[:8]) + (f" and {len(rounded) - 8} more" if len(rounded) > 8 else "")
+        names = ", ".join(rounded[:8]) + (
+            f" and {len(rounded) - 8} more" if len(rounded) > 8 else ""
+        )
         power = 24 if dtype == np.float32 else 53
-        warnings.warn(f"{dtype.name} rounds whole numbers from 2**{power} on, which {where} has: column {names}", stacklevel=6)
+        warnings.warn(
+            f"{dtype.name} rounds whole numbers from 2**{power} on, which {where} has: column "
+            f"{names}",
+            stacklevel=6,
+        )
 
 
 def _restored(column: Column, x: np.ndarray) -> np.ndarray:
@@ -152,4 +182,6 @@ def _restored(column: Column, x: np.ndarray) -> np.ndarray:
         return x
     bounds = np.iinfo(column.dtype)
     low, high = max(float(bounds.min), -exact), min(float(bounds.max), exact)
-    return np.clip(np.rint(x.astype(np.float64)), math.ceil(low), math.floor(high)).astype(column.dtype)
+    return np.clip(np.rint(x.astype(np.float64)), math.ceil(low), math.floor(high)).astype(
+        column.dtype
+    )

@@ -22,7 +22,16 @@ from numpy.lib import format as npy_format
 
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
-from advect.data.formats.content import Advance, Content, Source, as_names, class_names, pack_name, quiet, unpack_name
+from advect.data.formats.content import (
+    Advance,
+    Content,
+    Source,
+    as_names,
+    class_names,
+    pack_name,
+    quiet,
+    unpack_name,
+)
 from advect.data.formats.guard import damaged, reading
 from advect.data.formats.kinds import Table
 from advect.data.formats.stored import Stored, check_parts, read_blocks, read_parts
@@ -33,10 +42,11 @@ _TABLE = "advect_table"
 
 
 class NpzSource(Source):
-    """Arrays ``x``, ``y`` and optionally ``weights``, ``classes``, ``columns``; or ``x_train``, ``y_train``, ``x_test``, ….
+    """Arrays ``x``, ``y`` and optionally ``weights``, ``classes``, ``columns``; or ``x_train``,
+    ``y_train``, ``x_test``, ….
 
-    Whole numbers in ``y`` that are not themselves in ``classes`` are positions there, −1 for a missing label. uint8 samples
-    with two or more axes are images: they are scaled to 0 … 1.
+    Whole numbers in ``y`` that are not themselves in ``classes`` are positions there, −1 for a
+    missing label. uint8 samples with two or more axes are images: they are scaled to 0 … 1.
 
     Args:
         path: the file.
@@ -76,7 +86,9 @@ class NpzSource(Source):
         self._n = sum(part.shape[0] for part in self._parts)
         known = [y is not None and y in entries for _, y in pairs]
         if any(known):
-            self.labels, self.classes = _named(path, entries, [read(y or "").whole() for _, y in pairs])
+            self.labels, self.classes = _named(
+                path, entries, [read(y or "").whole() for _, y in pairs]
+            )
             if len(self.labels) != self._n:
                 raise InputError(
                     f"features and labels must have the same length in {path}",
@@ -84,8 +96,14 @@ class NpzSource(Source):
                     "Store one label for each sample.",
                 )
         alone = len(pairs) == 1 and x_key is None and split is None
-        self.weights = _weights(read("weights"), self._n) if alone and "weights" in entries else None
-        self.columns = _columns(read("columns"), self._parts[0].shape[1:]) if alone and "columns" in entries else None
+        self.weights = (
+            _weights(read("weights"), self._n) if alone and "weights" in entries else None
+        )
+        self.columns = (
+            _columns(read("columns"), self._parts[0].shape[1:])
+            if alone and "columns" in entries
+            else None
+        )
         self.table = _table(read(_TABLE)) if alone and _TABLE in entries else None
 
     def __len__(self) -> int:
@@ -136,12 +154,16 @@ class NpySource(Source):
 
 
 def write_npz(path: Path, content: Content) -> None:
-    """Plain arrays: x, and where there are any y (positions, −1 missing) with classes, columns, weights."""
+    """Plain arrays: x, and where there are any y (positions, −1 missing) with classes, columns,
+    weights.
+    """
     arrays: dict[str, Any] = {"x": content.x}
     if content.labels is not None:
         names = content.classes or ()
         arrays["y"] = content.codes
-        if names and all(isinstance(name, str) and not name.endswith("\0") for name in names):  # numpy drops trailing zeros
+        if names and all(
+            isinstance(name, str) and not name.endswith("\0") for name in names
+        ):  # numpy drops trailing zeros
             arrays["classes"] = np.array(names)
         else:
             arrays["names"] = np.array(json.dumps([pack_name(name) for name in names]))
@@ -165,16 +187,24 @@ def _pairs(
     if x_key is not None or y_key is not None:
         for key in (x_key or "x", *([] if y_key is None else [y_key])):
             if key not in keys:
-                raise InputError("no such array", f"{key!r} where {held}", "Pass x_key and y_key from these.")
+                raise InputError(
+                    "no such array", f"{key!r} where {held}", "Pass x_key and y_key from these."
+                )
         if split is not None:
-            raise InputError("x_key and split exclude each other", f"split={split!r}", "Leave one out.")
+            raise InputError(
+                "x_key and split exclude each other", f"split={split!r}", "Leave one out."
+            )
         return [(x_key or "x", y_key)]
     if split is None and "x" in keys:
         return [("x", "y")]
     wanted = ("train", "test") if split == "all" else (split or "train",)
     if not any(f"x_{name}" in keys for name in ("train", "test")):
         what = "no features called 'x'" if split is None else "no splits (x_train, x_test)"
-        raise InputError(what, held, "Name the arrays with x_key and y_key." if split is None else "Leave split out.")
+        raise InputError(
+            what,
+            held,
+            "Name the arrays with x_key and y_key." if split is None else "Leave split out.",
+        )
     for name in wanted:
         if f"x_{name}" not in keys:
             raise InputError(f"no split {name!r} (x_{name})", held, "Ask for the other split.")
@@ -184,7 +214,9 @@ def _pairs(
     return [(f"x_{name}", f"y_{name}") for name in wanted]
 
 
-def _named(path: Path, entries: dict[str, zipfile.ZipInfo], parts: list[np.ndarray]) -> tuple[list[Any], tuple[Any, ...]]:
+def _named(
+    path: Path, entries: dict[str, zipfile.ZipInfo], parts: list[np.ndarray]
+) -> tuple[list[Any], tuple[Any, ...]]:
     labels = [name for part in parts for name in as_names(part, path)]
     if "names" in entries:
         packed = _json(_member(path, entries, "names"), list)
@@ -197,7 +229,9 @@ def _named(path: Path, entries: dict[str, zipfile.ZipInfo], parts: list[np.ndarr
     given = {label for label in labels if label is not None}
     if "names" not in entries and given <= set(names):
         return labels, names
-    strange = [label for label in given if not (isinstance(label, int) and -1 <= label < len(names))]
+    strange = [
+        label for label in given if not (isinstance(label, int) and -1 <= label < len(names))
+    ]
     if strange:
         raise InputError(
             f"labels must be among classes, or positions in it, in {path}",
@@ -210,13 +244,20 @@ def _named(path: Path, entries: dict[str, zipfile.ZipInfo], parts: list[np.ndarr
 def _weights(stored: Stored, n: int) -> np.ndarray:
     if stored.shape != (n,) or stored.dtype.kind not in "fiu":
         raise InputError(
-            f"weights must be {n} numbers in {stored.path}", f"{stored.shape} {stored.dtype}", "Store one for each sample."
+            f"weights must be {n} numbers in {stored.path}",
+            f"{stored.shape} {stored.dtype}",
+            "Store one for each sample.",
         )
     return stored.whole()
 
 
 def _columns(stored: Stored, sample_shape: tuple[int, ...]) -> tuple[str, ...]:
-    columns = tuple(map(str, _json(stored, list) if stored.shape == () else as_names(stored.whole(), stored.path)))
+    columns = tuple(
+        map(
+            str,
+            _json(stored, list) if stored.shape == () else as_names(stored.whole(), stored.path),
+        )
+    )
     if sample_shape != (len(columns),) or len(set(columns)) != len(columns):
         raise InputError(
             f"columns must be different names for samples of shape {sample_shape} in {stored.path}",
@@ -243,9 +284,17 @@ def _json(stored: Stored, kind: type) -> Any:
 def _member(path: Path, entries: dict[str, zipfile.ZipInfo], key: str) -> Stored:
     info = entries.get(key)
     if info is None:
-        raise InputError(f"no array {key!r}", f"{path} holds {', '.join(entries)}", "Store it, or name another one.")
+        raise InputError(
+            f"no array {key!r}",
+            f"{path} holds {', '.join(entries)}",
+            "Store it, or name another one.",
+        )
     if info.flag_bits & 1:
-        raise InputError("archives with a password cannot be read", f"{key} of {path}", "Save it with numpy.savez.")
+        raise InputError(
+            "archives with a password cannot be read",
+            f"{key} of {path}",
+            "Save it with numpy.savez.",
+        )
     with reading(path, _KIND, RuntimeError), _open(path, info) as file:
         stored = _header(path, _KIND, key, file)
     stored.check_length(info.file_size)
@@ -263,7 +312,9 @@ def _member(path: Path, entries: dict[str, zipfile.ZipInfo], key: str) -> Stored
 
 
 def _open(path: Path, info: zipfile.ZipInfo) -> IO[bytes]:
-    with zipfile.ZipFile(path) as archive:  # it counts its open members: the file is closed with the last of them
+    with zipfile.ZipFile(
+        path
+    ) as archive:  # it counts its open members: the file is closed with the last of them
         return archive.open(info)
 
 

@@ -1,8 +1,7 @@
 """Parquet tables: a column for each feature, or a column of lists such as flattened images.
 
-Only the columns and groups of rows that are needed are read, a batch at a time. Our own files keep sample shape and class
-names in the file's metadata.
-"""
+Only the columns and groups of rows that are needed are read, a batch at a time. Our own files keep
+sample shape and class names in the file's metadata."""
 
 from __future__ import annotations
 
@@ -54,7 +53,9 @@ _LONG = ("int32", "int64", "uint32", "uint64")  # kinds that may have more digit
 
 @dataclass(frozen=True)
 class _Feature:
-    """A column of the file: numbers, lists of numbers with these lengths, or text with these values."""
+    """A column of the file: numbers, lists of numbers with these lengths, or text with these
+    values.
+    """
 
     name: str
     dtype: np.dtype
@@ -83,18 +84,22 @@ class _Feature:
 class ParquetSource(Source):
     """A table of numbers; one column may hold labels, one weights.
 
-    Files of our own are read as they were saved: with their column of labels, whatever it is called, and their categories.
-    A single column of (nested) lists of one length holds samples of that shape; bytes of two or more axes are images, which
-    are scaled to 0 … 1. Booleans are 0 and 1. A null or NaN label is a missing one.
+    Files of our own are read as they were saved: with their column of labels, whatever it is
+    called, and their categories. A single column of (nested) lists of one length holds samples of
+    that shape; bytes of two or more axes are images, which are scaled to 0 … 1. Booleans are 0 and
+    1. A null or NaN label is a missing one.
 
     Args:
         path: the file.
-        label: name or position of the column of labels; None takes one called ``label``, False none.
-        weights: name or position of the column of weights; None takes one called ``sample_weight``, False none.
+        label: name or position of the column of labels; None takes one called ``label``, False
+            none.
+        weights: name or position of the column of weights; None takes one called ``sample_weight``,
+            False none.
         columns: names or positions of the features; None for all other columns.
-        categorical: ``"onehot"`` turns each column of text into a column ``name=value`` for each of its values.
-        dtype: ``"float32"`` or ``"float64"``; by default float64 if any column is, or has whole numbers from 2²⁴ on, which
-            float32 would round.
+        categorical: ``"onehot"`` turns each column of text into a column ``name=value`` for each of
+            its values.
+        dtype: ``"float32"`` or ``"float64"``; by default float64 if any column is, or has whole
+            numbers from 2²⁴ on, which float32 would round.
         raw: keep the values of uint8 images.
 
     Raises:
@@ -138,12 +143,20 @@ class ParquetSource(Source):
         label = was.label if label is None and was.label in names else label
         weights = was.weights if weights is None and was.weights in names else weights
         known = {column.name: column for column in was.columns if column.values}
-        place = layout(path, names, label, weights, columns, ignored=[name for name in names if name in index])
+        place = layout(
+            path, names, label, weights, columns, ignored=[name for name in names if name in index]
+        )
         if place.label is not None:
             self.labels, self.classes = self._read_labels(schema.field(place.label), own)
-        self.weights = None if place.weights is None else self._read_weights(schema.field(place.weights))
-        self._features = [self._feature(schema.field(at), onehot, known.get(names[at])) for at in place.features]
-        largest = self._largest([f.name for f in self._features if f.was in _LONG and not f.lengths and not f.values])
+        self.weights = (
+            None if place.weights is None else self._read_weights(schema.field(place.weights))
+        )
+        self._features = [
+            self._feature(schema.field(at), onehot, known.get(names[at])) for at in place.features
+        ]
+        largest = self._largest(
+            [f.name for f in self._features if f.was in _LONG and not f.lengths and not f.values]
+        )
         self._wide = any(most >= EXACT["float32"] for most in largest.values())
         warn_rounded(path, largest, self._dtype)
         self._sample_shape, self.columns = self._shape(own)
@@ -158,7 +171,9 @@ class ParquetSource(Source):
         rows = check_rows(rows, self._n)
         out = empty(self._path, _KIND, (len(rows), *self._sample_shape), self._dtype)
         done = 0
-        for first, batch in self._batches([feature.name for feature in self._features], rows, self._row_bytes):
+        for first, batch in self._batches(
+            [feature.name for feature in self._features], rows, self._row_bytes
+        ):
             upto = int(np.searchsorted(rows, first + len(batch)))
             if upto > done:
                 out[done:upto] = self._samples(batch, first, rows[done:upto])
@@ -169,7 +184,9 @@ class ParquetSource(Source):
 
     def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
         done, rows = 0, np.arange(self._n)
-        for first, batch in self._batches([feature.name for feature in self._features], rows, self._row_bytes):
+        for first, batch in self._batches(
+            [feature.name for feature in self._features], rows, self._row_bytes
+        ):
             for at in range(first, first + len(batch), size):
                 here = rows[at : min(at + size, first + len(batch))]
                 yield self._samples(batch, first, here)
@@ -180,7 +197,9 @@ class ParquetSource(Source):
     @property
     def _dtype(self) -> np.dtype:
         least = np.float64 if self._wide else np.float32
-        return self._wanted or np.result_type(least, *(f.dtype for f in self._features if f.dtype.kind == "f"))
+        return self._wanted or np.result_type(
+            least, *(f.dtype for f in self._features if f.dtype.kind == "f")
+        )
 
     @property
     def _row_bytes(self) -> int:
@@ -198,12 +217,16 @@ class ParquetSource(Source):
                 cells = batch.column(feature.name).take(self._arrow.array(rows - first))
             parts.append(self._numbers(feature, cells, rows, self._dtype))
         out = np.concatenate(parts, axis=1)
-        if len(self._features) == 1 and are_images(self._features[0].dtype, self._sample_shape, self._raw):
+        if len(self._features) == 1 and are_images(
+            self._features[0].dtype, self._sample_shape, self._raw
+        ):
             out /= 255
         return out.reshape(len(rows), *self._sample_shape)
 
     def _reading(self) -> Any:
-        return reading(self._path, _KIND, self._arrow.ArrowException, ValueError, KeyError, UnicodeError)
+        return reading(
+            self._path, _KIND, self._arrow.ArrowException, ValueError, KeyError, UnicodeError
+        )
 
     def _open(self) -> Any:
         from pyarrow import parquet
@@ -211,8 +234,11 @@ class ParquetSource(Source):
         with self._reading():
             if self._path.is_dir():  # pyarrow would say that it is damaged
                 raise IsADirectoryError
-            # texts stay references to the different ones: a long one that is repeated takes no more than once
-            return parquet.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 16, read_dictionary=self._texts)
+            # texts stay references to the different ones: a long one that is repeated takes no more
+            # than once
+            return parquet.ParquetFile(
+                self._path, pre_buffer=False, buffer_size=1 << 16, read_dictionary=self._texts
+            )
 
     def _check_growth(self, facts: Any) -> None:
         """What the groups of rows say that they hold, against the size of the file."""
@@ -221,7 +247,9 @@ class ParquetSource(Source):
         size = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for chunk in chunks)
         check_growth(self._path, "a table", size, self._path.stat().st_size)
 
-    def _batches(self, columns: list[str], rows: np.ndarray, row_bytes: int) -> Iterator[tuple[int, Any]]:
+    def _batches(
+        self, columns: list[str], rows: np.ndarray, row_bytes: int
+    ) -> Iterator[tuple[int, Any]]:
         """(first row, batch) of the groups that have any of ``rows``."""
         size, first = max(1, CHUNK // row_bytes), 0
         with self._open() as file:
@@ -232,7 +260,9 @@ class ParquetSource(Source):
                 if lo < hi:
                     at = first
                     with self._reading():
-                        batches = file.iter_batches(size, row_groups=[group], columns=columns, use_threads=False)
+                        batches = file.iter_batches(
+                            size, row_groups=[group], columns=columns, use_threads=False
+                        )
                     while at <= rows[hi - 1]:
                         with self._reading():
                             batch = next(batches, None)
@@ -249,19 +279,32 @@ class ParquetSource(Source):
             for name in names:
                 with self._reading():
                     cells = batch.column(name)
-                    cells = cells.dictionary_decode() if self._arrow.types.is_dictionary(cells.type) else cells
+                    cells = (
+                        cells.dictionary_decode()
+                        if self._arrow.types.is_dictionary(cells.type)
+                        else cells
+                    )
                     ends = self._compute().min_max(cells).as_py().values()
-                found[name] = max(found[name], *(abs(float(end)) for end in ends if end is not None), 0.0)
+                found[name] = max(
+                    found[name], *(abs(float(end)) for end in ends if end is not None), 0.0
+                )
         return found
 
     def _read_weights(self, field: Any) -> np.ndarray:
         feature, rows = self._feature(field, onehot=False), np.arange(self._n)
         if feature.lengths:
             raise InputError(
-                f"weights must be numbers in {self._path}", f"column {field.name!r} of {field.type}", "Name another."
+                f"weights must be numbers in {self._path}",
+                f"column {field.name!r} of {field.type}",
+                "Name another.",
             )
         parts = [
-            self._numbers(feature, batch.column(field.name), rows[first : first + len(batch)], np.dtype(np.float64))
+            self._numbers(
+                feature,
+                batch.column(field.name),
+                rows[first : first + len(batch)],
+                np.dtype(np.float64),
+            )
             for first, batch in self._batches([field.name], rows, 8)
         ]
         return np.concatenate(parts)[:, 0]
@@ -273,7 +316,9 @@ class ParquetSource(Source):
         tests = (types.is_boolean, types.is_integer, types.is_floating, types.is_null)
         if not _is_text(types, kind) and not any(test(kind) for test in tests):
             raise InputError(
-                f"labels must be whole numbers or text in {self._path}", f"column {name!r} of {field.type}", "Convert it first."
+                f"labels must be whole numbers or text in {self._path}",
+                f"column {name!r} of {field.type}",
+                "Convert it first.",
             )
         for _, batch in self._batches([name], np.arange(self._n), 8):
             with self._reading():
@@ -295,7 +340,9 @@ class ParquetSource(Source):
 
     def _feature(self, field: Any, onehot: bool, known: Column | None = None) -> _Feature:
         types, kind, lengths = self._arrow.types, field.type, []
-        if known is not None and not types.is_nested(kind):  # a file of our own says what its categories are
+        if known is not None and not types.is_nested(
+            kind
+        ):  # a file of our own says what its categories are
             return _Feature(field.name, np.dtype(np.float32), values=known.values, was=known.dtype)
         first = None
         while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
@@ -315,7 +362,9 @@ class ParquetSource(Source):
             return _Feature(field.name, np.dtype(np.float64), tuple(lengths))
         if _is_text(types, kind) and not lengths:
             if onehot:
-                return _Feature(field.name, np.dtype(np.float32), values=self._distinct(field.name), was=was)
+                return _Feature(
+                    field.name, np.dtype(np.float32), values=self._distinct(field.name), was=was
+                )
             raise not_a_number(self._path, "row 0", field.name, self._first(field.name) or "text")
         if types.is_temporal(kind):
             raise refuse_dates(self._path, field.name, kind)
@@ -333,7 +382,9 @@ class ParquetSource(Source):
         found: set[str] = set()
         for _, batch in self._batches([name], np.arange(self._n), 64):
             with self._reading():
-                found |= {value for value in batch.column(name).unique().to_pylist() if value is not None}
+                found |= {
+                    value for value in batch.column(name).unique().to_pylist() if value is not None
+                }
             if len(found) > MOST_VALUES:
                 break
         return category_values(self._path, name, found)
@@ -344,9 +395,13 @@ class ParquetSource(Source):
         if len(self._features) > 1 or not self._features[0].lengths:
             return (len(names),), tuple(names)
         shape = tuple(own.get("shape", ()))
-        return (shape if shape and math.prod(shape) == len(names) else self._features[0].lengths), None
+        return (
+            shape if shape and math.prod(shape) == len(names) else self._features[0].lengths
+        ), None
 
-    def _numbers(self, feature: _Feature, cells: Any, rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    def _numbers(
+        self, feature: _Feature, cells: Any, rows: np.ndarray, dtype: np.dtype
+    ) -> np.ndarray:
         """The cells of ``rows`` as (k, width) numbers."""
         compute = self._compute()
         per = 1
@@ -368,9 +423,17 @@ class ParquetSource(Source):
         if feature.values is not None:
             with self._reading():
                 values = self._arrow.array(map(str, feature.values), "string")
-                codes = compute.index_in(cells.cast("string"), values).fill_null(-1).to_numpy(zero_copy_only=False)
+                codes = (
+                    compute.index_in(cells.cast("string"), values)
+                    .fill_null(-1)
+                    .to_numpy(zero_copy_only=False)
+                )
             if len(codes) and codes.min() < 0:
-                raise damaged(self._path, _KIND, f"a value of column {feature.name!r} is not among its categories")
+                raise damaged(
+                    self._path,
+                    _KIND,
+                    f"a value of column {feature.name!r} is not among its categories",
+                )
             return np.eye(len(feature.values), dtype=dtype)[codes]
         with self._reading():
             if self._arrow.types.is_dictionary(cells.type):
@@ -381,7 +444,12 @@ class ParquetSource(Source):
                 numbers = cells.to_numpy(zero_copy_only=False).astype(dtype).reshape(len(rows), per)
         bad = np.argwhere(~np.isfinite(numbers))
         if len(bad):
-            raise not_a_number(self._path, f"row {rows[bad[0][0]]}", feature.names[bad[0][1]], float(numbers[tuple(bad[0])]))
+            raise not_a_number(
+                self._path,
+                f"row {rows[bad[0][0]]}",
+                feature.names[bad[0][1]],
+                float(numbers[tuple(bad[0])]),
+            )
         return numbers
 
     def _check_null(self, feature: _Feature, cells: Any, rows: np.ndarray, per: int) -> None:
@@ -415,12 +483,21 @@ def write_parquet(path: Path, content: Content) -> None:
     def table(some: slice) -> Any:
         if cells is None:
             block = np.ascontiguousarray(x[some])
-            values = {"x": arrow.FixedSizeListArray.from_arrays(arrow.array(block.reshape(-1)), block.shape[1])}
+            values = {
+                "x": arrow.FixedSizeListArray.from_arrays(
+                    arrow.array(block.reshape(-1)), block.shape[1]
+                )
+            }
         else:
             values = {one.name: _arrow_cells(arrow, one, some) for one in cells}
         if content.labels is not None:
-            labels = [dump_name(label) if as_json and label is not None else label for label in content.labels[some]]
-            values[own] = arrow.array(labels, arrow.string() if as_json else _arrow_type(arrow, content.classes or ()))
+            labels = [
+                dump_name(label) if as_json and label is not None else label
+                for label in content.labels[some]
+            ]
+            values[own] = arrow.array(
+                labels, arrow.string() if as_json else _arrow_type(arrow, content.classes or ())
+            )
         if content.weights is not None:
             values[weight] = arrow.array(content.weights[some].astype(np.float64))
         return arrow.table(values)
@@ -436,20 +513,32 @@ def _arrow_cells(arrow: Any, cells: Cells, some: slice) -> Any:
     numbers = np.ascontiguousarray(cells.numbers[some])
     if cells.column is None or not cells.column.values:
         return arrow.array(numbers)
-    values = arrow.DictionaryArray.from_arrays(arrow.array(numbers.astype(np.int32)), arrow.array(cells.column.values))
+    values = arrow.DictionaryArray.from_arrays(
+        arrow.array(numbers.astype(np.int32)), arrow.array(cells.column.values)
+    )
     return values if cells.column.dtype == "category" else values.dictionary_decode()
 
 
 def _one_kind(names: tuple[Any, ...]) -> bool:
     """Whether a column of Parquet keeps the names as they are."""
     if all(isinstance(name, str) for name in names):
-        return all(name.encode("utf-8", "replace").decode() == name for name in names)  # no lone surrogates
-    return all(type(name) is bool for name in names) or all(type(name) is int and abs(name) < 2**63 for name in names)
+        return all(
+            name.encode("utf-8", "replace").decode() == name for name in names
+        )  # no lone surrogates
+    return all(type(name) is bool for name in names) or all(
+        type(name) is int and abs(name) < 2**63 for name in names
+    )
 
 
 def _arrow_type(arrow: Any, names: tuple[Any, ...]) -> Any:
     first = names[0] if names else ""
-    return arrow.string() if isinstance(first, str) else arrow.bool_() if isinstance(first, bool) else arrow.int64()
+    return (
+        arrow.string()
+        if isinstance(first, str)
+        else arrow.bool_()
+        if isinstance(first, bool)
+        else arrow.int64()
+    )
 
 
 def _own_facts(path: Path, text: bytes | None) -> dict[str, Any]:
@@ -463,19 +552,28 @@ def _own_facts(path: Path, text: bytes | None) -> dict[str, Any]:
         if "table" in facts:
             own["table"] = Table.from_dict(facts["table"])
         if "classes" in facts:
-            own |= {"classes": [unpack_name(name) for name in facts["classes"]], "json": bool(facts["json"])}
+            own |= {
+                "classes": [unpack_name(name) for name in facts["classes"]],
+                "json": bool(facts["json"]),
+            }
         return own
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise damaged(path, _KIND, f"metadata of advect: {type(error).__name__}: {error}") from None
 
 
 def _is_text(types: Any, kind: Any) -> bool:
-    return types.is_string(kind) or types.is_large_string(kind) or getattr(types, "is_string_view", lambda _: False)(kind)
+    return (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or getattr(types, "is_string_view", lambda _: False)(kind)
+    )
 
 
 def _pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise InputError("Parquet needs pyarrow", str(error), "Install it: pip install 'advect[tables]'.") from None
+        raise InputError(
+            "Parquet needs pyarrow", str(error), "Install it: pip install 'advect[tables]'."
+        ) from None
     return pyarrow

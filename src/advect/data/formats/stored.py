@@ -1,4 +1,5 @@
-"""An array in a file, gathered by rows without reading it whole: memory-mapped where its bytes lie plain, streamed otherwise.
+"""An array in a file, gathered by rows without reading it whole: memory-mapped where its bytes lie
+plain, streamed otherwise.
 
 What the array means, and where it starts, is for the file formats.
 """
@@ -24,7 +25,9 @@ _DEFLATE = 1032  # the most that deflate can shrink
 
 @dataclass(frozen=True)
 class Stored:
-    """Where an array lies: ``place`` bytes into the file if it lies there plain, ``start`` bytes into ``stream()``."""
+    """Where an array lies: ``place`` bytes into the file if it lies there plain, ``start`` bytes
+    into ``stream()``.
+    """
 
     path: Path
     kind: str
@@ -49,7 +52,11 @@ class Stored:
     def check_ratio(self, packed: int) -> None:
         """No ``packed`` bytes can hold more than deflate's best ratio, and few should."""
         if self.nbytes > _DEFLATE * packed:
-            raise damaged(self.path, self.kind, f"{self.name} says {self.shape} {self.dtype} in {packed} compressed bytes")
+            raise damaged(
+                self.path,
+                self.kind,
+                f"{self.name} says {self.shape} {self.dtype} in {packed} compressed bytes",
+            )
         check_growth(self.path, self.name, self.nbytes, packed)
 
     def whole(self) -> np.ndarray:
@@ -63,7 +70,9 @@ class Stored:
 
     def gather(self, rows: np.ndarray, out: np.ndarray, advance: Advance) -> None:
         """The numbers of ``rows``, increasing, into ``out``."""
-        if self.stream is None or (self.place is not None and len(rows) < self.shape[0]):  # streams compare checksums
+        if self.stream is None or (
+            self.place is not None and len(rows) < self.shape[0]
+        ):  # streams compare checksums
             self._mapped(rows, out, advance)
         elif self.fortran and len(self.shape) > 1:
             self._by_columns(rows, out, advance)
@@ -81,7 +90,9 @@ class Stored:
         return self.place is not None or self.stream is None
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """All rows in their order, at most ``size`` at a time, as stored; for arrays that do not seek."""
+        """All rows in their order, at most ``size`` at a time, as stored; for arrays that do not
+        seek.
+        """
         last = self.shape[0] - 1
         if self.fortran and len(self.shape) > 1:  # the first row ends at the end of the file
             whole = self.whole()
@@ -100,7 +111,9 @@ class Stored:
             advance(len(rows[at : at + step]))
 
     def _by_columns(self, rows: np.ndarray, out: np.ndarray, advance: Advance) -> None:
-        """In Fortran order the first axis runs fastest: the file is the transposed array, row after row."""
+        """In Fortran order the first axis runs fastest: the file is the transposed array, row after
+        row.
+        """
         n, *rest = self.shape
         turned = np.empty((math.prod(rest), len(rows)), out.dtype)
         for first, block in self._blocks((len(turned), n), len(turned) - 1):
@@ -152,16 +165,23 @@ def check_parts(parts: list[Stored]) -> None:
         if (part.shape[1:], part.dtype) != (parts[0].shape[1:], parts[0].dtype):
             raise InputError(
                 "both splits must have samples of one shape and dtype",
-                f"{parts[0].shape[1:]} {parts[0].dtype} and {part.shape[1:]} {part.dtype} in {part.path}",
+                f"{parts[0].shape[1:]} {parts[0].dtype} and {part.shape[1:]} {part.dtype} in "
+                f"{part.path}",
                 "Read them one by one with split='train' and split='test'.",
             )
 
 
-def read_parts(parts: list[Stored], rows: np.ndarray | None, raw: bool, advance: Advance) -> np.ndarray:
-    """Features of the rows of arrays that follow one another, as floats; bytes of images from 0 to 1."""
+def read_parts(
+    parts: list[Stored], rows: np.ndarray | None, raw: bool, advance: Advance
+) -> np.ndarray:
+    """Features of the rows of arrays that follow one another, as floats; bytes of images from 0 to
+    1.
+    """
     rows = check_rows(rows, sum(part.shape[0] for part in parts))
     dtype, sample = parts[0].dtype, parts[0].shape[1:]
-    out = empty(parts[0].path, parts[0].kind, (len(rows), *sample), number_dtype(dtype, parts[0].path))
+    out = empty(
+        parts[0].path, parts[0].kind, (len(rows), *sample), number_dtype(dtype, parts[0].path)
+    )
     first = done = 0
     for part in parts:
         upto = int(np.searchsorted(rows, first + part.shape[0]))
@@ -171,15 +191,22 @@ def read_parts(parts: list[Stored], rows: np.ndarray | None, raw: bool, advance:
     return _scaled(out, dtype, raw, parts[0].path)
 
 
-def read_blocks(parts: list[Stored], size: int, raw: bool, advance: Advance) -> Iterator[np.ndarray]:
+def read_blocks(
+    parts: list[Stored], size: int, raw: bool, advance: Advance
+) -> Iterator[np.ndarray]:
     """Features of all rows as ``read_parts`` gives them, at most ``size`` at a time."""
     for part in parts:
         if part.seeks:
             starts = range(0, part.shape[0], size)
-            yield from (read_parts([part], np.arange(at, min(at + size, part.shape[0])), raw, advance) for at in starts)
+            yield from (
+                read_parts([part], np.arange(at, min(at + size, part.shape[0])), raw, advance)
+                for at in starts
+            )
             continue
         for block in part.blocks(size):
-            yield _scaled(block.astype(number_dtype(part.dtype, part.path)), part.dtype, raw, part.path)
+            yield _scaled(
+                block.astype(number_dtype(part.dtype, part.path)), part.dtype, raw, part.path
+            )
             advance(len(block))
 
 

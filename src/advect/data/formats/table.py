@@ -17,9 +17,13 @@ from advect._util.checks import check_known
 from advect.errors import InputError
 
 LABEL, WEIGHT = "label", "sample_weight"  # what our own files call these columns
-JSON = ":json"  # behind the name of a column of labels that text cannot tell: 1 and "1", tuples, text with line ends
+# behind the name of a column of labels that text cannot tell: 1 and "1", tuples, text with line
+# ends
+JSON = ":json"
 MOST_VALUES = 1000
-_WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0)?", re.ASCII)  # 007 is a name; pandas writes 1.0 where labels are missing
+_WHOLE = re.compile(
+    r"(0|-?[1-9]\d*)(\.0)?", re.ASCII
+)  # 007 is a name; pandas writes 1.0 where labels are missing
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _GRID = re.compile(r"x((?:\[\d+\])+)")
 
@@ -44,7 +48,9 @@ def layout(
     default: str = LABEL,
     ignored: Sequence[str] = (),
 ) -> Layout:
-    """Which columns are what; None takes our own names where they occur, False means that there is none."""
+    """Which columns are what; None takes our own names where they occur, False means that there is
+    none.
+    """
 
     def find(key: Key, what: str) -> int:
         if isinstance(key, str) and key in names:
@@ -54,7 +60,9 @@ def layout(
         if isinstance(key, str):
             check_known(f"{what} in {path}", key, names)
         raise InputError(
-            f"{what} must be a name or a position in {path}", repr(key), f"Its {len(names)} columns: {', '.join(names[:20])}."
+            f"{what} must be a name or a position in {path}",
+            repr(key),
+            f"Its {len(names)} columns: {', '.join(names[:20])}.",
         )
 
     def special(key: Key | bool | None, own: str, what: str) -> int | None:
@@ -68,21 +76,39 @@ def layout(
     features = tuple(position for position in chosen if position not in (y, w))
     if columns is not None and len(set(features)) != len(columns):
         raise InputError(
-            f"columns must be different features of {path}", list(columns), "Leave out the columns of labels and weights."
+            f"columns must be different features of {path}",
+            list(columns),
+            "Leave out the columns of labels and weights.",
         )
     if not features:
-        raise InputError(f"a table needs a column of features in {path}", ", ".join(names) or "no columns", "Add one.")
+        raise InputError(
+            f"a table needs a column of features in {path}",
+            ", ".join(names) or "no columns",
+            "Add one.",
+        )
     return Layout(features, y, w)
 
 
-def special_names(names: Sequence[str], label: str | None, weights: str | None, *also: str) -> tuple[str, str]:
-    """What the columns of labels and weights are to be called: as they were, or our own names; never as a feature."""
+def special_names(
+    names: Sequence[str], label: str | None, weights: str | None, *also: str
+) -> tuple[str, str]:
+    """What the columns of labels and weights are to be called: as they were, or our own names;
+    never as a feature.
+    """
     chosen = (label or LABEL, weights or WEIGHT)
     for taken in (*chosen, *also):
         if taken in names:
-            raise InputError("a column has a name that tables keep for labels or weights", repr(taken), "Rename the column.")
+            raise InputError(
+                "a column has a name that tables keep for labels or weights",
+                repr(taken),
+                "Rename the column.",
+            )
     if chosen[0] == chosen[1]:
-        raise InputError("labels and weights must have columns of their own", repr(chosen[0]), "Rename one of them.")
+        raise InputError(
+            "labels and weights must have columns of their own",
+            repr(chosen[0]),
+            "Rename one of them.",
+        )
     return chosen
 
 
@@ -91,7 +117,8 @@ def refuse_dates(path: object, column: str, kind: object) -> InputError:
     return InputError(
         "a date or time must become a number first, in a unit of your choice",
         f"column {column!r} of {path} ({kind})",
-        "Store the days since a date of yours, say; in pandas (df[c] - df[c].min()) / pd.Timedelta(days=1). Or leave it out.",
+        "Store the days since a date of yours, say; in pandas (df[c] - df[c].min()) / "
+        "pd.Timedelta(days=1). Or leave it out.",
     )
 
 
@@ -120,7 +147,9 @@ def check_names(path: Path, names: Sequence[str]) -> None:
                 "Save it without the index (pandas: index=False), or name the column.",
             )
         if name in seen:
-            raise InputError(f"columns must have different names in {path}", repr(name), "Rename one of them.")
+            raise InputError(
+                f"columns must have different names in {path}", repr(name), "Rename one of them."
+            )
         seen.add(name)
 
 
@@ -128,14 +157,23 @@ def not_a_number(path: Path, row: str, column: str, cell: object) -> InputError:
     """The error for a cell that is empty, NaN or text where a number should be."""
     at = f"{row}, column {column!r} of {path}"
     if cell is None or cell == "":
-        return InputError("features must not be missing", f"an empty cell in {at}", "Fill it in, or drop the row or column.")
+        return InputError(
+            "features must not be missing",
+            f"an empty cell in {at}",
+            "Fill it in, or drop the row or column.",
+        )
     if isinstance(cell, float):
         large = ", or pass dtype='float64' if it is too large for float32" if np.isinf(cell) else ""
-        return InputError("features must be finite", f"{cell} in {at}", f"Fill it in, or drop the row or column{large}.")
+        return InputError(
+            "features must be finite",
+            f"{cell} in {at}",
+            f"Fill it in, or drop the row or column{large}.",
+        )
     return InputError(
         "features must be numbers",
         f"{cell!r} in {at}",
-        f"Pass categorical='onehot' for a column for each value, label={column!r} if it is that, or columns=[…] without it.",
+        f"Pass categorical='onehot' for a column for each value, label={column!r} if it is that, "
+        "or columns=[…] without it.",
     )
 
 
@@ -169,7 +207,9 @@ def category_values(path: object, column: str, values: Iterable[str]) -> tuple[s
 
 
 def text_labels(texts: Iterable[str]) -> Callable[[str], str | int]:
-    """How to read the labels of a table of text: as ints if each is written as one, else as they are."""
+    """How to read the labels of a table of text: as ints if each is written as one, else as they
+    are.
+    """
     return _whole if all(_WHOLE.fullmatch(text) for text in texts) else str
 
 
@@ -188,4 +228,8 @@ def grid_shape(names: Sequence[str]) -> tuple[int, ...] | None:
     if last is None:
         return None
     shape = tuple(int(i) + 1 for i in last[1][1:-1].split("]["))
-    return shape if np.prod(shape, dtype=float) == len(names) and grid_names(shape) == list(names) else None
+    return (
+        shape
+        if np.prod(shape, dtype=float) == len(names) and grid_names(shape) == list(names)
+        else None
+    )

@@ -1,7 +1,7 @@
 """Tables of text: CSV with commas, semicolons or tabs, also compressed; read line by line.
 
-The whole file is gone through once to count its rows and take their labels, and once more for the rows that are asked for.
-"""
+The whole file is gone through once to count its rows and take their labels, and once more for the
+rows that are asked for."""
 
 from __future__ import annotations
 
@@ -41,26 +41,34 @@ _KIND = "a table of text"
 _BLOCK = 1024
 _LONG = 8  # characters of a whole number that float32 may not hold
 _WIDEST = 1 << 20
-_LONGEST = 1 << 24  # characters of a row: four million numbers, or what an unpacked file without line ends would fill
+_LONGEST = (
+    1 << 24
+    # characters of a row: four million numbers, or what an unpacked file without line ends would fill
+)
 _WORDS = {"true": 1.0, "false": 0.0}
 
 
 class CsvSource(Source):
     """A table of numbers with a header; one column may hold labels, one weights.
 
-    Labels are ints if every one is written as one, else text without the spaces around it (a warning says where that makes
-    two classes one); an empty cell is a missing label. ``true`` and ``false`` are 1 and 0.
+    Labels are ints if every one is written as one, else text without the spaces around it (a
+    warning says where that makes two classes one); an empty cell is a missing label. ``true`` and
+    ``false`` are 1 and 0.
 
     Args:
         path: the file; compressed if its name ends in ``.gz``.
-        label: name or position of the column of labels; None takes one called ``label``, False none.
-        weights: name or position of the column of weights; None takes one called ``sample_weight``, False none.
+        label: name or position of the column of labels; None takes one called ``label``, False
+            none.
+        weights: name or position of the column of weights; None takes one called ``sample_weight``,
+            False none.
         columns: names or positions of the features; None for all other columns.
-        header: whether the first line names the columns; None says yes, but a line of numbers is an error.
+        header: whether the first line names the columns; None says yes, but a line of numbers is an
+            error.
         delimiter: by default whichever of comma, semicolon and tab splits the first line most.
-        categorical: ``"onehot"`` turns each column of text into a column ``name=value`` for each of its values.
-        dtype: ``"float32"`` or ``"float64"``; by default float64 if a column of whole numbers has some from 2²⁴ on, which
-            float32 would round.
+        categorical: ``"onehot"`` turns each column of text into a column ``name=value`` for each of
+            its values.
+        dtype: ``"float32"`` or ``"float64"``; by default float64 if a column of whole numbers has
+            some from 2²⁴ on, which float32 would round.
         encoding: of the text.
 
     Raises:
@@ -93,13 +101,19 @@ class CsvSource(Source):
         self._wanted = check_dtype(dtype)
         self._dtype = self._wanted or np.dtype(np.float32)
         onehot = check_categorical(categorical)
-        if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'):
-            raise InputError("delimiter must be one character", repr(delimiter), "Pass ',', ';' or '\\t'.")
+        if delimiter is not None and (
+            not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'
+        ):
+            raise InputError(
+                "delimiter must be one character", repr(delimiter), "Pass ',', ';' or '\\t'."
+            )
         try:
             codecs.lookup(encoding)
         except (LookupError, TypeError):
             raise InputError(
-                "unknown encoding", repr(encoding), "Pass the name of one, such as 'utf-8' or 'latin-1'."
+                "unknown encoding",
+                repr(encoding),
+                "Pass the name of one, such as 'utf-8' or 'latin-1'.",
             ) from None
         self._header = header is not False
         self._delimiter, self._names = self._first_line(delimiter, header)
@@ -109,7 +123,9 @@ class CsvSource(Source):
         as_json = at is not None and (key != label or self._names[at] == f"{LABEL}{JSON}")
         self._n, texts, self.weights, kinds = self._scan()
         if self._n == 0:
-            raise InputError("a table needs at least one row", f"none in {path}", "Add rows under the header.")
+            raise InputError(
+                "a table needs at least one row", f"none in {path}", "Add rows under the header."
+            )
         if texts is not None and self._layout.label is not None:
             self.labels = self._read_labels(texts, as_json)
             self.classes = class_names(self.labels)
@@ -119,11 +135,16 @@ class CsvSource(Source):
         self.columns = None if self._shape or not (self._header or self._values) else tuple(names)
         self._width = len(names)
         special = [
-            None if at is None or not self._header else self._names[at] for at in (self._layout.label, self._layout.weights)
+            None if at is None or not self._header else self._names[at]
+            for at in (self._layout.label, self._layout.weights)
         ]
         special[0] = special[0].removesuffix(JSON) if special[0] and as_json else special[0]
         texts = {at: Column(self._names[at], "text", values) for at, values in self._values.items()}
-        kept = () if self.columns is None else tuple(column for at, column in sorted((kinds | texts).items()))
+        kept = (
+            ()
+            if self.columns is None
+            else tuple(column for at, column in sorted((kinds | texts).items()))
+        )
         self.table = Table(kept, *special)
 
     def __len__(self) -> int:
@@ -137,7 +158,12 @@ class CsvSource(Source):
         for first in range(0, self._n, size):
             yield self._take(records, np.arange(first, min(first + size, self._n)), advance)
 
-    def _take(self, records: Iterator[tuple[int, tuple[int, list[str]]]], rows: np.ndarray, advance: Advance) -> np.ndarray:
+    def _take(
+        self,
+        records: Iterator[tuple[int, tuple[int, list[str]]]],
+        rows: np.ndarray,
+        advance: Advance,
+    ) -> np.ndarray:
         """The numbers of ``rows``; of ``records`` no more is used than up to the last of these."""
         out = empty(self._path, _KIND, (len(rows), self._width), self._dtype)
         done, lines, wanted = 0, [], iter(rows.tolist())
@@ -173,10 +199,16 @@ class CsvSource(Source):
         names = [name.strip() for name in splits[mark]]
         if len(names) > _WIDEST:
             raise InputError(
-                f"a table must have at most {_WIDEST:,} columns", f"{len(names):,} in {self._path}", "Keep it as .npz."
+                f"a table must have at most {_WIDEST:,} columns",
+                f"{len(names):,} in {self._path}",
+                "Keep it as .npz.",
             )
         if not names:
-            raise InputError("a table needs a first line", f"nothing in {self._path}", "Write a header and rows of numbers.")
+            raise InputError(
+                "a table needs a first line",
+                f"nothing in {self._path}",
+                "Write a header and rows of numbers.",
+            )
         if not self._header:
             return mark, [str(position) for position in range(len(names))]
         if header is None and all(number_in(name) is not None for name in names):
@@ -223,12 +255,16 @@ class CsvSource(Source):
             yield line, cells
 
     def _label_column(self, label: Key | bool | None) -> Key | bool | None:
-        """Where the labels are: our own files have ``kind:json`` where text in ``kind`` could not tell them."""
+        """Where the labels are: our own files have ``kind:json`` where text in ``kind`` could not
+        tell them.
+        """
         own = f"{LABEL if label is None else label}{JSON}"
         return own if own in self._names and (label is None or label not in self._names) else label
 
     def _scan(self) -> tuple[int, list[str] | None, np.ndarray | None, dict[int, Column]]:
-        """Count of rows, their labels and weights, what columns hold; equal labels are one object, which saves memory."""
+        """Count of rows, their labels and weights, what columns hold; equal labels are one object,
+        which saves memory.
+        """
         y, w, n = self._layout.label, self._layout.weights, 0
         wholes = words = list(self._layout.features)
         seen: dict[str, str] = {}
@@ -249,7 +285,10 @@ class CsvSource(Source):
                         "Fill it in, or pass weights=False.",
                     )
                 weights.append(weight)
-            wholes, words = _still_whole(wholes, cells), [at for at in words if cells[at].strip().lower() in _WORDS]
+            wholes, words = (
+                _still_whole(wholes, cells),
+                [at for at in words if cells[at].strip().lower() in _WORDS],
+            )
             if max(map(len, cells)) >= _LONG:
                 for at in wholes:
                     wide[at] = max(wide.get(at, 0.0), abs(number_in(cells[at]) or 0.0))
@@ -261,7 +300,9 @@ class CsvSource(Source):
         return n, None if y is None else labels, None if w is None else np.array(weights), columns
 
     def _widen(self, wide: dict[str, float]) -> None:
-        """float64 for whole numbers that float32 would round, unless told otherwise; ``wide`` has the largest of columns."""
+        """float64 for whole numbers that float32 would round, unless told otherwise; ``wide`` has
+        the largest of columns.
+        """
         if self._wanted is None and any(most >= EXACT["float32"] for most in wide.values()):
             self._dtype = np.dtype(np.float64)
         warn_rounded(self._path, wide, self._dtype)
@@ -277,17 +318,23 @@ class CsvSource(Source):
         return [names.get(text) for text in texts]
 
     def _categories(self) -> dict[int, tuple[str, ...]]:
-        """The values of each column that has text in it: one pass finds the columns, one more their values."""
+        """The values of each column that has text in it: one pass finds the columns, one more their
+        values.
+        """
         numeric = set(self._layout.features)
         for _, cells in self._records():
             numeric -= {at for at in numeric if cells[at].strip() and number_in(cells[at]) is None}
-        found: dict[int, set[str]] = {at: set() for at in self._layout.features if at not in numeric}
+        found: dict[int, set[str]] = {
+            at: set() for at in self._layout.features if at not in numeric
+        }
         if found:
             for _, cells in self._records():
                 for at, values in found.items():
                     if cells[at].strip() and len(values) <= MOST_VALUES:
                         values.add(cells[at].strip())
-        return {at: category_values(self._path, self._names[at], values) for at, values in found.items()}
+        return {
+            at: category_values(self._path, self._names[at], values) for at, values in found.items()
+        }
 
     def _encoded(self, at: int) -> list[str]:
         name = self._names[at]
@@ -305,7 +352,9 @@ class CsvSource(Source):
                 continue
             number = number_in(cell)
             if number is None:
-                raise not_a_number(self._path, f"row {row} (line {line})", self._names[at], cell.strip())
+                raise not_a_number(
+                    self._path, f"row {row} (line {line})", self._names[at], cell.strip()
+                )
             numbers.append(number)
         return numbers
 
@@ -313,14 +362,18 @@ class CsvSource(Source):
         bad = np.argwhere(~np.isfinite(block))
         if len(bad):
             (row, line), name = lines[bad[0][0]], self._name_of(int(bad[0][1]))
-            raise not_a_number(self._path, f"row {row} (line {line})", name, float(block[tuple(bad[0])]))
+            raise not_a_number(
+                self._path, f"row {row} (line {line})", name, float(block[tuple(bad[0])])
+            )
 
     def _name_of(self, column: int) -> str:
         return [name for at in self._layout.features for name in self._encoded(at)][column]
 
 
 class _Lines:
-    """The lines of a file while they are of a bounded length: each one, and all that quotes join to one row (``held``)."""
+    """The lines of a file while they are of a bounded length: each one, and all that quotes join to
+    one row (``held``).
+    """
 
     def __init__(self, file: IO[str], path: Path) -> None:
         self.held = self._done = 0
@@ -348,7 +401,9 @@ class _Lines:
 
 
 def _warn_merged(path: Path, seen: dict[str, str]) -> None:
-    """Say which labels differ in the spaces around them alone; ``seen`` has each cell and its text without them."""
+    """Say which labels differ in the spaces around them alone; ``seen`` has each cell and its text
+    without them.
+    """
     cells: dict[str, list[str]] = {}
     for cell, text in seen.items():
         if text:
@@ -357,12 +412,16 @@ def _warn_merged(path: Path, seen: dict[str, str]) -> None:
     if merged:
         more = f" and {len(merged) - 3} more" if len(merged) > 3 else ""
         warnings.warn(
-            f"labels of {path} that differ in spaces alone are one class: {'; '.join(merged[:3])}{more}", stacklevel=5
+            f"labels of {path} that differ in spaces alone are one class: "
+            f"{'; '.join(merged[:3])}{more}",
+            stacklevel=5,
         )
 
 
 def _still_whole(wholes: list[int], cells: list[str]) -> list[int]:
-    """Those of some columns that have a whole number in this row too; one look at all of them is fast."""
+    """Those of some columns that have a whole number in this row too; one look at all of them is
+    fast.
+    """
     if not wholes or "".join([cells[at] for at in wholes]).replace("-", "").isdecimal():
         return wholes
     return [at for at in wholes if cells[at].strip().removeprefix("-").isdecimal()]

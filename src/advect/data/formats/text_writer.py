@@ -18,17 +18,24 @@ _BLOCK = 1024
 
 
 def write_csv(path: Path, content: Content) -> None:
-    """A header and a line for each sample; numbers are written so that they come back to the last bit.
+    """A header and a line for each sample; numbers are written so that they come back to the last
+    bit.
 
     Classes without samples are not kept.
     """
     x, table = content.x.reshape(len(content.x), -1), content.table or Table()
-    columns = table.cells(grid_names(content.x.shape[1:]) if content.columns is None else content.columns, x)
+    columns = table.cells(
+        grid_names(content.x.shape[1:]) if content.columns is None else content.columns, x
+    )
     names = [column.name for column in columns]
     as_json = f"{table.label or LABEL}{JSON}"
     own, weight = special_names(names, table.label, table.weights, f"{LABEL}{JSON}", as_json)
     if any(name != name.strip() or not name or not name.isprintable() for name in names):
-        raise InputError("names of columns must be plain text in a table", names[:8], "Rename them, or save as .npz.")
+        raise InputError(
+            "names of columns must be plain text in a table",
+            names[:8],
+            "Rename them, or save as .npz.",
+        )
     labels, weights = content.labels, content.weights
     held = {name for name in labels if name is not None} if labels is not None else set()
     as_text = _plain_names(held)
@@ -36,7 +43,11 @@ def write_csv(path: Path, content: Content) -> None:
     names += [] if labels is None else [own if as_text else as_json]
     names += [] if weights is None else [weight]
     if all(number_in(name) is not None for name in names):
-        raise InputError("names of columns must not all be numbers in a table", names[:8], "Rename them, or save as .npz.")
+        raise InputError(
+            "names of columns must not all be numbers in a table",
+            names[:8],
+            "Rename them, or save as .npz.",
+        )
     delimiter = "\t" if ".tsv" in path.name else ","
     with atomic_file(path) as beside, open_text(beside, "w", "utf-8", path.suffix == ".gz") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
@@ -57,13 +68,22 @@ def _written(columns: list[Cells]) -> Iterator[list[Any]]:
 def _texts(cells: Cells, numbers: list[Any]) -> list[Any]:
     if cells.column is not None and cells.column.values:
         return [cells.column.values[code] for code in numbers]
-    return ["true" if value else "false" for value in numbers] if cells.numbers.dtype == bool else numbers
+    return (
+        ["true" if value else "false" for value in numbers]
+        if cells.numbers.dtype == bool
+        else numbers
+    )
 
 
 def _plain_names(names: set[Any]) -> bool:
-    """Whether names come back from text as they were: whole numbers, or texts that are not all of them such."""
+    """Whether names come back from text as they were: whole numbers, or texts that are not all of
+    them such.
+    """
     if all(type(name) is int for name in names):
         return True
-    if not all(isinstance(name, str) and name and name == name.strip() and name.isprintable() for name in names):
+    if not all(
+        isinstance(name, str) and name and name == name.strip() and name.isprintable()
+        for name in names
+    ):
         return False
     return text_labels(names) is str

@@ -1,4 +1,5 @@
-"""Two datasets in one feature space, and the way back: image sizes, channels, columns, scale and principal components.
+"""Two datasets in one feature space, and the way back: image sizes, channels, columns, scale and
+principal components.
 
 Only changes that a few statistics describe are made here; learned embeddings are left to the cost.
 """

@@ -1,4 +1,5 @@
-"""The way of one side into the common space: steps on flat features, done in order and undone backwards.
+"""The way of one side into the common space: steps on flat features, done in order and undone
+backwards.
 
 What each step does is its own file's business, and which steps are needed is ``fitting``'s.
 """
@@ -41,7 +42,9 @@ _KINDS = {step.kind: step for step in (Pixels, Columns, Affine, Projection)}
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """What a side's samples are (shape, columns, dtype, what the columns were), and the steps that they take."""
+    """What a side's samples are (shape, columns, dtype, what the columns were), and the steps that
+    they take.
+    """
 
     shape: tuple[int, ...]
     columns: tuple[str, ...] | None
@@ -57,12 +60,20 @@ class Chain:
     def columns_out(self) -> tuple[str, ...] | None:
         names = self.columns
         for step in self.steps:
-            names = step.wanted if isinstance(step, Columns) else None if isinstance(step, Projection) else names
+            names = (
+                step.wanted
+                if isinstance(step, Columns)
+                else None
+                if isinstance(step, Projection)
+                else names
+            )
         return names
 
     @property
     def keeps_units(self) -> bool:
-        """Whether numbers of a table stay what they were: its columns are chosen and ordered at most."""
+        """Whether numbers of a table stay what they were: its columns are chosen and ordered at
+        most.
+        """
         return all(isinstance(step, Columns) for step in self.steps)
 
     @property
@@ -74,7 +85,11 @@ class Chain:
     @property
     def projection(self) -> Projection | None:
         """The step that keeps some principal components only, if there is one."""
-        lossy = [step for step in self.steps if isinstance(step, Projection) and step.dim_out < step.dim_in]
+        lossy = [
+            step
+            for step in self.steps
+            if isinstance(step, Projection) and step.dim_out < step.dim_in
+        ]
         return lossy[0] if lossy else None
 
     def apply(self, x: Tensor) -> Tensor:
@@ -102,8 +117,15 @@ class Chain:
         shape = shape_in(facts, "sample_shape")
         columns = None if field(facts, "columns") is None else names_in(facts, "columns")
         if columns is not None and shape != (len(columns),):
-            raise damaged(f"there must be one name for each feature of samples of shape {shape}", f"{len(columns)} names")
-        dtype = None if facts.get("dtype") is None else getattr(torch, word_in(facts, "dtype", ("float32", "float64")))
+            raise damaged(
+                f"there must be one name for each feature of samples of shape {shape}",
+                f"{len(columns)} names",
+            )
+        dtype = (
+            None
+            if facts.get("dtype") is None
+            else getattr(torch, word_in(facts, "dtype", ("float32", "float64")))
+        )
         try:  # older files have neither
             table = None if facts.get("table") is None else Table.from_dict(facts["table"])
         except ValueError as error:
@@ -117,7 +139,9 @@ class Chain:
                 raise damaged(f"a step must be one of {', '.join(_KINDS)}", repr(kind))
             step = _KINDS[kind].from_dict(entry)
             if step.dim_in != dim:
-                raise damaged(f"the step {kind!r} must take the {dim} features that reach it", step.dim_in)
+                raise damaged(
+                    f"the step {kind!r} must take the {dim} features that reach it", step.dim_in
+                )
             if isinstance(step, Pixels) and step.shape != shape:
                 raise damaged(f"the images must have the shape {shape} of their side", step.shape)
             if isinstance(step, Columns) and step.given != columns:

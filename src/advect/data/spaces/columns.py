@@ -1,4 +1,6 @@
-"""Columns of tables put in one order by their names, with a constant for those that one side lacks."""
+"""Columns of tables put in one order by their names, with a constant for those that one side
+lacks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from advect.errors import InputError
 
 @dataclass(frozen=True)
 class Columns:
-    """Features named ``given`` to those named ``wanted``; ``fill`` has the value of each name that is in one of them only."""
+    """Features named ``given`` to those named ``wanted``; ``fill`` has the value of each name that
+    is in one of them only.
+    """
 
     given: tuple[str, ...]
     wanted: tuple[str, ...]
@@ -38,9 +42,15 @@ class Columns:
         return pick(x, self.wanted, self.given, self.fill)
 
     def filled_with(self, values: Tensor) -> Columns:
-        """The same step with these values, (dim_out,), for the columns that were not given and have none yet."""
+        """The same step with these values, (dim_out,), for the columns that were not given and have
+        none yet.
+        """
         absent = {name for name in self.wanted if math.isnan(self.fill.get(name, 0.0))}
-        new = {name: value for name, value in zip(self.wanted, values.tolist(), strict=True) if name in absent}
+        new = {
+            name: value
+            for name, value in zip(self.wanted, values.tolist(), strict=True)
+            if name in absent
+        }
         return Columns(self.given, self.wanted, {**self.fill, **new})
 
     def describe(self) -> str:
@@ -54,7 +64,11 @@ class Columns:
 
     @classmethod
     def from_dict(cls, facts: Any) -> Columns:
-        given, wanted, fill = names_in(facts, "given"), names_in(facts, "wanted"), field(facts, "fill")
+        given, wanted, fill = (
+            names_in(facts, "given"),
+            names_in(facts, "wanted"),
+            field(facts, "fill"),
+        )
         needed = set(given) ^ set(wanted)
         if not isinstance(fill, dict) or set(fill) != needed:
             raise damaged(f"fill must have a value for each of: {listed(sorted(needed))}", fill)
@@ -62,22 +76,33 @@ class Columns:
 
 
 def align(
-    x: Sequence[Tensor], source: tuple[str, ...], target: tuple[str, ...], how: str | None, categories: Mapping[str, str]
+    x: Sequence[Tensor],
+    source: tuple[str, ...],
+    target: tuple[str, ...],
+    how: str | None,
+    categories: Mapping[str, str],
 ) -> tuple[Columns, Columns, tuple[str, ...]]:
-    """A step for each side and the names they lead to; columns that a side lacks are NaN until the caller fills them.
+    """A step for each side and the names they lead to; columns that a side lacks are NaN until the
+    caller fills them.
 
-    ``categories`` has the columns that stand for values, and what they are values of: where a side has others of these, it
-    lacks a value because none of its samples has it, and there the column is 0.
-    """
+    ``categories`` has the columns that stand for values, and what they are values of: where a side
+    has others of these, it lacks a value because none of its samples has it, and there the column
+    is 0."""
     only_source, only_target = _less(source, target), _less(target, source)
     if how is None and (only_source or only_target):
         raise InputError(
             "both datasets must have the same columns",
-            f"{listed(only_target)} missing in the source, {listed(only_source)} missing in the target",
+            f"{listed(only_target)} missing in the source, {listed(only_source)} missing in the "
+            "target",
             'Pass columns="common" to keep the shared ones, columns="union" to fill those that are missing with the other '
-            "side's mean, or project=k to compare principal components of each; or rename with .replace(columns=…).",
+            "side's mean, or project=k to compare principal components of each; or rename with "
+            ".replace(columns=…).",
         )
-    wanted = (*target, *only_source) if how == "union" else tuple(name for name in target if name in set(source))
+    wanted = (
+        (*target, *only_source)
+        if how == "union"
+        else tuple(name for name in target if name in set(source))
+    )
     if not wanted:
         raise InputError(
             "the datasets share no column",
@@ -88,12 +113,19 @@ def align(
     for features, given in zip(x, (source, target), strict=True):
         means = dict(zip(given, features.double().mean(dim=0).tolist(), strict=True))
         held = {categories[name] for name in given if name in categories}
-        absent = {name: 0.0 if categories.get(name) in held else float("nan") for name in _less(wanted, given)}
-        steps.append(Columns(given, wanted, {name: means[name] for name in _less(given, wanted)} | absent))
+        absent = {
+            name: 0.0 if categories.get(name) in held else float("nan")
+            for name in _less(wanted, given)
+        }
+        steps.append(
+            Columns(given, wanted, {name: means[name] for name in _less(given, wanted)} | absent)
+        )
     return steps[0], steps[1], wanted
 
 
-def pick(x: Tensor, given: Sequence[str], wanted: Sequence[str], fill: Mapping[str, float]) -> Tensor:
+def pick(
+    x: Tensor, given: Sequence[str], wanted: Sequence[str], fill: Mapping[str, float]
+) -> Tensor:
     """The wanted columns out of the given ones, constant where there is none."""
     place = {name: position for position, name in enumerate(given)}
     index = torch.tensor([place.get(name, 0) for name in wanted], device=x.device)
@@ -106,7 +138,11 @@ def pick(x: Tensor, given: Sequence[str], wanted: Sequence[str], fill: Mapping[s
 
 def listed(names: Sequence[str]) -> str:
     """Names for a message, the first few of many."""
-    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "") if names else "none"
+    return (
+        ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        if names
+        else "none"
+    )
 
 
 def _less(names: Sequence[str], others: Sequence[str]) -> list[str]:

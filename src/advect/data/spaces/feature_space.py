@@ -1,4 +1,5 @@
-"""The public face of a common feature space: fitted once, applied to samples of either side, inverted, saved.
+"""The public face of a common feature space: fitted once, applied to samples of either side,
+inverted, saved.
 
 Which steps each side takes is ``fitting``'s choice; labels, weights and classes are never touched.
 """
@@ -39,37 +40,43 @@ def harmonize(
 ) -> tuple[LabeledDataset, LabeledDataset]:
     """Both datasets in one feature space and one dtype; labels, weights and classes stay.
 
-    Images are samples of shape (H, W), (H, W, C) with C = 1, 3 or 4, or (C, H, W) with C = 1 or 3 and H, W > 4; they
-    come out as (H, W) when gray and (H, W, 3) otherwise. An alpha channel is dropped. Everything else is a vector.
-    Vectors that have names of columns on both sides are aligned by name, in the target's order; others by position.
-    ``FeatureSpace.fit`` takes the same options and remembers what was done, for new samples and for the way back.
+    Images are samples of shape (H, W), (H, W, C) with C = 1, 3 or 4, or (C, H, W) with C = 1 or 3
+    and H, W > 4; they come out as (H, W) when gray and (H, W, 3) otherwise. An alpha channel is
+    dropped. Everything else is a vector. Vectors that have names of columns on both sides are
+    aligned by name, in the target's order; others by position. ``FeatureSpace.fit`` takes the same
+    options and remembers what was done, for new samples and for the way back.
 
     Args:
         source: a dataset of images or vectors.
         target: another one of the same kind, on the same device.
-        size: side or (height, width) of the images; by default the larger height and the larger width of the two.
-            Resizing is bilinear and antialiased; images that have the size already are not touched.
-        channels: ``"gray"`` (0.299 R + 0.587 G + 0.114 B), ``"rgb"`` (gray repeated), or None: rgb if either is.
-        columns: what to do when named columns are not the same: None for an error; ``"common"`` to keep the shared
-            ones; ``"union"`` to keep all, the source's own ones last. A column that a side lacks is constant there, at
-            the mean that the other side has once scaled: in a squared cost of features that adds the same to every
-            plan and, where weights are uniform, less than any other constant. A value of a category (``coat=long``)
-            that none of a side's samples has, where it has other values of that category, is 0 there.
-        scale: None to leave values alone; ``"unit"`` to map each dataset to [0, 1] by its own smallest and largest
-            value (constant data to 0); ``"standardize"`` to subtract from each feature its mean over the samples of
-            both datasets and divide by its standard deviation there; ``"standardize-target"`` to take both from the
-            target alone. Samples count equally whatever their weights, and only those that have the feature (for
-            one that the target lacks, the source's). Features whose deviation is 0 are only centred.
-        project: number of principal components to keep, after everything above. Features that are the same on both
-            sides are projected on the components of both datasets together. Otherwise (vectors of different
-            dimension, images with vectors, other columns) each side is projected on its own components, after
-            ``scale="standardize"`` by its own statistics. Use that with care: coordinate j of one side has then
-            nothing to do with coordinate j of the other beyond its rank, and only the geometry within each dataset is
-            kept. Of the two signs of a component, its largest loading is positive.
+        size: side or (height, width) of the images; by default the larger height and the larger
+            width of the two. Resizing is bilinear and antialiased; images that have the size
+            already are not touched.
+        channels: ``"gray"`` (0.299 R + 0.587 G + 0.114 B), ``"rgb"`` (gray repeated), or None: rgb
+            if either is.
+        columns: what to do when named columns are not the same: None for an error; ``"common"`` to
+            keep the shared ones; ``"union"`` to keep all, the source's own ones last. A column that
+            a side lacks is constant there, at the mean that the other side has once scaled: in a
+            squared cost of features that adds the same to every plan and, where weights are
+            uniform, less than any other constant. A value of a category (``coat=long``) that none
+            of a side's samples has, where it has other values of that category, is 0 there.
+        scale: None to leave values alone; ``"unit"`` to map each dataset to [0, 1] by its own
+            smallest and largest value (constant data to 0); ``"standardize"`` to subtract from each
+            feature its mean over the samples of both datasets and divide by its standard deviation
+            there; ``"standardize-target"`` to take both from the target alone. Samples count
+            equally whatever their weights, and only those that have the feature (for one that the
+            target lacks, the source's). Features whose deviation is 0 are only centred.
+        project: number of principal components to keep, after everything above. Features that are
+            the same on both sides are projected on the components of both datasets together.
+            Otherwise (vectors of different dimension, images with vectors, other columns) each side
+            is projected on its own components, after ``scale="standardize"`` by its own statistics.
+            Use that with care: coordinate j of one side has then nothing to do with coordinate j of
+            the other beyond its rank, and only the geometry within each dataset is kept. Of the two
+            signs of a component, its largest loading is positive.
 
     Raises:
-        InputError: vectors of different dimension or columns, images against vectors, different devices, a dataset
-            that carries label laws, options for images given with vectors.
+        InputError: vectors of different dimension or columns, images against vectors, different
+            devices, a dataset that carries label laws, options for images given with vectors.
 
     Example:
         >>> import advect as ad
@@ -83,13 +90,16 @@ def harmonize(
         >>> ad.harmonize(first, second)[0].x.tolist()
         [[80.0, 180.0], [60.0, 160.0]]
     """
-    space = FeatureSpace.fit(source, target, size=size, channels=channels, columns=columns, scale=scale, project=project)
+    space = FeatureSpace.fit(
+        source, target, size=size, channels=channels, columns=columns, scale=scale, project=project
+    )
     return space.apply(source), space.apply(target, side="target")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FeatureSpace:
-    """A feature space common to two datasets, and the way of each side there and back; made by ``FeatureSpace.fit``.
+    """A feature space common to two datasets, and the way of each side there and back; made by
+    ``FeatureSpace.fit``.
 
     Attributes:
         sample_shape: shape of one sample in the space.
@@ -130,7 +140,8 @@ class FeatureSpace:
         scale: str | None = None,
         project: int | None = None,
     ) -> FeatureSpace:
-        """The space in which ``harmonize`` with these options, described there, puts the two datasets.
+        """The space in which ``harmonize`` with these options, described there, puts the two
+        datasets.
 
         Example:
             >>> import advect as ad
@@ -143,11 +154,17 @@ class FeatureSpace:
         options = Options.read(size, channels, columns, scale, project)
         for data in (source, target):
             if not isinstance(data, LabeledDataset):
-                raise InputError("harmonize takes two datasets", type(data).__name__, "Wrap arrays in LabeledDataset(x, y).")
+                raise InputError(
+                    "harmonize takes two datasets",
+                    type(data).__name__,
+                    "Wrap arrays in LabeledDataset(x, y).",
+                )
             _refuse_laws(data)
         if source.x.device != target.x.device:
             raise InputError(
-                "datasets must be on one device", f"{source.x.device} and {target.x.device}", "Move one with .to(device)."
+                "datasets must be on one device",
+                f"{source.x.device} and {target.x.device}",
+                "Move one with .to(device).",
             )
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         first, second, shape, names = fit_chains(source, target, options, dtype)
@@ -157,13 +174,15 @@ class FeatureSpace:
         """Samples of one side, old or new, in the common space, by the statistics of the fit.
 
         Args:
-            data: a dataset, or an array (n, …) in the side's sample shape or flattened. Names of columns, where both
-                ``data`` (a dataset or a data frame) and the side have them, go before positions.
+            data: a dataset, or an array (n, …) in the side's sample shape or flattened. Names of
+                columns, where both ``data`` (a dataset or a data frame) and the side have them, go
+                before positions.
             side: whose samples these are, ``"source"`` or ``"target"``.
 
         Returns:
-            A dataset for a dataset, a tensor for a tensor, otherwise a numpy array; in the dtype of the space, on the
-            device of ``data``. Gradients pass through the features; the statistics are constants.
+            A dataset for a dataset, a tensor for a tensor, otherwise a numpy array; in the dtype of
+            the space, on the device of ``data``. Gradients pass through the features; the
+            statistics are constants.
 
         Example:
             >>> import advect as ad
@@ -174,25 +193,33 @@ class FeatureSpace:
         """
         chain = self._chain(side)
         other = "target" if side == "source" else "source"
-        hint = f"apply takes these as of the {side}: pass side={other!r} for samples of the {other}."
+        hint = (
+            f"apply takes these as of the {side}: pass side={other!r} for samples of the {other}."
+        )
         x = _read(data, chain.shape, chain.columns, f"samples of the {side}", hint)
         if x.dtype != self.dtype:
             x = x.to(self.dtype)
-            check_finite("features", x, "They do not fit float32: fit the space on float64, or rescale them first.")
+            check_finite(
+                "features",
+                x,
+                "They do not fit float32: fit the space on float64, or rescale them first.",
+            )
         there: Any = _give(data, chain.apply(x), self.sample_shape, self.columns)
         if isinstance(data, LabeledDataset) and data.table is not None and not chain.keeps_units:
-            return there.replace(table=data.table.without_kinds)  # a scaled truth value or whole number is neither
+            return there.replace(
+                table=data.table.without_kinds
+            )  # a scaled truth value or whole number is neither
         return there
 
     def invert(self, data: Samples, side: str = "source") -> Samples:
         """Samples of the common space in the units, size, channels and columns of one side.
 
-        A dataset comes back in the side's dtype, and tables written from it have the side's kinds of columns: categories,
-        truth values, whole numbers.
+        A dataset comes back in the side's dtype, and tables written from it have the side's kinds
+        of columns: categories, truth values, whole numbers.
 
-        What ``apply`` kept comes back, up to rounding: scaled values, constant features, reordered columns, moved
-        axes, gray images repeated as rgb, enlarged images, and all of a sample when ``project`` keeps as many
-        components as there are dimensions. What it lost is filled in:
+        What ``apply`` kept comes back, up to rounding: scaled values, constant features, reordered
+        columns, moved axes, gray images repeated as rgb, enlarged images, and all of a sample when
+        ``project`` keeps as many components as there are dimensions. What it lost is filled in:
 
         - shrunk images: along each axis, the bilinear enlargement with the least change that makes it shrink to what
           is given;
@@ -200,9 +227,10 @@ class FeatureSpace:
         - an alpha channel, and columns dropped by ``columns="common"``: their mean in the fit;
         - components dropped by ``project``: their mean, that is the least-squares reconstruction.
 
-        Samples that changed in the common space, in a flow for instance, may hold what the side cannot: an enlarged
-        image comes back as the image whose enlargement is nearest in least squares, rgb for a gray side as the mean
-        of the channels, and columns that ``columns="union"`` added are left out. Both ways of resizing can pass the
+        Samples that changed in the common space, in a flow for instance, may hold what the side
+        cannot: an enlarged image comes back as the image whose enlargement is nearest in least
+        squares, rgb for a gray side as the mean of the channels, and columns that
+        ``columns="union"`` added are left out. Both ways of resizing can pass the
         range of the pixels a little at edges: clip where that matters.
 
         Args:
@@ -210,8 +238,8 @@ class FeatureSpace:
             side: whose units to go to, ``"source"`` or ``"target"``.
 
         Returns:
-            A dataset for a dataset, in the dtype of the side; a tensor for a tensor, otherwise a numpy array, in the
-            dtype of ``data``.
+            A dataset for a dataset, in the dtype of the side; a tensor for a tensor, otherwise a
+            numpy array, in the dtype of ``data``.
 
         Example:
             >>> import advect as ad
@@ -224,10 +252,15 @@ class FeatureSpace:
         hint = "invert takes samples of the common space: apply brings them there."
         x = _read(data, self.sample_shape, self.columns, "samples of the common space", hint)
         back: Any = _give(data, chain.invert(x), chain.shape, chain.columns)
-        return back.to(dtype=chain.dtype).replace(table=chain.table) if isinstance(data, LabeledDataset) else back
+        return (
+            back.to(dtype=chain.dtype).replace(table=chain.table)
+            if isinstance(data, LabeledDataset)
+            else back
+        )
 
     def changes(self, side: str) -> bool:
-        """Whether samples of one side differ from those of the common space in more than their dtype.
+        """Whether samples of one side differ from those of the common space in more than their
+        dtype.
 
         Example:
             >>> import advect as ad
@@ -238,7 +271,8 @@ class FeatureSpace:
         return len(self._chain(side).steps) > 0
 
     def only_resizes(self, side: str) -> bool:
-        """Whether images of one side come to another size or other channels and nothing else, so that brightness stays.
+        """Whether images of one side come to another size or other channels and nothing else, so
+        that brightness stays.
 
         Example:
             >>> import advect as ad
@@ -246,10 +280,13 @@ class FeatureSpace:
             >>> space.only_resizes("source")
             True
         """
-        return self.changes(side) and all(isinstance(step, Pixels) for step in self._chain(side).steps)
+        return self.changes(side) and all(
+            isinstance(step, Pixels) for step in self._chain(side).steps
+        )
 
     def dropped(self, side: str) -> tuple[str, ...]:
-        """Columns of one side that the space has not, because of ``columns="common"``: ``invert`` gives their mean.
+        """Columns of one side that the space has not, because of ``columns="common"``: ``invert``
+        gives their mean.
 
         Example:
             >>> import advect as ad
@@ -261,7 +298,8 @@ class FeatureSpace:
         return self._chain(side).dropped
 
     def loses(self, side: str) -> str:
-        """What principal components leave out of the samples of one side, in words; empty if nothing.
+        """What principal components leave out of the samples of one side, in words; empty if
+        nothing.
 
         Example:
             >>> import advect as ad
@@ -270,7 +308,11 @@ class FeatureSpace:
             'only 5 principal components of 64 dimensions'
         """
         step = self._chain(side).projection
-        return "" if step is None else f"only {step.dim_out} principal components of {step.dim_in} dimensions"
+        return (
+            ""
+            if step is None
+            else f"only {step.dim_out} principal components of {step.dim_in} dimensions"
+        )
 
     def describe(self) -> str:
         """What each side goes through, in a few lines.
@@ -284,7 +326,10 @@ class FeatureSpace:
             target (2,): all features less 0, divided by 8 (range of the target)
             common (2,), float32
         """
-        lines = [f"{side} {self._chain(side).shape}: {self._chain(side).describe()}" for side in ("source", "target")]
+        lines = [
+            f"{side} {self._chain(side).shape}: {self._chain(side).describe()}"
+            for side in ("source", "target")
+        ]
         names = f", columns {listed(self.columns)}" if self.columns else ""
         return "\n".join([*lines, f"common {self.sample_shape}{names}, {_dtype_name(self.dtype)}"])
 
@@ -314,7 +359,8 @@ class FeatureSpace:
 
     @classmethod
     def from_dict(cls, facts: Any) -> FeatureSpace:
-        """The space that ``to_dict`` wrote, with the same results to the last bit; anything else is an ``InputError``.
+        """The space that ``to_dict`` wrote, with the same results to the last bit; anything else is
+        an ``InputError``.
 
         Example:
             >>> from advect.data.spaces import FeatureSpace
@@ -335,13 +381,21 @@ class FeatureSpace:
         shape = shape_in(facts, "sample_shape")
         names = None if field(facts, "columns") is None else names_in(facts, "columns")
         if names is not None and shape != (len(names),):
-            raise damaged(f"there must be one name for each feature of samples of shape {shape}", f"{len(names)} names")
+            raise damaged(
+                f"there must be one name for each feature of samples of shape {shape}",
+                f"{len(names)} names",
+            )
         chains = [Chain.from_dict(field(facts, side)) for side in ("source", "target")]
         for chain in chains:
             if chain.dim_out != math.prod(shape):
-                raise damaged(f"both sides must lead to samples of shape {shape}", f"{chain.dim_out} features")
+                raise damaged(
+                    f"both sides must lead to samples of shape {shape}", f"{chain.dim_out} features"
+                )
             if chain.columns_out not in (None, names):
-                raise damaged(f"both sides must lead to the columns {listed(names or ())}", listed(chain.columns_out or ()))
+                raise damaged(
+                    f"both sides must lead to the columns {listed(names or ())}",
+                    listed(chain.columns_out or ()),
+                )
         return cls(shape, names, dtype, chains[0], chains[1])
 
     def _chain(self, side: str) -> Chain:
@@ -349,7 +403,9 @@ class FeatureSpace:
         return self._source if side == "source" else self._target
 
 
-def _read(data: Any, shape: tuple[int, ...], columns: tuple[str, ...] | None, what: str, hint: str) -> Tensor:
+def _read(
+    data: Any, shape: tuple[int, ...], columns: tuple[str, ...] | None, what: str, hint: str
+) -> Tensor:
     """The features of a dataset or an array, (n, d), with columns in the order asked for."""
     if isinstance(data, LabeledDataset):
         _refuse_laws(data)
@@ -361,7 +417,11 @@ def _read(data: Any, shape: tuple[int, ...], columns: tuple[str, ...] | None, wh
     if names is not None and columns is not None:
         names = tuple(map(str, names))
         if sorted(names) != sorted(columns):
-            raise InputError(f"{what} must have the columns {listed(columns)}", listed(names), f"Rename or drop some; {hint}")
+            raise InputError(
+                f"{what} must have the columns {listed(columns)}",
+                listed(names),
+                f"Rename or drop some; {hint}",
+            )
         return x if names == columns else pick(x, names, columns, {})
     if given not in (shape, (math.prod(shape),)):
         raise InputError(f"{what} must have shape {shape}, one sample to a row", given, hint)
@@ -383,7 +443,8 @@ def _refuse_laws(data: LabeledDataset) -> None:
         raise InputError(
             "label laws live in the space they were made in and cannot be harmonized",
             f"a dataset with {len(data.law)} laws",
-            "Harmonize before laws are attached, or drop them with .replace(law=None, law_index=None).",
+            "Harmonize before laws are attached, or drop them with .replace(law=None, "
+            "law_index=None).",
         )
 
 

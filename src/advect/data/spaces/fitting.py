@@ -1,4 +1,6 @@
-"""Which steps bring two datasets to one feature space; the numbers in them are fitted by the steps' own files."""
+"""Which steps bring two datasets to one feature space; the numbers in them are fitted by the steps'
+own files.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,14 @@ class Options:
     project: int | None
 
     @classmethod
-    def read(cls, size: object, channels: str | None, columns: str | None, scale: str | None, project: object) -> Options:
+    def read(
+        cls,
+        size: object,
+        channels: str | None,
+        columns: str | None,
+        scale: str | None,
+        project: object,
+    ) -> Options:
         if channels is not None:
             check_known("channels", channels, ("gray", "rgb"))
         if columns is not None:
@@ -38,12 +47,20 @@ class Options:
         if scale is not None:
             check_known("scale", scale, SCALES)
         sides = None if size is None else _check_size(size)
-        return cls(sides, channels, columns, scale, None if project is None else check_count("project", project))
+        return cls(
+            sides,
+            channels,
+            columns,
+            scale,
+            None if project is None else check_count("project", project),
+        )
 
 
 @dataclass
 class _Meeting:
-    """Where two datasets meet and the steps there so far; ``shared``: feature j is the same thing on both sides."""
+    """Where two datasets meet and the steps there so far; ``shared``: feature j is the same thing
+    on both sides.
+    """
 
     steps: tuple[list[Step], list[Step]]
     shape: tuple[int, ...]
@@ -54,7 +71,9 @@ class _Meeting:
 def fit_chains(
     given: LabeledDataset, goal: LabeledDataset, options: Options, dtype: torch.dtype
 ) -> tuple[Chain, Chain, tuple[int, ...], tuple[str, ...] | None]:
-    """The chains of both sides, and the sample shape and columns to which they lead, in ``dtype``."""
+    """The chains of both sides, and the sample shape and columns to which they lead, in
+    ``dtype``.
+    """
     source, target = given.to(dtype=dtype), goal.to(dtype=dtype)
     meeting = _meet(source, target, options)
     features = [data.x.detach() for data in (source, target)]
@@ -65,7 +84,10 @@ def fit_chains(
         if meeting.shared:
             first = second = Projection.fit(torch.cat(ready), options.project, "both")
         else:
-            first, second = (Projection.fit(x, options.project, of) for x, of in zip(ready, ("source", "target"), strict=True))
+            first, second = (
+                Projection.fit(x, options.project, of)
+                for x, of in zip(ready, ("source", "target"), strict=True)
+            )
         meeting.steps[0].append(first)
         meeting.steps[1].append(second)
         meeting.shape, meeting.columns = (options.project,), None
@@ -79,16 +101,23 @@ def fit_chains(
 def _meet(source: LabeledDataset, target: LabeledDataset, options: Options) -> _Meeting:
     first, second = layout(source.sample_shape), layout(target.sample_shape)
     shapes = f"sample shapes {source.sample_shape} and {target.sample_shape}"
-    names = None if source.columns is None or target.columns is None else (source.columns, target.columns)
+    names = (
+        None
+        if source.columns is None or target.columns is None
+        else (source.columns, target.columns)
+    )
     if options.columns is not None and names is None:
         raise InputError(
             "the option columns needs names of columns on both sides",
             f"columns={options.columns!r} with {shapes}, not both named",
-            "Name them with LabeledDataset(…, columns=…), or leave the option out to go by position.",
+            "Name them with LabeledDataset(…, columns=…), or leave the option out to go by "
+            "position.",
         )
     if first is not None and second is not None:
         return _meet_as_images(source, target, first, second, options)
-    if names is not None and (options.columns or options.project is None or set(names[0]) == set(names[1])):
+    if names is not None and (
+        options.columns or options.project is None or set(names[0]) == set(names[1])
+    ):
         meeting = _meet_by_name(source, target, *names, options.columns)
     elif names is None and first is None and second is None and source.dim == target.dim:
         known = target.columns or source.columns
@@ -99,8 +128,10 @@ def _meet(source: LabeledDataset, target: LabeledDataset, options: Options) -> _
         raise InputError(
             "datasets must share a feature space: both images, or vectors of one dimension",
             shapes,
-            "Give flattened images their shape back with .replace(sample_shape=(H, W)) and harmonize resizes them; "
-            "or project both to a common dimension with PCA (project=k); or use an embedding in the cost.",
+            "Give flattened images their shape back with .replace(sample_shape=(H, W)) and "
+            "harmonize resizes them; "
+            "or project both to a common dimension with PCA (project=k); or use an embedding in "
+            "the cost.",
         )
     if options.size is not None or options.channels is not None:
         raise InputError("size and channels are for images", shapes, "Leave them out for vectors.")
@@ -114,11 +145,21 @@ def _meet(source: LabeledDataset, target: LabeledDataset, options: Options) -> _
 
 
 def _meet_by_name(
-    source: LabeledDataset, target: LabeledDataset, given: tuple[str, ...], other: tuple[str, ...], how: str | None
+    source: LabeledDataset,
+    target: LabeledDataset,
+    given: tuple[str, ...],
+    other: tuple[str, ...],
+    how: str | None,
 ) -> _Meeting:
     categories = onehot_names(source.table) | onehot_names(target.table)
-    first, second, names = align((source.x.detach(), target.x.detach()), given, other, how, categories)
-    return _Meeting(([] if given == names else [first], [] if other == names else [second]), (len(names),), names)
+    first, second, names = align(
+        (source.x.detach(), target.x.detach()), given, other, how, categories
+    )
+    return _Meeting(
+        ([] if given == names else [first], [] if other == names else [second]),
+        (len(names),),
+        names,
+    )
 
 
 def _meet_as_images(
@@ -139,7 +180,9 @@ def _meet_as_images(
 
 
 def _scale(meeting: _Meeting, features: Sequence[Tensor], scale: str | None) -> None:
-    """Add the scaling steps; then fill columns that a side lacks, so that there it is at the other side's mean."""
+    """Add the scaling steps; then fill columns that a side lacks, so that there it is at the other
+    side's mean.
+    """
     laid = [through(way, x) for way, x in zip(meeting.steps, features, strict=True)]
     scales = None if scale is None else fit_scales(scale, laid[0], laid[1], meeting.shared)
     for side, way in enumerate(meeting.steps):
@@ -155,5 +198,9 @@ def _scale(meeting: _Meeting, features: Sequence[Tensor], scale: str | None) -> 
 def _check_size(size: object) -> tuple[int, int]:
     sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     if len(sides) != 2:
-        raise InputError("size must be one side or (height, width)", size, "Pass for instance size=28 or size=(28, 32).")
+        raise InputError(
+            "size must be one side or (height, width)",
+            size,
+            "Pass for instance size=28 or size=(28, 32).",
+        )
     return check_count("size", sides[0]), check_count("size", sides[1])

@@ -28,7 +28,8 @@ def layout(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
 
 
 def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, float] | None:
-    """The range of brightness of some images, given (sample shape, features) of each: 0 … 1, or 0 … 255 of whole numbers.
+    """The range of brightness of some images, given (sample shape, features) of each: 0 … 1, or 0 …
+    255 of whole numbers.
 
     None where any of them is no image, or has other values.
     """
@@ -44,7 +45,9 @@ def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, flo
 
 @dataclass(frozen=True)
 class Pixels:
-    """Images of shape ``shape`` to (H, W) or (H, W, 3); ``alpha`` is what an alpha channel comes back as."""
+    """Images of shape ``shape`` to (H, W) or (H, W, 3); ``alpha`` is what an alpha channel comes
+    back as.
+    """
 
     shape: tuple[int, ...]
     out: tuple[int, ...]
@@ -54,7 +57,9 @@ class Pixels:
     @classmethod
     def fit(cls, x: Tensor, shape: tuple[int, ...], out: tuple[int, ...]) -> Pixels:
         planes = _planes(x, shape)
-        return cls(shape, out, float(planes[:, 3].double().mean()) if planes.shape[1] == 4 else None)
+        return cls(
+            shape, out, float(planes[:, 3].double().mean()) if planes.shape[1] == 4 else None
+        )
 
     @property
     def dim_in(self) -> int:
@@ -69,7 +74,9 @@ class Pixels:
         gray = len(self.out) == 2
         if gray and planes.shape[1] == 3:
             luma = planes.new_tensor([0.299, 0.587, 0.114])
-            planes = (planes * luma[:, None, None]).sum(dim=1, keepdim=True)  # (n, 3, H, W) * (3, 1, 1)
+            planes = (planes * luma[:, None, None]).sum(
+                dim=1, keepdim=True
+            )  # (n, 3, H, W) * (3, 1, 1)
         planes = _resize(planes, self.out[:2])
         return _flat(planes if gray else planes.expand(-1, 3, -1, -1), self.out)
 
@@ -112,7 +119,10 @@ class Pixels:
             raise damaged("out must be (height, width) or (height, width, 3)", out)
         alpha = None if field(facts, "alpha") is None else float(numbers_in(facts, "alpha", 0))
         if (alpha is not None) != (picture[0] == 4):
-            raise damaged(f"alpha belongs to images of four channels, and to them only; shape is {shape}", alpha)
+            raise damaged(
+                f"alpha belongs to images of four channels, and to them only; shape is {shape}",
+                alpha,
+            )
         return cls(shape, out, alpha)
 
 
@@ -144,26 +154,34 @@ def _flat(planes: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _resize(planes: Tensor, sides: tuple[int, ...]) -> Tensor:
     if planes.shape[2:] == sides:
         return planes
-    return interpolate(planes, size=list(sides), mode="bilinear", antialias=True, align_corners=False)
+    return interpolate(
+        planes, size=list(sides), mode="bilinear", antialias=True, align_corners=False
+    )
 
 
 def _undo_resize(planes: Tensor, sides: tuple[int, int]) -> Tensor:
     """Images of these sides whose resizing is nearest to the given ones, each axis on its own."""
     if planes.shape[2:] == sides:
         return planes
-    tall, wide = (_way_back(side, now).to(planes.device) for side, now in zip(sides, planes.shape[2:], strict=True))
+    tall, wide = (
+        _way_back(side, now).to(planes.device)
+        for side, now in zip(sides, planes.shape[2:], strict=True)
+    )
     return (tall @ planes.double() @ wide.mT).to(planes.dtype)
 
 
 def _way_back(before: int, after: int) -> Tensor:
-    """A generalised inverse, (before, after), of resizing an axis from ``before`` to ``after`` pixels.
+    """A generalised inverse, (before, after), of resizing an axis from ``before`` to ``after``
+    pixels.
 
-    When enlarging, the pseudo-inverse R⁺. When shrinking, the enlargement B plus the smallest change that makes it shrink
-    to what is given: unlike with R⁺ alone, constant images come back constant up to the border.
-    """
+    When enlarging, the pseudo-inverse R⁺. When shrinking, the enlargement B plus the smallest
+    change that makes it shrink to what is given: unlike with R⁺ alone, constant images come back
+    constant up to the border."""
     shrink, enlarge = _matrix(before, after), _matrix(after, before)
     rest = torch.eye(after, dtype=torch.float64) - shrink @ enlarge
-    return enlarge + torch.linalg.pinv(shrink) @ rest  # R⁺ itself where R⁺ R = 1, that is when enlarging
+    return (
+        enlarge + torch.linalg.pinv(shrink) @ rest
+    )  # R⁺ itself where R⁺ R = 1, that is when enlarging
 
 
 def _matrix(before: int, after: int) -> Tensor:

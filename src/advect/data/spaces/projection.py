@@ -14,7 +14,9 @@ from advect.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """Coordinates along orthonormal ``components`` (k, d) around ``centre`` (d,); ``of``: whose components."""
+    """Coordinates along orthonormal ``components`` (k, d) around ``centre`` (d,); ``of``: whose
+    components.
+    """
 
     centre: Tensor
     components: Tensor
@@ -27,17 +29,22 @@ class Projection:
         if k > min(n - 1, d):
             whose = "both datasets together" if of == "both" else f"the {of}"
             raise InputError(
-                f"{n} samples of dimension {d} ({whose}) have at most {min(n - 1, d)} principal components",
+                f"{n} samples of dimension {d} ({whose}) have at most {min(n - 1, d)} principal "
+                "components",
                 f"project={k}",
                 "Project on fewer, or add samples.",
             )
         x = x.double()
         centre = x.mean(dim=0)
         x = x - centre
-        rows = torch.linalg.qr(x, mode="r")[1] if n > d else x  # the same right factors, from far fewer rows
+        rows = (
+            torch.linalg.qr(x, mode="r")[1] if n > d else x
+        )  # the same right factors, from far fewer rows
         components = torch.linalg.svd(rows, full_matrices=False)[2][:k]
         size = components.abs()
-        near = size >= size.amax(dim=1, keepdim=True) * (1 - 1e-9)  # loadings that tie but for rounding: the first decides
+        near = size >= size.amax(dim=1, keepdim=True) * (
+            1 - 1e-9
+        )  # loadings that tie but for rounding: the first decides
         lead = components.gather(1, near.int().argmax(dim=1, keepdim=True))
         return cls(centre.cpu(), (components * lead.sign()).cpu(), of)
 
@@ -50,7 +57,9 @@ class Projection:
         return self.components.shape[0]
 
     def apply(self, x: Tensor) -> Tensor:
-        return ((x.double() - self.centre.to(x.device)) @ self.components.to(x.device).mT).to(x.dtype)
+        return ((x.double() - self.centre.to(x.device)) @ self.components.to(x.device).mT).to(
+            x.dtype
+        )
 
     def invert(self, x: Tensor) -> Tensor:
         return (x.double() @ self.components.to(x.device) + self.centre.to(x.device)).to(x.dtype)
@@ -60,13 +69,19 @@ class Projection:
         return f"projected from {self.dim_in} dimensions on the first {self.dim_out} principal components of {whose}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"centre": self.centre.tolist(), "components": self.components.tolist(), "of": self.of}
+        return {
+            "centre": self.centre.tolist(),
+            "components": self.components.tolist(),
+            "of": self.of,
+        }
 
     @classmethod
     def from_dict(cls, facts: Any) -> Projection:
         centre, components = numbers_in(facts, "centre", 1), numbers_in(facts, "components", 2)
         if components.shape[1] != len(centre):
             raise damaged(f"components must have {len(centre)} loadings each", components.shape[1])
-        if not torch.allclose(components @ components.mT, torch.eye(len(components), dtype=torch.float64), atol=1e-6):
+        if not torch.allclose(
+            components @ components.mT, torch.eye(len(components), dtype=torch.float64), atol=1e-6
+        ):
             raise damaged("components must be orthonormal", "others")
         return cls(centre, components, word_in(facts, "of", ("both", "source", "target")))

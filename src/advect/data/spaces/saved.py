@@ -24,7 +24,9 @@ def field(facts: Any, name: str) -> Any:
     if not isinstance(facts, dict):
         raise damaged("a part must be a dictionary", type(facts).__name__)
     if name not in facts:
-        raise damaged(f"{name!r} must be there", ", ".join(map(str, facts)) or "an empty dictionary")
+        raise damaged(
+            f"{name!r} must be there", ", ".join(map(str, facts)) or "an empty dictionary"
+        )
     return facts[name]
 
 
@@ -39,7 +41,11 @@ def count_in(facts: Any, name: str) -> int:
 def shape_in(facts: Any, name: str) -> tuple[int, ...]:
     """A sample shape: whole numbers of at least 1, at least one of them."""
     value = field(facts, name)
-    if not isinstance(value, list) or not value or not all(type(side) is int and side > 0 for side in value):
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(type(side) is int and side > 0 for side in value)
+    ):
         raise damaged(f"{name} must be a list of whole numbers of at least 1", value)
     return tuple(value)
 
@@ -47,7 +53,11 @@ def shape_in(facts: Any, name: str) -> tuple[int, ...]:
 def names_in(facts: Any, name: str) -> tuple[str, ...]:
     """Different strings, at least one."""
     value = field(facts, name)
-    if not isinstance(value, list) or not value or not all(isinstance(entry, str) for entry in value):
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(isinstance(entry, str) for entry in value)
+    ):
         raise damaged(f"{name} must be a list of names", value)
     if len(set(value)) != len(value):
         raise damaged(f"{name} must be different names", value)
@@ -70,7 +80,10 @@ def numbers_in(facts: Any, name: str, ndim: int) -> Tensor:
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise damaged(f"{name} must hold numbers", type(value).__name__) from None
     if numbers.ndim != ndim or numbers.numel() == 0:
-        raise damaged(f"{name} must have {ndim} axes and hold at least one number", f"shape {tuple(numbers.shape)}")
+        raise damaged(
+            f"{name} must have {ndim} axes and hold at least one number",
+            f"shape {tuple(numbers.shape)}",
+        )
     if not bool(torch.isfinite(numbers).all()):
         raise damaged(f"{name} must be finite", "NaN or infinite values")
     return numbers

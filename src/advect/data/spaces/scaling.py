@@ -1,4 +1,5 @@
-"""Offsets and factors of features, fitted without weights: ranges of whole datasets, means and deviations of features.
+"""Offsets and factors of features, fitted without weights: ranges of whole datasets, means and
+deviations of features.
 
 NaN stands for values that a side does not have: statistics are taken over the rest.
 """
@@ -19,7 +20,9 @@ SCALES = ("standardize", "standardize-target", "unit")
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """(x − offset) / width in float64, with one number for all ``dim`` features or one for each; ``of``: whose statistics."""
+    """(x − offset) / width in float64, with one number for all ``dim`` features or one for each;
+    ``of``: whose statistics.
+    """
 
     dim: int
     offset: Tensor
@@ -47,7 +50,12 @@ class Affine:
         return f"each feature less its mean, divided by its deviation (of {'both' if self.of == 'both' else 'the ' + self.of})"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"dim": self.dim, "offset": self.offset.tolist(), "width": self.width.tolist(), "of": self.of}
+        return {
+            "dim": self.dim,
+            "offset": self.offset.tolist(),
+            "width": self.width.tolist(),
+            "of": self.of,
+        }
 
     @classmethod
     def from_dict(cls, facts: Any) -> Affine:
@@ -55,7 +63,8 @@ class Affine:
         offset, width = numbers_in(facts, "offset", ndim), numbers_in(facts, "width", ndim)
         if offset.shape != width.shape or offset.shape not in ((), (dim,)):
             raise damaged(
-                f"offset and width need one number, or {dim}", f"shapes {tuple(offset.shape)} and {tuple(width.shape)}"
+                f"offset and width need one number, or {dim}",
+                f"shapes {tuple(offset.shape)} and {tuple(width.shape)}",
             )
         if not bool((width > 0).all()):
             raise damaged("width must be above 0", width.min().item())
@@ -72,7 +81,9 @@ def fit_scales(scale: str, source: Tensor, target: Tensor, shared: bool) -> tupl
         both = _standard(torch.cat([source, target]), "both")
         return both, both
     own, other = _moments(target), _moments(source)
-    offset, width = (mine.where(~mine.isnan(), yours) for mine, yours in zip(own, other, strict=True))
+    offset, width = (
+        mine.where(~mine.isnan(), yours) for mine, yours in zip(own, other, strict=True)
+    )
     step = _affine(target.shape[1], offset, width, "target")
     return step, step
 
@@ -88,8 +99,14 @@ def _standard(x: Tensor, of: str) -> Affine:
 
 def _affine(dim: int, offset: Tensor, width: Tensor, of: str) -> Affine:
     for name, values in (("offsets", offset), ("widths", width)):
-        check_finite(f"{name} of features", values, "The features are too large to scale: divide them by a number first.")
-    return Affine(dim, offset.cpu(), width.where(width > 0, 1).cpu(), of)  # what is constant is only shifted, to 0
+        check_finite(
+            f"{name} of features",
+            values,
+            "The features are too large to scale: divide them by a number first.",
+        )
+    return Affine(
+        dim, offset.cpu(), width.where(width > 0, 1).cpu(), of
+    )  # what is constant is only shifted, to 0
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
