@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import torch
-from flows import EXACT_LAWS, FEATURES_ONLY, labeled
+from flow_cases import EXACT_LAWS, FEATURES_ONLY, labeled
 
 import advect as ad
 import advect.distributed

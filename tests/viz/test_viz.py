@@ -30,7 +30,7 @@ from advect.viz.couplings import drawn_pairs
 from advect.viz.look import DARK, LIGHT, class_marks, short
 from advect.viz.pairs import complete_part, plane_map
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def gaussians(seed: int = 0, **options) -> ad.LabeledDataset:

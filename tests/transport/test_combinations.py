@@ -13,7 +13,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from flows import draw
+from flow_cases import draw
 from scipy.optimize import linear_sum_assignment
 
 import advect as ad

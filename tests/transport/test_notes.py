@@ -7,7 +7,7 @@ import time
 
 import pytest
 import torch
-from flows import draw, labeled
+from flow_cases import draw, labeled
 
 import advect as ad
 from advect.transport.notes import ended_above, of_mixing, of_solver, of_values

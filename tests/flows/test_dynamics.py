@@ -7,7 +7,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from flows import EXACT_LAWS, TIGHT, draw, first_velocity, labeled, states
+from flow_cases import EXACT_LAWS, TIGHT, draw, first_velocity, labeled, states
 
 import advect as ad
 from advect._util.linalg import symmetric_root

@@ -11,7 +11,7 @@ import pytest
 
 from advect.cli.app import main
 
-GUIDE = Path(__file__).parent.parent / "docs" / "command-line.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "command-line.md"
 BLOCK = re.compile(r"```(sh|py|toml)\n(.*?)```", re.DOTALL)
 
 

@@ -5,7 +5,7 @@ where they are equal.
 import numpy as np
 import pytest
 import torch
-from flows import draw, labeled
+from flow_cases import draw, labeled
 
 import advect as ad
 

@@ -7,7 +7,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from flows import FEATURES_ONLY, TIGHT, draw, first_velocity, labeled, states
+from flow_cases import FEATURES_ONLY, TIGHT, draw, first_velocity, labeled, states
 
 import advect as ad
 from advect.functionals import interaction

@@ -41,7 +41,7 @@ NAMES = [
     "camelyon",
 ]
 TOYS = ["gaussians", "moons", "rings", "swiss_roll"]
-SHARED = Path(os.environ.get("ADVECT_DATA") or Path(__file__).parents[2] / "shared" / "data")
+SHARED = Path(os.environ.get("ADVECT_DATA") or Path(__file__).parents[3] / "shared" / "data")
 needs_data = pytest.mark.skipif(
     not (SHARED / "mnist.npz").is_file(),
     reason="no image datasets: set ADVECT_DATA to their directory",

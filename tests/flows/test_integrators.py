@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from flows import bowl, draw, labeled, states
+from flow_cases import bowl, draw, labeled, states
 
 import advect as ad
 from advect.flows.integrators import step_size_at

@@ -8,7 +8,7 @@ from typing import ClassVar
 import oracles
 import pytest
 import torch
-from flows import bowl, draw, first_velocity, labeled, states
+from flow_cases import bowl, draw, first_velocity, labeled, states
 from setups import SETUPS
 
 import advect as ad

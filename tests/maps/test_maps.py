@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from flows import draw, labeled
+from flow_cases import draw, labeled
 from oracles import half_squared, sinkhorn_loop
 from torch import nn
 

@@ -1,7 +1,7 @@
 """Damages files in every way that one can think of and reads them, in a process of its own; tells
 what came of it.
 
-``python tests/fuzz_files.py npz,csv 300 7 directory`` prints a JSON object for each reader: how
+``python tests/data/fuzz_files.py npz,csv 300 7 directory`` prints a JSON object for each reader: how
 many mutations were read, refused, or did something else, the slowest one, and by how much the
 memory grew."""
 

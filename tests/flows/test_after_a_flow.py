@@ -13,7 +13,7 @@ import matplotlib.figure
 import numpy as np
 import pytest
 import torch
-from flows import labeled
+from flow_cases import labeled
 
 import advect as ad
 import advect.distributed
