@@ -160,7 +160,7 @@ class FlowResult:
             ...     result.report(f"{folder}/flow.html", title="Two points").name
             'flow.html'
         """
-        # Upward, for the user's convenience: the one such door (tests/house/test_architecture.py names
+        # Upward, for the user's convenience: the one such door (tests/test_architecture.py names
         # it).
         return import_module("advect.report").write_report(self, path, target=target, **options)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("matplotlib")
-FOLDER = Path(__file__).parents[2] / "experiments"
+FOLDER = Path(__file__).parents[1] / "experiments"
 
 
 def run(name: str, out: Path) -> dict:

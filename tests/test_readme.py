@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def test_readme_snippets_run(capsys, tmp_path, monkeypatch):
