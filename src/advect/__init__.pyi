@@ -25,18 +25,16 @@ from .apps.sweep import (
     sweep as sweep,
 )
 from .classes import (
+    DBSCAN as DBSCAN,
     HDBSCAN as HDBSCAN,
+    AnyClusterer as AnyClusterer,
     GaussianMixture as GaussianMixture,
+    KMeans as KMeans,
     PseudoLabels as PseudoLabels,
     Spectral as Spectral,
     Ward as Ward,
     fill_labels as fill_labels,
     pseudo_labels as pseudo_labels,
-)
-from .classes.clustering import (
-    DBSCAN as DBSCAN,
-    AnyClusterer as AnyClusterer,
-    KMeans as KMeans,
 )
 from .classes.matching import (
     ClassMatching as ClassMatching,

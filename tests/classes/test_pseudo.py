@@ -16,9 +16,10 @@ from sklearn.neighbors import kneighbors_graph
 
 import advect as ad
 from advect.classes import align, best_permutation, clustering_accuracy, purity
+from advect.classes.clusterers import as_clusterer
 from advect.classes.fill import _conjugate_gradients, _propagated
-from advect.classes.graph import neighbor_graph
-from advect.classes.running import renumbered
+from advect.classes.neighbor_graph import neighbor_graph
+from advect.classes.pseudo import renumbered
 from advect.classes.scores import assign
 
 CENTRES = np.array([[0.0, 0.0, 0.0], [20.0, 0.0, 0.0], [0.0, 20.0, 0.0], [0.0, 0.0, 20.0]])
@@ -156,10 +157,61 @@ def test_seeds_differ_where_there_is_chance():
     )
 
 
-def test_a_flow_with_variable_labels_may_use_these_clusterers():
+def nearest(points, previous):
+    """A function as clusterer; in a flow, points are means followed by deviations."""
+    return cdist(points[:, :3], CENTRES).argmin(axis=1)
+
+
+class Nearest(ad.classes.Clusterer):
+    """A clusterer of one's own, which is given the number of clusters."""
+
+    def fit(self, points, k, seed, previous):
+        return cdist(points[:, :3], CENTRES[:k]).argmin(axis=1)
+
+
+FAMILY = {
+    "kmeans": "kmeans",
+    "KMeans(4)": ad.KMeans(4),
+    "Ward": ad.Ward(),
+    "Spectral": ad.Spectral(),
+    "Spectral, in part": ad.Spectral(max_samples=70),
+    "GaussianMixture": ad.GaussianMixture(covariance="diag"),
+    "HDBSCAN": ad.HDBSCAN(10),
+    "DBSCAN": ad.DBSCAN(),
+    "AnyClusterer": ad.AnyClusterer(cluster.AgglomerativeClustering(4)),
+    "scikit-learn": cluster.Birch(n_clusters=4),
+    "scikit-learn without a number": cluster.MeanShift(bandwidth=8),
+    "function": nearest,
+    "own": Nearest(),
+}
+
+
+@pytest.mark.parametrize("clusterer", FAMILY.values(), ids=FAMILY)
+def test_every_clusterer_serves_pseudo_labels_and_flows(clusterer):
     data = blobs()
-    for clusterer in (ad.Ward(), ad.Spectral(), ad.GaussianMixture()):
-        assert same_partition(clusterer(data.x.numpy(), data.y.numpy()), data.y)
+    numbered = as_clusterer(clusterer).takes_number
+    found = ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4 if numbered else None)
+    assert found.codes.tolist() == data.y.tolist()
+    dynamics = ad.JointVariableLabels(clusterer, laws=ad.DiagonalMotion())
+    laws = ad.Gaussians(data.x, ad.Diagonal(torch.ones_like(data.x)))
+    each = data.replace(law=laws, law_index=torch.arange(len(data)))
+    still = ad.Potential(lambda x, y: 0 * x.sum(dim=1))  # nothing moves, so classes stay
+    last = ad.flow(each, still, dynamics=dynamics, n_steps=2).dataset
+    assert torch.equal(last.y, data.y) and last.classes == data.classes
+
+
+@pytest.mark.parametrize("clusterer", ["kmeans", "ward", "spectral", "mixture", Nearest()])
+def test_fewer_different_laws_than_classes_are_fewer_clusters(clusterer):
+    points, before = np.repeat([[0.0, 0.0, 0.0], [20.0, 0.0, 0.0]], 4, axis=0), np.arange(8) % 3
+    assert same_partition(as_clusterer(clusterer)(points, before), np.repeat([0, 1], 4))
+
+
+@pytest.mark.parametrize("clusterer", ["kmeanss", 3, ad.Ward])
+def test_a_flow_refuses_what_is_no_clusterer(clusterer):
+    with pytest.raises(ad.InputError, match="clusterer"):
+        ad.JointVariableLabels(clusterer)
+    with pytest.raises(ad.InputError, match="fit_predict"):
+        ad.AnyClusterer(ad.Ward)
 
 
 def test_large_data_is_clustered_in_part():
@@ -206,7 +258,7 @@ def test_embeddings_replace_the_features_for_clustering_alone():
 
 @pytest.mark.parametrize("shape", [(60, 8), (8, 60)])
 def test_principal_components_are_scikit_learns(shape):
-    from advect.classes.points import points_of
+    from advect.classes.embedding import points_of
 
     x = np.random.default_rng(0).normal(size=shape) * np.linspace(1, 5, shape[1])
     data = ad.LabeledDataset(x)

@@ -11,7 +11,7 @@ from flow_cases import EXACT_LAWS, TIGHT, draw, first_velocity, labeled, states
 
 import advect as ad
 from advect._util.linalg import symmetric_root
-from advect.classes.clustering import law_points, relabel
+from advect.classes.relabel import law_points, relabel
 
 MOTIONS = {
     "euclidean": (ad.EuclideanMotion(), ad.Bures()),

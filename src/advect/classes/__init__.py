@@ -7,14 +7,27 @@ for evaluation alone. The paper's other way for partly labeled data, to flow the
 fit a map that carries the rest, is in ``maps``."""
 
 from advect.classes.alignment import align
-from advect.classes.clusterers import HDBSCAN, GaussianMixture, Spectral, Ward
+from advect.classes.clusterers import (
+    DBSCAN,
+    HDBSCAN,
+    AnyClusterer,
+    GaussianMixture,
+    KMeans,
+    Spectral,
+    Ward,
+)
+from advect.classes.clustering import Clusterer
 from advect.classes.fill import fill_labels
-from advect.classes.result import PseudoLabels, pseudo_labels
+from advect.classes.pseudo import PseudoLabels, pseudo_labels
 from advect.classes.scores import best_permutation, clustering_accuracy, purity
 
 __all__ = [
+    "DBSCAN",
     "HDBSCAN",
+    "AnyClusterer",
+    "Clusterer",
     "GaussianMixture",
+    "KMeans",
     "PseudoLabels",
     "Spectral",
     "Ward",

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from advect._util.checks import check_known
-from advect.classes.result import PseudoLabels
+from advect.classes.pseudo import PseudoLabels
 from advect.classes.scores import assign
 from advect.cost import GroundCost, NoLabels
 from advect.cost.ground import check_cost

@@ -1,164 +1,175 @@
-"""Discrete labels from label laws that move one by one: clustering for jd-vl (paper, section 5.1
-and appendix C).
+"""What a clusterer is: points in, a whole number for each out. One protocol for pseudo-labels and
+for the classes of a flow with variable labels (paper, sections 5.1 and 5.3).
+
+A clusterer of one's own writes ``fit``. Calling it does the rest: how many clusters, points of a
+scale that no square overflows at, a random part of the points where all of them are too many.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+import sys
+from typing import ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from advect._util.checks import check_count, check_positive
-from advect.data.gaussians import Diagonal, Gaussians
+from advect._util.checks import check_count
+from advect.errors import InputError
 
-
-class Clustering(Protocol):
-    """Cluster points (n, p) into labels (n,) given the labels before; −1 means no cluster."""
-
-    def __call__(self, points: np.ndarray, previous: np.ndarray) -> np.ndarray: ...
+_NEIGHBORS = 5  # that decide about a point outside the part that was clustered
 
 
-@dataclass(frozen=True)
-class KMeans:
-    """k-means with a fixed number of clusters, started from the clusters before so that it is quick
-    and steady.
+class Clusterer:
+    """Base of all clusterers; ``ad.pseudo_labels`` and ``ad.JointVariableLabels`` take any of them.
 
-    Args:
-        n_clusters: how many; by default as many as there were before.
+    Attributes:
+        n_clusters: how many clusters; None takes the number that the caller asks for.
+        max_samples: the largest number of points to fit at once. Others join their nearest
+            neighbours.
+        takes_number: False for a clusterer that finds the number of clusters itself.
+        needs_number: whether ``fit`` cannot do without a number.
+        scale_free: whether points may be moved and scaled before ``fit``; False for a clusterer
+            with a radius in units of the features.
 
     Example:
         >>> import numpy as np, advect as ad
-        >>> points = np.array([[0.0], [0.1], [5.0], [5.1]])
-        >>> ad.KMeans(2)(points, np.zeros(4, dtype=int)).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
-        True
+        >>> class Signs(ad.classes.Clusterer):
+        ...     takes_number = False
+        ...
+        ...     def fit(self, points, k, seed, previous):
+        ...         return (points[:, 0] > 0).astype(int)
+        >>> ad.pseudo_labels(ad.LabeledDataset([[-2.0], [-1.0], [3.0]]), Signs()).codes.tolist()
+        [0, 0, 1]
     """
 
     n_clusters: int | None = None
+    max_samples: int = sys.maxsize
+    takes_number: bool = True
+    scale_free: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
+    @property
+    def needs_number(self) -> bool:
+        return self.takes_number and self.n_clusters is None
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def fit(self, points: np.ndarray, k: int, seed: int, previous: np.ndarray | None) -> np.ndarray:
+        """k clusters of the points (n, p) as whole numbers (n,), −1 for noise.
+
+        Args:
+            points: float64.
+            k: how many; 0 where neither the clusterer nor the caller has a number.
+            seed: of everything random, below 2³².
+            previous: the clusters (n,) that these points were in before, in a flow.
+        """
+        raise NotImplementedError
+
+    def __call__(
+        self,
+        points: np.ndarray,
+        previous: np.ndarray | None = None,
+        n_clusters: int | None = None,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """The cluster of each point, (n,) int64, −1 for noise.
+
+        Args:
+            points: (n, p).
+            previous: the clusters before. Where no other number is known there will be as many, or
+                as many as there are different points.
+            n_clusters: how many; overrides the clusterer's own number.
+            seed: of everything random.
+
+        Raises:
+            InputError: more clusters are asked for than there are different points; a fit that
+                fails, or does not give a whole number to each point.
+        """
+        if self.scale_free:
+            points = of_order_one(points)
+        k = self.n_clusters if n_clusters is None else n_clusters
+        if k is None and previous is not None and self.needs_number:
+            k = len(np.unique(previous))
+        if k is not None and self.takes_number:
+            distinct = count_distinct(points, k + 1)
+            if k > distinct and previous is None:
+                raise InputError(
+                    f"there cannot be more clusters than different samples, {distinct}",
+                    f"{k} clusters",
+                    "Ask for fewer.",
+                )
+            k = min(k, distinct)
+            if k == 1:
+                return np.zeros(len(points), dtype=np.int64)
+            if k == distinct:
+                return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1)
+        if len(points) <= self.max_samples:
+            return self._checked(points, k, seed, previous)
+        generator = np.random.default_rng(seed)
+        part = np.sort(generator.choice(len(points), self.max_samples, replace=False))
+        codes = np.full(len(points), -1)
+        before = None if previous is None else previous[part]
+        codes[part] = join_nearest(points[part], self._checked(points[part], k, seed, before), 1)
+        return join_nearest(points, codes, _NEIGHBORS)
+
+    def _checked(
+        self, points: np.ndarray, k: int | None, seed: int, previous: np.ndarray | None
+    ) -> np.ndarray:
+        """What ``fit`` answers, as whole numbers."""
+        try:
+            codes = np.asarray(self.fit(points, k or 0, seed % 2**32, previous))
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(
+                "the clusterer could not cluster these samples",
+                error,
+                "Change its options, or take another one.",
+            ) from error
+        if codes.shape != (len(points),) or codes.dtype.kind not in "biu":
+            raise InputError(
+                f"a clusterer must give a whole number to each of the {len(points)} samples",
+                f"{codes.dtype} of shape {codes.shape}",
+                "Check what it returns.",
+            )
+        return codes.astype(np.int64)
+
+    def _check_options(self) -> None:
+        """For the ``__post_init__`` of clusterers with options."""
+        check_count("max_samples", self.max_samples)
         if self.n_clusters is not None:
             check_count("n_clusters", self.n_clusters)
 
-    def __call__(self, points: np.ndarray, previous: np.ndarray) -> np.ndarray:
-        from sklearn.cluster import KMeans as SklearnKMeans
 
-        codes = np.unique(previous)
-        wanted = min(self.n_clusters or len(codes), len(np.unique(points, axis=0)))
-        options: dict[str, Any] = {"n_init": 10, "random_state": 0}
-        if wanted == len(codes):
-            options = {
-                "n_init": 1,
-                "init": np.stack([points[previous == code].mean(axis=0) for code in codes]),
-            }
-        return np.asarray(SklearnKMeans(wanted, **options).fit_predict(points))
-
-
-@dataclass(frozen=True)
-class DBSCAN:
-    """Density-based clustering, which finds the number of clusters itself; the paper's radius 5 and
-    4 points by default.
-
-    Example:
-        >>> import numpy as np, advect as ad
-        >>> points = np.array([[0.0], [1.0], [2.0], [3.0], [50.0], [51.0], [52.0], [53.0]])
-        >>> ad.DBSCAN()(points, np.zeros(8, dtype=int)).tolist()
-        [0, 0, 0, 0, 1, 1, 1, 1]
+def of_order_one(points: np.ndarray) -> np.ndarray:
+    """Points moved and scaled to entries in [−1, 1] around 0, so that no square overflows or
+    vanishes.
     """
-
-    radius: float = 5.0
-    min_points: int = 4
-
-    def __post_init__(self) -> None:
-        check_positive("radius", self.radius)
-        check_count("min_points", self.min_points)
-
-    def __call__(self, points: np.ndarray, previous: np.ndarray) -> np.ndarray:
-        from sklearn.cluster import DBSCAN as SklearnDBSCAN
-
-        return np.asarray(
-            SklearnDBSCAN(eps=self.radius, min_samples=self.min_points).fit_predict(points)
-        )
+    points = points / (np.abs(points).max() or 1.0)
+    points = points - points.mean(axis=0)
+    return points / (np.abs(points).max() or 1.0)
 
 
-@dataclass(frozen=True)
-class AnyClusterer:
-    """Any scikit-learn clusterer with ``fit_predict``; it is cloned for each use.
+def count_distinct(points: np.ndarray, most: int) -> int:
+    """How many different points there are; counting ends at ``most``."""
+    seen: set[bytes] = set()
+    for row in points + 0.0:  # −0 is 0
+        if len(seen) >= most:
+            break
+        seen.add(row.tobytes())
+    return len(seen)
 
-    Example:
-        >>> import numpy as np, advect as ad
-        >>> from sklearn.cluster import AgglomerativeClustering
-        >>> points = np.array([[0.0], [0.1], [5.0], [5.1]])
-        >>> sorted(set(ad.AnyClusterer(AgglomerativeClustering(2))(points, np.zeros(4, dtype=int)).tolist()))
-        [0, 1]
+
+def join_nearest(points: np.ndarray, codes: np.ndarray, neighbors: int) -> np.ndarray:
+    """Points without a cluster, −1, join that of most of their nearest neighbours that have one, if
+    there are any.
     """
+    from sklearn.neighbors import KNeighborsClassifier
 
-    estimator: Any
-
-    def __call__(self, points: np.ndarray, previous: np.ndarray) -> np.ndarray:
-        from sklearn.base import clone
-
-        estimator: Any = clone(self.estimator)
-        return np.asarray(estimator.fit_predict(points))
-
-
-def law_points(laws: Gaussians) -> np.ndarray:
-    """Laws as points: the mean, then the deviations or the entries of S^½, so that distances
-    resemble W₂.
-    """
-    covariance = laws.covariance
-    diagonal = isinstance(covariance, Diagonal)
-    spread = (
-        covariance.deviations if diagonal else covariance.compressed.rows.reshape(len(laws), -1)
-    )
-    return torch.cat([laws.means.double(), spread.double()], dim=1).detach().cpu().numpy()
-
-
-def relabel(laws: Gaussians, previous: Tensor, clustering: Clustering) -> Tensor:
-    """New class positions for each sample: clusters of its laws, each named after the class most of
-    it had before.
-
-    Samples outside every cluster join the nearest one (or stay as they are if there is none). A
-    cluster that no old class claims gets the next free position, so classes are born and die while
-    survivors keep their places."""
-    if not all(bool(torch.isfinite(part).all()) for part in (laws.means, *laws.covariance.parts())):
-        return previous  # the flow has diverged, and says so at its next value
-    points, before = law_points(laws), previous.cpu().numpy()
-    found = np.asarray(clustering(points, before))
-    codes = np.unique(found[found >= 0])
-    if len(codes) == 0:
-        return previous
-    centres = np.stack([points[found == code].mean(axis=0) for code in codes])
-    lost = np.flatnonzero(found < 0)
-    if len(lost):
-        distances = ((points[lost, None, :] - centres) ** 2).sum(axis=2)
-        found = found.copy()
-        found[lost] = codes[distances.argmin(axis=1)]
-    return torch.as_tensor(_inherit_names(found, codes, before), device=previous.device)
-
-
-def _inherit_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -> np.ndarray:
-    overlaps = sorted(
-        (
-            (int(((found == code) & (before == old)).sum()), int(code), int(old))
-            for code in codes
-            for old in np.unique(before)
-        ),
-        reverse=True,
-    )
-    names: dict[int, int] = {}
-    for count, code, old in overlaps:
-        if count and code not in names and old not in names.values():
-            names[code] = old
-    fresh = (
-        position
-        for position in range(int(before.max()) + len(codes) + 1)
-        if position not in names.values()
-    )
-    taken = set(before.tolist())
-    for code in codes.tolist():
-        if code not in names:
-            names[code] = next(position for position in fresh if position not in taken)
-    return np.array([names[code] for code in found.tolist()], dtype=np.int64)
+    lost = codes < 0
+    if not lost.any() or lost.all():
+        return codes
+    near = KNeighborsClassifier(min(neighbors, int((~lost).sum()))).fit(points[~lost], codes[~lost])
+    codes = codes.copy()
+    codes[lost] = near.predict(points[lost])
+    return codes

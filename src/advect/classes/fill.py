@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from advect._util.checks import check_count, check_known, check_positive
-from advect.classes.graph import neighbor_graph
-from advect.classes.points import Embedded, of_order_one, points_of
-from advect.classes.running import joined
+from advect.classes.clustering import join_nearest, of_order_one
+from advect.classes.embedding import Embedded, points_of
+from advect.classes.neighbor_graph import neighbor_graph
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
@@ -71,7 +71,7 @@ def fill_labels(
     codes = (
         _propagated(points, codes, neighbors, alpha)
         if method == "propagate"
-        else joined(points, codes, 1)
+        else join_nearest(points, codes, 1)
     )
     return data.replace(y=torch.as_tensor(codes, device=data.y.device))
 

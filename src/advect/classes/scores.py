@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect.classes.result import PseudoLabels
+from advect.classes.pseudo import PseudoLabels
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot import ExactOT

@@ -9,13 +9,14 @@ functionals never ask which dynamics is running."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_count
-from advect.classes.clustering import Clustering, KMeans, relabel
+from advect.classes.clusterers import KMeans, as_clusterer
+from advect.classes.relabel import relabel
 from advect.data.dataset import LabeledDataset
 from advect.data.gaussians import Gaussians
 from advect.errors import InputError
@@ -177,8 +178,9 @@ class JointVariableLabels(_Joint):
     flow ended goes on with the laws as they were.
 
     Args:
-        clustering: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4 points), or
-            ``AnyClusterer(estimator)`` of scikit-learn.
+        clustering: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4 points), or any other that
+            ``pseudo_labels`` takes: an object such as ``Ward()``, a name, a scikit-learn clusterer,
+            a function of the points and the clusters before.
         laws: how covariances move; by default Bures up to 8 dimensions, diagonal beyond (n full
             matrices would not fit).
         every: cluster at every so many steps.
@@ -191,7 +193,7 @@ class JointVariableLabels(_Joint):
         (3, [0, 1, 2])
     """
 
-    clustering: Clustering = field(default_factory=KMeans)
+    clustering: Any = field(default_factory=KMeans)
     laws: LawMotion | None = None
     every: int = 1
     bounds: Bounds = None
@@ -199,6 +201,7 @@ class JointVariableLabels(_Joint):
     def __post_init__(self) -> None:
         _check_bounds(self.bounds)
         check_count("every", self.every)
+        as_clusterer(self.clustering)
         if isinstance(self.laws, FactoredMotion):
             raise InputError(
                 "one law for each particle needs equal sizes",

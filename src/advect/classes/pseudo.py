@@ -1,10 +1,11 @@
-"""Pseudo-labels for data without labels: its clusters (paper, section 5.3). Names for them are
-``alignment``'s business.
-"""
+"""Pseudo-labels for data without labels: its clusters (paper, section 5.3).
+
+Clusters are 0 … k − 1, the largest first, and no sample is left out as noise. ``alignment`` names
+them after the classes of another dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +14,13 @@ import torch
 
 from advect._util.checks import check_count
 from advect.classes.clusterers import as_clusterer
-from advect.classes.clustering import AnyClusterer
-from advect.classes.points import Embedded, points_of
-from advect.classes.running import needs_number, own_number, run, silhouettes, takes_number
+from advect.classes.clustering import Clusterer, count_distinct, join_nearest, of_order_one
+from advect.classes.embedding import Embedded, points_of
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
+
+_SCORED = 2000  # samples on which numbers of clusters are compared
+_MOST = 20  # clusters that are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,32 +98,30 @@ def pseudo_labels(
         >>> ad.classes.clustering_accuracy(found, digits) > 0.7       # by the true labels, which it did not see
         True
     """
-    clusterer = as_clusterer(clusterer)
+    clusterer = as_clusterer("spectral" if clusterer is None else clusterer)
     seed = check_count("seed", seed, least=0)
     k, candidates = _asked(n_clusters, target)
-    method = type(
-        clusterer.estimator if isinstance(clusterer, AnyClusterer) else clusterer
-    ).__name__
-    if (k is not None or candidates is not None) and not takes_number(clusterer):
+    if (k is not None or candidates is not None) and not clusterer.takes_number:
         raise InputError(
-            f"{method} finds the number of clusters itself",
+            f"{clusterer.name} finds the number of clusters itself",
             f"n_clusters={k or candidates}",
-            "Leave n_clusters and target out, or take a clusterer that is told, such as ad.Ward().",
+            "Leave n_clusters and target out, or take one that is given the number, such as "
+            "ad.Ward().",
         )
     points = points_of(data, embedding, seed)
     scores: dict[int, float] = {}
-    if candidates is not None or (k is None and needs_number(clusterer)):
-        scores = silhouettes(clusterer, points, candidates, seed)
+    if candidates is not None or (k is None and clusterer.needs_number):
+        scores = _silhouettes(clusterer, points, candidates, seed)
         k = (
             max(scores, key=lambda number: scores[number])
             if scores
             else len(np.unique(points, axis=0))
         )
-    codes = run(clusterer, points, own_number(clusterer) if k is None else k, seed)
+    codes = _clusters(clusterer, points, k, seed)
     number = int(codes.max()) + 1
     y = torch.as_tensor(codes, device=data.x.device)
     dataset = data.replace(y=y, classes=tuple(range(number)), law=None, law_index=None)
-    return PseudoLabels(dataset, codes, number, method, scores)
+    return PseudoLabels(dataset, codes, number, clusterer.name, scores)
 
 
 def _asked(n_clusters: Any, target: LabeledDataset | None) -> tuple[int | None, list[int] | None]:
@@ -156,3 +157,65 @@ def _asked(n_clusters: Any, target: LabeledDataset | None) -> tuple[int | None, 
             "Pass for instance range(2, 13).",
         )
     return None, candidates
+
+
+def _clusters(clusterer: Clusterer, points: np.ndarray, k: int | None, seed: int) -> np.ndarray:
+    """The cluster of each point without gaps and without noise, which joins the nearest sample."""
+    codes = clusterer(points, n_clusters=k, seed=seed)
+    if (codes < 0).all():
+        raise InputError(
+            "the clusterer must find at least one cluster",
+            f"noise alone, of {len(codes)} samples",
+            "Ask for smaller or less dense clusters, or take one that is given their number, such "
+            "as ad.Ward().",
+        )
+    return renumbered(join_nearest(of_order_one(points), codes, 1))
+
+
+def _silhouettes(
+    clusterer: Clusterer, points: np.ndarray, candidates: Sequence[int] | None, seed: int
+) -> dict[int, float]:
+    """The mean silhouette of each number of clusters, on at most 2000 points drawn at random; by
+    default of 2 … 20.
+    """
+    from sklearn.metrics import pairwise_distances, silhouette_score
+
+    if len(points) > _SCORED:
+        points = points[
+            np.sort(np.random.default_rng(seed).choice(len(points), _SCORED, replace=False))
+        ]
+    distinct = count_distinct(
+        points, max(candidates, default=0) if candidates is not None else _MOST
+    )
+    limit = min(distinct, len(points) - 1)
+    if candidates is None:
+        candidates = range(2, min(limit, _MOST) + 1)
+    for k in candidates:
+        if not 2 <= k <= limit:
+            raise InputError(
+                f"numbers of clusters to compare must lie between 2 and {limit}, given "
+                f"{len(points)} samples for it",
+                k,
+                "A single number is taken as it is.",
+            )
+    distances = pairwise_distances(of_order_one(points))
+    np.fill_diagonal(distances, 0.0)
+    scores = {}
+    for k in candidates:
+        codes = _clusters(clusterer, points, k, seed)
+        scores[k] = (
+            float(silhouette_score(distances, codes, metric="precomputed")) if codes.any() else -1.0
+        )
+    return scores
+
+
+def renumbered(codes: np.ndarray) -> np.ndarray:
+    """The same clusters as 0 … k − 1: the largest first, of equal ones that with the first
+    sample.
+    """
+    _, first, inverse, counts = np.unique(
+        codes, return_index=True, return_inverse=True, return_counts=True
+    )
+    rank = np.empty(len(counts), dtype=np.int64)
+    rank[np.lexsort((first, -counts))] = np.arange(len(counts))
+    return rank[inverse]

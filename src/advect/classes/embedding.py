@@ -52,15 +52,6 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
         return embedding.embed(data).detach().cpu().double().numpy()
 
 
-def of_order_one(points: np.ndarray) -> np.ndarray:
-    """Points moved and scaled to entries in [−1, 1] around 0, so that no square overflows or
-    vanishes.
-    """
-    points = points / (np.abs(points).max() or 1.0)
-    points = points - points.mean(axis=0)
-    return points / (np.abs(points).max() or 1.0)
-
-
 def _features(data: LabeledDataset) -> np.ndarray:
     return data.x.detach().cpu().double().numpy()
 
