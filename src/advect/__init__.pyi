@@ -56,7 +56,8 @@ from .data.class_table import (
 from .data.dataset import (
     LabeledDataset as LabeledDataset,
 )
-from .data.gaussians import (
+from .data.laws import (
+    Covariance as Covariance,
     Diagonal as Diagonal,
     Factored as Factored,
     Full as Full,

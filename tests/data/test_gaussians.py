@@ -2,16 +2,19 @@
 differences.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import oracles
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
+import advect as ad
 from advect import Diagonal, Factored, Full, Gaussians, InputError, LabeledDataset, bures
 from advect._util.linalg import symmetric_root
 from advect._util.nuclear import nuclear_norms, polar_factor
-from advect.data.moments import estimate_gaussians
+from advect.data.laws import estimate_gaussians
 
 
 def random_laws(k, d, rank=None, seed=0):
@@ -360,3 +363,114 @@ def test_shapes_are_checked():
         Gaussians(torch.zeros(2, 3), Diagonal(torch.ones(1, 3)))
     with pytest.raises(InputError, match="finite"):
         Gaussians(torch.full((1, 3), torch.nan), Diagonal(torch.ones(1, 3)))
+
+
+@dataclass(frozen=True, eq=False)
+class Isotropic(ad.Covariance):
+    """A user's own kind: one standard deviation for each law."""
+
+    deviations: torch.Tensor  # (k,)
+    features: int
+    is_diagonal = True
+
+    def dense(self):
+        return torch.diag_embed(self.scales().square())
+
+    def scales(self):
+        return self.deviations[:, None].expand(-1, self.features)
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank(ad.Covariance):
+    """Another, of two tensors that do not commute: S = u uᵀ + s² I; nothing but ``dense``."""
+
+    directions: torch.Tensor  # (k, d)
+    deviations: torch.Tensor  # (k,)
+
+    def dense(self):
+        outer = self.directions[:, :, None] * self.directions[:, None, :]
+        return outer + torch.diag_embed(self.deviations[:, None].expand_as(self.directions) ** 2)
+
+
+def isotropic(k, d, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return Isotropic(torch.rand(k, generator=generator, dtype=torch.float64) + 0.2, d)
+
+
+def low_rank(k, d, seed):
+    generator = torch.Generator().manual_seed(seed)
+    draw = torch.randn(k, d + 1, generator=generator, dtype=torch.float64)
+    return LowRank(draw[:, 1:], draw[:, 0].abs() + 0.2)
+
+
+@pytest.mark.parametrize("own", [isotropic, low_rank])
+class TestOwnCovariance:
+    """A kind of covariance that the package has never seen works wherever laws do."""
+
+    def pair(self, own, k=3, d=4, seed=0):
+        means = torch.randn(k, d, generator=torch.Generator().manual_seed(seed)).double()
+        covariance = own(k, d, seed)
+        return Gaussians(means, covariance), Gaussians(means, Full(covariance.dense()))
+
+    def test_laws(self, own):
+        mine, full = self.pair(own)
+        rows, basis = torch.tensor([2, 0, 2]), torch.randn(4, 2, dtype=torch.float64)
+        mass = torch.rand(3)
+        for a, b in (
+            (mine.take(rows), full.take(rows)),
+            (mine.carried(basis), full.carried(basis)),
+            (mine.diagonal(), full.diagonal()),
+            (mine.to(dtype=torch.float32), full.to(dtype=torch.float32)),
+            (mine.joined(rows // 2, mass, 2), full.joined(rows // 2, mass, 2)),
+        ):
+            torch.testing.assert_close(a.means, b.means)
+            torch.testing.assert_close(a.covariances(), b.covariances())
+        torch.testing.assert_close(mine.covariance.traces(), full.covariance.traces())
+        along = mine.covariance.along(basis)
+        torch.testing.assert_close(along, full.covariance.along(basis))
+        assert mine.take(rows).distinct()[1].tolist() == [0, 1, 0]
+
+    def test_bures_and_its_gradient(self, own):
+        (a, full_a), (b, full_b) = self.pair(own), self.pair(own, seed=1)
+        leaves = {k: v.clone().requires_grad_() for k, v in a.tensors().items()}
+        moving = a.with_tensors(leaves)
+        assert moving.requires_grad and not a.requires_grad
+        expected = Gaussians(moving.means, Full(moving.covariance.dense()))
+        torch.testing.assert_close(bures(a, b), bures(full_a, full_b), rtol=1e-9, atol=1e-9)
+        one = torch.autograd.grad(bures(moving, b).sum(), list(leaves.values()))
+        two = torch.autograd.grad(bures(expected, full_b).sum(), list(leaves.values()))
+        torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
+
+    def test_costs_and_flows(self, own):
+        mine, full = self.pair(own, k=2)
+        x, y = torch.randn(12, 4, dtype=torch.float64), [0, 1] * 6
+        target = LabeledDataset(torch.randn(10, 4, dtype=torch.float64) + 1, [0, 1] * 5)
+        ours, theirs = (LabeledDataset(x, y, law=law) for law in (mine, full))
+        cost = ad.GroundCost()
+        torch.testing.assert_close(
+            cost.between(ours, target).matrix(), cost.between(theirs, target).matrix()
+        )
+        found, expected = (
+            ad.sliced_otdd(data, target, generator=torch.Generator().manual_seed(0)).value
+            for data in (ours, theirs)
+        )
+        assert found == pytest.approx(expected, rel=1e-9)
+        for dynamics in (ad.JointFixedLabels(), ad.JointVariableLabels()):
+            options = {"dynamics": dynamics, "integrator": ad.Euler(0.1), "n_steps": 3}
+            runs = [ad.flow(data, ad.OTDD(target), **options) for data in (ours, theirs)]
+            torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, rtol=1e-6, atol=1e-6)
+            assert runs[0].values[-1] < runs[0].values[0]
+
+    def test_files(self, own):
+        from advect.data.store import pack_dataset, unpack_dataset
+
+        mine, _ = self.pair(own, k=2)
+        data = LabeledDataset(torch.zeros(2, 4), ["a", "b"], law=mine)
+        tensors, facts = pack_dataset(data)
+        back = unpack_dataset(tensors, facts)
+        assert back.law is not None and type(back.law.covariance) is type(mine.covariance)
+        for name, value in mine.tensors().items():
+            assert torch.equal(back.law.tensors()[name], value)
+        facts["law"]["kind"] = "unheard"
+        with pytest.raises(InputError, match="unheard.*Import the module"):
+            unpack_dataset(tensors, facts)

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from torch.nn.functional import interpolate
 
 from advect.data.dataset import LabeledDataset
-from advect.data.gaussians import Diagonal, Gaussians
+from advect.data.laws import Diagonal, Gaussians
 from advect.data.spaces import FeatureSpace, harmonize
 from advect.datasets import load
 from advect.errors import InputError

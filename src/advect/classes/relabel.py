@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from advect.classes.clusterers import as_clusterer
-from advect.data.gaussians import Diagonal, Gaussians
+from advect.data.laws import Gaussians
 
 
 def law_points(laws: Gaussians) -> np.ndarray:
@@ -19,9 +19,10 @@ def law_points(laws: Gaussians) -> np.ndarray:
     resemble W₂.
     """
     covariance = laws.covariance
-    diagonal = isinstance(covariance, Diagonal)
     spread = (
-        covariance.deviations if diagonal else covariance.compressed.rows.reshape(len(laws), -1)
+        covariance.scales()
+        if covariance.is_diagonal
+        else covariance.compressed.rows.reshape(len(laws), -1)
     )
     return torch.cat([laws.means.double(), spread.double()], dim=1).detach().cpu().numpy()
 
@@ -33,7 +34,7 @@ def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
     Samples outside every cluster join the nearest one (or stay as they are if there is none). A
     cluster that no old class claims gets the next free position, so classes are born and die while
     survivors keep their places."""
-    if not all(bool(torch.isfinite(part).all()) for part in (laws.means, *laws.covariance.parts())):
+    if not all(bool(torch.isfinite(part).all()) for part in laws.tensors().values()):
         return previous  # the flow has diverged, and says so at its next value
     points, before = law_points(laws), previous.cpu().numpy()
     found = as_clusterer(clustering)(points, before)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from advect._util.linalg import squared_distances, squared_gaps
 from advect.data.dataset import LabeledDataset
-from advect.data.gaussians import Diagonal, Gaussians, bures
+from advect.data.laws import Gaussians, bures
 from advect.errors import InputError
 from advect.ot.divergence import solve_divergence
 from advect.ot.exact import ExactOT
@@ -65,7 +65,7 @@ class Bures:
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         laws_a = source.laws()
         laws_b = laws_a if source is target else target.laws()
-        mixed = isinstance(laws_a.covariance, Diagonal) != isinstance(laws_b.covariance, Diagonal)
+        mixed = laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal
         if mixed and not self.diagonal and laws_a.dim > 64:
             raise InputError(
                 "diagonal laws against full ones need d × d matrices for each pair",

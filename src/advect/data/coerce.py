@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_weights
-from advect.data.gaussians import Gaussians
+from advect.data.laws import Gaussians
 from advect.errors import InputError
 
 

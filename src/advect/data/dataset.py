@@ -37,8 +37,7 @@ from advect.data.coerce import (
     own_tensor,
 )
 from advect.data.formats import Content, Table, open_source, write
-from advect.data.gaussians import Gaussians, group_shares
-from advect.data.moments import estimate_gaussians
+from advect.data.laws import Gaussians, estimate_gaussians, group_shares
 from advect.data.sampling import Draw, draw_rows
 from advect.errors import InputError
 

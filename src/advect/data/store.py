@@ -21,14 +21,8 @@ from torch import Tensor
 from advect._util.atomic import write_atomically
 from advect.data.dataset import LabeledDataset
 from advect.data.formats import Table
-from advect.data.gaussians import Diagonal, Factored, Full, Gaussians
+from advect.data.laws import Covariance, Gaussians
 from advect.errors import InputError
-
-_KINDS: dict[str, tuple[Any, str]] = {
-    "full": (Full, "matrices"),
-    "factored": (Factored, "rows"),
-    "diagonal": (Diagonal, "deviations"),
-}
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -150,15 +144,10 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
         facts["table"] = data.table.to_dict()
     if data.law is not None:
         covariance = data.law.covariance
-        kind = next(kind for kind, (cls, _) in _KINDS.items() if isinstance(covariance, cls))
-        tensors |= {
-            "law.means": data.law.means,
-            "law.covariance": getattr(covariance, _KINDS[kind][1]),
-        }
-        facts["law"] = {
-            "kind": kind,
-            "sizes": list(covariance.sizes) if isinstance(covariance, Factored) else None,
-        }
+        (_, first), *others = covariance.tensors().items()
+        tensors |= {"law.means": data.law.means, "law.covariance": first}
+        tensors |= {f"law.covariance.{name}": value for name, value in others}
+        facts["law"] = {"kind": covariance.kind, **covariance.facts()}
     if data.law_index is not None:
         tensors["law_index"] = data.law_index
     return tensors, facts
@@ -171,13 +160,7 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
     _check_parts(tensors, facts)
     law = None
     if "law" in facts:
-        kind, values = facts["law"]["kind"], tensors["law.covariance"]
-        covariance = (
-            Factored(values, tuple(facts["law"]["sizes"]))
-            if kind == "factored"
-            else _KINDS[kind][0](values)
-        )
-        law = Gaussians(tensors["law.means"], covariance)
+        law = Gaussians(tensors["law.means"], _unpack_covariance(tensors, facts["law"]))
     return LabeledDataset(tensors["x"]).replace(
         y=tensors["y"],
         weights=tensors["weights"],
@@ -188,6 +171,20 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
         law=law,
         law_index=tensors.get("law_index"),
     )
+
+
+def _unpack_covariance(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Covariance:
+    """Of the kind that the facts name; its first tensor has no name of its own in files."""
+    stem, kind = "law.covariance.", facts["kind"]
+    if kind not in Covariance.kinds:
+        raise InputError(
+            "label laws in a file have a kind of covariance that is not known here",
+            kind,
+            "Import the module that defines this Covariance first.",
+        )
+    given = {name.removeprefix(stem): value for name, value in tensors.items() if stem in name}
+    given |= {name: value for name, value in facts.items() if name != "kind" and value is not None}
+    return Covariance.kinds[kind](tensors["law.covariance"], **given)
 
 
 def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from advect.cost import GroundCost, NoLabels, PairCost, Sketch
 from advect.cost.ground import check_cost
 from advect.cost.rounding import cost_rounding
 from advect.data.dataset import LabeledDataset
-from advect.distributed.shards import cut, moving, on_leaves, spread, with_mass
+from advect.distributed.shards import cut, moving, on_leaves, with_mass
 from advect.distributed.sides import Side, side_between
 from advect.distributed.sinkhorn import Problem, prepared, solve, solve_self
 from advect.errors import InputError
@@ -282,7 +282,7 @@ class ShardedOTDD(Functional):
                 least,
                 "Use fewer ranks.",
             )
-        laws = [] if rho.law is None else [rho.law.means, spread(rho.law.covariance)]
+        laws = [] if rho.law is None else rho.law.tensors().values()
         fixed = () if self._potentials else (self.target.x, self.target.y, self.target.weights)
         self.group.require_same("the data of a flow", rho.x, rho.y, rho.weights, *laws, *fixed)
 

@@ -17,7 +17,6 @@ from advect._util.ranks import Group
 from advect.cost import Bures, ExactLabelOT
 from advect.cost.labels import LabelCost, law_distances
 from advect.data.dataset import LabeledDataset
-from advect.data.gaussians import Diagonal
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +42,7 @@ def own_distances(
     if isinstance(label, Bures) and not label.diagonal:
         laws = source.laws()
         others = laws if source is target else target.laws()
-        if not isinstance(laws.covariance, Diagonal) and not isinstance(
-            others.covariance, Diagonal
-        ):
+        if not laws.covariance.is_diagonal and not others.covariance.is_diagonal:
             own = _pairs((len(laws), len(others)), laws is others, group, laws.means.device)
             found = (
                 law_distances(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 import torch
 from torch import Tensor
 
 from advect.data.dataset import LabeledDataset
-from advect.data.gaussians import Covariance, Factored, Gaussians
-from advect.errors import InputError
 
 
 def with_mass(data: LabeledDataset) -> Tensor:
@@ -30,39 +26,17 @@ def cut(data: LabeledDataset, rows: slice | Tensor) -> LabeledDataset:
     if data.law is not None and data.law_index is not None:
         index = data.law_index[rows]
         changes |= {
-            "law": _taken(data.law, index),
+            "law": data.law.take(index),
             "law_index": torch.arange(len(index), device=index.device),
         }
     return data.replace(**changes)
-
-
-def _taken(law: Gaussians, index: Tensor) -> Gaussians:
-    if isinstance(law.covariance, Factored):
-        raise InputError(
-            "laws of particles cannot be cut by rows when they are factored",
-            "Factored",
-            "Use DiagonalMotion or BuresMotion.",
-        )
-    values = spread(law.covariance)
-    return Gaussians(
-        law.means[index], replace(law.covariance, **{_field(law.covariance): values[index]})
-    )
-
-
-def _field(covariance: Covariance) -> str:
-    return fields(covariance)[0].name
-
-
-def spread(covariance: Covariance) -> Tensor:
-    """The numbers of a covariance, whatever its kind: matrices, rows of factors, or deviations."""
-    return getattr(covariance, _field(covariance))
 
 
 def moving(data: LabeledDataset) -> dict[str, Tensor]:
     """The tensors of a dataset in which a gradient is wanted."""
     named = {"x": data.x}
     if data.law is not None:
-        named |= {"means": data.law.means, "covariance": spread(data.law.covariance)}
+        named |= {f"law.{name}": value for name, value in data.law.tensors().items()}
     return {name: value for name, value in named.items() if value.requires_grad}
 
 
@@ -70,7 +44,6 @@ def on_leaves(data: LabeledDataset, leaves: dict[str, Tensor]) -> LabeledDataset
     """The dataset without a graph, but for the given tensors in place of its own."""
     law = data.law
     if law is not None:
-        values = leaves.get("covariance", spread(law.covariance).detach())
-        covariance = replace(law.covariance, **{_field(law.covariance): values})
-        law = Gaussians(leaves.get("means", law.means.detach()), covariance)
+        own = law.tensors().items()
+        law = law.with_tensors({k: leaves.get(f"law.{k}", value.detach()) for k, value in own})
     return data.replace(x=leaves.get("x", data.x.detach()), law=law)

@@ -18,7 +18,7 @@ from advect._util.checks import check_count
 from advect.classes.clusterers import KMeans, as_clusterer
 from advect.classes.relabel import relabel
 from advect.data.dataset import LabeledDataset
-from advect.data.gaussians import Gaussians
+from advect.data.laws import Gaussians
 from advect.errors import InputError
 from advect.flows.integrators import Tensors
 from advect.flows.law_motion import BuresMotion, DiagonalMotion, FactoredMotion, LawMotion
@@ -202,10 +202,10 @@ class JointVariableLabels(_Joint):
         _check_bounds(self.bounds)
         check_count("every", self.every)
         as_clusterer(self.clustering)
-        if isinstance(self.laws, FactoredMotion):
+        if self.laws is not None and not self.laws.even:
             raise InputError(
                 "one law for each particle needs equal sizes",
-                "FactoredMotion",
+                type(self.laws).__name__,
                 "Use DiagonalMotion or BuresMotion.",
             )
 
@@ -213,11 +213,8 @@ class JointVariableLabels(_Joint):
         return self.laws or (BuresMotion() if dim <= 8 else DiagonalMotion())
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
-        motion = self._motion(data.dim)
-        laws = motion.start(_first_laws(data))
-        each = motion.attach(
-            laws, {name: value[data.law_rows] for name, value in motion.parameters(laws).items()}
-        )
+        laws = self._motion(data.dim).start(_first_laws(data))
+        each = laws.take(data.law_rows)
         return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:

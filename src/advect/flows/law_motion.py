@@ -8,32 +8,69 @@ Diagonal    s ← |s + Δs| for standard deviations s, the Bures step among diag
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from advect._util.linalg import symmetric_root
-from advect.data.gaussians import Diagonal, Factored, Full, Gaussians
+from advect.data.laws import Covariance, Diagonal, Factored, Full, Gaussians
 from advect.flows.integrators import Tensors
 
 
-class LawMotion(Protocol):
-    """The moving form of laws: their tensors, and what displacements do to them."""
+class LawMotion(ABC):
+    """The form in which covariances move: one tensor, and what a displacement does to it.
 
-    def start(self, laws: Gaussians) -> Gaussians: ...
-    def parameters(self, laws: Gaussians) -> Tensors: ...
-    def attach(self, laws: Gaussians, parameters: Tensors) -> Gaussians: ...
-    def mass(self, laws: Gaussians, mass: Tensor, name: str) -> Tensor: ...
-    def velocity(self, laws: Gaussians, velocity: Tensors) -> Tensors: ...
-    def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians: ...
+    A motion of one's own says its ``form`` and, where not every sum is one, what is ``kept`` of a
+    moved tensor.
+    """
+
+    name: ClassVar[str]  # of the moving tensor, for integrators and checkpoints
+    field: ClassVar[str]  # of the covariance that holds it
+    # whether the tensor has as many rows for each law, so that every particle may have one
+    even: ClassVar[bool] = True
+
+    @abstractmethod
+    def form(self, laws: Gaussians) -> Covariance:
+        """The covariances as the kind that moves."""
+
+    def kept(self, values: Tensor) -> Tensor:
+        """What a moved tensor becomes, so that it still is one of covariances."""
+        return values
+
+    def start(self, laws: Gaussians) -> Gaussians:
+        """The laws in the form that moves."""
+        return Gaussians(laws.means, self.form(laws))
+
+    def parameters(self, laws: Gaussians) -> Tensors:
+        """The tensors that move."""
+        return {"mean": laws.means, self.name: laws.covariance.tensors()[self.field]}
+
+    def attach(self, laws: Gaussians, parameters: Tensors) -> Gaussians:
+        """The laws with given tensors in place of their own."""
+        return laws.with_tensors({"means": parameters["mean"], self.field: parameters[self.name]})
+
+    def mass(self, laws: Gaussians, mass: Tensor, name: str) -> Tensor:
+        """The mass of each row of a tensor."""
+        return laws.covariance.each_row(mass) if name == self.name else mass
+
+    def velocity(self, laws: Gaussians, velocity: Tensors) -> Tensors:
+        """−gradient ÷ mass as a velocity of what displacements are added to."""
+        return velocity
+
+    def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
+        """The laws after a displacement."""
+        now = self.parameters(laws)
+        moved = {name: value + displacement[name] for name, value in now.items()}
+        return self.attach(laws, {**moved, self.name: self.kept(moved[self.name])})
 
 
 @dataclass(frozen=True)
-class EuclideanMotion:
+class EuclideanMotion(LawMotion):
     """S ← nearest positive semi-definite matrix to S + ΔS: the paper's gradient step on full
-    covariances.
+    covariances. To repeat the paper; ``BuresMotion`` is the stable one.
 
     Example:
         >>> import torch, advect as ad
@@ -43,30 +80,19 @@ class EuclideanMotion:
         0.0
     """
 
-    def start(self, laws: Gaussians) -> Gaussians:
-        return Gaussians(laws.means, Full(laws.covariances()))
+    name, field = "covariance", "matrices"
 
-    def parameters(self, laws: Gaussians) -> Tensors:
-        return {"mean": laws.means, "covariance": laws.covariance.dense()}
+    def form(self, laws: Gaussians) -> Covariance:
+        return Full(laws.covariances())
 
-    def attach(self, laws: Gaussians, parameters: Tensors) -> Gaussians:
-        return Gaussians(parameters["mean"], Full(parameters["covariance"]))
-
-    def mass(self, laws: Gaussians, mass: Tensor, name: str) -> Tensor:
-        return mass
-
-    def velocity(self, laws: Gaussians, velocity: Tensors) -> Tensors:
-        return velocity
-
-    def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
-        covariances = laws.covariance.dense() + displacement["covariance"]
-        return Gaussians(laws.means + displacement["mean"], Full(_nearest_psd(covariances)))
+    def kept(self, values: Tensor) -> Tensor:
+        return _nearest_psd(values)
 
 
 @dataclass(frozen=True)
 class BuresMotion(EuclideanMotion):
     """S ← (S^½ + V)ᵀ(S^½ + V): moves full covariances along Wasserstein geodesics and keeps their
-    rank.
+    rank. For few dimensions; ``FactoredMotion`` does the same in many.
 
     Displacements are those of the root S^½, so that one of length v moves a law by at most v in W₂:
     what an integrator remembers (momentum) keeps its meaning when a tight law has become wide. For
@@ -81,16 +107,16 @@ class BuresMotion(EuclideanMotion):
     """
 
     def velocity(self, laws: Gaussians, velocity: Tensors) -> Tensors:
-        root, slope = symmetric_root(laws.covariance.dense()), velocity["covariance"]
+        root, slope = symmetric_root(laws.covariances()), velocity["covariance"]
         return {**velocity, "covariance": root @ (slope + slope.mT)}  # −S^½ G, G = 2 ∂F/∂S ÷ mass
 
     def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
-        factor = symmetric_root(laws.covariance.dense()) + displacement["covariance"]
+        factor = symmetric_root(laws.covariances()) + displacement["covariance"]
         return Gaussians(laws.means + displacement["mean"], Full(factor.mT @ factor))
 
 
 @dataclass(frozen=True)
-class FactoredMotion:
+class FactoredMotion(LawMotion):
     """A ← A + ΔA for factors with S = AᵀA: the Bures step at the price of the factors, in any
     dimension.
 
@@ -102,32 +128,16 @@ class FactoredMotion:
         1.0
     """
 
-    def start(self, laws: Gaussians) -> Gaussians:
-        compressed = laws.covariance.compressed  # at most d rows for each law
-        return Gaussians(
-            laws.means, Factored(compressed.rows.to(laws.means.dtype), compressed.sizes)
-        )
+    name, field = "factor", "rows"
+    even = False
 
-    def parameters(self, laws: Gaussians) -> Tensors:
-        return {"mean": laws.means, "factor": _factored(laws).rows}
-
-    def attach(self, laws: Gaussians, parameters: Tensors) -> Gaussians:
-        return Gaussians(parameters["mean"], Factored(parameters["factor"], _factored(laws).sizes))
-
-    def mass(self, laws: Gaussians, mass: Tensor, name: str) -> Tensor:
-        sizes = torch.tensor(_factored(laws).sizes, device=mass.device)
-        return mass.repeat_interleave(sizes) if name == "factor" else mass
-
-    def velocity(self, laws: Gaussians, velocity: Tensors) -> Tensors:
-        return velocity
-
-    def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
-        rows = _factored(laws).rows + displacement["factor"]
-        return Gaussians(laws.means + displacement["mean"], Factored(rows, _factored(laws).sizes))
+    def form(self, laws: Gaussians) -> Covariance:
+        factors = laws.covariance.compressed  # at most d rows for each law
+        return Factored(factors.rows.to(laws.means.dtype), factors.sizes)
 
 
 @dataclass(frozen=True)
-class DiagonalMotion:
+class DiagonalMotion(LawMotion):
     """s ← |s + Δs| for standard deviations: laws with diagonal covariances, for many laws in many
     dimensions.
 
@@ -139,29 +149,13 @@ class DiagonalMotion:
         [[2.0, 0.5]]
     """
 
-    def start(self, laws: Gaussians) -> Gaussians:
-        return laws.diagonal()
+    name, field = "deviation", "deviations"
 
-    def parameters(self, laws: Gaussians) -> Tensors:
-        return {"mean": laws.means, "deviation": laws.covariance.scales()}
+    def form(self, laws: Gaussians) -> Covariance:
+        return Diagonal(laws.covariance.scales())
 
-    def attach(self, laws: Gaussians, parameters: Tensors) -> Gaussians:
-        return Gaussians(parameters["mean"], Diagonal(parameters["deviation"]))
-
-    def mass(self, laws: Gaussians, mass: Tensor, name: str) -> Tensor:
-        return mass
-
-    def velocity(self, laws: Gaussians, velocity: Tensors) -> Tensors:
-        return velocity
-
-    def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
-        deviations = (laws.covariance.scales() + displacement["deviation"]).abs()
-        return Gaussians(laws.means + displacement["mean"], Diagonal(deviations))
-
-
-def _factored(laws: Gaussians) -> Factored:
-    assert isinstance(laws.covariance, Factored), "start() makes the laws factored"
-    return laws.covariance
+    def kept(self, values: Tensor) -> Tensor:
+        return values.abs()
 
 
 def _nearest_psd(matrices: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 from advect._util.checks import check_positive
 from advect._util.linalg import squared_distances
 from advect.data.dataset import LabeledDataset
-from advect.data.moments import estimate_gaussians
+from advect.data.laws import estimate_gaussians
 from advect.errors import InputError
 from advect.functionals.base import Functional
 

@@ -24,8 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from advect._util.checks import check_count, check_non_negative
 from advect._util.linalg import mass_centre, root
 from advect.data.dataset import LabeledDataset
-from advect.data.gaussians import Diagonal, Factored
-from advect.data.moments import class_shares
+from advect.data.laws import class_shares
 from advect.errors import InputError
 from advect.functionals.base import Functional
 
@@ -234,14 +233,10 @@ def _later(function: Callable[[int], Tensor], start: int) -> Tensor:
 
 
 def _moves(*datasets: LabeledDataset) -> bool:
-    tensors = [data.x for data in datasets]
-    for data in datasets:
-        if data.law is not None:
-            tensors += [
-                data.law.means,
-                *(v for v in vars(data.law.covariance).values() if isinstance(v, Tensor)),
-            ]
-    return any(tensor.requires_grad for tensor in tensors)
+    return any(
+        data.x.requires_grad or (data.law is not None and data.law.requires_grad)
+        for data in datasets
+    )
 
 
 def _image(
@@ -273,17 +268,8 @@ def _projected_laws(
 ) -> tuple[Tensor, Tensor]:
     """Means and deviations of the label laws along directions, (p, k)."""
     if data.law is not None:
-        covariance = data.law.covariance
-        if isinstance(covariance, Factored):
-            squares = (covariance.rows.to(theta) @ theta).square().T  # (p, rows)
-            variances = torch.stack(
-                [part.sum(dim=1) for part in squares.split(covariance.sizes, dim=1)], dim=1
-            )
-        elif isinstance(covariance, Diagonal):
-            variances = theta.square().T @ covariance.deviations.to(theta).square().T
-        else:
-            variances = torch.einsum("dp,kde,ep->pk", theta, covariance.matrices.to(theta), theta)
-        return theta.T @ (data.law.means - centre).to(theta).T, root(variances)
+        means = theta.T @ (data.law.means - centre).to(theta).T
+        return means, root(data.law.covariance.along(theta))
     assert share is not None
     weights, scales = (part.to(theta) for part in share)
     images = features.detach() if data.fixed_laws else features

@@ -7,7 +7,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from advect.data.gaussians import Factored, Gaussians, group_shares
+from advect.data.laws.covariance import Factored
+from advect.data.laws.gaussians import Gaussians, group_shares
 
 
 def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Gaussians:

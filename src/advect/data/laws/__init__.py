@@ -1,0 +1,18 @@
+"""Gaussian label laws: their covariances, distances between them, and estimates from samples."""
+
+from advect.data.laws.bures import bures
+from advect.data.laws.covariance import Covariance, Diagonal, Factored, Full
+from advect.data.laws.gaussians import Gaussians, group_shares
+from advect.data.laws.moments import class_shares, estimate_gaussians
+
+__all__ = [
+    "Covariance",
+    "Diagonal",
+    "Factored",
+    "Full",
+    "Gaussians",
+    "bures",
+    "class_shares",
+    "estimate_gaussians",
+    "group_shares",
+]

@@ -1,0 +1,299 @@
+"""Covariances of k laws, each kept as what it is: full matrices, factors A with S = AᵀA, or
+standard deviations.
+
+``Covariance`` says what a kind has to know. Nothing that uses laws asks which kind it holds, so a
+kind of one's own (one number for each law, say) works in ``Gaussians``, ``bures``, every cost and
+every flow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from advect._util.linalg import root, symmetric_root
+from advect._util.threads import side_by_side
+from advect.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance(ABC):
+    """The covariances S_1, …, S_k of k laws, (d, d) each.
+
+    A kind of one's own is a frozen dataclass whose first field is a tensor with a row for each law,
+    and which writes ``dense``. Everything else has a default by way of dense matrices: write those
+    methods that have a cheaper formula, ``dim`` first. A file names a kind by its class's name.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True, eq=False)
+        ... class Isotropic(ad.Covariance):
+        ...     deviations: torch.Tensor                      # (k,)
+        ...     features: int
+        ...     is_diagonal = True
+        ...     def dense(self):
+        ...         return torch.diag_embed(self.scales().square())
+        ...     def scales(self):
+        ...         return self.deviations[:, None].expand(-1, self.features)
+        >>> laws = ad.Gaussians(torch.zeros(2, 3), Isotropic(torch.tensor([1.0, 2.0]), 3))
+        >>> ad.bures(laws, laws).tolist()
+        [[0.0, 3.0], [3.0, 0.0]]
+    """
+
+    kinds: ClassVar[dict[str, Callable[..., Covariance]]] = {}
+    kind: ClassVar[str]  # the name in files
+    # whether all matrices are diagonal, so that W₂ is Euclidean in means and ``scales``
+    is_diagonal: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.kind = cls.__name__.lower()
+        Covariance.kinds[cls.kind] = cls
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """The matrices, (k, d, d)."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields that are tensors: what moves, is stored, and has a device."""
+        return {name: value for name, value in self._fields() if torch.is_tensor(value)}
+
+    def facts(self) -> dict[str, Any]:
+        """The other fields, for the header of a file."""
+        return {name: value for name, value in self._fields() if not torch.is_tensor(value)}
+
+    def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
+        """The same with other tensors in place of some."""
+        return replace(self, **tensors)
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.tensors().values())))
+
+    @property
+    def dim(self) -> int:
+        """d, the number of features."""
+        return self.dense().shape[-1]
+
+    def take(self, rows: Tensor) -> Covariance:
+        """Those of the laws at these positions."""
+        return self.with_tensors({name: value[rows] for name, value in self.tensors().items()})
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Covariance:
+        """On another device or in another floating dtype."""
+        moved = {name: value.to(device, dtype) for name, value in self.tensors().items()}
+        return self.with_tensors(moved)
+
+    def parts(self) -> Sequence[Tensor]:
+        """The numbers of each law: equal laws have equal ones."""
+        return torch.cat([t.reshape(len(self), -1) for t in self.tensors().values()], 1).unbind()
+
+    def each_row(self, values: Tensor) -> Tensor:
+        """Numbers of laws, (k,), for the rows of the tensors."""
+        return values
+
+    def scales(self) -> Tensor:
+        """Standard deviations along the axes, (k, d)."""
+        return root(self.dense().diagonal(dim1=1, dim2=2))
+
+    def traces(self) -> Tensor:
+        """tr S, (k,)."""
+        return self.dense().diagonal(dim1=1, dim2=2).sum(dim=1)
+
+    def along(self, directions: Tensor) -> Tensor:
+        """Variances θᵀSθ along the columns of ``directions`` (d, p): (p, k), in their dtype."""
+        matrices = self.dense().to(directions)
+        return torch.einsum("dp,kde,ep->pk", directions, matrices, directions)
+
+    def carried(self, basis: Tensor) -> Covariance:
+        """BᵀSB, the covariances of images under x ↦ x B."""
+        return Full(basis.mT @ self.dense() @ basis)
+
+    def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Covariance:
+        """Σ p_i (S_i + δ_i δ_iᵀ) over the laws of each group, for shares p and gaps δ; float64."""
+        return Full(self.dense()).joined(groups, shares, gaps, n_groups)
+
+    @cached_property
+    def compressed(self) -> Factored:
+        """Factors of at most d rows for each law, in float64."""
+        return Full(self.dense()).compressed
+
+
+@dataclass(frozen=True, eq=False)
+class Full(Covariance):
+    """Covariances as (k, d, d) symmetric positive semi-definite matrices.
+
+    Example:
+        >>> import torch
+        >>> Full(torch.eye(2).expand(3, 2, 2)).traces().tolist()
+        [2.0, 2.0, 2.0]
+    """
+
+    matrices: Tensor
+
+    def __post_init__(self) -> None:
+        if self.matrices.ndim != 3 or self.matrices.shape[1] != self.matrices.shape[2]:
+            raise InputError(
+                "full covariances must have shape (k, d, d)",
+                tuple(self.matrices.shape),
+                "Stack one matrix for each law.",
+            )
+
+    @property
+    def dim(self) -> int:
+        return self.matrices.shape[1]
+
+    def dense(self) -> Tensor:
+        return self.matrices
+
+    def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Full:
+        spread = gaps[:, :, None] * gaps[:, None, :]
+        matrices = shares[:, None, None] * (self.matrices.double() + spread)
+        return Full(matrices.new_zeros(n_groups, self.dim, self.dim).index_add(0, groups, matrices))
+
+    @cached_property
+    def compressed(self) -> Factored:
+        """Symmetric roots, stacked, in float64."""
+        roots = symmetric_root(self.matrices.double())
+        return Factored(roots.reshape(-1, self.dim), (self.dim,) * len(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Factored(Covariance):
+    """Covariances S_i = A_iᵀ A_i, the factors A_i (r_i, d) stacked in ``rows`` (Σ r_i, d) with
+    ``sizes`` (r_1, …, r_k): for laws with fewer samples than dimensions.
+
+    Example:
+        >>> import torch
+        >>> Factored(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), (1, 1)).dense().tolist()
+        [[[4.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]
+    """
+
+    rows: Tensor
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(self.sizes))
+        if self.rows.ndim != 2 or sum(self.sizes) != len(self.rows):
+            raise InputError(
+                "factor rows must have shape (sum of sizes, d)",
+                f"shape {tuple(self.rows.shape)} for sizes summing to {sum(self.sizes)}",
+                "Stack the factors A_i of S_i = A_iᵀ A_i and give their row counts.",
+            )
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def dim(self) -> int:
+        return self.rows.shape[1]
+
+    def dense(self) -> Tensor:
+        return torch.stack([block.mT @ block for block in self.parts()])
+
+    def parts(self) -> Sequence[Tensor]:
+        return self.rows.split(self.sizes)
+
+    def take(self, rows: Tensor) -> Factored:
+        blocks = self.parts()
+        chosen = [blocks[k] for k in rows.tolist()]
+        return Factored(torch.cat([self.rows[:0], *chosen]), tuple(len(block) for block in chosen))
+
+    def each_row(self, values: Tensor) -> Tensor:
+        return values.repeat_interleave(torch.tensor(self.sizes, device=values.device))
+
+    def scales(self) -> Tensor:
+        return torch.stack([torch.linalg.vector_norm(block, dim=0) for block in self.parts()])
+
+    def traces(self) -> Tensor:
+        squares = self.rows.square().sum(dim=1)
+        return torch.stack([block.sum(dim=0) for block in squares.split(self.sizes)])
+
+    def along(self, directions: Tensor) -> Tensor:
+        squares = (self.rows.to(directions) @ directions).square().T  # (p, rows)
+        return torch.stack([part.sum(dim=1) for part in squares.split(self.sizes, dim=1)], dim=1)
+
+    def carried(self, basis: Tensor) -> Factored:
+        return Factored(self.rows @ basis, self.sizes)
+
+    def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Factored:
+        owner = self.each_row(torch.arange(len(self), device=groups.device))
+        own = shares[owner, None].sqrt() * self.rows.double()
+        rows = torch.cat([own, shares[:, None].sqrt() * gaps])
+        return _stacked(rows, torch.cat([groups[owner], groups]), n_groups)
+
+    @cached_property
+    def compressed(self) -> Factored:
+        """The same covariances with at most d rows each, in float64."""
+        blocks = list(self.rows.double().split(self.sizes))
+        tall = [k for k, size in enumerate(self.sizes) if size > self.dim]
+        bases = side_by_side(lambda k: torch.linalg.qr(blocks[k])[0], tall, rows=self.dim)
+        for k, basis in zip(tall, bases, strict=True):
+            blocks[k] = basis.mT @ blocks[k]
+        rows = torch.cat(blocks) if tall else self.rows.double()
+        return Factored(rows, tuple(len(block) for block in blocks))
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal(Covariance):
+    """Diagonal covariances by their standard deviations (k, d): W₂ is then Euclidean in means and
+    deviations. For many laws in many dimensions.
+
+    Example:
+        >>> import torch
+        >>> Diagonal(torch.tensor([[1.0, 3.0]])).dense().tolist()
+        [[[1.0, 0.0], [0.0, 9.0]]]
+    """
+
+    deviations: Tensor
+    is_diagonal = True
+
+    @property
+    def dim(self) -> int:
+        return self.deviations.shape[1]
+
+    def dense(self) -> Tensor:
+        return torch.diag_embed(self.deviations.square())
+
+    def scales(self) -> Tensor:
+        return self.deviations
+
+    def traces(self) -> Tensor:
+        return self.deviations.square().sum(dim=1)
+
+    def along(self, directions: Tensor) -> Tensor:
+        return directions.square().T @ self.deviations.to(directions).square().T
+
+    def carried(self, basis: Tensor) -> Full:
+        return Full(torch.einsum("kd,de,df->kef", self.deviations.square(), basis, basis))
+
+    def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Factored:
+        variances = shares[:, None] * self.deviations.double().square()
+        variances = variances.new_zeros(n_groups, self.dim).index_add(0, groups, variances)
+        # The spread of means is not diagonal; factors hold both.
+        own = torch.diag_embed(root(variances)).reshape(-1, self.dim)
+        every = torch.arange(n_groups, device=groups.device).repeat_interleave(self.dim)
+        rows = torch.cat([own, shares[:, None].sqrt() * gaps])
+        return _stacked(rows, torch.cat([every, groups]), n_groups)
+
+    @cached_property
+    def compressed(self) -> Factored:
+        """One diagonal factor for each law, in float64."""
+        rows = torch.diag_embed(self.deviations.double()).reshape(-1, self.dim)
+        return Factored(rows, (self.dim,) * len(self))
+
+
+def _stacked(rows: Tensor, groups: Tensor, n_groups: int) -> Factored:
+    """Factor rows, in any order, gathered by the covariance that each belongs to."""
+    order = torch.argsort(groups, stable=True)
+    return Factored(rows[order], tuple(torch.bincount(groups, minlength=n_groups).tolist()))
