@@ -28,7 +28,8 @@ from advect.data.coerce import as_codes, as_features, own_tensor
 from advect.data.dataset import LabeledDataset
 from advect.data.formats import Source, kind_of, open_source, reader_options
 from advect.data.formats.content import class_names, pack_name, unpack_name
-from advect.data.laws import Diagonal, Full, Gaussians, weigh
+from advect.data.laws import Diagonal, Full, Gaussians
+from advect.data.laws.moments import weigh
 from advect.data.store import read_tensors, unpacking, write_tensors
 from advect.datasets import load, names
 from advect.datasets.named import NAMES, open_named
