@@ -13,6 +13,9 @@ from . import (
 from ._util.memory import (
     ScaleWarning as ScaleWarning,
 )
+from ._util.registry import (
+    register as register,
+)
 from .apps.estimators import (
     DatasetTransport as DatasetTransport,
 )

@@ -1,13 +1,12 @@
 """scikit-learn's habits over a flow and a map: flat options, ``fit`` and ``transform``, clones,
 pipelines.
 
-Names such as "entropic" and "fd" live here, at the edge, and nowhere below.
+Names such as "entropic" and "fd" are those of the registry, which the command line uses too.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -16,31 +15,19 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from advect._util.checks import check_known
+from advect._util.checks import check_methods
+from advect._util.registry import known, make, options
 from advect.cost import Bures, GroundCost, NoLabels
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.flows.dynamics import Dynamics, FeatureDriven, JointFixedLabels, JointVariableLabels
+from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Euler
 from advect.flows.loop import flow
 from advect.functionals.otdd import OTDD
-from advect.maps import EntropicMap, Map, NearestMap, NeuralMap
+from advect.maps import Map
 from advect.ot import Relative, Sinkhorn
 from advect.transport.distance import Distance, otdd
-
-_DYNAMICS: dict[str, Callable[[], Dynamics]] = {
-    "fd": FeatureDriven,
-    "jd-fl": JointFixedLabels,
-    "jd-vl": JointVariableLabels,
-}
-_MAPS: dict[str, Callable[[Sinkhorn, float, int], Map]] = {
-    "entropic": lambda solver, label_weight, seed: EntropicMap(
-        epsilon=solver.epsilon, label_weight=label_weight
-    ),
-    "nearest": lambda solver, label_weight, seed: NearestMap(),
-    "neural": lambda solver, label_weight, seed: NeuralMap(seed=seed),
-}
 
 
 class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -56,8 +43,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         label_weight: how much a change of label costs against a change of features.
         epsilon: of the transport, in units of the cost, or ``ad.Relative(share)`` of its mean; None
             for 1 % of the mean.
-        map: "entropic", "nearest", "neural", or a map of ``ad.maps`` with options of its own, of
-            which a copy is fitted.
+        map: "entropic", "nearest", "neural", a name that ``ad.register`` gave, or a map of
+            ``ad.maps`` with options of its own, of which a copy is fitted.
         dynamics: "fd", "jd-fl", "jd-vl", or a dynamics object. Joint dynamics need labels.
         random_state: of a neural map.
 
@@ -108,24 +95,29 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Raises:
             InputError: options or labels that cannot be used, or a flow that diverged.
         """
-        options: dict[str, Any] = {"dtype": (np.float64, np.float32)}
-        samples = validate_data(self, X, **options)
+        precise: dict[str, Any] = {"dtype": (np.float64, np.float32)}
+        samples = validate_data(self, X, **precise)
         if Xt is None and yt is not None:
             raise InputError(
                 "target labels need target samples", "yt without Xt", "Pass fit(X, y, Xt, yt)."
             )
         identity = Xt is None
-        target = samples if identity else validate_data(self, Xt, reset=False, **options)
+        target = samples if identity else validate_data(self, Xt, reset=False, **precise)
         labeled = y is not None and (identity or yt is not None)
         first = LabeledDataset(samples, _labels(y) if labeled else None)
         last = first if identity else LabeledDataset(target, _labels(yt) if labeled else None)
         solver = Sinkhorn(Relative(0.01) if self.epsilon is None else self.epsilon, tol=1e-3)
         cost = GroundCost(label=Bures() if labeled else NoLabels(), label_weight=self.label_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        fitted = _choose(
-            "map", self.map, _MAPS, Map, solver, self.label_weight if labeled else 0.0, seed
+        fitted: Map = _chosen(
+            "map",
+            self.map,
+            ("fit", "transform"),
+            epsilon=solver.epsilon,
+            label_weight=self.label_weight if labeled else 0.0,
+            seed=seed,
         )
-        dynamics = _choose("dynamics", self.dynamics, _DYNAMICS, object)
+        dynamics: Dynamics = _chosen("dynamics", self.dynamics, ("velocity", "move"))
         self.__dict__.pop("distance_", None)
         self._source, self._target, self._cost, self._solver = first, last, cost, solver
         flowed = first
@@ -165,10 +157,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.distance_.class_matching
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()  # pyright: ignore[reportAssignmentType]
-        return {
-            name: value for name, value in state.items() if name != "distance_"
-        }  # made again on first use
+        state: Any = super().__getstate__()
+        return {name: state[name] for name in state if name != "distance_"}  # made on first use
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -180,17 +170,13 @@ def _labels(y: Any) -> Any:
     return np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "to_numpy") else y
 
 
-def _choose(
-    option: str, value: Any, known: dict[str, Callable[..., Any]], kind: type, *arguments: Any
-) -> Any:
-    """A name looked up, or a copy of an object."""
+def _chosen(kind: str, value: Any, methods: tuple[str, ...], **shared: Any) -> Any:
+    """What a name stands for, with those of the shared options that it takes; or a copy of an
+    object.
+    """
     if isinstance(value, str):
-        check_known(option, value, known)
-        return known[value](*arguments)
-    if not isinstance(value, kind) or isinstance(value, type):
-        raise InputError(
-            f"{option} must be a name or an object",
-            repr(value),
-            f"Known names: {', '.join(known)}.",
-        )
+        own = options(kind, value)
+        return make(kind, value, {name: shared[name] for name in shared if name in own})
+    names = f"Known names: {', '.join(known(kind))}."
+    check_methods(f"{kind} must be a name or an object", value, methods, names)
     return copy.deepcopy(value)

@@ -6,11 +6,12 @@ computed."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from advect._util.checks import check_known
+from advect._util import query
+from advect._util.registry import call, check_name, make
+from advect._util.signatures import of_object
 from advect.cli.code import Permission, load_object
 from advect.cli.config import (
     ControlOptions,
@@ -23,7 +24,6 @@ from advect.cli.config import (
     SpaceOptions,
     StopOptions,
 )
-from advect.cli.names import REGISTRY
 from advect.cli.terms import Term
 from advect.errors import InputError
 
@@ -32,75 +32,6 @@ if TYPE_CHECKING:
     from advect.flows.control import StepControl
     from advect.flows.dynamics import Dynamics
     from advect.flows.integrators import Integrator
-
-
-def found(kind: str, name: str) -> Any:
-    """What a name stands for.
-
-    Example:
-        >>> found("solver", "exact").__name__
-        'ExactOT'
-    """
-    import advect as ad
-
-    check_known(kind, name, REGISTRY[kind])
-    value: Any = ad
-    for part in REGISTRY[kind][name].split("."):
-        value = getattr(value, part)
-    return value
-
-
-def make(kind: str, name: str, options: Mapping[str, Any]) -> Any:
-    """The object of a name with its options; those of another object are an error that says whose
-    they are.
-
-    Example:
-        >>> make("integrator", "adam", {"step_size": 0.05}).step_size
-        0.05
-        >>> make("integrator", "euler", {"beta1": 0.5})
-        Traceback (most recent call last):
-        advect.errors.InputError: euler has no option beta1; got beta1=0.5. Its options: step_size; beta1 belongs to adam.
-    """
-    target = found(kind, name)
-    own = parameters(target)
-    for option, value in options.items():
-        if option not in own:
-            others = [
-                other
-                for other in REGISTRY[kind]
-                if other != name and option in parameters(found(kind, other))
-            ]
-            belongs = f"; {option} belongs to {' and '.join(others)}" if others else ""
-            raise InputError(
-                f"{name} has no option {option}",
-                f"{option}={value}",
-                f"Its options: {_listed(own)}{belongs}.",
-            )
-    try:
-        return target(**options)
-    except TypeError as error:  # one that has no default is missing
-        needed = [
-            option for option, parameter in own.items() if parameter.default is parameter.empty
-        ]
-        raise InputError(
-            f"{name} cannot be made",
-            f"{_listed(options)} ({error})",
-            f"It needs {_listed(needed)}.",
-        ) from None
-
-
-def parameters(target: Any) -> dict[str, inspect.Parameter]:
-    """The options of a constructor by name."""
-    hidden = ("network", "progress", "device", "solver")  # objects, which no text stands for
-    return {
-        name: value
-        for name, value in inspect.signature(target).parameters.items()
-        if name not in hidden
-    }
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(names) or "none"
 
 
 def integrator(options: IntegratorOptions) -> Integrator:
@@ -175,7 +106,7 @@ def cost(options: CostOptions, code: Permission) -> ad.GroundCost | None:
         return None
     label = options.label or "bures"
     own = {"diagonal": given["diagonal"]} if "diagonal" in given else {}
-    parts: dict[str, Any] = {"label": make("label cost", label, own)}
+    parts: dict[str, Any] = {"label": make("label", label, own)}
     if options.label_weight is not None:
         parts["label_weight"] = options.label_weight
     if options.embedding is not None:
@@ -250,12 +181,8 @@ def _term(
         made = _own(term, given, source, targets, code)
     elif term.name == "otdd":
         to = str(given.pop("target", ""))
-        if given:
-            raise InputError(
-                "otdd has no such option",
-                _listed(given),
-                "Set --cost and --solver for all of them.",
-            )
+        for option in given:
+            check_name("option of otdd", option, ["target"], "; --cost and --solver are for all")
         made = ad.OTDD(
             targets[to],
             cost=cost(options.cost, code),
@@ -301,31 +228,29 @@ def _own(
     import advect as ad
 
     made = load_object(term.name, "a functional", code)
-    if not isinstance(made, ad.Functional):
-        if not callable(made):
-            raise InputError(
-                "not a functional, nor what makes one",
-                type(made).__name__,
-                "Subclass ad.Functional.",
-            )
-        takes = inspect.signature(made).parameters
-        own = {
-            name: data
-            for name, data in (("source", source), ("target", targets.get("")))
-            if name in takes
-        }
+    if callable(made) and not isinstance(made, ad.Functional):
+        takes = of_object(made)
+        held = {"source": source, "target": targets.get("")}
+        own = {name: data for name, data in held.items() if name in takes}
+        free = {name: option for name, option in takes.items() if name not in own}
+        for name in given:
+            check_name(f"option of {term.name}", name, free)
+        if term.written:
+            given = query.values(term.written, free, term.name)
         try:
-            made = made(**own, **given)
+            made = call(term.name, made, takes, {**own, **given})
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"{term.name} cannot be made", error, f"It takes {_listed(takes)}."
+                f"{term.name} cannot be made", error, f"It takes {', '.join(takes) or 'nothing'}."
             ) from error
     elif given:
         raise InputError(
-            f"{term.name} is made already", f"options {_listed(given)}", "Name its class instead."
+            f"{term.name} is made already", f"options {', '.join(given)}", "Name its class instead."
         )
     if not isinstance(made, ad.Functional):
         raise InputError(
-            f"{term.name} must give a Functional", type(made).__name__, "Subclass ad.Functional."
+            f"{term.name} must be a Functional, or make one",
+            type(made).__name__,
+            "Subclass ad.Functional.",
         )
     return made

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from advect.cli.names import known
+from advect._util.registry import known
 
 Flag = Parameter(negative=(), show_default=False)  # a switch without a --no-… beside it
 _TERMS = Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True)
@@ -120,7 +120,7 @@ class DynamicsOptions(Options):
 class CostOptions(Options):
     """The ground cost between labeled samples."""
 
-    label: Annotated[str | None, among("label cost")] = Field(
+    label: Annotated[str | None, among("label")] = Field(
         default=None, description="What it costs to change the label."
     )
     label_weight: float | None = Field(default=None, description="Of labels against features.")

@@ -10,28 +10,29 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
 from advect._util.checks import check_known
+from advect._util.query import split as query_options, typed
 from advect.errors import InputError
 
 FILES = ("npz", "npy", "csv", "parquet", "folder", "idx")
 KINDS = (*FILES, "name", "openml", "toy", "run")
 SAMPLING = ("n", "balanced", "seed", "max_samples")
-_TEXT = (
-    "delimiter",
-    "encoding",
-    "x_key",
-    "y_key",
-    "split",
-    "dtype",
-    "categorical",
-    "channels",
-    "units",
-)
-_COLUMN = ("label", "weights")
-_WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)  # 007 is a name
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+# Types of options that a guess would get wrong: a column may be called 7, a delimiter may be a comma.
+_TYPES = dict.fromkeys(
+    [
+        "delimiter",
+        "encoding",
+        "x_key",
+        "y_key",
+        "split",
+        "dtype",
+        "categorical",
+        "channels",
+        "units",
+    ],
+    "str",
+) | {"label": "str | int | False", "weights": "str | int | False", "columns": "list[str | int]"}
 _SCHEME = re.compile(r"([A-Za-z][\w+-]+):(.*)", re.DOTALL)
 
 
@@ -63,7 +64,7 @@ class Reference:
         """The parts of a reference, given the names that datasets have; an ``InputError`` for what
         is none.
 
-        Names go before files; a file or directory called like one is ``./mnist`` or
+        Names take precedence over files; a file or directory called like one is ``./mnist`` or
         ``folder:mnist``, and ``name:mnist`` can only be the name."""
         if isinstance(ref, os.PathLike):
             return cls("path", os.fspath(ref))
@@ -101,9 +102,7 @@ class Reference:
         """Its options and those ``given``; an option in both must be the same."""
         for name in self.options.keys() & given.keys():
             here, there = self.options[name], given[name]
-            if (tuple(here) if isinstance(here, list) else here) != (
-                tuple(there) if isinstance(there, list) else there
-            ):
+            if _comparable(here) != _comparable(there):
                 raise InputError(
                     f"{name} is given twice",
                     f"{here!r} in the reference and {there!r} beside it",
@@ -123,43 +122,9 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _options(ref: str, query: str) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    for part in query.split("&") if query else ():
-        name, equals, text = part.partition("=")
-        if not equals or not name or not text:
-            raise InputError(
-                "options must be key=value, with & between them",
-                f"{part!r} in {ref!r}",
-                "Write ?key=value&….",
-            )
-        if name in options:
-            raise InputError(
-                "an option must be given once",
-                f"{name!r} twice in {ref!r}",
-                "Leave one of them out.",
-            )
-        options[name] = _value(name, text)
-    return options
+    given = query_options(query, ref)
+    return {name: typed(text, _TYPES.get(name, "")) for name, text in given.items()}
 
 
-def _value(name: str, text: str) -> Any:
-    if name in _TEXT:
-        return unquote(text)
-    if name in _COLUMN:
-        return False if text.lower() == "false" else _key(unquote(text))
-    if name == "columns":
-        return [_key(unquote(part)) for part in text.split(",")]
-    parts = [_converted(unquote(part)) for part in text.split(",")]
-    return parts if len(parts) > 1 else parts[0]
-
-
-def _key(text: str) -> str | int:
-    """The name of a column, or its position."""
-    return int(text) if _WHOLE.fullmatch(text) else text
-
-
-def _converted(text: str) -> Any:
-    """Truth values and numbers as such, anything else as text."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return float(text) if _NUMBER.fullmatch(text) and not _WHOLE.fullmatch(text) else _key(text)
+def _comparable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
