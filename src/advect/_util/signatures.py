@@ -17,6 +17,7 @@ from typing import Any
 
 _ROOT = Path(__file__).parents[1]
 REQUIRED = inspect.Parameter.empty  # the default of an option that has none
+_literal = ast.literal_eval  # plain values only: nothing is run
 _Definition = ast.ClassDef | ast.FunctionDef
 
 
@@ -170,6 +171,6 @@ def _value(node: ast.expr | None) -> Any:
     if node is None:
         return REQUIRED
     try:
-        return ast.literal_eval(node)
+        return _literal(node)
     except (ValueError, TypeError):
         return ast.unparse(node)
