@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # pairs are taken in tiles of so many datasets by so many, so that a worker finds most of them at
 # hand
 _TILE = 4
-_FORMAT = "advect.apps.pairwise/1"
+_FORMAT = "advect.pairwise/1"
 
 
 @dataclass(frozen=True, eq=False)

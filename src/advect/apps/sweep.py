@@ -20,7 +20,7 @@ from advect.errors import InputError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_FORMAT = "advect.apps.sweep/1"
+_FORMAT = "advect.sweep/1"
 
 
 @dataclass(frozen=True, eq=False)

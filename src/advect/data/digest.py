@@ -1,5 +1,5 @@
-"""Short names for what objects hold, so that a result can be found again and is never taken for
-that of other inputs.
+"""Short names for what objects hold, so that a stored result can be found again and is never taken
+for that of other inputs.
 
 Equal content gives equal names in every process. Nothing is pickled: datasets, tensors,
 dataclasses, plain values and the code of functions are read for what they are."""
@@ -11,19 +11,41 @@ import functools
 import hashlib
 import os
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.fx import Graph, GraphModule
 
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset
 from advect.errors import InputError
 
 Add = Callable[[bytes | memoryview], object]
+Above = tuple[int, ...]  # the objects that hold this one, so that a loop is noticed
+
+# Results on disk are found by these names: a class of ours keeps the module it was first known by,
+# wherever it lives now.
+_FIRST_HOMES = {
+    "advect.control": ("Backtracking", "FixedSteps"),
+    "advect.cost.features": ("Embedding", "Sketch", "SquaredEuclidean"),
+    "advect.cost.ground": ("GroundCost",),
+    "advect.cost.labels": ("Bures", "ExactLabelOT", "MeansOnly", "NoLabels"),
+    "advect.dynamics": ("FeatureDriven", "JointFixedLabels", "JointVariableLabels"),
+    "advect.functionals.otdd": ("OTDD",),
+    "advect.gaussians": ("Diagonal", "Factored", "Full", "Gaussians"),
+    "advect.integrators": ("Adagrad", "Adam", "Decay", "Euler", "EulerMaruyama", "Momentum"),
+    "advect.labels": ("DBSCAN", "KMeans"),
+    "advect.ot.exact": ("ExactOT",),
+    "advect.ot.minibatch": ("MiniBatch",),
+    "advect.ot.nystrom": ("NystromSinkhorn",),
+    "advect.ot.sinkhorn": ("Relative", "Sinkhorn"),
+    "advect.pseudo.clusterers": ("GaussianMixture", "HDBSCAN", "Spectral", "Ward"),
+}
+_HOME = {name: home for home, names in _FIRST_HOMES.items() for name in names}
 
 
 def digest(*parts: Any) -> str:
@@ -48,46 +70,20 @@ def digest(*parts: Any) -> str:
     return _hashed(parts, ())
 
 
-def _hashed(parts: tuple[Any, ...], above: tuple[int, ...]) -> str:
+def _hashed(value: Any, above: Above) -> str:
     hasher = hashlib.blake2b(digest_size=16)
-    _feed(hasher.update, parts, above)
+    _walk(hasher.update, value, above)
     return hasher.hexdigest()
 
 
-def _feed(add: Add, value: Any, above: tuple[int, ...]) -> None:
+def _walk(add: Add, value: Any, above: Above) -> None:
     """Every part is preceded by its kind and length, so that no two different values give the same
     bytes.
     """
     if id(value) in above:
-        return _text(add, "seen", str(len(above) - above.index(id(value))))
-    within = (*above, id(value))
-    inner = functools.partial(_feed, add, above=within)
-    if value is None or isinstance(
-        value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device, type(...))
-    ):
-        return _text(add, type(value).__name__, repr(value))
-    if isinstance(value, (os.PathLike, Enum, type, types.BuiltinFunctionType, types.ModuleType)):
-        return _text(add, "named", f"{type(value).__qualname__} {_name(value)}")
-    if isinstance(value, (Tensor, np.ndarray, np.generic)):
-        return _numbers(add, value, inner)
-    if isinstance(value, LabeledDataset):
-        return _several(add, "dataset", pack_dataset(value), inner)
-    if isinstance(value, (list, tuple)):
-        return _several(add, type(value).__name__, value, inner)
-    if isinstance(value, (set, frozenset)):
-        return _several(add, "set", sorted(_hashed((item,), within) for item in value), inner)
-    if isinstance(value, Mapping):
-        items = sorted(
-            (_hashed((key,), within), _hashed((item,), within)) for key, item in value.items()
-        )
-        return _several(add, "mapping", items, inner)
-    if isinstance(value, types.FunctionType):
-        return _several(add, "function", _of_function(value), inner)
-    if isinstance(value, types.MethodType):
-        return _several(add, "method", (value.__func__, value.__self__), inner)
-    if isinstance(value, functools.partial):
-        return _several(add, "partial", (value.func, value.args, value.keywords), inner)
-    return _several(add, f"object {_name(type(value))}", _of_object(value), inner)
+        _text(add, "seen", str(len(above) - above.index(id(value))))
+    else:
+        _feed(value, add, (*above, id(value)))
 
 
 def _text(add: Add, kind: str, text: str) -> None:
@@ -95,53 +91,128 @@ def _text(add: Add, kind: str, text: str) -> None:
     add(f"{kind}:{len(content)}:".encode() + content)
 
 
-def _several(add: Add, kind: str, parts: Any, inner: Callable[[Any], None]) -> None:
+def _several(add: Add, kind: str, parts: Any, within: Above) -> None:
     _text(add, "several", f"{kind} {len(parts)}")
     for part in parts:
-        inner(part)
+        _walk(add, part, within)
 
 
-def _numbers(add: Add, value: Any, inner: Callable[[Any], None]) -> None:
-    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+@functools.singledispatch
+def _feed(value: Any, add: Add, within: Above) -> None:
+    """What is said of a value of each kind; here of those that no function below is for."""
+    _several(add, f"object {_name(type(value))}", _content(value), within)
+
+
+def _feed_plain(value: Any, add: Add, within: Above) -> None:
+    _text(add, type(value).__name__, repr(value))
+
+
+_PLAIN = (bool, int, float, complex, str, bytes)
+# two scalars of numpy are Python's numbers too, and count as these
+for _kind in (*_PLAIN, np.float64, np.complex128, type(None), type(...), torch.dtype, torch.device):
+    _feed.register(_kind, _feed_plain)
+
+
+@_feed.register(type)
+@_feed.register(types.BuiltinFunctionType)
+@_feed.register(types.ModuleType)
+def _(value: Any, add: Add, within: Above) -> None:
+    _text(add, "named", f"{type(value).__qualname__} {_name(value)}")
+
+
+@_feed.register
+def _(value: os.PathLike, add: Add, within: Above) -> None:
+    _text(add, "named", f"{type(value).__qualname__} {os.fspath(value)}")
+
+
+@_feed.register
+def _(value: Enum, add: Add, within: Above) -> None:
+    _text(add, "named", f"{type(value).__qualname__} {_name(type(value))}.{value.name}")
+
+
+@_feed.register(np.ndarray)
+@_feed.register(np.generic)
+def _feed_array(value: Any, add: Add, within: Above) -> None:
+    array = np.asarray(value)
     if array.dtype.hasobject:
-        return _several(add, f"objects {array.shape}", array.ravel().tolist(), inner)
+        return _several(add, f"objects {array.shape}", array.ravel().tolist(), within)
     _text(add, "numbers", f"{array.dtype.str} {array.shape}")
     add(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
     return None
 
 
+@_feed.register
+def _(value: Tensor, add: Add, within: Above) -> None:
+    _feed_array(value.detach().cpu().numpy(), add, within)
+
+
+@_feed.register
+def _(value: LabeledDataset, add: Add, within: Above) -> None:
+    _several(add, "dataset", pack_dataset(value), within)
+
+
+@_feed.register(list)
+@_feed.register(tuple)
+def _(value: Any, add: Add, within: Above) -> None:
+    _several(add, type(value).__name__, value, within)
+
+
+@_feed.register(set)
+@_feed.register(frozenset)
+def _(value: Iterable[Any], add: Add, within: Above) -> None:
+    _several(add, "set", sorted(_hashed((item,), within) for item in value), within)
+
+
+@_feed.register
+def _(value: Mapping, add: Add, within: Above) -> None:
+    items = ((_hashed((key,), within), _hashed((item,), within)) for key, item in value.items())
+    _several(add, "mapping", sorted(items), within)
+
+
+@_feed.register
+def _(value: types.FunctionType, add: Add, within: Above) -> None:
+    _several(add, "function", _of_function(value), within)
+
+
+@_feed.register
+def _(value: types.MethodType, add: Add, within: Above) -> None:
+    _several(add, "method", (value.__func__, value.__self__), within)
+
+
+@_feed.register
+def _(value: functools.partial, add: Add, within: Above) -> None:
+    _several(add, "partial", (value.func, value.args, value.keywords), within)
+
+
 def _name(value: Any) -> str:
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, Enum):
-        return f"{_name(type(value))}.{value.name}"
-    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+    """Where a class, function or module is found."""
+    home, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)
+    ours = home is not None and home.startswith("advect.")
+    return f"{_HOME.get(name, home) if ours else home}.{name}"
 
 
 def _of_function(function: types.FunctionType) -> tuple[Any, ...]:
     """The function and those of its module that it leads to, each once, in the order in which they
     are met.
     """
-    met, told = [function], []
+    met, parts = [function], []
     for one in met:  # grows on the way
         around = {name: one.__globals__[name] for name in _names_used(one)}
         calls = {
-            name: value for name, value in around.items() if isinstance(value, types.FunctionType)
+            name: value
+            for name, value in around.items()
+            if type(value) is types.FunctionType and value.__module__ == one.__module__
         }
-        calls = {name: value for name, value in calls.items() if value.__module__ == one.__module__}
         met += [value for value in dict.fromkeys(calls.values()) if value not in met]
         constants = {name: value for name, value in around.items() if _is_constant(value)}
-        told.append(
-            (_of_code(one), {name: met.index(value) for name, value in calls.items()}, constants)
-        )
-    return tuple(told)
+        places = {name: met.index(value) for name, value in calls.items()}
+        parts.append((_of_code(one), places, constants))
+    return tuple(parts)
 
 
 def _names_used(function: types.FunctionType) -> list[str]:
-    return sorted(
-        {name for code in _codes(function.__code__) for name in code.co_names}
-        & function.__globals__.keys()
-    )
+    used = {name for code in _codes(function.__code__) for name in code.co_names}
+    return sorted(used & function.__globals__.keys())
 
 
 def _of_code(function: types.FunctionType) -> tuple[Any, ...]:
@@ -151,48 +222,42 @@ def _of_code(function: types.FunctionType) -> tuple[Any, ...]:
             closed.append(cell.cell_contents)
         except ValueError:  # a name that has no value yet
             closed.append("empty")
-    told = tuple(
+    parts = tuple(
         (
             code.co_code,
             code.co_names,
             code.co_varnames,
-            tuple(c for c in code.co_consts if not _is_code(c)),
+            tuple(c for c in code.co_consts if type(c) is not types.CodeType),
         )
         for code in _codes(function.__code__)
     )
-    return _name(function), told, function.__defaults__, function.__kwdefaults__, closed
+    return _name(function), parts, function.__defaults__, function.__kwdefaults__, closed
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """The code of a function and of those inside it."""
     yield code
     for constant in code.co_consts:
-        if _is_code(constant):
+        if type(constant) is types.CodeType:
             yield from _codes(constant)
 
 
-def _is_code(value: Any) -> bool:
-    return isinstance(value, types.CodeType)
+_DATA = (Tensor, np.ndarray, np.generic, LabeledDataset, torch.nn.Module, os.PathLike, Enum)
+_CONSTANTS = (*_PLAIN, type(None), list, tuple, set, frozenset, dict, *_DATA)
 
 
 def _is_constant(value: Any) -> bool:
     """What a function may have been written with, and is not code."""
-    data = (Tensor, np.ndarray, np.generic, LabeledDataset, torch.nn.Module, os.PathLike, Enum)
-    plain = (bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict)
-    if isinstance(value, type):
-        return False
-    return value is None or isinstance(value, (*plain, *data)) or dataclasses.is_dataclass(value)
+    is_data = isinstance(value, _CONSTANTS) or dataclasses.is_dataclass(type(value))
+    return is_data and not issubclass(type(value), type)
 
 
-def _of_object(value: Any) -> tuple[Any, ...]:
-    if dataclasses.is_dataclass(
-        value
-    ):  # fields alone: what is cached beside them follows from them
-        return tuple(
-            (field.name, getattr(value, field.name)) for field in dataclasses.fields(value)
-        )
-    if isinstance(value, torch.nn.Module):
-        return _of_module(value)
+@functools.singledispatch
+def _content(value: Any) -> tuple[Any, ...]:
+    """What an object holds: of a dataclass its fields, since what it caches follows from them."""
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return tuple((field.name, getattr(value, field.name)) for field in fields)
     if not hasattr(value, "__dict__"):
         raise InputError(
             "a store needs inputs that it can recognise later",
@@ -202,27 +267,27 @@ def _of_object(value: Any) -> tuple[Any, ...]:
     return (vars(value),)
 
 
-def _of_module(module: torch.nn.Module) -> tuple[Any, ...]:
+@_content.register
+def _(value: torch.nn.Module) -> tuple[Any, ...]:
+    return _of_module(value, vars(torch.nn.Module()), "")
+
+
+@_content.register
+def _(value: GraphModule) -> tuple[Any, ...]:
+    return _of_module(value, vars(GraphModule(torch.nn.Module(), Graph())), value.code)
+
+
+@_content.register
+def _(value: torch.jit.ScriptModule) -> tuple[Any, ...]:
+    return (bytes(value.save_to_buffer()),)  # its attributes and its code are not Python's
+
+
+def _of_module(module: torch.nn.Module, known: Mapping[str, Any], code: str) -> tuple[Any, ...]:
     """All that a layer computes with; the layers in it follow in the order in which they are called
     one after the other.
     """
-    from torch.fx import Graph, GraphModule
-
-    if isinstance(module, torch.jit.ScriptModule):  # its attributes and its code are not python's
-        return (bytes(module.save_to_buffer()),)
-    if isinstance(
-        compiled := module._modules.get("_orig_mod"), torch.nn.Module
-    ):  # the same results, from faster code
-        return (compiled,)
-    known, code = vars(torch.nn.Module()), ""
-    if isinstance(module, GraphModule):
-        known, code = vars(GraphModule(torch.nn.Module(), Graph())), module.code
+    if (compiled := module._modules.get("_orig_mod")) is not None:
+        return (compiled,)  # the same results, from faster code
     own = {name: value for name, value in vars(module).items() if name not in known}
-    return (
-        module.training,
-        module._parameters,
-        module._buffers,
-        own,
-        code,
-        tuple(module._modules.items()),
-    )
+    layers = tuple(module._modules.items())
+    return module.training, module._parameters, module._buffers, own, code, layers
