@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,10 +50,8 @@ def check_count(name: str, value: object, least: int = 1) -> int:
     return value if isinstance(value, int) else int(number)
 
 
-_LOOKED_AT, _LISTED = (
-    10_000,
-    100,
-)  # a table may have millions of columns, and to compare them all takes minutes
+# a table may have millions of columns, and to compare them all takes minutes
+_LOOKED_AT, _LISTED = 10_000, 100
 
 
 def check_known(kind: str, name: object, known: Iterable[str]) -> None:
@@ -64,6 +64,12 @@ def check_known(kind: str, name: object, known: Iterable[str]) -> None:
         raise InputError(
             f"unknown {kind}", repr(name), f"{hint}Known: {', '.join(known[:_LISTED])}{more}."
         )
+
+
+def check_kind(what: str, value: object, kind: type | tuple[type, ...], remedy: str) -> None:
+    """``value`` is of this kind: ``what`` says which, and the message names what was given."""
+    if not isinstance(value, kind):
+        raise InputError(what, type(value).__name__, remedy)
 
 
 def check_methods(what: str, value: object, methods: Iterable[str], remedy: str) -> None:
@@ -123,31 +129,21 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
             f"{n} zeros",
             "Give at least one sample a positive weight.",
         )
-    if (
-        weights.dtype == torch.float64
-        and abs(float(weights.sum()) - 1) <= 8 * torch.finfo(torch.float64).eps
-    ):
-        return (
-            weights.clone()
-        )  # so that what was scaled before is the same after it was saved and read
-    weights = (
-        weights / top
-    )  # first by the largest, so that huge or tiny weights neither overflow nor vanish
+    rounding = 8 * torch.finfo(torch.float64).eps
+    if weights.dtype == torch.float64 and abs(float(weights.sum()) - 1) <= rounding:
+        return weights.clone()  # what was scaled before is the same after it was saved and read
+    # first by the largest, so that huge or tiny weights neither overflow nor vanish
+    weights = weights / top
     return weights / weights.sum()
 
 
 def _as_number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        try:
-            # numpy and torch scalars
-            value = value.item()  # pyright: ignore[reportAttributeAccessIssue]
-        except (AttributeError, ValueError, RuntimeError):
-            raise InputError(
-                f"{name} must be a number", repr(value), "Pass an int or a float."
-            ) from None
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.")
+    number: Any = value
+    with suppress(AttributeError, ValueError, RuntimeError):
+        number = number.item()  # scalars of numpy and torch
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.")
     try:
-        return float(value)
+        return float(number)
     except OverflowError:  # an int beyond floats
-        return math.inf if value > 0 else -math.inf
+        return math.inf if number > 0 else -math.inf

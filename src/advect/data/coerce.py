@@ -4,25 +4,33 @@ holds, or a clear error.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_weights
+from advect._util.checks import check_finite, check_kind, check_weights
+from advect.data.formats.content import class_names, plain
 from advect.data.laws import Gaussians
 from advect.errors import InputError
 
+_SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)
+_ONE_EACH = "Pass a list with one label for each sample."
+
 
 def as_features(x: Any) -> Tensor:
+    """Features (n, …) in float32 or float64; a copy, unless gradients are to reach the caller's own
+    tensor.
+    """
     try:
-        values = x if isinstance(x, Tensor) else _tensor_from(x)
-        values = (
-            values.clone() if values is x and not x.requires_grad else values
-        )  # gradients reach the caller's own tensor
+        values = as_tensor(x)
+        if values is x:
+            values = x if x.requires_grad else x.clone()
+        elif values.dtype == torch.float64 and _is_python(x):
+            values = values.float()  # as torch reads lists
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             "features must be a numeric array (n, …)",
@@ -51,31 +59,25 @@ def as_features(x: Any) -> Tensor:
 
 def _floats(values: Tensor) -> Tensor:
     """float32, but float64 for whole numbers that it would round."""
-    if values.is_floating_point() or values.dtype in (
-        torch.bool,
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-    ):
+    if values.is_floating_point() or values.dtype in _SMALL:
         return values.float()
     wide = values.double()
     return wide if float(wide.abs().max()) >= 2.0**24 else wide.float()
 
 
-def _tensor_from(x: Any) -> Tensor:
-    values, first = own_tensor(x), x
-    while isinstance(first, (list, tuple)) and len(first):
-        first = first[0]
-    python = (
-        type(first) in (bool, int, float) and values.dtype == torch.float64
-    )  # as torch reads lists
-    return values.float() if python else values
+def _is_python(x: Any) -> bool:
+    """Whether nested lists hold numbers of Python, which have no precision of their own."""
+    while type(x) in (list, tuple) and len(x):
+        x = x[0]
+    return type(x) in (bool, int, float)
 
 
-def own_tensor(x: Any) -> Tensor:
-    """A copy, so that a caller who later changes the array does not change the dataset; any byte
-    order and stride.
+def as_tensor(x: Any) -> Tensor:
+    """A tensor as it is, and a copy of anything else, so that a caller who later changes the array
+    does not change the dataset; any byte order and stride.
     """
+    if isinstance(x, Tensor):
+        return x
     array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
     return torch.from_numpy(
         np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
@@ -86,11 +88,8 @@ def as_columns(columns: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[s
     if columns is None:
         return None
     names = (columns,) if isinstance(columns, str) else tuple(columns)
-    if (
-        shape != (len(names),)
-        or not all(isinstance(name, str) for name in names)
-        or len(set(names)) != len(names)
-    ):
+    texts = all(isinstance(name, str) for name in names)
+    if shape != (len(names),) or not texts or len(set(names)) != len(names):
         raise InputError(
             f"columns must be different names, one for each feature of samples of shape {shape}",
             f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
@@ -103,108 +102,97 @@ def as_codes(
     y: Any, classes: Sequence[Hashable] | None, n: int
 ) -> tuple[Tensor, tuple[Hashable, ...]]:
     """Class positions and names; −1 where a label is missing."""
-    labels = (
-        [None] * n
-        if y is None
-        else [None if _is_missing(label) else label for label in _as_label_list(y)]
-    )
+    labels = [None] * n if y is None else _labels(y)
     if len(labels) != n:
         raise InputError(
             "features and labels must have the same length",
             f"{n} features, {len(labels)} labels",
             "Pass one label for each sample.",
         )
-    if classes is None:
-        distinct = dict.fromkeys(label for label in labels if label is not None)
-        try:
-            names = tuple(sorted(distinct))  # pyright: ignore[reportArgumentType]
-        except TypeError:  # kinds that do not compare: keep the order of appearance
-            names = tuple(distinct)
-    else:
-        names = tuple(_as_label_list(classes))
-        if len(set(names)) != len(names):
-            raise InputError("class names must differ", names, "Give each class its own name.")
-        if any(_is_missing(name) for name in names):
-            raise InputError(
-                "a class needs a name",
-                "None or NaN among classes",
-                "Leave missing labels out of classes.",
-            )
+    names = class_names(labels) if classes is None else _class_names(classes)
     position = {name: code for code, name in enumerate(names)}
     given = [label for label in labels if label is not None]
     strange = [label for label in given if label not in position]
     unplaced = [
-        label for label in strange if not (isinstance(label, int) and 0 <= label < len(names))
+        label for label in strange if type(label) not in (int, bool) or not 0 <= label < len(names)
     ]
     if not strange:
         codes = [-1 if label is None else position[label] for label in labels]
-    elif not unplaced and len(strange) == len(
-        given
-    ):  # never some labels as names and others as positions
+    elif not unplaced and len(strange) == len(given):  # never some as names, others as positions
         codes = [-1 if label is None else label for label in labels]
     else:
-        unknown = (unplaced or strange)[0]
         raise InputError(
             "labels must be among classes, or be positions in it",
-            f"{unknown!r} with classes {names}",
+            f"{(unplaced or strange)[0]!r} with classes {names}",
             "Add the class, or leave classes out to take it from the labels.",
         )
     return torch.tensor(codes, dtype=torch.int64), names
 
 
-def _as_label_list(y: Any) -> list[Any]:
-    if isinstance(y, str):
+def _class_names(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    names = tuple(_labels(classes))
+    if len(set(names)) != len(names):
+        raise InputError("class names must differ", names, "Give each class its own name.")
+    if None in names:
         raise InputError(
-            "labels must be a sequence", "one string", "Pass a list with one label for each sample."
+            "a class needs a name",
+            "None or NaN among classes",
+            "Leave missing labels out of classes.",
         )
-    if hasattr(y, "to_numpy"):
-        y = y.to_numpy()
-    if isinstance(y, Tensor):
-        y = y.detach().cpu()
-        y = (y.double() if y.is_floating_point() else y).numpy()  # numpy has no bfloat16
-    if not hasattr(y, "__iter__"):
-        raise InputError(
-            "labels must be a sequence",
-            type(y).__name__,
-            "Pass a list with one label for each sample.",
-        )
-    if isinstance(y, np.ndarray):
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = y[:, 0]
-        if y.ndim != 1:
-            raise InputError(
-                "labels must be one for each sample",
-                f"shape {y.shape}",
-                "Pass a vector; turn one-hot rows to labels with argmax(1).",
-            )
-        y = y.tolist()
-    labels = [
-        label.item()
-        if isinstance(label, (np.generic, Tensor)) and getattr(label, "ndim", 0) == 0
-        else label
-        for label in y
-    ]
+    return names
+
+
+def _labels(y: Any) -> list[Any]:
+    """Labels as Python's objects, None where they are missing; whole floats are ints."""
+    labels = [plain(label) for label in _entries(y)]
     for row, label in enumerate(labels):
-        if isinstance(label, float) and label.is_integer():
+        if type(label) is float and label.is_integer():
             labels[row] = int(label)
         try:
-            if isinstance(label, Tensor):  # hashes by identity: each would be a class of its own
-                raise TypeError
             hash(label)
+            fine = not getattr(label, "ndim", 0)  # tensors hash, each as a class of its own
         except TypeError:
+            fine = False
+        if not fine:
             raise InputError(
                 "labels must be hashable",
                 f"{type(label).__name__} in row {row}",
                 "Use strings, numbers or tuples.",
-            ) from None
+            )
     return labels
 
 
-def _is_missing(label: Any) -> bool:
-    """None, NaN, and pandas' NA and NaT: what is not equal to itself."""
-    if label is None or type(label).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(label, float) and math.isnan(label)
+@singledispatch
+def _entries(y: Any) -> list[Any]:
+    if hasattr(y, "to_numpy"):
+        return _entries(y.to_numpy())
+    if not hasattr(y, "__iter__"):
+        raise InputError("labels must be a sequence", type(y).__name__, _ONE_EACH)
+    return list(y)
+
+
+@_entries.register
+def _(y: str) -> list[Any]:
+    raise InputError("labels must be a sequence", "one string", _ONE_EACH)
+
+
+@_entries.register
+def _(y: Tensor) -> list[Any]:
+    y = y.detach().cpu()
+    return _entries((y.double() if y.is_floating_point() else y).numpy())  # numpy has no bfloat16
+
+
+@_entries.register
+def _(y: np.ndarray) -> list[Any]:
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise InputError(
+            "labels must be one for each sample",
+            f"shape {y.shape}",
+            "Pass a vector; turn one-hot rows to labels with argmax(1).",
+        )
+    return y.tolist()
 
 
 def as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Tensor:
@@ -224,18 +212,13 @@ def as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Ten
                 "Label them, or drop them first.",
             )
         return balanced_weights(codes, n_classes)
+    remedy = "Pass one non-negative number for each sample."
     try:
-        values = weights if isinstance(weights, Tensor) else own_tensor(weights)
+        values = as_tensor(weights)
     except (TypeError, ValueError, RuntimeError):
-        raise InputError(
-            "weights must be numbers",
-            type(weights).__name__,
-            "Pass one non-negative number for each sample.",
-        ) from None
+        raise InputError("weights must be numbers", type(weights).__name__, remedy) from None
     if values.is_complex():
-        raise InputError(
-            "weights must be real", values.dtype, "Pass one non-negative number for each sample."
-        )
+        raise InputError("weights must be real", values.dtype, remedy)
     return check_weights("weights", values.to(device=like.device, dtype=torch.float64), len(codes))
 
 
@@ -245,45 +228,24 @@ def balanced_weights(codes: Tensor, n_classes: int) -> Tensor:
 
 
 def as_law(
-    law: Gaussians | None, index: Tensor | None, codes: Tensor, n_classes: int, dim: int
+    law: Gaussians | None, index: Any, codes: Tensor, n_classes: int, dim: int
 ) -> dict[str, Any]:
+    """The fields ``law`` and ``law_index`` of a dataset."""
     if law is None:
         if index is not None:
             raise InputError(
                 "law_index needs a law", "law=None", "Pass the Gaussians it points into."
             )
         return {"law": None, "law_index": None}
-    if not isinstance(law, Gaussians):
-        raise InputError(
-            "law must be Gaussians",
-            type(law).__name__,
-            "Pass advect.Gaussians, or None to estimate the laws.",
-        )
+    remedy = "Pass advect.Gaussians, or None to estimate the laws."
+    check_kind("law must be Gaussians", law, Gaussians, remedy)
     if law.dim != dim:
         raise InputError(
             "laws and features must have one dimension",
             f"{law.dim} and {dim}",
             "Estimate the laws in the same space.",
         )
-    try:
-        rows = (
-            codes
-            if index is None
-            else index.clone()
-            if isinstance(index, Tensor)
-            else own_tensor(index)
-        )
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(
-            "law_index must be whole numbers",
-            type(index).__name__,
-            "Pass one row of law for each sample.",
-        ) from None
-    if rows.is_floating_point() or rows.is_complex():
-        raise InputError(
-            "law_index must be whole numbers", rows.dtype, "Pass one row of law for each sample."
-        )
-    rows = rows.to(device=codes.device, dtype=torch.int64)
+    rows = codes if index is None else _law_rows(index).to(device=codes.device, dtype=torch.int64)
     if rows.shape != codes.shape or int(rows.min()) < 0 or int(rows.max()) >= len(law):
         values = f" with values {int(rows.min())} to {int(rows.max())}" if rows.numel() else ""
         raise InputError(
@@ -292,3 +254,14 @@ def as_law(
             f"Without law_index there must be a law for each of the {n_classes} classes.",
         )
     return {"law": law, "law_index": None if index is None else rows}
+
+
+def _law_rows(index: Any) -> Tensor:
+    what, remedy = "law_index must be whole numbers", "Pass one row of law for each sample."
+    try:
+        rows = as_tensor(index)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(what, type(index).__name__, remedy) from None
+    if rows.is_floating_point() or rows.is_complex():
+        raise InputError(what, rows.dtype, remedy)
+    return rows.clone() if rows is index else rows

@@ -7,26 +7,15 @@ shares what did not change."""
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_positive, check_weights, missing_labels
+from advect._util.checks import check_finite, check_weights, missing_labels
 from advect._util.html import facts_table
-from advect._util.progress import Progress
-from advect.data.adapters import (
-    frame_fields,
-    hugging_fields,
-    label_array,
-    source_fields,
-    to_frame,
-    to_tensors,
-    torch_fields,
-)
 from advect.data.coerce import (
     as_codes,
     as_columns,
@@ -34,21 +23,15 @@ from advect.data.coerce import (
     as_law,
     as_weights,
     balanced_weights,
-    own_tensor,
 )
-from advect.data.formats import Content, Table, open_source, write
+from advect.data.doors import Doors
+from advect.data.formats import Table
 from advect.data.laws import Gaussians, estimate_gaussians, group_shares
-from advect.data.sampling import Draw, draw_rows
+from advect.data.sampling import chosen_rows, draw_rows, split_rows
 from advect.errors import InputError
 
-if TYPE_CHECKING:
-    from os import PathLike
 
-    from pandas import DataFrame
-    from torch.utils.data import TensorDataset
-
-
-class LabeledDataset:
+class LabeledDataset(Doors):
     """Samples with labels and weights: an empirical measure Σ w_i δ_(x_i, y_i).
 
     Args:
@@ -90,18 +73,10 @@ class LabeledDataset:
         [True, False]
     """
 
-    x: Tensor
-    y: Tensor
-    weights: Tensor
-    classes: tuple[Hashable, ...]
-    sample_shape: tuple[int, ...]
     law: Gaussians | None
     law_index: Tensor | None
     fixed_laws: bool
-    columns: tuple[str, ...] | None
-    table: Table | None
-    _moments: Gaussians | None
-    _complete: bool | None
+    _known_complete: bool | None
 
     def __init__(
         self,
@@ -128,13 +103,13 @@ class LabeledDataset:
             "columns": as_columns(columns, tuple(features.shape[1:])),
             "table": table,
         }
-        self._set(**fields, **as_law(law, law_index, codes, len(names), fields["x"].shape[1]))
+        fields |= as_law(law, law_index, codes, len(names), fields["x"].shape[1])
+        self._set(fields)
 
-    def _set(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "_moments", None)
-        object.__setattr__(self, "_complete", None)
+    def _set(self, fields: Mapping[str, Any], complete: bool | None = None) -> None:
+        for name in _FIELDS:
+            object.__setattr__(self, name, fields[name])
+        object.__setattr__(self, "_known_complete", complete)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"LabeledDataset is frozen: make a new one with .replace({name}=…)")
@@ -152,29 +127,14 @@ class LabeledDataset:
             >>> data.replace(x=data.x + 1).x.tolist()
             [[1.0], [2.0]]
         """
-        names = (
-            "x",
-            "y",
-            "weights",
-            "classes",
-            "sample_shape",
-            "law",
-            "law_index",
-            "fixed_laws",
-            "columns",
-            "table",
-        )
-        unknown = set(changes) - set(names)
-        if unknown:
+        if unknown := set(changes) - set(_FIELDS):
             raise InputError(
                 "replace takes fields of a dataset",
                 ", ".join(sorted(unknown)),
-                f"Fields: {', '.join(names)}.",
+                f"Fields: {', '.join(_FIELDS)}.",
             )
-        width, shape = (
-            changes.get("x", self.x).shape[1],
-            changes.get("sample_shape", self.sample_shape),
-        )
+        width = changes.get("x", self.x).shape[1]
+        shape = changes.get("sample_shape", self.sample_shape)
         if width != math.prod(shape):
             raise InputError(
                 f"sample_shape {shape} needs {math.prod(shape)} features",
@@ -184,9 +144,8 @@ class LabeledDataset:
         if "columns" not in changes and (width,) != (self.dim,):
             changes["columns"] = None  # the old names do not fit
         copy = object.__new__(LabeledDataset)
-        copy._set(**{name: changes.get(name, getattr(self, name)) for name in names})
-        if "y" not in changes:
-            object.__setattr__(copy, "_complete", self._complete)
+        fields = {name: changes.get(name, getattr(self, name)) for name in _FIELDS}
+        copy._set(fields, None if "y" in changes else self.complete)
         return copy
 
     def __len__(self) -> int:
@@ -215,26 +174,15 @@ class LabeledDataset:
         return self.x.shape[1]
 
     @property
-    def samples(self) -> Tensor:
-        """The features in their sample shape, (n, …)."""
-        return self.x.reshape(len(self), *self.sample_shape)
-
-    @property
-    def labels(self) -> list[Hashable]:
-        """The name of each sample's class; None where the label is missing."""
-        return [None if code < 0 else self.classes[code] for code in self.y.tolist()]
-
-    @property
     def labeled(self) -> Tensor:
         """Which samples have a label, (n,) bool."""
         return self.y >= 0
 
-    @property
+    @cached_property
     def complete(self) -> bool:
         """Whether every sample has a label."""
-        if self._complete is None:
-            object.__setattr__(self, "_complete", bool(self.labeled.all()))
-        return bool(self._complete)
+        known = self._known_complete  # by the dataset that this one is a copy of
+        return bool(self.labeled.all()) if known is None else known
 
     def require_labels(self, who: str) -> None:
         """An error that says who needs labels, unless every sample has one."""
@@ -335,14 +283,16 @@ class LabeledDataset:
             >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).moments().covariances().flatten().tolist()
             [2.0, 0.0]
         """
-        if self._moments is not None:
-            return self._moments
+        # a graph is good for one backward pass: estimates with one are not kept
+        return self._estimate() if self.law_features.requires_grad else self._estimated
+
+    @cached_property
+    def _estimated(self) -> Gaussians:
+        return self._estimate()
+
+    def _estimate(self) -> Gaussians:
         self.require_labels("the estimate of label laws")
-        features = self.law_features
-        moments = estimate_gaussians(features, self.y, self.weights, len(self.classes))
-        if not features.requires_grad:  # a graph is good for one backward pass: do not keep it
-            object.__setattr__(self, "_moments", moments)
-        return moments
+        return estimate_gaussians(self.law_features, self.y, self.weights, len(self.classes))
 
     def of_class(self, name: Hashable) -> LabeledDataset:
         """The samples of one class; the set of classes stays.
@@ -414,50 +364,12 @@ class LabeledDataset:
             >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).subset([0, 2]).labels
             ['a', 'b']
         """
-        if not isinstance(index, Tensor):
-            try:
-                array = np.asarray(
-                    np.arange(len(self))[index] if isinstance(index, slice) else index
-                )
-                index = own_tensor(array if array.size else array.astype(np.int64))
-            except (TypeError, ValueError, RuntimeError):
-                raise InputError(
-                    "an index must be a vector of positions or a mask",
-                    repr(index),
-                    "Pass whole numbers.",
-                ) from None
-        index = index.to(self.x.device)
-        if index.ndim != 1 or index.is_floating_point() or index.is_complex():
-            raise InputError(
-                "an index must be a vector of positions or a mask",
-                f"{index.dtype} of shape {tuple(index.shape)}",
-                "Pass whole numbers.",
-            )
-        if index.dtype != torch.bool:
-            index = index.long()
-            if index.numel() and not (
-                -len(self) <= int(index.min()) and int(index.max()) < len(self)
-            ):
-                raise InputError(
-                    f"positions must lie in a dataset of {len(self)} samples",
-                    f"{int(index.min())} to {int(index.max())}",
-                    "Check the index.",
-                )
-        elif len(index) != len(self):
-            raise InputError(
-                f"a mask needs one entry for each of the {len(self)} samples",
-                len(index),
-                "Build it from this dataset.",
-            )
-        y = self.y[index]
-        if len(y) == 0:
-            raise InputError(
-                "a subset must keep at least one sample", "0 samples", "Check the index or mask."
-            )
+        index = chosen_rows(index, len(self), self.x.device)
+        weights = self.weights[index]
         return self.replace(
             x=self.x[index],
-            y=y,
-            weights=check_weights("the subset's weights", self.weights[index], len(y)),
+            y=self.y[index],
+            weights=check_weights("the subset's weights", weights, len(weights)),
             law_index=None if self.law_index is None else self.law_index[index],
         )
 
@@ -493,265 +405,11 @@ class LabeledDataset:
             >>> len(train) + len(test)
             1797
         """
-        fraction = check_positive("fraction", fraction)
-        if fraction >= 1:
-            raise InputError(
-                "fraction must lie between 0 and 1",
-                fraction,
-                "0.8 keeps four fifths in the first part.",
-            )
-        if len(self) < 2:
-            raise InputError("a split needs at least two samples", len(self), "Add samples.")
-        shuffled = torch.randperm(len(self), generator=generator).to(self.x.device)
-        first = torch.zeros(len(self), dtype=torch.bool, device=self.x.device)
-        for code in range(
-            -1, len(self.classes)
-        ):  # samples without a label are split as a class of their own
-            rows = shuffled[self.y[shuffled] == code]
-            kept = round(fraction * len(rows))
-            if len(rows) > 1:
-                kept = min(max(kept, 1), len(rows) - 1)
-            first[rows[:kept]] = True
-        if bool(first.all()) or not bool(
-            first.any()
-        ):  # only classes of one sample: split them anyhow
-            first[shuffled] = torch.arange(len(self), device=self.x.device) < min(
-                max(round(fraction * len(self)), 1), len(self) - 1
-            )
+        first = split_rows(self.y, fraction, generator)
         return self.subset(first), self.subset(~first)
 
-    @classmethod
-    def from_torch(
-        cls,
-        dataset: Any,
-        *,
-        max_samples: int | None = None,
-        classes: Sequence[Hashable] | None = None,
-        generator: torch.Generator | None = None,
-        progress: Progress = None,
-    ) -> LabeledDataset:
-        """The samples of a torch dataset or ``DataLoader``, such as those of torchvision.
 
-        Args:
-            dataset: gives (x, y), or x alone for samples without labels; x a tensor, array or
-                Pillow image (whose values become 0 … 1; those of tensors and arrays stay).
-            max_samples: how many at most, drawn uniformly: by position where there are positions,
-                else in one pass that keeps no more than these.
-            classes: the names that whole numbers in y count, −1 for a missing label; by default
-                ``dataset.classes``. Without either, labels are names.
-            generator: source of randomness of the draw.
-            progress: None shows it on stderr when it takes long, False is silent, a function is
-                called with (done, total).
-
-        Example:
-            >>> import torch, advect as ad
-            >>> pairs = [(torch.zeros(3), 1), (torch.ones(3), 0)]
-            >>> ad.LabeledDataset.from_torch(pairs, classes=["cat", "dog"]).labels
-            ['dog', 'cat']
-        """
-        return cls(**torch_fields(dataset, max_samples, classes, generator, progress))
-
-    @classmethod
-    def from_pandas(
-        cls,
-        df: DataFrame,
-        label: Hashable | None,
-        *,
-        weights: Any = None,
-        categorical: str | None = None,
-    ) -> LabeledDataset:
-        """The rows of a data frame; the names of its columns are kept, its index is not.
-
-        Args:
-            df: numbers and truth values in all columns but those of labels and weights. With a
-                column of 64-bit floats, or of whole numbers from 2²⁴ on, the features are float64,
-                else float32.
-            label: the column of labels, None for none. Categories give the classes in their order,
-                unused ones too.
-            weights: a column, or what ``LabeledDataset`` takes.
-            categorical: ``"onehot"`` turns other columns into a column ``name=value`` for each of
-                their values.
-
-        Example:
-            >>> import pandas as pd, advect as ad
-            >>> pets = pd.DataFrame({"kilos": [4.5, 20.0], "indoors": [True, False], "kind": ["cat", "dog"]})
-            >>> data = ad.LabeledDataset.from_pandas(pets, label="kind")
-            >>> data.columns, data.x.tolist()
-            (('kilos', 'indoors'), [[4.5, 1.0], [20.0, 0.0]])
-        """
-        return cls(**frame_fields(df, label, weights, categorical))
-
-    @classmethod
-    def from_huggingface(
-        cls,
-        ds: Any,
-        *,
-        image: str | None = None,
-        label: str | bool | None = None,
-        columns: Sequence[str] | None = None,
-        max_samples: int | None = None,
-        generator: torch.Generator | None = None,
-        progress: Progress = None,
-    ) -> LabeledDataset:
-        """The rows of one split of a Hugging Face dataset.
-
-        Args:
-            ds: a ``datasets.Dataset``, with positions: not a stream.
-            image: the column of images, whose values become 0 … 1; by default the one that is
-                declared as such.
-            label: the column of labels; by default the one that is declared as classes, or is
-                called ``label``; False for none. Declared classes keep their names and order.
-            columns: columns of numbers instead of an image, or one column of arrays; by default all
-                others.
-            max_samples: how many at most, drawn uniformly before any is read.
-            generator: source of randomness of the draw.
-            progress: None shows it on stderr when it takes long, False is silent, a function is
-                called with (done, total).
-
-        Example:
-            >>> import advect as ad
-            >>> class Pets:  # as datasets.Dataset.from_dict({"kilos": [4.5, 20.0], "label": ["cat", "dog"]})
-            ...     features = {"kilos": "float", "label": "string"}
-            ...     column_names = list(features)
-            ...     rows = {"kilos": [4.5, 20.0], "label": ["cat", "dog"]}
-            ...     def __len__(self):
-            ...         return 2
-            ...     def __getitem__(self, some):
-            ...         return {name: values[some] for name, values in self.rows.items()}
-            >>> ad.LabeledDataset.from_huggingface(Pets()).counts
-            {'cat': 1, 'dog': 1}
-        """
-        return cls(**hugging_fields(ds, image, label, columns, max_samples, generator, progress))
-
-    @classmethod
-    def from_folder(
-        cls,
-        path: str | PathLike[str],
-        *,
-        labels: bool = True,
-        size: int | Sequence[int] | None = None,
-        channels: str | None = None,
-        max_samples: int | None = None,
-        balanced: bool = False,
-        seed: int = 0,
-        progress: Progress = None,
-    ) -> LabeledDataset:
-        """Images in a folder with a directory for each class, with values 0 … 1.
-
-        Args:
-            path: the folder.
-            labels: False for images without classes.
-            size: side or (height, width) to resize to; by default all must have one size.
-            channels: ``"gray"`` or ``"rgb"`` to convert to; by default all must be of one kind.
-            max_samples: how many at most, drawn uniformly before any is read.
-            balanced: draw equally many of each class.
-            seed: of the draw.
-            progress: None shows it on stderr when it takes long, False is silent, a function is
-                called with (done, total).
-
-        Example:
-            >>> import tempfile, advect as ad
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     _ = ad.datasets.load("digits", n=20).save(f"{folder}/digits")
-            ...     print(ad.LabeledDataset.from_folder(f"{folder}/digits", size=16))
-            LabeledDataset(n=20, sample_shape=(16, 16), classes=..., dtype=float32)
-        """
-        draw = Draw(max_samples=max_samples, balanced=balanced, seed=seed)
-        source = open_source(path, "folder", labels=labels, size=size, channels=channels)
-        return cls(**source_fields(source, draw, progress))
-
-    def numpy(self) -> tuple[np.ndarray, np.ndarray]:
-        """Copies of the features in their sample shape and of the labels by name.
-
-        Labels have a plain dtype (bool, int64, float64, text) if all are there and of one such
-        kind, else they are objects, None where missing. ``LabeledDataset(*data.numpy(),
-        data.weights, data.classes, columns=data.columns)`` is the way back; without these it has
-        uniform weights, and as classes the labels that occur, sorted.
-
-        Example:
-            >>> import advect as ad
-            >>> x, labels = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], ["cat", "dog"]).numpy()
-            >>> x.shape, labels.tolist()
-            ((2, 2), ['cat', 'dog'])
-        """
-        return self.samples.detach().cpu().numpy().copy(), label_array(self.labels)
-
-    def to_torch(self) -> TensorDataset:
-        """A ``TensorDataset`` of samples in their shape and class positions, −1 where the label is
-        missing.
-
-        The class names are its ``classes``, where ``from_torch`` finds them. Weights and names of
-        columns are not kept.
-
-        Example:
-            >>> import advect as ad
-            >>> pairs = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], ["cat", "dog"]).to_torch()
-            >>> pairs[1]
-            (tensor([2., 3.]), tensor(1))
-        """
-        return to_tensors(self.samples, self.y, self.classes)
-
-    def to_pandas(self, label: str | bool | None = True, weights: str | None = None) -> DataFrame:
-        """A data frame with a column for each feature, and labels as categories.
-
-        Columns that were truth values, whole numbers, categories or text are so again: the nearest
-        one, or the category with the largest share. ``data.replace(table=None).to_pandas()`` has
-        the numbers.
-
-        Columns without names are called x0, x1, …, which they are then called on the way back too;
-        those of samples with several axes x[0][0], x[0][1], …, from which ``from_pandas`` tells the
-        shape.
-
-        Args:
-            label: name of the column of labels; True for the one that it had, else ``label``; None
-                to leave them out.
-            weights: name of a column for the weights, None to leave them out.
-
-        Example:
-            >>> import advect as ad
-            >>> frame = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], ["cat", "dog"]).to_pandas()
-            >>> list(frame.columns), frame.label.tolist()
-            (['x0', 'x1', 'label'], ['cat', 'dog'])
-        """
-        was = self.table or Table()
-        return to_frame(
-            self.x,
-            self.y,
-            self.weights,
-            self.classes,
-            self.columns,
-            self.sample_shape,
-            was,
-            label,
-            weights,
-        )
-
-    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the dataset to a file, whole or not at all; ``ad.datasets.load(path)`` reads it.
-
-        Args:
-            path: its suffix says the format: ``.npz`` and ``.parquet`` keep features, labels,
-                classes, columns and weights; ``.csv`` and ``.tsv`` (also with ``.gz``) all but
-                classes without samples, and read as float32 unless asked for ``dtype="float64"``.
-                Tables have the columns that the data came with: categories as text, truth values,
-                whole numbers, the name of the label column; a table of text needs the same options
-                to be read again, the others say themselves what they hold. Without a suffix it is a
-                folder of PNG images, sorted by class, of 8 bits. Weights are written as they are
-                held, with a sum of one. Label laws are not kept: they are estimated again.
-            overwrite: an existing file or folder of images is an error, unless this is set.
-
-        Example:
-            >>> import tempfile, advect as ad
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     path = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], ["cat", "dog"]).save(f"{folder}/pets.npz")
-            ...     print(ad.datasets.load(path).labels)
-            ['cat', 'dog']
-        """
-        x, labels = self.samples.detach().cpu().numpy(), self.labels if self.classes else None
-        even = bool((self.weights - 1 / len(self)).abs().max() < 1e-12 / len(self))
-        weights = None if even else self.weights.cpu().numpy()
-        content = Content(
-            x, labels, self.classes if self.classes else None, self.columns, weights, self.table
-        )
-        write(path, content, overwrite=overwrite)
-        return Path(path).expanduser()
+_FIELDS = (
+    *("x", "y", "weights", "classes", "sample_shape"),
+    *("law", "law_index", "fixed_laws", "columns", "table"),
+)

@@ -1,16 +1,19 @@
-"""Which rows a draw takes, told from labels alone, so that a file can be asked for just these.
-Reading is for others.
+"""Which rows a draw, a subset or a split takes, chosen from labels alone, so that a file can be
+asked for just these. Reading is for others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, missing_labels
+from advect._util.checks import check_count, check_kind, check_positive, missing_labels
+from advect.data.coerce import as_tensor
 from advect.errors import InputError
 
 
@@ -42,14 +45,9 @@ class Draw:
 
     def __post_init__(self) -> None:
         for name, least in (("n", 1), ("max_samples", 1), ("seed", 0)):
-            value = getattr(self, name)
-            object.__setattr__(
-                self, name, None if value is None else check_count(name, value, least)
-            )
-        if not isinstance(self.balanced, bool):
-            raise InputError(
-                "balanced must be True or False", repr(self.balanced), "Pass one of these."
-            )
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check_count(name, value, least))
+        check_kind("balanced must be True or False", self.balanced, bool, "Pass one of these.")
         if self.n is not None and self.max_samples is not None:
             raise InputError(
                 "n and max_samples exclude each other",
@@ -106,6 +104,66 @@ def draw_rows(
             )
         chosen.append(shuffled[codes[shuffled] == code][:wanted])
     return torch.cat(chosen)
+
+
+def chosen_rows(index: Any, n: int, device: torch.device) -> Tensor:
+    """Positions among n rows, or a mask of them, from what users write: a slice, a list, an array."""
+    what = "an index must be a vector of positions or a mask"
+    try:
+        if type(index) is slice:
+            index = np.arange(n)[index]
+        rows = as_tensor(index).to(device)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(what, repr(index), "Pass whole numbers.") from None
+    if (rows.numel() and (rows.is_floating_point() or rows.is_complex())) or rows.ndim != 1:
+        got = f"{rows.dtype} of shape {tuple(rows.shape)}"
+        raise InputError(what, got, "Pass whole numbers.")
+    if rows.dtype != torch.bool:
+        rows = rows.long()
+        if rows.numel() and not (-n <= int(rows.min()) and int(rows.max()) < n):
+            raise InputError(
+                f"positions must lie in a dataset of {n} samples",
+                f"{int(rows.min())} to {int(rows.max())}",
+                "Check the index.",
+            )
+    elif len(rows) != n:
+        raise InputError(
+            f"a mask needs one entry for each of the {n} samples",
+            len(rows),
+            "Build it from this dataset.",
+        )
+    if len(rows) == 0 or (rows.dtype == torch.bool and not bool(rows.any())):
+        raise InputError(
+            "a subset must keep at least one sample", "0 samples", "Check the index or mask."
+        )
+    return rows
+
+
+def split_rows(codes: Tensor, fraction: float, generator: torch.Generator | None) -> Tensor:
+    """Which rows are in the first of two parts, (n,) bool: ``fraction`` of each class, with at least
+    one sample of each on both sides if it can. Rows without a label are split as a class.
+    """
+    fraction, n = check_positive("fraction", fraction), len(codes)
+    if fraction >= 1:
+        raise InputError(
+            "fraction must lie between 0 and 1",
+            fraction,
+            "0.8 keeps four fifths in the first part.",
+        )
+    if n < 2:
+        raise InputError("a split needs at least two samples", n, "Add samples.")
+    shuffled = torch.randperm(n, generator=generator).to(codes.device)
+    first = torch.zeros(n, dtype=torch.bool, device=codes.device)
+    for code in codes.unique().tolist():
+        rows = shuffled[codes[shuffled] == code]
+        kept = round(fraction * len(rows))
+        if len(rows) > 1:
+            kept = min(max(kept, 1), len(rows) - 1)
+        first[rows[:kept]] = True
+    if bool(first.all()) or not bool(first.any()):  # only classes of one sample: split them anyhow
+        kept = min(max(round(fraction * n), 1), n - 1)
+        first[shuffled] = torch.arange(n, device=codes.device) < kept
+    return first
 
 
 def _most_balanced(codes: Tensor) -> int:

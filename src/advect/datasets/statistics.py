@@ -24,7 +24,7 @@ from torch import Tensor
 
 from advect._util.checks import check_count, check_finite
 from advect._util.progress import Progress, track
-from advect.data.coerce import as_codes, as_features, own_tensor
+from advect.data.coerce import as_codes, as_features, as_tensor
 from advect.data.dataset import LabeledDataset
 from advect.data.formats import Source, kind_of, open_source, reader_options
 from advect.data.formats.content import class_names, pack_name, unpack_name
@@ -373,11 +373,7 @@ def _weights(weights: Any, n: int) -> Tensor:
     if weights is None:
         return torch.ones(n, dtype=torch.float64)
     try:
-        values = (
-            weights.detach().cpu().double()
-            if isinstance(weights, Tensor)
-            else own_tensor(weights).double()
-        )
+        values = as_tensor(weights).detach().cpu().double()
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             "weights must be numbers", type(weights).__name__, "Pass one for each sample."

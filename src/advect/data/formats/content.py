@@ -179,9 +179,12 @@ def class_names(labels: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def plain(label: Any) -> Any:
-    """A label as a Python object; NaN is a missing one."""
-    label = label.item() if isinstance(label, np.generic) else label
-    return None if isinstance(label, float) and math.isnan(label) else label
+    """A label as a Python object; NaN, and pandas' NA and NaT, are missing ones."""
+    if getattr(label, "ndim", None) == 0:  # scalars of numpy and torch
+        label = label.item()
+    if type(label).__name__ in ("NAType", "NaTType"):
+        return None
+    return None if type(label) is float and math.isnan(label) else label
 
 
 def as_names(y: np.ndarray, where: object) -> list[Any]:
