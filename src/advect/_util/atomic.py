@@ -26,16 +26,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from advect.errors import InputError
 
 _OWN = re.compile(
     r"(?P<stem>\..*\.(?P<where>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{12})\.(?P<kind>tmp|old)",
     re.DOTALL,
 )
-_STALE = (
-    24 * 3600
-    # seconds without a change, after which a writer is gone even where its process cannot be looked for
-)
+# seconds without a change, after which a writer is gone even where its process cannot be looked for
+_STALE = 24 * 3600
 _LONGEST = 48  # characters of a name: file systems have a limit, and some take four bytes
 
 _writing: set[str] = set()  # stems of the names that writers of this process are at
@@ -89,9 +89,8 @@ def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         ...     print([file.name for file in Path(folder, "images").iterdir()])
         ['notes.txt']
     """
-    path = (
-        path.resolve() if path.is_symlink() else path
-    )  # the link stays, and what it points to is replaced
+    if path.is_symlink():  # the link stays, and what it points to is replaced
+        path = path.resolve()
     recover(path)
     _check_free(path, overwrite)
     with _beside(path) as beside:
@@ -117,9 +116,7 @@ def take_place(beside: Path, path: Path, *, overwrite: bool) -> None:
 
     What was there before may be left at ``beside``, for the caller to remove.
     """
-    before = path.with_name(
-        f"{hidden_name(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}.old"
-    )
+    before = path.with_name(f"{_own_name(path)}.old")
     while not _renamed(beside, path):
         _check_free(path, overwrite)  # another writer may have been faster
         if _exchanged(beside, path):
@@ -137,10 +134,8 @@ def take_place(beside: Path, path: Path, *, overwrite: bool) -> None:
         if done:
             break
     sync_directory(path.parent)
-    for place in _left_in(
-        path.parent, "old", hidden_name(path)
-    ):  # of a writer killed between two renames: not needed any more
-        _remove(place)
+    for place in _left_in(path.parent, "old", hidden_name(path)):
+        _remove(place)  # of a writer killed between two renames: not needed any more
 
 
 def recover(path: Path) -> bool:
@@ -153,28 +148,22 @@ def recover(path: Path) -> bool:
     """
     if path.exists() or path.is_symlink():
         return False
-    left = sorted(
-        _left_in(path.parent, "old", hidden_name(path)), key=lambda place: place.stat().st_mtime
-    )
+    left = _left_in(path.parent, "old", hidden_name(path))
     if not left:
         return False
-    os.rename(left[-1], path)
+    os.rename(max(left, key=lambda place: place.stat().st_mtime), path)
     sync_directory(path.parent)
     return True
 
 
 def sync_directory(folder: Path) -> None:
     """Flush the names in a folder to the disk, where a system can: a rename is not safe before."""
-    try:
+    with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _sync_files(folder: Path) -> None:
@@ -216,13 +205,17 @@ def _renamed(beside: Path, path: Path) -> bool:
 def _beside(path: Path) -> Iterator[Path]:
     """A name that no other writer has, in this process or another."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    stem = f"{hidden_name(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    stem = _own_name(path)
     _writing.add(stem)
     try:
         _tidy(path.parent.absolute())
         yield path.with_name(f"{stem}.tmp")
     finally:
         _writing.discard(stem)
+
+
+def _own_name(path: Path) -> str:
+    return f"{hidden_name(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
 
 
 def hidden_name(path: Path) -> str:
@@ -260,27 +253,23 @@ def _tidy(folder: Path) -> None:
 
 def _left_in(folder: Path, kind: str, stem: str = "") -> list[Path]:
     try:
-        with os.scandir(folder) as entries:
-            found = [
-                match
-                for entry in entries
-                if (match := _OWN.fullmatch(entry.name)) and match["kind"] == kind
-            ]
+        matches = [match for name in os.listdir(folder) if (match := _OWN.fullmatch(name))]
     except OSError:  # to write in a folder, one need not be allowed to read it
         return []
-    found = [match for match in found if not stem or match["stem"].rsplit(".", 1)[0] == stem]
     return [
         folder / match[0]
-        for match in found
-        if match["stem"] not in _writing and _is_left(folder / match[0], match)
+        for match in matches
+        if match["kind"] == kind
+        and (not stem or match["stem"].rsplit(".", 1)[0] == stem)
+        and match["stem"] not in _writing
+        and _is_left(folder / match[0], match)
     ]
 
 
 def _is_left(place: Path, match: re.Match[str]) -> bool:
     pid = int(match["pid"])
-    if match["where"] == _where() and (
-        pid == os.getpid() or not _is_alive(pid)
-    ):  # numbers of processes come again
+    alive = pid != os.getpid() and pid < 2**31 and psutil.pid_exists(pid)  # numbers come again
+    if match["where"] == _where() and not alive:
         return True
     try:
         return time.time() - place.lstat().st_mtime > _STALE
@@ -295,18 +284,6 @@ def _remove(place: Path) -> None:
     else:
         with suppress(OSError):
             place.unlink()
-
-
-def _is_alive(pid: int) -> bool:
-    if os.name != "posix":  # elsewhere signal 0 is not a question
-        return True
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
 
 
 @functools.cache

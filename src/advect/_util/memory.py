@@ -7,29 +7,25 @@ solvers work in blocks of rows that are computed anew (``advect.ot.blocks``); he
 from __future__ import annotations
 
 import math
-import os
 import re
 from pathlib import Path
 
+import psutil
 import torch
 
 from advect.errors import InputError
 
 MemoryLimit = int | float | str | None
 
-_SHARE = 0.5  # of what is free, unless told otherwise
+_SHARE = 0.5  # of what is free, where no limit is given
 _LARGE = 2**26  # bytes below which it is not worth asking the system
-_UNITS = {
-    "": 1,
-    "k": 1000,
-    "m": 1000**2,
-    "g": 1000**3,
-    "t": 1000**4,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
+_UNITS = {"": 1} | {unit: 1000**power for power, unit in enumerate("kmgt", 1)}
+_UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("kmgt", 1)}
+# limit and use of a container, which the system's free memory does not show: cgroups, two versions
+_CONTAINERS = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
 
 
 class ScaleWarning(UserWarning):
@@ -53,27 +49,15 @@ def free_memory(device: torch.device | str | None = None) -> int:
     device = torch.device("cpu" if device is None else device)
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    free = _container_room()
-    try:
-        fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        return min(free, int(fields["MemAvailable"].split()[0]) * 1024)
-    except (OSError, KeyError, ValueError):  # not Linux
-        return min(free, _physical_memory())
+    return min(psutil.virtual_memory().available, *map(_container_room, _CONTAINERS))
 
 
-def _container_room() -> int:
-    root = Path("/sys/fs/cgroup")
+def _container_room(files: tuple[str, str]) -> int:
     try:
-        return int((root / "memory.max").read_text()) - int((root / "memory.current").read_text())
+        limit, used = (int(Path("/sys/fs/cgroup", file).read_text()) for file in files)
     except (OSError, ValueError):  # no container, or no limit ("max")
         return 2**62
-
-
-def _physical_memory() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 8 * 2**30
+    return max(limit - used, 0)
 
 
 def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> int:
@@ -95,11 +79,7 @@ def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> in
                 "Units: kB, MB, GB, KiB, MiB, GiB.",
             )
         limit = float(found[1]) * _UNITS[found[2]]
-    if (
-        isinstance(limit, bool)
-        or not isinstance(limit, (int, float))
-        or not 0 < limit < float("inf")
-    ):
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < math.inf:
         raise InputError(
             "memory_limit must be a positive number of bytes",
             repr(limit),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from platformdirs import user_cache_path
 
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
@@ -125,12 +125,10 @@ def cache_directory() -> Path | None:
     there is no home.
     """
     given = os.environ.get("ADVECT_CACHE")
-    places = {"win32": ("LOCALAPPDATA", "~/AppData/Local"), "darwin": ("", "~/Library/Caches")}
-    variable, default = places.get(sys.platform, ("XDG_CACHE_HOME", "~/.cache"))
     try:
         if given:
             return Path(given).expanduser()
-        return Path(os.environ.get(variable) or default).expanduser() / "advect"
+        return user_cache_path("advect", appauthor=False, opinion=False).expanduser()
     except RuntimeError:
         return None
 
