@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_positive, missing_labels
+from advect._util.checks import check_count, check_positive, missing_labels
 from advect.data.coerce import as_tensor
 from advect.errors import InputError
 
@@ -47,7 +47,10 @@ class Draw:
         for name, least in (("n", 1), ("max_samples", 1), ("seed", 0)):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, check_count(name, value, least))
-        check_kind("balanced must be True or False", self.balanced, bool, "Pass one of these.")
+        if type(self.balanced) is not bool:
+            raise InputError(
+                "balanced must be True or False", repr(self.balanced), "Pass one of these."
+            )
         if self.n is not None and self.max_samples is not None:
             raise InputError(
                 "n and max_samples exclude each other",
