@@ -147,7 +147,9 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
         (_, first), *others = covariance.tensors().items()
         tensors |= {"law.means": data.law.means, "law.covariance": first}
         tensors |= {f"law.covariance.{name}": value for name, value in others}
-        facts["law"] = {"kind": covariance.kind, **covariance.facts()}
+        # as files have them, which digests count too: lists, and sizes of those that have none
+        own = json.loads(json.dumps(covariance.facts()))
+        facts["law"] = {"kind": covariance.kind, "sizes": None, **own}
     if data.law_index is not None:
         tensors["law_index"] = data.law_index
     return tensors, facts
