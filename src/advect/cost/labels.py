@@ -16,9 +16,9 @@ from advect._util.linalg import squared_distances, squared_gaps
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Gaussians, bures
 from advect.errors import InputError
-from advect.ot.divergence import solve_divergence
+from advect.ot.divergence import debiased, envelope, solve_divergence
 from advect.ot.exact import ExactOT
-from advect.ot.solution import Solution, Solver, check_solver
+from advect.ot.solution import Solver, check_solver
 
 _SINGLE = (
     9e-7  # relative error of label distances between float32 datasets; rounding them adds 6e-8
@@ -183,17 +183,13 @@ class ExactLabelOT:
             squared_distances(s.to(dtype), t.to(dtype)) / 2 for s, t in ((x, x), (x, y), (y, y))
         )
         solved = solve_divergence((xy.detach(), xx.detach(), yy.detach()), p, q, solver=self.solver)
-        pairs: list[tuple[Solution, Tensor, float]] = [
-            (solved.cross, xy, 2.0),
-            (solved.source, xx, -1.0),
-            (solved.target, yy, -1.0),
+        contracted = [
+            (part.plan() * cost).sum().double()
+            if cost.requires_grad
+            else torch.zeros((), dtype=torch.float64, device=x.device)
+            for part, cost in zip(solved.solutions, (xy, xx, yy), strict=True)
         ]
-        value = torch.as_tensor(2 * solved.value, dtype=torch.float64, device=x.device)
-        for solution, cost, sign in pairs:
-            if cost.requires_grad:
-                contracted = sign * (solution.plan() * cost).sum().double()
-                value = value + contracted - contracted.detach()
-        return value
+        return envelope(2 * solved.value, 2 * debiased(*contracted))
 
 
 def n_laws(data: LabeledDataset) -> int:

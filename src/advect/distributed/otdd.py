@@ -32,7 +32,6 @@ from advect.errors import InputError
 from advect.functionals.base import Functional
 from advect.ot import Sinkhorn
 from advect.ot.solution import Potentials
-from advect.transport.problem import sharper
 
 _MATRICES = 4  # of this rank's rows in a step: cost and kernel, and as much to spare
 # share of the energy that rounding may take before float64 takes over: it is bounded from far above
@@ -213,8 +212,11 @@ class ShardedOTDD(Functional):
         """As in ``OTDD``: a smaller tolerance where this one leaves too much of the value open; on
         all ranks alike.
         """
-        finer = sharper(self._prepared, self.group.largest(self._open), value, self._largest)
-        if not isinstance(finer, Sinkhorn):
+        left, solver = self.group.largest(self._open), self._prepared
+        if solver is None or left <= 0.1 * abs(value):
+            return False
+        finer = solver.sharpened(min(0.1, 0.025 * abs(value) / left), self._largest)
+        if finer is None:
             return False
         self._prepared, self._tol = finer, finer.tol
         return True

@@ -7,8 +7,6 @@ the whole matrix. The energy that a plan summed by class, Π, has in the labels 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -17,16 +15,6 @@ from advect._util.ranks import Group
 from advect.cost import Bures, ExactLabelOT
 from advect.cost.labels import LabelCost, law_distances
 from advect.data.dataset import LabeledDataset
-
-
-@dataclass(frozen=True, eq=False)
-class KnownDistances:
-    """A label cost whose distances are known already."""
-
-    distances: Tensor
-
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        return self.distances
 
 
 def own_distances(

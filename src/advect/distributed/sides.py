@@ -12,9 +12,10 @@ from advect._util.ranks import Group
 from advect.cost import GroundCost, NoLabels, PairCost
 from advect.cost.features import EUCLIDEAN
 from advect.data.dataset import LabeledDataset
-from advect.distributed.pair_labels import KnownDistances, own_distances, whole_distances
+from advect.distributed.pair_labels import own_distances, whole_distances
 from advect.distributed.shards import cut, moving, on_leaves, with_mass
 from advect.ot import Plan
+from advect.transport.problem import KnownDistances
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,20 +1,41 @@
 """The debiased divergence (Feydy et al. 2019): zero between equal measures, positive otherwise.
 
 S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b) = ⟨a, f − f_aa⟩ + ⟨b, g − g_bb⟩
-"""
+
+Here are the three solves, their sum and its gradient for every use: distances, flows, the inner
+problems of a label cost, parts that are drawn at random."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from advect.errors import ConvergenceWarning
 from advect.ot.certificate import RESOLVED
-from advect.ot.solution import Cost, Solution, Solver, check_solver
+from advect.ot.solution import Cost, Potentials, Solution, Solver, check_solver
+
+Term = TypeVar("Term", float, Tensor)
+
+
+def debiased(cross: Term, source: Term, target: Term) -> Term:
+    """OT(a, b) − ½ OT(a, a) − ½ OT(b, b): of values, and of whatever is linear in them."""
+    return cross - (source + target) / 2
+
+
+def envelope(value: float, contracted: Tensor) -> Tensor:
+    """The value of a solver with the gradient of ⟨P, C⟩ at its plan P, which is held fixed.
+
+    At an optimal plan that is the gradient of the value (envelope theorem): what a change of the
+    plan would add vanishes to first order, so nothing is differentiated through iterations."""
+    contracted = contracted.double()
+    return value + (contracted - contracted.detach())
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +43,13 @@ class Divergence:
     """The three solved problems behind a divergence.
 
     Attributes:
-        value: S(a, b), at least 0; NaN where a solve has failed.
         cross, source, target: the solutions between a and b, a and a, b and b.
-        contributions: how much each point adds to the value.
+        weights: a and b.
         cost_error: how far entries of the costs can be off, as far as the value feels it.
         equal: whether the potentials of the self-problems solve the problem between a and b, to
             rounding.
+        contracted: ⟨P, C⟩ of the three problems, debiased, with a graph to what moves; None where
+            the plans have not been contracted.
 
     Example:
         >>> import torch, advect as ad
@@ -40,25 +62,50 @@ class Divergence:
     cross: Solution
     source: Solution
     target: Solution
-    contributions: tuple[Tensor, Tensor]
+    weights: Potentials
     cost_error: float = 0.0
     equal: bool = False
+    contracted: Tensor | None = None
+
+    @property
+    def solutions(self) -> tuple[Solution, Solution, Solution]:
+        return self.cross, self.source, self.target
+
+    @property
+    def signed(self) -> float:
+        """S(a, b) as the solves give it: their errors can leave it below 0."""
+        return debiased(*(part.value for part in self.solutions))
 
     @property
     def value(self) -> float:
-        total = float(self.contributions[0].sum() + self.contributions[1].sum())
-        return total if math.isnan(total) else max(0.0, total)
+        """S(a, b), at least 0; NaN where a solve has failed."""
+        return self.signed if math.isnan(self.signed) else max(0.0, self.signed)
+
+    @property
+    def loss(self) -> Tensor:
+        """``signed`` as a tensor, differentiable where the plans have been contracted."""
+        zero = torch.zeros((), dtype=torch.float64, device=self.weights[0].device)
+        return envelope(self.signed, zero if self.contracted is None else self.contracted)
+
+    @cached_property
+    def contributions(self) -> tuple[Tensor, Tensor]:
+        """How much each point adds to the value: a_i (f_i − f^aa_i) and b_j (g_j − g^bb_j).
+
+        f + c and g − c are the same solution: the total is shared equally between the two sides.
+        """
+        (a, b), (f, g) = self.weights, self.cross.potentials
+        from_source = a * (f - self.source.potentials[0])
+        from_target = b * (g - self.target.potentials[0])
+        lead = (from_source.sum() - from_target.sum()) / 2
+        return from_source - a * lead / a.sum(), from_target + b * lead / b.sum()
 
     @property
     def error(self) -> float:
         """How far ``value`` can be from S(a, b): what the three problems state, and what the costs
         are off by.
         """
-        return (
-            self.cross.value_error
-            + (self.source.value_error + self.target.value_error) / 2
-            + self.cost_error
-        )
+        cross, source, target = (part.value_error for part in self.solutions)
+        return cross + (source + target) / 2 + self.cost_error
 
     @property
     def sampled(self) -> bool:
@@ -68,6 +115,11 @@ class Divergence:
         return False
 
     @property
+    def drawn(self) -> float:
+        """The share of the source's mass that took part: 1 unless parts are drawn at random."""
+        return 1.0
+
+    @property
     def standard_error(self) -> float:
         """Of the value, where parts are drawn at random; 0 where they are not."""
         return 0.0
@@ -75,7 +127,7 @@ class Divergence:
     @property
     def met(self) -> bool:
         """Whether all three problems met their tolerance."""
-        return self.cross.converged and self.source.converged and self.target.converged
+        return all(part.converged for part in self.solutions)
 
     @property
     def converged(self) -> bool:
@@ -127,36 +179,85 @@ def solve_divergence(
     b: Tensor | None = None,
     *,
     solver: Solver,
-    cost_error: float = 0.0,
 ) -> Divergence:
-    """``divergence`` for costs that are off by so much, without a word on what it cannot
-    resolve.
-    """
+    """``divergence`` without a word on what it cannot resolve."""
     check_solver(solver)
-    cross_cost, source_cost, target_cost = costs
     a, b = (
-        torch.full((n,), 1 / n, dtype=torch.float64, device=cross_cost.device)
+        torch.full((n,), 1 / n, dtype=torch.float64, device=costs[0].device)
         if weights is None
         else weights.double()
-        for n, weights in zip(cross_cost.shape, (a, b), strict=True)
+        for n, weights in zip(costs[0].shape, (a, b), strict=True)
     )
-    solver = solver.prepare(cross_cost, a, b)
-    if (
-        own := getattr(solver, "divergence", None)
-    ) is not None:  # a solver that looks at the three problems together
-        return replace(own(cross_cost, source_cost, target_cost, a, b), cost_error=cost_error)
-    source = solver.solve_self(source_cost, a)
-    source.release()
-    target = solver.solve_self(target_cost, b)
-    target.release()
-    guess, slack = (
-        (source.potentials[0], target.potentials[0]),
-        2 * (source.marginal_error + target.marginal_error),
-    )
-    certified = solver.certify(cross_cost, a, b, guess, slack)
-    cross = certified or solver.solve(cross_cost, a, b)
-    cross.release()
-    return joined(cross, source, target, a, b, cost_error, equal=certified is not None)
+    sides = dict(zip(SIDES, costs, strict=True))
+    return solve_three(sides.__getitem__, a, b, solver.prepare(costs[0], a, b))
+
+
+SIDES: tuple[str, ...] = ("cross", "source", "target")
+
+
+def _kept(side: str, cost: Cost, solution: Solution) -> Solution:
+    solution.release()
+    return solution
+
+
+def solve_three(
+    make: Callable[[str], Cost],
+    a: Tensor,
+    b: Tensor,
+    solver: Solver,
+    *,
+    warm: dict[str, Tensor] | None = None,
+    target: Solution | None = None,
+    keep: Callable[[str, Cost, Solution], Solution] = _kept,
+) -> Divergence:
+    """The three problems by a solver that is prepared for them, one cost at a time.
+
+    Args:
+        make: makes the cost of a side ("cross", "source" or "target") when its turn has come; it is
+            let go of before the next, unless a solution keeps it.
+        warm: potentials "f", "g" and "self" (within a) to start from, any of which may be missing.
+            Without it the self-problems come first and their potentials are tried on the cross
+            problem: when a and b are the same measure, in whatever order, they solve it, and the
+            divergence vanishes to the last bit.
+        target: the solution within b, where it is known.
+        keep: what is to be kept of a solution, told its side and its cost.
+    """
+    if (together := getattr(solver, "divergence", None)) is not None:
+        return _together(make, a, b, together, keep)
+
+    def solved(side: str, solve: Callable[[Cost], Solution]) -> Solution:
+        cost = make(side)
+        return keep(side, cost, solve(cost))
+
+    def within(side: str, weights: Tensor, init: Tensor | None = None) -> Solution:
+        return solved(side, lambda cost: solver.solve_self(cost, weights, init=init))
+
+    if warm is not None:
+        start = (warm["f"], warm["g"]) if "f" in warm and "g" in warm else None
+        cross = solved("cross", lambda cost: solver.solve(cost, a, b, init=start))
+        source = within("source", a, warm.get("self"))
+        return Divergence(cross, source, target or within("target", b), (a, b))
+    source, target = within("source", a), target or within("target", b)
+    guess = source.potentials[0], target.potentials[0]
+    slack = 2 * (source.marginal_error + target.marginal_error)
+    cost = make("cross")
+    certified = solver.certify(cost, a, b, guess, slack)
+    cross = keep("cross", cost, certified or solver.solve(cost, a, b))
+    return Divergence(cross, source, target, (a, b), equal=certified is not None)
+
+
+def _together(
+    make: Callable[[str], Cost],
+    a: Tensor,
+    b: Tensor,
+    solve: Callable[..., Divergence],
+    keep: Callable[[str, Cost, Solution], Solution],
+) -> Divergence:
+    """By a solver that looks at the three problems at once."""
+    costs = [make(side) for side in SIDES]
+    found = solve(*costs, a, b)
+    parts = zip(SIDES, costs, found.solutions, strict=True)
+    return replace(found, **{side: keep(side, cost, part) for side, cost, part in parts})
 
 
 def warn_unless_converged(solved: Divergence, converged: bool) -> None:
@@ -174,22 +275,3 @@ def warn_unless_converged(solved: Divergence, converged: bool) -> None:
             ConvergenceWarning,
             stacklevel=3,
         )
-
-
-def joined(
-    cross: Solution,
-    source: Solution,
-    target: Solution,
-    a: Tensor,
-    b: Tensor,
-    cost_error: float = 0.0,
-    *,
-    equal: bool = False,
-) -> Divergence:
-    """The divergence of three solved problems."""
-    f, g = cross.potentials
-    from_source, from_target = a * (f - source.potentials[0]), b * (g - target.potentials[0])
-    # f + c and g − c are the same solution: share the total equally between the two sides.
-    lead = (from_source.sum() - from_target.sum()) / 2
-    contributions = (from_source - a * lead / a.sum(), from_target + b * lead / b.sum())
-    return Divergence(cross, source, target, contributions, cost_error, equal)

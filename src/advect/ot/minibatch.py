@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -41,6 +42,7 @@ class BatchDivergence(Divergence):
     Attributes:
         values: the divergence of each batch.  masses: what each drew of the source's mass, its
             weight in the mean.
+        shares: how much each point adds to the mean.
         whole: whether each batch is all samples of both sides.
 
     ``error`` is that of the solves: how far the mean is from that of these batches. See
@@ -48,7 +50,13 @@ class BatchDivergence(Divergence):
 
     values: tuple[float, ...] = ()
     masses: tuple[float, ...] = ()
+    shares: tuple[Tensor, Tensor] | None = None
     whole: bool = False
+
+    @cached_property
+    def contributions(self) -> tuple[Tensor, Tensor]:
+        assert self.shares is not None
+        return self.shares
 
     @property
     def sampled(self) -> bool:
@@ -227,7 +235,7 @@ class MiniBatch:
                 shares, solved.contributions, (rows, columns), strict=True
             ):
                 share.index_add_(0, side, part, alpha=masses[-1])
-            values.append(float(solved.contributions[0].sum() + solved.contributions[1].sum()))
+            values.append(solved.signed)
         for cost in (cross, source, target):
             if isinstance(cost, BlockedCost):
                 cost.release()
@@ -237,9 +245,10 @@ class MiniBatch:
             whole,
             within_source,
             within_target,
-            mean,
+            (a, b),
             values=tuple(values),
             masses=tuple(masses),
+            shares=mean,
             whole=all(int((weights > 0).sum()) <= self.size for weights in (a, b)),
         )
 

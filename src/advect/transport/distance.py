@@ -8,7 +8,7 @@ the self terms vanish and the value is the metric W₂ on labeled samples."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -26,10 +26,10 @@ from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot import Divergence, ExactOT, Sinkhorn, Solver
-from advect.ot.divergence import warn_unless_converged
-from advect.ot.solution import check_solver
+from advect.ot.divergence import debiased, envelope, warn_unless_converged
 from advect.transport.notes import Note, of_pair, of_parts, of_solver, of_unresolved
-from advect.transport.problem import Problem, same_measure
+from advect.transport.same import same_measure
+from advect.transport.transport import Transport, check_dataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,10 +227,7 @@ class Distance:
     @property
     def marginal_error(self) -> float:
         """The largest marginal error among the three problems."""
-        return max(
-            part.marginal_error
-            for part in (self.divergence.cross, self.divergence.source, self.divergence.target)
-        )
+        return max(part.marginal_error for part in self.divergence.solutions)
 
     @property
     def n_iter(self) -> int:
@@ -276,19 +273,9 @@ class Distance:
             >>> x.grad.flatten().tolist()                # weight ½ each, two units from home
             [-1.0, -1.0]
         """
-        total = torch.as_tensor(self.energy, dtype=torch.float64, device=self.source.x.device)
-        for pair, solution, factor in zip(
-            self.pairs, self._solutions, (1.0, -0.5, -0.5), strict=True
-        ):
-            moving = pair.contract(solution.coupling).double()
-            total = total + factor * (
-                moving - moving.detach()
-            )  # the value of the solver, the gradient of the cost
-        return total
-
-    @property
-    def _solutions(self):
-        return self.divergence.cross, self.divergence.source, self.divergence.target
+        parts = zip(self.pairs, self.divergence.solutions, strict=True)
+        cross, source, target = (pair.contract(part.coupling).double() for pair, part in parts)
+        return envelope(self.energy, debiased(cross, source, target))
 
     @cached_property
     def class_distances(self) -> ClassTable:
@@ -396,27 +383,15 @@ def otdd(
         >>> ad.otdd(source, source).value
         0.0
     """
-    cost, solver = check_cost(cost) or GroundCost(), check_solver(solver or Sinkhorn())
-    for name, data in (("source", source), ("target", target)):
-        if not isinstance(data, LabeledDataset):
-            raise InputError(
-                f"{name} must be a LabeledDataset",
-                type(data).__name__,
-                "Wrap arrays as ad.LabeledDataset(x, y).",
-            )
-    cost = cost.fitted(source, target)
-    dtype = solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
-    problem = Problem.of(cost, source, target, solver, dtype, memory_limit)
-    solved = problem.solve(solver)
-    found = Distance(source, target, solved, problem.pairs, solver, memory_limit)
-    if (
-        solved.met
-        and not found.converged
-        and (hasattr(solver, "refined") or solved.cost_error > solved.error / 2)
-    ):
-        found = Distance(
-            source, target, problem.refined(solver), problem.pairs, solver, memory_limit
-        )
+    source, target = check_dataset("source", source), check_dataset("target", target)
+    solver = solver or Sinkhorn()
+    cost = (check_cost(cost) or GroundCost()).fitted(source, target)
+    transport = Transport(cost, solver, memory_limit)
+    solved, pairs = transport.kept(source, target)
+    found = Distance(source, target, solved, pairs, solver, memory_limit)
+    can_refine = hasattr(solver, "refined") or solved.cost_error > solved.error / 2
+    if solved.met and not found.converged and can_refine:
+        found = replace(found, divergence=transport.refined(source, target))
     if not found.same:
         warn_unless_converged(found.divergence, found.converged)
     return found

@@ -1,0 +1,261 @@
+"""The debiased transport problem between two labeled datasets, for every use: a distance, a step of
+a flow, and a flow on several ranks.
+
+    S(ρ, β) = OT_c(ρ, β) − ½ OT_c(ρ, ρ) − ½ OT_c(β, β)
+
+Here is what every one of them decides alike: whether the costs fit into memory, in which dtype they
+are computed, which epsilon and which tolerance the solver has, where it starts, what is solved once,
+and what the gradient is (``advect.ot.divergence``: the envelope theorem)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from advect._util.memory import MemoryLimit, as_bytes
+from advect.cost import GroundCost, PairCost, Sketch
+from advect.cost.ground import check_cost
+from advect.cost.rounding import widened
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.ot import Divergence, ExactOT, MiniBatch, Sinkhorn, Solution, Solver
+from advect.ot.divergence import SIDES
+from advect.ot.solution import check_solver
+from advect.transport.problem import KnownDistances, Problem, known
+
+State = dict[str, Tensor]
+Pairs = tuple[PairCost, PairCost, PairCost]
+
+_WIDE = torch.float64
+_LARGE = 2**26  # bytes below which memory is not asked about
+_MATRICES = 4  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one)
+_COPIES = 3  # of the features in a step: laws keep a factor of their size, and so has the gradient
+# share of the energy that rounding may take before float64 takes over: it is bounded from far above
+_LOST = 0.1
+_LOOSE = 0.1  # share of a value that a tolerance may leave open, as far as that is bounded
+
+
+@dataclass(frozen=True, eq=False)
+class Transport:
+    """The debiased problem under a ground cost, by a solver, within a limit of memory.
+
+    Nothing is remembered in the object. What a step hands to the next one is a flat dictionary of
+    tensors: potentials to start from ("f", "g", "self"), the epsilon and the tolerance ("tol") that
+    the solver has come to, whether costs are computed in float64 ("wide"), the target's problem with
+    itself ("target_value", …), and of the step itself "error" and "converged".
+
+    Use ``otdd`` for a distance and ``OTDD`` for a functional: this is what both are made of.
+
+    Example:
+        >>> import advect as ad
+        >>> from advect.transport.transport import Transport
+        >>> rho, target = ad.LabeledDataset([[0.0], [1.0]], ["a", "a"]), ad.LabeledDataset([[2.0]], ["b"])
+        >>> transport = Transport(ad.GroundCost(label=ad.NoLabels()), ad.ExactOT())
+        >>> found, state = transport(rho, target, transport.begin(rho, target))
+        >>> found.value, bool(state["converged"])
+        (1.25, True)
+    """
+
+    cost: GroundCost
+    solver: Solver
+    memory_limit: MemoryLimit = None
+
+    def __post_init__(self) -> None:
+        check_cost(self.cost)
+        check_solver(self.solver)
+        if self.memory_limit is not None:
+            as_bytes(self.memory_limit)
+
+    def begin(self, rho: LabeledDataset, target: LabeledDataset) -> State:
+        """What is known before the first step: the basis of a ``Sketch``, fitted to these
+        datasets.
+        """
+        feature = self.cost.fitted(rho, target).feature
+        basis = feature.basis if isinstance(feature, Sketch) else None
+        return {} if basis is None else {"sketch": basis}
+
+    def __call__(
+        self, rho: LabeledDataset, target: LabeledDataset, state: State
+    ) -> tuple[Divergence, State]:
+        """One step: values, gradient (``Divergence.loss``) and potentials, with one matrix at a
+        time, and the state for the next step.
+        """
+        state = state or self.begin(rho, target)
+        while True:
+            step = self._step(rho, target, state)
+            if step is None:  # float64 from here on, as a flow that has come so far will need it
+                state = {name: state[name] for name in state if not name.startswith("target_")}
+                state |= _numbers(wide=True)
+                continue
+            found, state, largest = step
+            finer = self._finer(found, state, largest)
+            if finer is None:
+                return found, state
+            state |= _numbers(tol=finer)  # once more, from the potentials just found
+
+    def _step(
+        self, rho: LabeledDataset, target: LabeledDataset, state: State
+    ) -> tuple[Divergence, State, float] | None:
+        """A step in the dtype of the state, and the largest cost; None if the dtype has not digits
+        enough for the plan, or for what is left of the energy.
+        """
+        problem = self._moving(rho, target, state)
+        solver = problem.prepared(self._restored(state))
+        if not problem.precise(solver):
+            return None
+        epsilon, calls = float(getattr(solver, "epsilon", 0.0)), int(state.get("calls", 0))
+        lost, largest, drawn = 0.0, problem.largest, isinstance(solver, MiniBatch)
+        own = problem.pair("target") if drawn else None
+        if isinstance(solver, MiniBatch):
+            solver = solver.at(calls)
+        else:
+            lost = problem.lost(epsilon)
+        found = problem.contracted(solver, _warm(state, rho, target), _own(state))
+        if 2 * lost > _LOST * abs(found.signed):
+            return None
+        after = {name: state[name] for name in ("sketch", "tol") if name in state}
+        after |= _numbers(epsilon=epsilon, calls=calls + drawn, wide=_flag(state, "wide"))
+        after |= _numbers(error=found.error, converged=found.met)
+        if own is None:
+            target_, (f, g) = found.target, found.cross.potentials
+            after |= {"f": f, "g": g, "self": found.source.potentials[0]}
+            after |= _numbers(target_value=target_.value, target_value_error=target_.value_error)
+            after |= _numbers(target_converged=target_.converged)
+        elif own.has_labels:
+            after["target_labels"] = own.label_distances.detach()
+        return found, after, largest
+
+    def _finer(self, found: Divergence, state: State, largest: float) -> float | None:
+        """A smaller tolerance where what the solver's own leaves open could be a tenth of the
+        value; None where it need not, or cannot, be smaller. The bound is from far above: what is
+        really left open is a small part of it.
+        """
+        left, value = found.cross.value_error, abs(found.signed)
+        sharpened = getattr(self._restored(state), "sharpened", None)
+        if sharpened is None or left <= _LOOSE * value:
+            return None
+        finer = sharpened(min(0.1, _LOOSE / 4 * value / left), largest)
+        return None if finer is None else finer.tol
+
+    def _restored(self, state: State) -> Solver:
+        """The solver with what it has come to."""
+        solver, with_epsilon = self.solver, getattr(self.solver, "with_epsilon", None)
+        if "epsilon" in state and with_epsilon is not None:
+            solver = with_epsilon(float(state["epsilon"]))
+        if "tol" in state and isinstance(solver, Sinkhorn):
+            solver = replace(solver, tol=float(state["tol"]))
+        return solver
+
+    def _moving(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Problem:
+        """The problems of a step."""
+        cost, dtype = self._fitted(state), self._dtype(rho, target, wide=_flag(state, "wide"))
+        labels = state.get("target_labels")
+        needed = _MATRICES * max(len(rho), len(target)) * len(rho) * dtype.itemsize
+
+        def between(side: str) -> PairCost:
+            if side == "cross":
+                return cost.between(rho, target)
+            if side == "source":
+                return cost.between(rho, rho)
+            own = target.replace()  # a copy, so that what its laws keep for later goes with it
+            fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
+            return fixed.between(own, own)
+
+        limit = self._limit(needed, rho.x.device)
+        return Problem(between, (rho.weights, target.weights), dtype, limit, _COPIES)
+
+    def _fitted(self, state: State) -> GroundCost:
+        feature = self.cost.feature
+        if "sketch" not in state or not isinstance(feature, Sketch):
+            return self.cost
+        return replace(self.cost, feature=replace(feature, basis=state["sketch"]))
+
+    def _dtype(
+        self, rho: LabeledDataset, target: LabeledDataset, *, wide: bool = False
+    ) -> torch.dtype:
+        own = self.solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
+        return _WIDE if wide else own
+
+    def _limit(self, needed: int, device: torch.device) -> int | None:
+        """Bytes for costs in blocks; None where matrices of so many bytes fit."""
+        in_blocks = getattr(self.solver, "in_blocks", False)  # it never looks at whole matrices
+        if not in_blocks and self.memory_limit is None and needed < _LARGE:
+            return None
+        limit = as_bytes(self.memory_limit, device)
+        return limit if in_blocks or needed > limit else None
+
+    def kept(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Divergence, Pairs]:
+        """The problem under a fitted cost from a cold start, with all plans at hand, and the ground
+        costs; in float64 where the dtype of the datasets has not digits enough for a plan.
+        """
+        problem = self._lasting(self.cost, source, target, self._dtype(source, target))
+        solver = problem.prepared(self.solver)
+        cross, within_source, within_target = map(problem.pair, SIDES)
+        if problem.precise(solver):
+            found = problem.kept(solver)
+        else:
+            del problem
+            wide = self._lasting(*widened(self.cost, source, target), _WIDE)
+            found = wide.kept(wide.prepared(self.solver))
+        return found, (cross, within_source, within_target)
+
+    def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
+        """As ``kept``, to the last digits of float64, costs included, as far as the solver goes."""
+        wide = self._lasting(*widened(self.cost, source, target), _WIDE)
+        return wide.kept(wide.refined(self.solver))
+
+    def _lasting(
+        self, cost: GroundCost, source: LabeledDataset, target: LabeledDataset, dtype: torch.dtype
+    ) -> Problem:
+        """The problems of a distance, whose costs stay.
+
+        When all are matrices, that is three costs and what solves the largest: a kernel, and
+        another one of twice the size if it has to go on in float64."""
+        n, m = len(source), len(target)
+        largest = n * m if isinstance(self.solver, ExactOT) else max(n, m) ** 2
+        needed = (n * m + n * n + m * m + 3 * largest) * dtype.itemsize
+        limit = self._limit(needed, source.x.device)
+        sides = ((source, target), (source, source), (target, target))
+        pairs = (
+            tuple(cost.between(*side) for side in sides)
+            if limit is None
+            else cost.between_all(source, target, limit)
+        )
+        between = dict(zip(SIDES, pairs, strict=True)).__getitem__
+        return Problem(between, (source.weights, target.weights), dtype, limit)
+
+
+def _numbers(**values: float) -> State:
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+
+
+def _flag(state: State, name: str) -> bool:
+    return bool(state.get(name, False))
+
+
+def _warm(state: State, rho: LabeledDataset, target: LabeledDataset) -> State:
+    """Potentials to start from, where they fit the sizes of these datasets."""
+    sizes = {"f": len(rho), "g": len(target), "self": len(rho)}
+    return {k: state[k] for k, n in sizes.items() if k in state and len(state[k]) == n}
+
+
+def _own(state: State) -> Solution | None:
+    """The target's problem with itself, which is solved once."""
+    if "target_value" not in state:
+        return None
+    error, met = state.get("target_value_error", math.inf), state.get("target_converged", True)
+    return known(float(state["target_value"]), float(error), bool(met))
+
+
+def check_dataset(name: str, data: object) -> LabeledDataset:
+    """A labeled dataset; an error for anything else."""
+    if isinstance(data, LabeledDataset):
+        return data
+    raise InputError(
+        f"{name} must be a LabeledDataset",
+        type(data).__name__,
+        "Wrap arrays as ad.LabeledDataset(x, y).",
+    )
