@@ -1,24 +1,15 @@
 """Gaussian label laws of data that does not fit in memory: counts, means and covariances of classes
-in one pass.
-
-A batch is centred on its own mean before anything is squared, and two parts are joined by the rule
-of Chan, Golub and LeVeque,
-
-    μ = μ₁ + (w₂/w) δ ,   C = C₁ + C₂ + (w₁ w₂/w) δ δᵀ ,        δ = μ₂ − μ₁ ,  w = w₁ + w₂
-
-in float64, so that parts may be joined in any order. Means are kept as a fixed point nearby and
-what is missing to it, so that features far from the origin lose no digits however many batches
-there are."""
+in one pass, batch by batch (``advect.data.laws.moments`` says how parts are joined).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,7 +20,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.formats import Source, kind_of, open_source, reader_options
 from advect.data.formats.content import class_names, pack_name, unpack_name
 from advect.data.laws import Diagonal, Full, Gaussians
-from advect.data.laws.moments import weigh
+from advect.data.laws.moments import Moments
 from advect.data.store import read_tensors, unpacking, write_tensors
 from advect.datasets import load, names
 from advect.datasets.named import NAMES, open_named
@@ -40,77 +31,6 @@ _FORMAT = "advect.class_statistics/2"
 # with Σ w² in place of the freedom, and no moments of classes without weight
 _FORMER = "advect.class_statistics/1"
 _TENSORS = ("near", "rest", "scatter")
-
-
-@dataclass(frozen=True, eq=False)
-class _Moments:
-    """Of one class: rows, Σ w, mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its
-    diagonal (d,).
-
-    ``freedom`` is what that is divided by, Σ w − Σ w²/Σ w, kept as Σ_{i≠j} w_i w_j / Σ w: sums of
-    what is positive, in which light samples beside heavy ones are not lost. While no row has
-    weight, all but ``weight`` are those of weights 1."""
-
-    count: int
-    weight: float
-    freedom: float
-    near: Tensor
-    rest: Tensor
-    scatter: Tensor
-
-    @classmethod
-    def of(cls, x: Tensor, weights: Tensor, diagonal: bool) -> _Moments:
-        total = float(weights.sum())
-        weights = weights if total > 0 else torch.ones_like(weights)
-        share, freedom, heaviest = weigh(torch.zeros(len(x), dtype=torch.long), weights, 1)
-        near = x[int(heaviest)]
-        centred = x - near
-        rest = share @ centred
-        centred = centred - rest
-        weighted = centred * weights[:, None]
-        scatter = (weighted * centred).sum(dim=0) if diagonal else weighted.T @ centred
-        return cls(len(x), total, float(weights.sum() * freedom), near, rest, scatter)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.near + self.rest
-
-    def joined(self, other: _Moments) -> _Moments:
-        weight, count = self.weight + other.weight, self.count + other.count
-        if (self.weight == 0) != (
-            other.weight == 0
-        ):  # rows without weight, beside others, are counted and say nothing else
-            some = other if self.weight == 0 else self
-            return replace(some, count=count)
-        # About the heavier part: the mean may be nearer to its own than rounding of features is.
-        one, two = (self, other) if self._mass >= other._mass else (other, self)
-        large, small = one._mass / (one._mass + two._mass), two._mass / (one._mass + two._mass)
-        step = (two.near - one.near) + (two.rest - one.rest)
-        spread = step.square() if one.scatter.ndim == 1 else torch.outer(step, step)
-        scatter = one.scatter + two.scatter + (two._mass * large) * spread
-        freedom = large * one.freedom + small * two.freedom + 2 * two._mass * large
-        return _Moments(count, weight, freedom, one.near, one.rest + small * step, scatter)
-
-    @property
-    def _mass(self) -> float:
-        """The weights that the moments are of."""
-        return self.weight or float(self.count)
-
-    def covariance(self) -> Tensor:
-        """Divided by the freedom, which is n − 1 for equal weights; zero for a single sample."""
-        return self.scatter / self.freedom if self.freedom > 0 else torch.zeros_like(self.scatter)
-
-    @classmethod
-    def former(
-        cls, count: int, weight: float, squares: float, near: Tensor, rest: Tensor, scatter: Tensor
-    ) -> _Moments:
-        """From the sums of files of old; of a class without weight they kept nothing, so its mean
-        is not known.
-        """
-        if weight == 0:
-            return cls(count, weight, 0.0, near.new_full(near.shape, torch.nan), rest, scatter)
-        freedom = weight - squares / weight
-        return cls(count, weight, freedom if freedom > 1e-12 * weight else 0.0, near, rest, scatter)
 
 
 class ClassStatistics:
@@ -140,7 +60,7 @@ class ClassStatistics:
 
     def __init__(self, *, diagonal: bool = False) -> None:
         self.diagonal, self.missing = diagonal, 0
-        self._moments: dict[Hashable, _Moments] = {}
+        self._moments: dict[Hashable, Moments] = {}
 
     def update(self, x: Any, y: Any, weights: Any = None) -> ClassStatistics:
         """Take in a batch: features (n, …), n labels, and n non-negative weights (1 each by
@@ -153,12 +73,13 @@ class ClassStatistics:
         features = _features(x)
         codes, classes = as_codes(y, None, len(features))
         self._check_dim(features.shape[1])
-        heavy = _weights(weights, len(features))
-        self.missing += int((codes < 0).sum())
-        order = torch.argsort(codes, stable=True)[int((codes < 0).sum()) :]
-        sizes = torch.bincount(codes[codes >= 0], minlength=len(classes)).tolist()
-        for name, rows in zip(classes, order.split(sizes), strict=True):
-            self._join(name, _Moments.of(features[rows], heavy[rows], self.diagonal))
+        heavy, known = _weights(weights, len(features)), codes >= 0
+        self.missing += int((~known).sum())
+        if not bool(known.all()):
+            features, codes, heavy = features[known], codes[known], heavy[known]
+        parts = Moments.of_classes(features, codes, heavy, len(classes), self.diagonal)
+        for name, part in zip(classes, parts, strict=True):
+            self._join(name, part)
         return self
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:
@@ -323,7 +244,7 @@ class ClassStatistics:
             for at, packed in enumerate(facts["classes"]):
                 weight, freedom = tensors["sums"][at].tolist()
                 count, parts = int(tensors["counts"][at]), [tensors[name][at] for name in _TENSORS]
-                make = _Moments if facts["format"] == _FORMAT else _Moments.former
+                make = Moments if facts["format"] == _FORMAT else _former
                 found._moments[unpack_name(packed)] = make(count, weight, freedom, *parts)
         return found
 
@@ -331,7 +252,7 @@ class ClassStatistics:
         n = sum(self.counts.values())
         return f"ClassStatistics(n={n}, classes={len(self._moments)}, dim={self.dim}, missing={self.missing})"
 
-    def _ordered(self) -> list[_Moments]:
+    def _ordered(self) -> list[Moments]:
         return [self._moments[name] for name in self.classes]
 
     def _stacked(self, parts: list[Tensor]) -> Tensor:
@@ -343,7 +264,7 @@ class ClassStatistics:
             )
         return torch.stack(parts)
 
-    def _join(self, name: Hashable, moments: _Moments) -> None:
+    def _join(self, name: Hashable, moments: Moments) -> None:
         before = self._moments.get(name)
         self._moments[name] = moments if before is None else before.joined(moments)
 
@@ -356,15 +277,29 @@ class ClassStatistics:
             )
 
 
-def _features(x: Any) -> Tensor:
-    """(n, d) in float64, also where a dataset would take float32: whole numbers and lists may be
-    large.
+def _former(
+    count: int, weight: float, squares: float, near: Tensor, rest: Tensor, scatter: Tensor
+) -> Moments:
+    """From the sums of earlier files; of a class without weight they kept nothing, so its mean is
+    not known.
     """
-    if not isinstance(x, Tensor):
-        array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
-        x = array.astype(np.float64) if array.dtype.kind in "iubf" else x
-    elif not x.is_complex():
-        x = x.detach().cpu().double()
+    if weight == 0:
+        return Moments(count, weight, 0.0, near.new_full(near.shape, torch.nan), rest, scatter)
+    freedom = weight - squares / weight
+    return Moments(count, weight, freedom if freedom > 1e-12 * weight else 0.0, near, rest, scatter)
+
+
+def _numbers(x: Any) -> Tensor:
+    """Real numbers in float64, also where a dataset would take float32: whole numbers and lists may
+    be large.
+    """
+    values = as_tensor(x).detach().cpu()
+    return values if values.is_complex() else values.double()
+
+
+def _features(x: Any) -> Tensor:
+    with suppress(TypeError, ValueError, RuntimeError):  # the next line says what is wrong
+        x = _numbers(x)
     features = as_features(x)
     return features.reshape(len(features), -1).double()
 
@@ -373,7 +308,7 @@ def _weights(weights: Any, n: int) -> Tensor:
     if weights is None:
         return torch.ones(n, dtype=torch.float64)
     try:
-        values = as_tensor(weights).detach().cpu().double()
+        values = _numbers(weights)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             "weights must be numbers", type(weights).__name__, "Pass one for each sample."

@@ -1,8 +1,19 @@
-"""Gaussian label laws estimated from weighted samples (paper, section 2.3), in float64 whatever the
-samples are in.
+"""Means and covariances of classes from weighted samples (paper, section 2.3): at once, or part by
+part for data that does not fit in memory; in float64 whatever the samples are in.
+
+Both begin with ``centred_classes``, which takes the samples of each class around their mean. At
+once, the centred samples are the rows of factors, and a graph to the samples stays. Part by part,
+``Moments`` sums their products, and two parts are joined by the rule of Chan, Golub and LeVeque,
+
+    μ = μ₁ + (w₂/w) δ ,   C = C₁ + C₂ + (w₁ w₂/w) δ δᵀ ,        δ = μ₂ − μ₁ ,  w = w₁ + w₂
+
+in any order. Means are kept as a fixed point nearby and what is missing to it, so that features far
+from the origin lose no digits however many parts there are.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,19 +43,108 @@ def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) ->
         >>> laws.means.tolist(), laws.covariances().flatten().tolist()
         ([[1.0], [5.0]], [2.0, 0.0])
     """
+    found = centred_classes(x, y, weights, n_classes)
+    scale = _scales(found.share, found.freedom, found.y)
+    rows = found.points * scale[:, None]
+    return Gaussians(found.near + found.rest, Factored(rows, found.counts))
+
+
+@dataclass(frozen=True, eq=False)
+class CentredClasses:
+    """Samples in the order of their classes, each around the mean of its class, ``near + rest``.
+
+    Attributes:
+        y, share, points: class, weight within it, and centred features of each sample.
+        counts: samples of each class.  freedom: 1 − Σ share² of each class.
+        near, rest: (k, d), a sample of each class, and what its mean is away from there.
+    """
+
+    y: Tensor
+    share: Tensor
+    points: Tensor
+    counts: tuple[int, ...]
+    freedom: Tensor
+    near: Tensor
+    rest: Tensor
+
+
+def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> CentredClasses:
+    """The samples of each class around their mean; differentiable in x."""
     order = torch.argsort(y, stable=True)
     counts = torch.bincount(y, minlength=n_classes)
     share, freedom, heaviest = weigh(y, weights, n_classes)
-    scale, labels = _scales(share, freedom, y), y[order]
+    share, labels = share[order], y[order]
     # About a sample of the class: differences of what is near are exact, and those of equal samples
     # are zero. About the heaviest: the mean may be nearer to it than rounding of features is.
     present = counts > 0
-    anchors = share.new_zeros(n_classes, x.shape[1])
-    anchors[present] = x.detach()[heaviest[present]].double()
-    points = x[order].double() - anchors[labels]
-    middles = torch.zeros_like(anchors).index_add(0, labels, share[order, None] * points)
-    rows = (points - middles[labels]) * scale[order, None]
-    return Gaussians(anchors + middles, Factored(rows, tuple(counts.tolist())))
+    near = share.new_zeros(n_classes, x.shape[1])
+    near[present] = x.detach()[heaviest[present]].double()
+    points = x[order].double() - near[labels]
+    rest = torch.zeros_like(near).index_add(0, labels, share[:, None] * points)
+    points = points - rest[labels]
+    return CentredClasses(labels, share, points, tuple(counts.tolist()), freedom, near, rest)
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Of one class: rows, Σ w, mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its
+    diagonal (d,).
+
+    ``freedom`` is what that is divided by, Σ w − Σ w²/Σ w, kept as Σ_{i≠j} w_i w_j / Σ w: sums of
+    what is positive, in which light samples beside heavy ones are not lost. While no row has
+    weight, all but ``weight`` are those of weights 1."""
+
+    count: int
+    weight: float
+    freedom: float
+    near: Tensor
+    rest: Tensor
+    scatter: Tensor
+
+    @classmethod
+    def of_classes(
+        cls, x: Tensor, y: Tensor, weights: Tensor, n_classes: int, diagonal: bool
+    ) -> list[Moments]:
+        """Those of each class of one part; every class has samples."""
+        found = centred_classes(x, y, weights, n_classes)
+        totals = weights.new_zeros(n_classes).index_add_(0, y, weights).tolist()
+        parts = zip(found.points.split(found.counts), found.share.split(found.counts), strict=True)
+        moments = []
+        for k, (points, share) in enumerate(parts):
+            mass = totals[k] or float(len(points))
+            weighted = points * (mass * share)[:, None]
+            scatter = (weighted * points).sum(dim=0) if diagonal else weighted.T @ points
+            freedom, near, rest = mass * float(found.freedom[k]), found.near[k], found.rest[k]
+            moments.append(cls(len(points), totals[k], freedom, near, rest, scatter))
+        return moments
+
+    @property
+    def mean(self) -> Tensor:
+        return self.near + self.rest
+
+    def joined(self, other: Moments) -> Moments:
+        """Those of both parts together."""
+        weight, count = self.weight + other.weight, self.count + other.count
+        if (self.weight == 0) != (other.weight == 0):
+            # rows without weight, beside others, are counted and say nothing else
+            return replace(other if self.weight == 0 else self, count=count)
+        # About the heavier part: the mean may be nearer to its own than rounding of features is.
+        one, two = (self, other) if self._mass >= other._mass else (other, self)
+        large, small = one._mass / (one._mass + two._mass), two._mass / (one._mass + two._mass)
+        step = (two.near - one.near) + (two.rest - one.rest)
+        spread = step.square() if one.scatter.ndim == 1 else torch.outer(step, step)
+        scatter = one.scatter + two.scatter + (two._mass * large) * spread
+        freedom = large * one.freedom + small * two.freedom + 2 * two._mass * large
+        return Moments(count, weight, freedom, one.near, one.rest + small * step, scatter)
+
+    @property
+    def _mass(self) -> float:
+        """The weights that the moments are of."""
+        return self.weight or float(self.count)
+
+    def covariance(self) -> Tensor:
+        """Divided by the freedom, which is n − 1 for equal weights; zero for a single sample."""
+        return self.scatter / self.freedom if self.freedom > 0 else torch.zeros_like(self.scatter)
 
 
 def class_shares(y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
