@@ -1,8 +1,10 @@
-"""Distances between points around a common centre, and roots of covariances that may be
-singular.
+"""Distances between points around a common centre, principal axes, and roots of covariances that
+may be singular.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -55,6 +57,36 @@ def squared_gaps(x: Tensor, y: Tensor) -> Tensor:
     if len(x) * len(y) > _FEW:
         return squared_distances(x, y)
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+def principal_axes(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Orthonormal directions (r, d) along which centred rows vary most, and their singular values
+    (r,), largest first, in float64; r is the smaller of the number of rows and d.
+
+    Of the rows x_i, which come in blocks, only the triangular factor R of x = QR is kept, d × d
+    numbers: it has the singular values and right factors of x. Moments xᵀx have them too, but small
+    singular values lose half their digits in a square. The largest loading of each direction is
+    positive.
+
+    Example:
+        >>> import torch
+        >>> singular, axes = principal_axes([torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, -1.0]])])
+        >>> [round(value, 3) for value in singular.tolist()], axes.argmax(dim=1).tolist()
+        ([4.243, 1.0], [0, 1])
+    """
+    kept = None
+    for block in blocks:
+        block = block.double()
+        rows = block if kept is None else torch.cat([kept, block])
+        kept = torch.linalg.qr(rows, mode="r")[1] if len(rows) > rows.shape[1] else rows
+    assert kept is not None, "principal axes of no rows"
+    frame, square = torch.linalg.qr(kept.mT)  # (d, r) and (r, r): of few rows, far less to factor
+    _, singular, axes = torch.linalg.svd(square.mT)
+    axes = axes @ frame.mT
+    size = axes.abs()
+    # loadings that tie but for rounding: the first decides
+    near = size >= size.amax(dim=1, keepdim=True) * (1 - 1e-9)
+    return singular, axes * axes.gather(1, near.int().argmax(dim=1, keepdim=True)).sign()
 
 
 class _SymmetricRoot(torch.autograd.Function):

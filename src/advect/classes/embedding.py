@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count
+from advect._util.linalg import principal_axes
 from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -64,9 +65,8 @@ def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
     top = np.abs(points).max() or 1.0
     points = points / top
     points = points - points.mean(axis=0)
-    wide = d > n
-    variances, axes = np.linalg.eigh(points @ points.T if wide else points.T @ points)  # ascending
-    variances, axes = variances[::-1].clip(min=0), axes[:, ::-1]
+    singular, axes = (part.numpy() for part in principal_axes([torch.from_numpy(points)]))
+    variances = singular**2
     if isinstance(wanted, (float, np.floating)) and 0 < wanted < 1:
         count = int(np.searchsorted(np.cumsum(variances), wanted * variances.sum())) + 1
     else:
@@ -80,8 +80,7 @@ def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
             f"embedding={wanted}",
             "Ask for fewer, or for a share of variance such as embedding=0.9.",
         )
-    axes = axes[:, :count]
-    return (axes * np.sqrt(variances[:count]) if wide else points @ axes) * top
+    return points @ axes[:count].T * top
 
 
 def _transformed(points: np.ndarray, transformer: Any, seed: int) -> np.ndarray:

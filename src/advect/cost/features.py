@@ -6,8 +6,9 @@ distance is a plain function on pairs."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count, check_finite, check_known
-from advect._util.linalg import mass_centre
+from advect._util.linalg import mass_centre, principal_axes
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
@@ -183,8 +184,9 @@ class Sketch:
                 / self.dim**0.5
             )
             return replace(self, basis=basis.to(x))
-        moments = _second_moments(datasets)
-        return replace(self, basis=torch.linalg.eigh(moments)[1][:, -self.dim :].to(x))
+        few = x.new_zeros(self.dim, x.shape[1])  # so many axes, also of fewer samples
+        axes = principal_axes(itertools.chain(_centred_rows(datasets), [few]))[1]
+        return replace(self, basis=axes[: self.dim].mT.to(x))
 
     def embed(self, data: LabeledDataset) -> Tensor:
         """x B, (n, dim)."""
@@ -239,15 +241,12 @@ def _centre(datasets: tuple[LabeledDataset, ...]) -> Tensor:
     return torch.stack([mass_centre(data.x, data.weights) for data in datasets]).mean(dim=0)
 
 
-def _second_moments(datasets: tuple[LabeledDataset, ...]) -> Tensor:
-    """Σ w_i (x_i − c)(x_i − c)ᵀ over all datasets around their common centre, in float64."""
+def _centred_rows(datasets: tuple[LabeledDataset, ...]) -> Iterator[Tensor]:
+    """Blocks of the rows √w_i (x_i − c) of all datasets around their common centre, in float64."""
     centre = _centre(datasets)
-    total = torch.zeros(len(centre), len(centre), dtype=torch.float64, device=centre.device)
     for data in datasets:
         for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):
-            x = (x - centre).double()
-            total.addmm_((weights[:, None] * x).T, x)
-    return total
+            yield weights.sqrt()[:, None] * (x - centre).double()
 
 
 def _distortion(n: int, dim: int, doubt: float = 0.05) -> float:

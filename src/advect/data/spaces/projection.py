@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from advect._util.linalg import principal_axes
 from advect.data.spaces.saved import damaged, numbers_in, word_in
 from advect.errors import InputError
 
@@ -36,17 +37,8 @@ class Projection:
             )
         x = x.double()
         centre = x.mean(dim=0)
-        x = x - centre
-        rows = (
-            torch.linalg.qr(x, mode="r")[1] if n > d else x
-        )  # the same right factors, from far fewer rows
-        components = torch.linalg.svd(rows, full_matrices=False)[2][:k]
-        size = components.abs()
-        near = size >= size.amax(dim=1, keepdim=True) * (
-            1 - 1e-9
-        )  # loadings that tie but for rounding: the first decides
-        lead = components.gather(1, near.int().argmax(dim=1, keepdim=True))
-        return cls(centre.cpu(), (components * lead.sign()).cpu(), of)
+        components = principal_axes([x - centre])[1][:k]
+        return cls(centre.cpu(), components.cpu(), of)
 
     @property
     def dim_in(self) -> int:
