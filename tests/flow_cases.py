@@ -1,5 +1,6 @@
 """Small datasets, costs and walks that the tests of flows share."""
 
+import math
 from itertools import islice
 
 import torch
@@ -31,6 +32,12 @@ def labeled(sizes, dim, seed, shift=0.0, apart=1.5, weighted=False):
 def states(source, functional, n_steps, **options):
     """The evaluated states 0, …, n_steps of a flow."""
     return list(islice(ad.iterate(source, functional, **options), n_steps + 1))
+
+
+def value_at(functional, rho, state):
+    """The value of a functional that remembers ``state``."""
+    terms, _ = functional.terms(rho, state)
+    return math.fsum(value.item() for value in terms.values())
 
 
 def first_velocity(source, functional, dynamics):

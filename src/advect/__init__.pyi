@@ -105,6 +105,8 @@ from .flows.integrators import (
     Decay as Decay,
     Euler as Euler,
     EulerMaruyama as EulerMaruyama,
+    Heun as Heun,
+    Integrator as Integrator,
     Momentum as Momentum,
 )
 from .flows.law_motion import (
@@ -114,12 +116,14 @@ from .flows.law_motion import (
     FactoredMotion as FactoredMotion,
 )
 from .flows.loop import (
-    Step as Step,
     flow as flow,
-    iterate as iterate,
 )
 from .flows.result import (
     FlowResult as FlowResult,
+)
+from .flows.steps import (
+    Step as Step,
+    iterate as iterate,
 )
 from .functionals import (
     OTDD as OTDD,

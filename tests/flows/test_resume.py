@@ -427,12 +427,12 @@ def test_interrupt_while_evaluating(tmp_path, unsynced):
     class Once(ad.OTDD):
         calls = 0
 
-        def __call__(self, rho):
+        def terms(self, rho, state):
             Once.calls += 1
-            value = super().__call__(rho)
+            found = super().terms(rho, state)
             if Once.calls == 4:
                 raise KeyboardInterrupt
-            return value
+            return found
 
     case = setting(energy=Once)
     first = case.run([ad.Checkpoint(tmp_path, every=100)])

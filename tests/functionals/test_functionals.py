@@ -7,9 +7,10 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from flow_cases import FEATURES_ONLY, TIGHT, draw, first_velocity, labeled, states
+from flow_cases import FEATURES_ONLY, TIGHT, draw, first_velocity, labeled, states, value_at
 
 import advect as ad
+from advect.flows.field import Field
 from advect.functionals import interaction
 
 MATRICES, OFFSETS = draw(3, 2, 4, seed=11), draw(3, 2, seed=12)
@@ -301,9 +302,11 @@ class TestInternal:
         # Once it was taken anew at each call and not differentiated: gradients of the second call
         # were those of another value.
         energy, moved = ad.Internal(), self.data.replace(x=1.7 * self.data.x)
-        energy(self.data)
-        velocity = first_velocity(moved, energy, ad.FeatureDriven())["x"]
-        gradient = oracles.central_differences(lambda x: energy(moved.replace(x=x)).item(), moved.x)
+        state = energy.begin(self.data)
+        velocity = Field(energy, ad.FeatureDriven()).at(moved, state).velocity["x"]
+        gradient = oracles.central_differences(
+            lambda x: value_at(energy, moved.replace(x=x), state), moved.x
+        )
         torch.testing.assert_close(
             -velocity * moved.weights[:, None], gradient, rtol=1e-6, atol=1e-8
         )
@@ -315,13 +318,11 @@ class TestInternal:
             self.data.replace(x=1.7 * self.data.x),
         )
         fresh = energy(moved).item()
-        energy.reset()
-        assert energy.state() == {} == ad.Internal(bandwidth=0.5).state()
-        energy(self.data)
-        other.load_state(energy.state())
-        assert other(moved).item() == 2 * energy(moved).item() != 2 * fresh
-        other.load_state({})
-        assert other(moved).item() == 2 * fresh
+        assert ad.Internal(bandwidth=0.5).begin(self.data) == {}
+        _, state = energy.terms(self.data, energy.begin(self.data))
+        once, twice = (value_at(each, moved, state) for each in (energy, other))
+        assert twice == 2 * once != 2 * fresh
+        assert other(moved).item() == value_at(other, moved, {}) == 2 * fresh
 
     @pytest.mark.parametrize("light", [1e-11, 1e-13, 1e-100])
     def test_silverman_of_a_light_sample(self, light):
@@ -405,9 +406,9 @@ class TestAlgebra:
             (0 * self.f, 0.0),
         ):
             assert combined(self.data).item() == pytest.approx(expected, rel=1e-14, abs=1e-14)
-            assert math.fsum(v.item() for v in combined.terms(self.data).values()) == pytest.approx(
-                expected, rel=1e-14, abs=1e-14
-            )
+            assert math.fsum(
+                v.item() for v in combined.terms(self.data, {})[0].values()
+            ) == pytest.approx(expected, rel=1e-14, abs=1e-14)
 
     def test_gradients_add_up(self):
         f, g = (
@@ -418,7 +419,7 @@ class TestAlgebra:
 
     def test_names(self):
         def names(functional):
-            return list(functional.terms(self.data))
+            return list(functional.terms(self.data, {})[0])
 
         assert names(self.f + self.g) == ["Potential", "Interaction"]
         assert names(self.f + self.f + self.f) == ["Potential", "Potential (2)", "Potential (3)"]
@@ -435,7 +436,7 @@ class TestAlgebra:
     def test_nested_sums_are_flat(self):
         total = (self.f + self.g) + (self.g + (self.f + self.f))
         assert len(total.functionals) == 5
-        assert len(total.terms(self.data)) == 5
+        assert len(total.terms(self.data, {})[0]) == 5
 
     @pytest.mark.parametrize(
         "names",
@@ -445,7 +446,7 @@ class TestAlgebra:
         # Once: a name that looks numbered already is overwritten by a later term, which then drops
         # out of value and gradient.
         total = ad.Sum(*(Named(name, 10.0**k) for k, name in enumerate(names)))
-        assert len(total.terms(self.data)) == len(names)
+        assert len(total.terms(self.data, {})[0]) == len(names)
         expected = sum(10.0**k for k in range(len(names))) * self.data.x[:, 0].mean().item()
         assert total(self.data).item() == pytest.approx(expected, rel=1e-12)
 
@@ -489,23 +490,14 @@ class TestAlgebra:
 
 
 class Counting(ad.Functional):
-    """A potential, and how often it has been asked, as a memory."""
+    """A potential that remembers how often it has been asked."""
 
-    def __init__(self):
-        self.calls = 0
+    def begin(self, rho):
+        return {"calls": torch.tensor(0)}
 
-    def __call__(self, rho):
-        self.calls += 1
-        return (rho.weights * rho.x.square().sum(1)).sum()
-
-    def reset(self):
-        self.calls = 0
-
-    def state(self):
-        return {"calls": torch.tensor(self.calls)}
-
-    def load_state(self, state):
-        self.calls = int(state["calls"])
+    def terms(self, rho, state):
+        value = (rho.weights * rho.x.square().sum(1)).sum()
+        return {self.name: value}, {"calls": state["calls"] + 1}
 
 
 class TestMemory:
@@ -517,78 +509,73 @@ class TestMemory:
 
     def build(self):
         counting = Counting()
-        total = (
+        return (
             0.5 * ad.OTDD(self.near)
             + ad.Potential(ad.norm())
             + 2 * (ad.OTDD(self.far) + 3 * counting)
             - counting
         )
-        return total, counting
 
     def test_state_passes_through_sums_and_factors(self):
-        total, counting = self.build()
+        total = self.build()
+        state = total.begin(self.source)
         for shift in (0.0, 0.1, 0.2):
-            total(self.source.replace(x=self.source.x + shift))
-        assert counting.calls == 6
-        kept = total.state()
-        assert all(isinstance(value, torch.Tensor) for value in kept.values())
-        other, other_counting = self.build()
-        other.load_state(kept)
-        assert other_counting.calls == 6
-        assert other.state().keys() == kept.keys()
-        assert all(torch.equal(value, other.state()[name]) for name, value in kept.items())
+            _, state = total.terms(self.source.replace(x=self.source.x + shift), state)
+        assert {key: int(v) for key, v in state.items() if key[-7:] == "1.calls"} == {
+            "2.1.calls": 3
+        }
+        assert int(state["3.calls"]) == 3 and {"0.f", "0.epsilon", "2.0.self"} <= state.keys()
+        assert all(isinstance(value, torch.Tensor) for value in state.values())
+
+    def test_terms_leave_the_state_they_are_given(self):
+        total = self.build()
+        _, state = total.terms(self.source, {})
+        kept = {key: value.clone() for key, value in state.items()}
+        first, second = (total.terms(self.source, state) for _ in range(2))
+        assert state.keys() == kept.keys() == first[1].keys()
+        assert all(torch.equal(state[key], kept[key]) for key in kept)
+        assert all(torch.equal(first[1][key], second[1][key]) for key in kept)
+        assert [v.item() for v in first[0].values()] == [v.item() for v in second[0].values()]
 
     def test_checkpoints_of_old_open(self):
         """Those held polar factors of label distances, which are taken anew at each step now."""
-        energy, other = ad.OTDD(self.near), ad.OTDD(self.near)
-        energy(self.source)
-        other.load_state(
-            energy.state()
-            | {"lag.cross.factor.0.1": torch.ones(9, 7), "lag.self.moved": torch.ones(2, 2)}
-        )
-        assert other.state().keys() == energy.state().keys()
-        assert other(self.source).item() == energy(self.source).item()
+        energy = ad.OTDD(self.near)
+        _, state = energy.terms(self.source, {})
+        old = {"lag.cross.factor.0.1": torch.ones(9, 7), "lag.self.moved": torch.ones(2, 2)}
+        (now, after), (then, later) = (energy.terms(self.source, s) for s in (state, state | old))
+        assert later.keys() == after.keys() and then["OTDD"].item() == now["OTDD"].item()
 
     def test_restored_functionals_are_the_same_bit_for_bit(self):
         # Once: OTDD.state keeps the value of the target's problem in float32, so energies change by
         # 1e-8 after a resume.
-        total, _ = self.build()
-        total(self.source)
-        other, _ = self.build()
-        other.load_state(total.state())
+        _, state = self.build().terms(self.source, {})
         moved = self.source.replace(x=self.source.x + 0.1)
-        assert other(moved).item() == total(moved).item()
+        first, second = (value_at(self.build(), moved, state) for _ in range(2))
+        assert first == second
 
     def test_restored_memory_keeps_epsilon(self):
         """A relative epsilon is fixed by the first state of a flow; restored, it does not follow
         the later one.
         """
-        energy, other = ad.OTDD(self.far), ad.OTDD(self.far)
-        energy(self.source)
-        other.load_state(energy.state())
+        energy = ad.OTDD(self.far)
+        _, state = energy.terms(self.source, {})
         moved = self.source.replace(x=self.source.x * 5)
-        other(moved)
-        assert other.state()["epsilon"] == energy.state()["epsilon"]
-        other.reset()
-        assert other.state() == {}
-        other(moved)
-        assert other.state()["epsilon"] > 1.1 * energy.state()["epsilon"]
+        assert energy.terms(moved, state)[1]["epsilon"] == state["epsilon"]
+        assert energy.terms(moved, {})[1]["epsilon"] > 1.1 * state["epsilon"]
 
-    def test_empty_state_forgets(self):
-        energy = ad.OTDD(self.near)
-        energy(self.source)
-        energy.load_state({})
-        assert energy.state() == {}
+    def test_target_is_that_of_the_first_part_with_one(self):
+        total = self.build()
+        assert total.target is self.near and (3 * total).target is self.near
+        assert ad.SlicedOTDD(self.far).target is self.far
+        assert (ad.Potential(ad.norm()) - ad.Internal()).target is None
+        assert total.options["solver"] == ad.OTDD(self.near).solver
 
-    def test_reset_reaches_every_part(self):
-        total, counting = self.build()
-        total(self.source)
-        total.reset()
-        assert counting.calls == 0
-        assert all("calls" in name for name in total.state())
+    def test_neither_call_nor_terms(self):
+        with pytest.raises(NotImplementedError, match="__call__"):
+            ad.Functional()(self.source)
 
     def test_flows_start_without_memory(self):
-        total, _ = self.build()
+        total = self.build()
         first, second = (ad.flow(self.source, total, n_steps=3) for _ in range(2))
         assert first.values == second.values
         assert torch.equal(first.dataset.x, second.dataset.x)
@@ -632,19 +619,19 @@ class TestOTDDFunctional:
 
         monkeypatch.setattr(ad.Sinkhorn, "solve", counted)
         energy = ad.OTDD(self.target, solver=ad.Sinkhorn(epsilon=0.05, tol=1e-9))
-        cold, warm = (energy(self.source).item() for _ in range(2))
+        terms, state = energy.terms(self.source, {})
+        cold, warm = terms["OTDD"].item(), value_at(energy, self.source, state)
         assert iterations[1] < iterations[0] / 2
         assert warm == pytest.approx(cold, rel=1e-8)
-        energy.reset()
         again = energy(self.source).item()
         assert iterations[2] == iterations[0]
         assert again == cold
 
     def test_other_sizes_start_cold(self):
         energy = ad.OTDD(self.target)
-        energy(self.source)
+        _, state = energy.terms(self.source, {})
         part = self.source.subset(slice(0, 15))
-        assert energy(part).item() > 0
+        assert value_at(energy, part, state) > 0
 
     @pytest.mark.parametrize(
         "cost",

@@ -159,7 +159,6 @@ class TestGradient:
         energy = SlicedOTDD(target, 20)
 
         def value(parameters):
-            energy.reset()
             return energy(how.attach(rho, parameters))
 
         leaves = {name: part.clone().requires_grad_() for name, part in how.parameters(rho).items()}
@@ -187,7 +186,6 @@ class TestGradient:
         x = rho.x.clone().requires_grad_()
         energy = SlicedOTDD(target, 20)
         (fixed,) = torch.autograd.grad(energy(rho.replace(x=x, fixed_laws=True)), x)
-        energy.reset()
         (given,) = torch.autograd.grad(energy(rho.replace(x=x, law=rho.moments())), x)
         torch.testing.assert_close(fixed, given, atol=1e-10, rtol=1e-8)
 

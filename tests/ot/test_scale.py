@@ -556,7 +556,6 @@ class TestMiniBatch:
         energy = ad.OTDD(b, cost=ad.GroundCost(feature=feature), solver=solver)
 
         def value(x):
-            energy.reset()
             return energy(a.replace(x=x))
 
         x = a.x.clone().requires_grad_()

@@ -15,10 +15,13 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from advect._util.checks import check_kind
 from advect._util.memory import MemoryLimit, as_bytes
 from advect._util.ranks import Group
 from advect.cost import GroundCost, NoLabels, PairCost, Sketch
@@ -29,7 +32,7 @@ from advect.distributed.shards import cut, moving, on_leaves, with_mass
 from advect.distributed.sides import Side, side_between
 from advect.distributed.sinkhorn import Problem, prepared, solve, solve_self
 from advect.errors import InputError
-from advect.functionals.base import Functional
+from advect.functionals.base import Functional, State
 from advect.ot import Sinkhorn
 from advect.ot.solution import Potentials
 
@@ -81,6 +84,8 @@ class ShardedOTDD(Functional):
         ('completed', True, 60)
     """
 
+    target: LabeledDataset
+
     def __init__(
         self,
         target: LabeledDataset,
@@ -90,12 +95,8 @@ class ShardedOTDD(Functional):
         solver: Sinkhorn | None = None,
         memory_limit: MemoryLimit = None,
     ) -> None:
-        if not isinstance(target, LabeledDataset):
-            raise InputError(
-                "target must be a LabeledDataset",
-                type(target).__name__,
-                "Wrap arrays as ad.LabeledDataset(x, y).",
-            )
+        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+        check_kind("target must be a LabeledDataset", target, LabeledDataset, remedy)
         if solver is not None and not isinstance(solver, Sinkhorn):
             raise InputError(
                 "a sharded flow needs a Sinkhorn solver",
@@ -115,7 +116,6 @@ class ShardedOTDD(Functional):
         self.memory_limit = memory_limit
         if memory_limit is not None:
             as_bytes(memory_limit)
-        self.reset()
 
     @property
     def name(self) -> str:
@@ -123,33 +123,55 @@ class ShardedOTDD(Functional):
         return "OTDD"
 
     @property
-    def converged(self) -> bool:
-        return self._converged
+    def options(self) -> dict[str, Any]:
+        return {"cost": self.cost, "solver": self.solver}
 
-    @property
-    def error(self) -> float:
-        """How far the value of the last call can be from the energy: the solver's tolerance, and
-        rounding.
+    def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
+        """½ OTDD² as a float64 number, the same on every rank, differentiable in features and
+        laws.
         """
-        return self._error
+        begun = time.thread_time()
+        call = _Call(self, state)
+        energy, rows, iterations = call.energy(rho)
+        self.work = Work(rows, *iterations, time.thread_time() - begun)
+        return {self.name: energy}, call.state()
 
-    def reset(self) -> None:
-        self._converged = True
-        self._prepared: Sinkhorn | None = None
-        self._limit: int | None = None
-        self._wide = False
+    @cached_property
+    def limit(self) -> int:
+        """The least limit of all ranks; ranks of one machine share what is free there."""
+        device, limit = self.target.x.device, self.memory_limit
+        sharing = (
+            int(os.environ.get("LOCAL_WORLD_SIZE", self.group.size))
+            if limit is None and device.type == "cpu"
+            else 1
+        )
+        return -int(self.group.largest(-as_bytes(limit, device) / sharing))
+
+
+class _Call:
+    """One evaluation: what the state remembers, and what will be remembered after it."""
+
+    def __init__(self, functional: ShardedOTDD, state: State) -> None:
+        self.target, self.group = functional.target, functional.group
+        self.cost, self.solver, self._limit = functional.cost, functional.solver, functional.limit
+        self._potentials = {name: state[name] for name in ("f", "g", "self") if name in state}
+        self._wide = bool(state.get("wide", False))
         self._tol: float | None = None  # of a solver that was sharpened
         self._open = self._largest = 0.0
-        self._error = math.inf
-        self._target_value: float | None = None
-        self._target_error = math.inf
-        self._potentials: dict[str, Tensor] = {}
+        self._error, self._converged = math.inf, True
+        known = state.get("target_value")
+        self._target_value = None if known is None else float(known)
+        self._target_error = float(state.get("target_value_error", math.inf))
+        self._prepared: Sinkhorn | None = None
+        if state:
+            self._prepared = self.solver.with_epsilon(float(state["epsilon"]))
+        if self._prepared is not None and "tol" in state:
+            self._tol = float(state["tol"])
+            self._prepared = replace(self._prepared, tol=self._tol)
 
-    def state(self) -> dict[str, Tensor]:
-        if self._prepared is None:
-            return {}
+    def state(self) -> State:
         numbers = {
-            "epsilon": self._prepared.epsilon,
+            "epsilon": self._prepared.epsilon if self._prepared else 0.0,
             "wide": self._wide,
             "error": self._error,
             "converged": self._converged,
@@ -166,26 +188,8 @@ class ShardedOTDD(Functional):
             **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()},
         }
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self.reset()
-        if state:
-            self._potentials = {name: state[name] for name in ("f", "g", "self") if name in state}
-            self._wide = bool(state.get("wide", False))
-            if "target_value" in state:
-                self._target_value = float(state["target_value"])
-                self._target_error = float(state.get("target_value_error", math.inf))
-            self._prepared = self.solver.with_epsilon(float(state["epsilon"]))
-            if "tol" in state:
-                self._tol = float(state["tol"])
-                self._prepared = replace(self._prepared, tol=self._tol)
-            self._error = float(state.get("error", math.inf))
-            self._converged = bool(state.get("converged", True))
-
-    def __call__(self, rho: LabeledDataset) -> Tensor:
-        """½ OTDD² as a float64 number, the same on every rank, differentiable in features and
-        laws.
-        """
-        begun = time.thread_time()
+    def energy(self, rho: LabeledDataset) -> tuple[Tensor, int, tuple[int, int]]:
+        """The energy with its graph, this rank's rows, and the iterations of both problems."""
         self._check(rho)
         whole, through = _Leaves(rho), self._through_laws(rho)
         mine = self._share(whole.dataset)
@@ -205,8 +209,7 @@ class ShardedOTDD(Functional):
             total = (
                 total + pulled - pulled.detach()
             )  # the value of the solver, the gradient of the cost (envelope theorem)
-        self.work = Work(len(mine), *iterations, time.thread_time() - begun)
-        return total
+        return total, len(mine), iterations
 
     def _sharpen(self, value: float) -> bool:
         """As in ``OTDD``: a smaller tolerance where this one leaves too much of the value open; on
@@ -266,16 +269,6 @@ class ShardedOTDD(Functional):
         }
         return energy, value, (n_iter, alone.n_iter)
 
-    def _agreed_limit(self) -> int:
-        """The least limit of all ranks; ranks of one machine share what is free there."""
-        device, limit = self.target.x.device, self.memory_limit
-        sharing = (
-            int(os.environ.get("LOCAL_WORLD_SIZE", self.group.size))
-            if limit is None and device.type == "cpu"
-            else 1
-        )
-        return -int(self.group.largest(-as_bytes(limit, device) / sharing))
-
     def _check(self, rho: LabeledDataset) -> None:
         least = min(len(with_mass(data)) for data in (rho, self.target))
         if least < self.group.size:
@@ -300,8 +293,6 @@ class ShardedOTDD(Functional):
         dtype = torch.float64 if self._wide else torch.promote_types(source.x.dtype, target.x.dtype)
         a, b = (data.weights[data.weights > 0] for data in (source, target))
         rows, columns = -(-len(a) // self.group.size), len(b)  # of the rank that has most
-        if self._limit is None:
-            self._limit = self._agreed_limit()
         blocked = _MATRICES * rows * columns * dtype.itemsize > self._limit
         room = max(0, self._limit - 3 * (rows + columns) * pair.source.dim * dtype.itemsize)
         cost = self.group.each(lambda: pair.blocked(dtype, room) if blocked else pair.matrix(dtype))

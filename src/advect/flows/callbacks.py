@@ -19,8 +19,8 @@ from advect.data.dataset import LabeledDataset
 from advect.datasets.logs import append_line, is_metric, keep_lines, read_lines
 from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
-from advect.flows.loop import Step
 from advect.flows.snapshots import CHECKPOINTS, Snapshot, checkpoint_indices, save_snapshot
+from advect.flows.steps import Step
 
 
 class _Writer:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 
 from advect._util.checks import check_non_negative, check_positive
 from advect.errors import InputError
 from advect.flows.field import Field, Here, NonFiniteError
-from advect.flows.integrators import Explicit, Integrator, Tensors
+from advect.flows.integrators import Integrator
+from advect.flows.law_motion import Tensors
 from advect.transport.notes import rounding
 
 Memory = dict[str, float]
@@ -38,9 +38,7 @@ class StepControl(Protocol):
     def advance(
         self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
     ) -> tuple[Here, Tensors, Memory]:
-        """The next state, evaluated, with the integrator's state and what is remembered after
-        it.
-        """
+        """The next place, with the integrator's state and what is remembered after it."""
         ...
 
 
@@ -66,8 +64,8 @@ class FixedSteps:
     def advance(
         self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
     ) -> tuple[Here, Tensors, Memory]:
-        moved, state = _stepper(integrator)(field, here, state)
-        return field.after(moved, here.index + 1), state, memory
+        there, state = integrator.step(field, here, state)
+        return there, state, memory
 
 
 @dataclass(frozen=True)
@@ -123,10 +121,7 @@ class Backtracking:
             )
 
     def begin(self, field: Field, integrator: Integrator) -> Memory:
-        noisy = next(
-            (part for part in (integrator, field.functional) if getattr(part, "stochastic", False)),
-            None,
-        )
+        noisy = next((part for part in (integrator, field.functional) if part.stochastic), None)
         if noisy is not None:
             raise InputError(
                 "noise cannot be controlled",
@@ -138,22 +133,21 @@ class Backtracking:
     def advance(
         self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
     ) -> tuple[Here, Tensors, Memory]:
-        step, scale = _stepper(integrator), memory["scale"]
+        scale = memory["scale"]
         failure: ArithmeticError = StalledError(
             f"a step below {self.smallest:g} of its size was asked for"
         )
         largest = max(memory["largest"], abs(here.value))
         while scale >= self.smallest:
             try:
-                moved, after = step(field, here, state, scale)
-                with warnings.catch_warnings(
-                    record=True
-                ) as said:  # of a state that may not be gone to
-                    there = field.after(moved, here.index + 1)
+                # Warnings are of places that may not be gone to.
+                with warnings.catch_warnings(record=True) as said:
+                    there, after = integrator.step(replace(field, scale=scale), here, state)
+                    falls = self._falls(here, there, largest)
             except NonFiniteError as error:
                 failure = error
             else:
-                if self._falls(here, there, largest):
+                if falls:
                     for word in said:
                         warnings.warn_explicit(
                             word.message, word.category, word.filename, word.lineno
@@ -163,7 +157,6 @@ class Backtracking:
                 change = f"the value goes from {here.value:.9g} to {there.value:.9g}"
                 failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
                 del there
-            field.back_to(here)
             scale *= self.shrink
             state = integrator.init(field.dynamics.parameters(here.dataset))
         raise failure
@@ -182,14 +175,8 @@ def _slope(here: Here, there: Here) -> float:
     return float((here.dataset.weights * way).sum())
 
 
-def _stepper(integrator: Integrator) -> Callable[..., tuple[Any, Tensors]]:
-    """How an integrator makes a step; one that has ``displace`` alone is explicit."""
-    own = getattr(integrator, "step", None)
-    return own if own is not None else Explicit.step.__get__(integrator)
-
-
 def default_control(field: Field, integrator: Integrator) -> StepControl:
     """``Backtracking()`` where small steps go down, otherwise ``FixedSteps()``."""
-    noisy = getattr(integrator, "stochastic", False) or field.functional.stochastic
-    descends = getattr(integrator, "descends", False) and getattr(field.dynamics, "descends", True)
+    noisy = integrator.stochastic or field.functional.stochastic
+    descends = integrator.descends and getattr(field.dynamics, "descends", True)
     return Backtracking() if descends and not noisy else FixedSteps()

@@ -20,8 +20,13 @@ from advect.classes.relabel import relabel
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Gaussians
 from advect.errors import InputError
-from advect.flows.integrators import Tensors
-from advect.flows.law_motion import BuresMotion, DiagonalMotion, FactoredMotion, LawMotion
+from advect.flows.law_motion import (
+    BuresMotion,
+    DiagonalMotion,
+    FactoredMotion,
+    LawMotion,
+    Tensors,
+)
 
 Bounds = tuple[float, float] | None
 

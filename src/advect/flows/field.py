@@ -3,15 +3,18 @@ and 13).
 
     v(z) = −∇_z δF/δρ(ρ)(z)
 
-``Field.at`` evaluates and differentiates; ``Field.move`` carries out a displacement. Integrators
-and step controls are given a field, so that one may look at several states before a step is made.
-"""
+``Field.at`` is a place, ``Field.move`` the one after a displacement. A place is evaluated when its
+value or velocity is first asked for, and once. Integrators and step controls are given a field, so
+that they may look at several places before a step is made; none of that leaves a trace, since what
+the functional remembers is part of the place."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,39 +22,70 @@ from torch import Tensor
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.dynamics import Dynamics
-from advect.flows.integrators import Tensors
-from advect.functionals import Functional
+from advect.flows.law_motion import Tensors
+from advect.functionals.base import Functional, State
+
+_SINGULAR: type[RuntimeError] = vars(torch.linalg)["LinAlgError"]  # which torch's types leave out
 
 
 class NonFiniteError(ArithmeticError):
     """A term of the functional, or its gradient, is not a finite number."""
 
 
-@dataclass(frozen=True, eq=False)
-class Here:
-    """A dataset with what the functional says there.
-
-    Attributes:
-        index: how many moves led here.  dataset: the state.  terms: F(ρ) by named parts.  velocity:
-            −gradient ÷ mass.
-        before, after: the functional's memory before it was evaluated here, and after.
-        noise: the generator's state before.
-        converged: whether all that the functional solves met its tolerance.
-    """
-
-    index: int
-    dataset: LabeledDataset
+class _Found(NamedTuple):
     terms: dict[str, float]
     velocity: Tensors
-    before: Tensors
-    after: Tensors
+    after: State
+
+
+@dataclass(frozen=True, eq=False)
+class Here:
+    """A dataset of a flow with what the functional says there, computed when it is first asked for.
+
+    Attributes:
+        index: how many moves led here.  dataset: the state.  value: F(ρ).  terms: by named parts.
+        velocity: −gradient ÷ mass.  before, after: what the functional remembers before it is
+            evaluated here, and after.
+        noise: the generator's state before.  moved: whether the flow has made this dataset; one
+            that the functional refuses is then no fault of the input.
+
+    Raises:
+        NonFiniteError: names the first term that is not finite.
+    """
+
+    field: Field
+    index: int
+    dataset: LabeledDataset
+    before: State
     noise: Tensor | None = None
-    converged: bool = True
+    moved: bool = False
+
+    @cached_property
+    def _found(self) -> _Found:
+        functional, dynamics = self.field.functional, self.field.dynamics
+        try:
+            terms, gradient, after = _evaluate(functional, dynamics, self.dataset, self.before)
+            return _Found(terms, dynamics.velocity(self.dataset, gradient), after)
+        except (InputError, _SINGULAR) as error:
+            if not self.moved:
+                raise
+            raise NonFiniteError(f"{functional.name} refuses the state ({error})") from error
+
+    @property
+    def terms(self) -> dict[str, float]:
+        return self._found.terms
 
     @property
     def value(self) -> float:
-        """F(ρ)."""
         return math.fsum(self.terms.values())
+
+    @property
+    def velocity(self) -> Tensors:
+        return self._found.velocity
+
+    @property
+    def after(self) -> State:
+        return self._found.after
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,72 +94,42 @@ class Field:
 
     Attributes:
         functional: what decreases.  dynamics: what may move.  generator: randomness of stochastic
-            integrators.
+            integrators.  scale: displacements are made this share of their size: how a step
+            control asks any integrator for a smaller step.
     """
 
     functional: Functional
     dynamics: Dynamics
     generator: torch.Generator | None = None
+    scale: float = 1.0
 
-    def at(self, rho: LabeledDataset, index: int = 0) -> Here:
-        """Value and velocity at a dataset, from the memory that the functional has now.
+    def at(self, rho: LabeledDataset, state: State, index: int = 0) -> Here:
+        """The place of a dataset, for a functional that remembers ``state``."""
+        noise = None if self.generator is None else self.generator.get_state()
+        return Here(self, index, rho, state, noise)
 
-        Raises:
-            NonFiniteError: names the first term that is not finite.
-        """
-        before, noise = (
-            self.functional.state(),
-            None if self.generator is None else self.generator.get_state(),
-        )
-        terms, gradient = _evaluate(self.functional, self.dynamics, rho)
-        velocity = self.dynamics.velocity(rho, gradient)
-        return Here(
-            index,
-            rho,
-            terms,
-            velocity,
-            before,
-            self.functional.state(),
-            noise,
-            self.functional.converged,
-        )
-
-    def after(self, rho: LabeledDataset, index: int) -> Here:
-        """``at`` for a state that a move has made: one that the functional refuses is no fault of
-        the input.
-        """
-        try:
-            return self.at(rho, index)
-        except (InputError, torch.linalg.LinAlgError) as error:  # pyright: ignore[reportPrivateImportUsage]
-            raise NonFiniteError(f"{self.functional.name} refuses the state ({error})") from error
-
-    def move(self, here: Here, displacement: Tensors) -> LabeledDataset:
-        """The dataset after a displacement."""
-        bad = [
-            name for name, change in displacement.items() if not bool(torch.isfinite(change).all())
-        ]
-        if bad:
-            raise NonFiniteError(f"the displacement of {bad[0]!r} has NaN or infinite entries")
-        return self.dynamics.move(here.dataset, displacement, here.index)
-
-    def back_to(self, here: Here) -> None:
-        """Let the functional remember ``here`` as the last state that it saw: what was tried since
-        leaves no trace.
-        """
-        self.functional.load_state(here.after)
+    def move(self, here: Here, displacement: Tensors) -> Here:
+        """The place after a displacement, one step on."""
+        if self.scale != 1.0:
+            displacement = {name: self.scale * change for name, change in displacement.items()}
+        for name, change in displacement.items():
+            if not bool(torch.isfinite(change).all()):
+                raise NonFiniteError(f"the displacement of {name!r} has NaN or infinite entries")
+        rho = self.dynamics.move(here.dataset, displacement, here.index)
+        return replace(self.at(rho, here.after, here.index + 1), moved=True)
 
 
 def _evaluate(
-    functional: Functional, dynamics: Dynamics, rho: LabeledDataset
-) -> tuple[dict[str, float], Tensors]:
-    """The terms of F at ρ and its gradient in what moves; names the first term that is not
-    finite.
+    functional: Functional, dynamics: Dynamics, rho: LabeledDataset, state: State
+) -> tuple[dict[str, float], Tensors, State]:
+    """The terms of F at ρ, its gradient in what moves, and what is remembered after; names the
+    first term that is not finite.
     """
     leaves = {
         name: value.detach().requires_grad_() for name, value in dynamics.parameters(rho).items()
     }
     with torch.enable_grad():
-        terms = functional.terms(dynamics.attach(rho, leaves))
+        terms, after = functional.terms(dynamics.attach(rho, leaves), state)
     values = {name: float(value.detach()) for name, value in terms.items()}
     for name, value in values.items():
         if not math.isfinite(value):
@@ -143,4 +147,4 @@ def _evaluate(
                 f"the gradient in {name!r} of {' + '.join(terms)} has NaN or infinite entries"
             )
         result[name] = torch.zeros_like(leaf) if gradient is None else gradient
-    return values, result
+    return values, result, after

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from advect._util.linalg import symmetric_root
 from advect.data.laws import Covariance, Diagonal, Factored, Full, Gaussians
-from advect.flows.integrators import Tensors
+
+Tensors = dict[str, Tensor]  # what moves, by name
 
 
 class LawMotion(ABC):

@@ -15,13 +15,13 @@ from advect.errors import InputError
 from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
-from advect.functionals import OTDD, Functional, Scaled, Sum
+from advect.functionals.base import Functional, State
 from advect.transport.notes import Note, of_mixing, of_noise, of_pair, of_solver, of_values
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """One state of a flow.
+class Lowest:
+    """The state of a flow with the lowest value.
 
     Attributes:
         index: how many moves led there.  value: F(ρ).  dataset: the state.
@@ -50,6 +50,8 @@ class FlowResult:
         best: the state with the lowest value, as ``best.dataset``, ``best.value`` and
             ``best.index``.
         unconverged: in how many steps a solver did not meet its tolerance.
+        state: what the functional remembers after the last step, such as the "epsilon" that a
+            relative one was made, and the "error" of the last value.
         diagnosis: in plain sentences, what a careful user would want to know, each with a remedy.
 
     Example:
@@ -75,8 +77,9 @@ class FlowResult:
     dynamics: Dynamics | None = None
     integrator: Integrator | None = None
     control: StepControl | None = None
-    best: State | None = None
+    best: Lowest | None = None
     unconverged: int = 0
+    state: State = field(default_factory=dict)
 
     @cached_property
     def diagnosis(self) -> tuple[Note, ...]:
@@ -112,8 +115,8 @@ class FlowResult:
                 self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes
             )
         notes += of_solver(self.unconverged, len(self.values))
-        if self.target is not None and self.distance_term is not None:
-            notes += of_pair(self.source, self.target, self.distance_term.cost)
+        if self.target is not None and "cost" in self.options:
+            notes += of_pair(self.source, self.target, self.options["cost"])
         return (*notes, *of_mixing(self.source, self.dataset, self.target))
 
     def checked(self) -> FlowResult:
@@ -137,14 +140,14 @@ class FlowResult:
         return self
 
     @property
-    def distance_term(self) -> OTDD | None:
-        """The first ``OTDD`` in the functional, if there is one."""
-        return None if self.functional is None else _first_distance(self.functional)
+    def target(self) -> LabeledDataset | None:
+        """Where the flow was going, if that is a dataset: the functional's ``target``."""
+        return None if self.functional is None else self.functional.target
 
     @property
-    def target(self) -> LabeledDataset | None:
-        """Where the flow was going: the target of the functional's first ``OTDD``."""
-        return None if self.distance_term is None else self.distance_term.target
+    def options(self) -> dict[str, Any]:
+        """How the functional computes the distance to the target, by name."""
+        return {} if self.functional is None else self.functional.options
 
     def report(
         self, path: str | Path, target: LabeledDataset | None = None, **options: Any
@@ -184,12 +187,3 @@ class FlowResult:
             **{f"note {k}": str(note) for k, note in enumerate(self.diagnosis, start=1)},
         }
         return facts_table("FlowResult", facts)
-
-
-def _first_distance(functional: Functional) -> OTDD | None:
-    if isinstance(functional, OTDD):
-        return functional
-    if isinstance(functional, Scaled):
-        return _first_distance(functional.functional)
-    parts = functional.functionals if isinstance(functional, Sum) else ()
-    return next((found for found in map(_first_distance, parts) if found is not None), None)

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from advect._util.checks import check_number
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
+State = dict[
+    str, Tensor
+]  # what a functional remembers from one call to the next: a flat dictionary
+
+
+def met(state: State) -> bool:
+    """Whether all that was solved in the call that returned this state met its tolerance."""
+    return all(bool(v) for key, v in state.items() if key.rpartition(".")[2] == "converged")
+
 
 class Functional:
     """A number F(ρ) for a dataset ρ, differentiable in its features (and laws); subclass and write
     ``__call__``.
 
-    A functional with a memory (warm starts) also gives and takes it as a flat dictionary of tensors
-    through ``state`` and ``load_state``, and forgets it on ``reset``, which every flow does first.
+    One that remembers something from one step of a flow to the next (warm starts, a width fixed by
+    the first dataset, a count of random draws) writes ``begin`` and ``terms`` instead: the memory is
+    a flat dictionary of tensors, passed in and returned, never kept in the object. So evaluating a
+    functional changes nothing, two flows can share one, and a checkpoint holds all there is.
 
     Attributes:
-        stochastic: whether two calls at the same dataset may differ; a flow does not control its
-            steps then.
-        converged: whether all that was solved in the last call met its tolerance.
+        target: the dataset that a flow goes to, if there is one.
+        stochastic: whether values at the same dataset with other states differ at random; a flow
+            does not control its steps then.
 
     Example:
         >>> import torch, advect as ad
@@ -32,37 +45,53 @@ class Functional:
         >>> total = 0.5 * StayNear(data.x) + ad.Potential(ad.norm())
         >>> total(data.replace(x=data.x + 1)).item()         # ½ · 1 + (1 + 3)/2
         2.5
+        >>> class Recede(ad.Functional):                     # to the mean of the step before
+        ...     def begin(self, rho):
+        ...         return {"mean": rho.x.detach().mean(0)}
+        ...     def terms(self, rho, state):
+        ...         value = (rho.weights * (rho.x - state["mean"]).square().sum(1)).sum()
+        ...         return {self.name: value}, self.begin(rho)
+        >>> Recede()(data).item()
+        1.0
     """
+
+    target: Any = None  # a LabeledDataset where there is one
 
     @property
     def stochastic(self) -> bool:
         return False
 
     @property
-    def converged(self) -> bool:
-        return True
-
-    def __call__(self, rho: LabeledDataset) -> Tensor:
-        raise NotImplementedError("a functional needs __call__(self, rho)")
-
-    @property
     def name(self) -> str:
         """How the term is called in results."""
         return type(self).__name__
 
-    def terms(self, rho: LabeledDataset) -> dict[str, Tensor]:
-        """The value by named terms, which sum to F(ρ)."""
-        return {self.name: self(rho)}
-
-    def reset(self) -> None:
-        """Forget warm starts."""
-
-    def state(self) -> dict[str, Tensor]:
-        """What a checkpoint has to keep, as a flat dictionary of tensors."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """How the distance to the target is computed, by name (``cost``, ``solver``), for
+        reports.
+        """
         return {}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        """Take up where ``state`` left off."""
+    def __call__(self, rho: LabeledDataset) -> Tensor:
+        """F(ρ), as at the first step of a flow."""
+        if type(self).terms is Functional.terms:
+            raise NotImplementedError("a functional needs __call__(self, rho)")
+        values = list(self.terms(rho, self.begin(rho))[0].values())
+        return sum(values[1:], start=values[0])
+
+    def begin(self, rho: LabeledDataset) -> State:
+        """What is remembered before the first call of ``terms``, at the dataset that a flow starts
+        from.
+        """
+        return {}
+
+    def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
+        """The value by named terms, which sum to F(ρ), and what to remember for the next call.
+
+        In the returned state "converged" and "error" say, where something was solved, whether it
+        met its tolerance, and how far the value can be from the exact one."""
+        return {self.name: self(rho)}, state
 
     def __add__(self, other: Functional) -> Sum:
         if not isinstance(other, Functional):
@@ -104,6 +133,7 @@ class Scaled(Functional):
 
     def __init__(self, factor: float, functional: Functional) -> None:
         self.factor, self.functional = check_number("a factor of a functional", factor), functional
+        self.target = functional.target
 
     @property
     def name(self) -> str:
@@ -114,26 +144,18 @@ class Scaled(Functional):
         return self.functional.stochastic
 
     @property
-    def converged(self) -> bool:
-        return self.functional.converged
+    def options(self) -> dict[str, Any]:
+        return self.functional.options
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         return self.factor * self.functional(rho)
 
-    def terms(self, rho: LabeledDataset) -> dict[str, Tensor]:
-        return {
-            f"{self.factor:g} {name}": self.factor * value
-            for name, value in self.functional.terms(rho).items()
-        }
+    def begin(self, rho: LabeledDataset) -> State:
+        return self.functional.begin(rho)
 
-    def reset(self) -> None:
-        self.functional.reset()
-
-    def state(self) -> dict[str, Tensor]:
-        return self.functional.state()
-
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self.functional.load_state(state)
+    def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
+        terms, state = self.functional.terms(rho, state)
+        return {f"{self.factor:g} {name}": self.factor * v for name, v in terms.items()}, state
 
 
 class Sum(Functional):
@@ -142,7 +164,8 @@ class Sum(Functional):
     Example:
         >>> import advect as ad
         >>> total = ad.Potential(ad.norm()) + ad.Potential(ad.norm())
-        >>> list(total.terms(ad.LabeledDataset([[3.0, 4.0]], ["a"])))
+        >>> terms, state = total.terms(ad.LabeledDataset([[3.0, 4.0]], ["a"]), {})
+        >>> list(terms)
         ['Potential', 'Potential (2)']
     """
 
@@ -154,6 +177,8 @@ class Sum(Functional):
         )
         if not self.functionals:
             raise InputError("a sum needs at least one functional", "none", "Pass functionals.")
+        targets = [part.target for part in self.functionals if part.target is not None]
+        self.target = targets[0] if targets else None
 
     @property
     def name(self) -> str:
@@ -164,39 +189,22 @@ class Sum(Functional):
         return any(functional.stochastic for functional in self.functionals)
 
     @property
-    def converged(self) -> bool:
-        return all(functional.converged for functional in self.functionals)
+    def options(self) -> dict[str, Any]:
+        return next((part.options for part in self.functionals if part.target is not None), {})
 
-    def __call__(self, rho: LabeledDataset) -> Tensor:
-        values = list(self.terms(rho).values())
-        return sum(values[1:], start=values[0])
+    def begin(self, rho: LabeledDataset) -> State:
+        states = [part.begin(rho) for part in self.functionals]
+        return {f"{k}.{key}": v for k, own in enumerate(states) for key, v in own.items()}
 
-    def terms(self, rho: LabeledDataset) -> dict[str, Tensor]:
+    def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
         terms: dict[str, Tensor] = {}
-        for functional in self.functionals:
-            for name, value in functional.terms(rho).items():
-                numbered = (f"{name} ({k})" for k in range(2, len(terms) + 3))
-                terms[next(free for free in (name, *numbered) if free not in terms)] = value
-        return terms
-
-    def reset(self) -> None:
-        for functional in self.functionals:
-            functional.reset()
-
-    def state(self) -> dict[str, Tensor]:
-        return {
-            f"{k}.{key}": value
-            for k, part in enumerate(self.functionals)
-            for key, value in part.state().items()
-        }
-
-    def load_state(self, state: dict[str, Tensor]) -> None:
+        after: State = {}
         for k, part in enumerate(self.functionals):
-            prefix = f"{k}."
-            part.load_state(
-                {
-                    key.removeprefix(prefix): value
-                    for key, value in state.items()
-                    if key.startswith(prefix)
-                }
-            )
+            start = f"{k}."
+            own = {key.removeprefix(start): v for key, v in state.items() if key.startswith(start)}
+            found, own = part.terms(rho, own or part.begin(rho))
+            after |= {f"{start}{key}": v for key, v in own.items()}
+            for name, value in found.items():
+                numbered = (f"{name} ({n})" for n in range(2, len(terms) + 3))
+                terms[next(free for free in (name, *numbered) if free not in terms)] = value
+        return terms, after

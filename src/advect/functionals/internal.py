@@ -22,15 +22,15 @@ from advect._util.linalg import squared_distances
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import estimate_gaussians
 from advect.errors import InputError
-from advect.functionals.base import Functional
+from advect.functionals.base import Functional, State
 
 
 class Internal(Functional):
     """∫ f(ρ) dx with f(r) = r log r for ``power`` 1 and r^m/(m − 1) for power m > 1.
 
-    Without a ``bandwidth``, the width is taken from the samples of the first call after ``reset``,
-    so that a whole flow, which resets first, descends one functional. Values of several datasets
-    are then at one width, as they must be to be compared.
+    Without a ``bandwidth``, the width is taken from the samples that a flow starts with, and passed
+    on in its state, so that a whole flow descends one functional. A single call takes it from its
+    own samples: to compare the values of several datasets, give a ``bandwidth``.
 
     Args:
         power: 1 for the entropy, whose flow is heat; m > 1 for the porous medium ∂_t ρ = Δ ρ^m.
@@ -59,23 +59,17 @@ class Internal(Functional):
             )
         self.power, self.by_class = power, by_class
         self.bandwidth = None if bandwidth is None else check_positive("bandwidth", bandwidth)
-        self.reset()
 
-    def reset(self) -> None:
-        self._width = self.bandwidth
-
-    def state(self) -> dict[str, Tensor]:
-        if self.bandwidth is not None or self._width is None:
+    def begin(self, rho: LabeledDataset) -> State:
+        if self.bandwidth is not None:
             return {}
-        return {"width": torch.tensor(self._width, dtype=torch.float64)}
+        return {"width": torch.tensor(self._silverman(rho), dtype=torch.float64)}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self.reset()
-        if "width" in state and self.bandwidth is None:
-            self._width = float(state["width"])
+    def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
+        state = state or self.begin(rho)
+        return {self.name: self._energy(rho, self.bandwidth or float(state["width"]))}, state
 
-    def __call__(self, rho: LabeledDataset) -> Tensor:
-        width = self._width = self._width or self._silverman(rho)
+    def _energy(self, rho: LabeledDataset, width: float) -> Tensor:
         mass = rho.weights.clamp_min(
             torch.finfo(rho.x.dtype).tiny
         )  # a logarithm of zero has no gradient

@@ -9,7 +9,7 @@ factor 1 − τ."""
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 from torch import Tensor
 
@@ -17,19 +17,20 @@ from advect._util.memory import MemoryLimit
 from advect.cost import GroundCost
 from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset
-from advect.functionals.base import Functional
+from advect.functionals.base import Functional, State
 from advect.ot import MiniBatch, Sinkhorn, Solver
-from advect.transport.transport import State, Transport, check_dataset
+from advect.transport.transport import Transport, check_dataset
 
 
 class OTDD(Functional):
-    """The energy ½ OTDD² to a target dataset, with warm starts from one call to the next.
+    """The energy ½ OTDD² to a target dataset, with warm starts from one step of a flow to the next.
 
-    A relative epsilon is made a number at the first call after ``reset``, so that a whole flow
-    descends one functional. The target's problem with itself is solved once. The potentials of the
-    last call start the next one: that changes the work and not the result. Costs are computed in
-    the dtype of the data, and in float64 from where that has not digits enough for the plan (a
-    small epsilon) or for what is left of the energy; ``error`` bounds that of the last call.
+    A relative epsilon is made a number at the first step, so that a whole flow descends one
+    functional. The target's problem with itself is solved once. The potentials of one step start
+    the next: that changes the work and not the result. All of this is in the state that ``terms``
+    takes and returns; a single call starts without. Costs are computed in the dtype of the data,
+    and in float64 from where that has not digits enough for the plan (a small epsilon) or for what
+    is left of the energy; "error" in the returned state bounds how far the value can be from it.
     Likewise the tolerance of a ``Sinkhorn`` is made smaller where what it leaves open could be more
     than a tenth of the energy: near the target a fixed one would show values and follow velocities
     of its own error.
@@ -54,6 +55,8 @@ class OTDD(Functional):
         2.0
     """
 
+    target: LabeledDataset
+
     def __init__(
         self,
         target: LabeledDataset,
@@ -66,7 +69,6 @@ class OTDD(Functional):
         self.transport = Transport(
             check_cost(cost) or GroundCost(), solver or Sinkhorn(tol=1e-3), memory_limit
         )
-        self.reset()
 
     @property
     def cost(self) -> GroundCost:
@@ -81,26 +83,13 @@ class OTDD(Functional):
         return isinstance(self.transport.solver, MiniBatch)
 
     @property
-    def converged(self) -> bool:
-        return bool(self._state.get("converged", True))
+    def options(self) -> dict[str, Any]:
+        return {"cost": self.cost, "solver": self.solver}
 
-    @property
-    def error(self) -> float:
-        """How far the value of the last call can be from the energy: the solver's tolerance, and
-        rounding.
-        """
-        return float(self._state.get("error", math.inf))
+    def begin(self, rho: LabeledDataset) -> State:
+        return self.transport.begin(rho, self.target)
 
-    def reset(self) -> None:
-        self._state: State = {}
-
-    def state(self) -> State:
-        return self._state
-
-    def load_state(self, state: State) -> None:
-        self._state = {name: state[name] for name in state if not name.startswith("lag.")}
-
-    def __call__(self, rho: LabeledDataset) -> Tensor:
+    def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
         """½ OTDD² as a float64 number, differentiable in features and laws."""
-        found, self._state = self.transport(rho, self.target, self._state)
-        return found.loss
+        found, state = self.transport(rho, self.target, state)
+        return {self.name: found.loss}, state

@@ -16,17 +16,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from advect._util.checks import check_count, check_non_negative
+from advect._util.checks import check_count, check_kind, check_non_negative
 from advect._util.linalg import mass_centre, root
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import class_shares
 from advect.errors import InputError
-from advect.functionals.base import Functional
+from advect.functionals.base import Functional, State
 
 _ENTRIES = 2_000_000  # numbers in an array of a group of projections
 
@@ -104,13 +105,14 @@ class SlicedOTDD(Functional):
     """The sliced energy to a target dataset, with gradients by sorting.
 
     Its velocity is a mean of one-dimensional transports: cheap for any n, noisy for few
-    projections; other directions are drawn at each call.
+    projections; other directions are drawn at each step of a flow.
 
     Args:
         target: the dataset to move toward.
         n_projections: directions of a call.
         label_weight: 0 compares features alone.
-        seed: of the directions; call number t of a flow uses the same ones whenever it is run.
+        seed: of the directions; evaluation number t of a flow uses the same ones whenever it is
+            run, and a single call those of the first.
 
     Example:
         >>> import torch, advect as ad
@@ -122,6 +124,8 @@ class SlicedOTDD(Functional):
         True
     """
 
+    target: LabeledDataset
+
     def __init__(
         self,
         target: LabeledDataset,
@@ -130,38 +134,32 @@ class SlicedOTDD(Functional):
         label_weight: float = 1.0,
         seed: int = 0,
     ) -> None:
-        if not isinstance(target, LabeledDataset):
-            raise InputError(
-                "target must be a LabeledDataset",
-                type(target).__name__,
-                "Wrap arrays as ad.LabeledDataset(x, y).",
-            )
+        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+        check_kind("target must be a LabeledDataset", target, LabeledDataset, remedy)
         self.target, self.n_projections = target, check_count("n_projections", n_projections)
         self.label_weight, self.seed = (
             check_non_negative("label_weight", label_weight),
             check_count("seed", seed, least=0),
         )
-        self.reset()
 
     @property
     def stochastic(self) -> bool:
         return True
 
-    def reset(self) -> None:
-        self._calls = 0
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"n_projections": self.n_projections, "label_weight": self.label_weight}
 
-    def state(self) -> dict[str, Tensor]:
-        return {"calls": torch.tensor(self._calls)}
+    def begin(self, rho: LabeledDataset) -> State:
+        return {"calls": torch.tensor(0)}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self._calls = int(state.get("calls", 0))
-
-    def __call__(self, rho: LabeledDataset) -> Tensor:
+    def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
         """The energy as a float64 number, differentiable in features and laws."""
-        generator = torch.Generator().manual_seed(self.seed + 7919 * self._calls)
-        self._calls += 1
+        calls = int(state.get("calls", 0))
+        generator = torch.Generator().manual_seed(self.seed + 7919 * calls)
         directions = _Directions(rho.dim, self.n_projections, self.label_weight, generator)
-        return _squares(rho, self.target, directions, self.label_weight).mean() / 2
+        energy = _squares(rho, self.target, directions, self.label_weight).mean() / 2
+        return {self.name: energy}, {"calls": torch.tensor(calls + 1)}
 
 
 class _Directions:

@@ -18,7 +18,6 @@ from advect.datasets.trajectory import Frame, Trajectory
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.flows.snapshots import load_snapshot
-from advect.functionals import OTDD
 from advect.ot import Sinkhorn, Solver
 
 Curve = Sequence[tuple[int, float]]
@@ -100,8 +99,7 @@ class Story:
             return list(enumerate(values, start=first))
 
         setup, code = _setup(result)
-        term = result.distance_term
-        compare: dict[str, Any] = {} if term is None else {"cost": term.cost, "solver": term.solver}
+        compare = {k: v for k, v in result.options.items() if k in ("cost", "solver")}
         return cls(
             result.trajectory,
             target=result.target,
@@ -198,9 +196,10 @@ def _setup(result: FlowResult) -> tuple[dict[str, str], str | None]:
     """What was run, in words, and as Python in outline."""
     if result.functional is None:
         return {}, None
-    setup, term = {"functional": result.functional.name}, result.distance_term
-    if isinstance(term, OTDD):
-        setup |= {"ground cost": shown(term.cost), "solver": shown(term.solver)}
+    setup, chosen = {"functional": result.functional.name}, result.options
+    setup |= {
+        "ground cost" if name == "cost" else name: shown(value) for name, value in chosen.items()
+    }
     parts = {
         "dynamics": shown(result.dynamics),
         "integrator": shown(result.integrator),
@@ -211,10 +210,10 @@ def _setup(result: FlowResult) -> tuple[dict[str, str], str | None]:
         f"    {name}={_qualified(text)},\n" for name, text in parts.items() if text != "None"
     )
     objective = f"functional,  # {result.functional.name}"
-    if result.functional is term:
-        parts_of = {"cost": setup["ground cost"], "solver": setup["solver"]}
-        lines = "".join(f"        {name}={_qualified(text)},\n" for name, text in parts_of.items())
-        objective = f"ad.OTDD(\n        target,\n{lines}    ),"
+    if chosen and result.functional.name.isidentifier():  # one term, and no factor
+        texts = {name: _qualified(shown(value)) for name, value in chosen.items()}
+        lines = "".join(f"        {name}={text},\n" for name, text in texts.items())
+        objective = f"ad.{result.functional.name}(\n        target,\n{lines}    ),"
     code = (
         f"import advect as ad\n\nresult = ad.flow(\n    source,\n    {objective}\n{options}"
         f"    n_steps={result.n_steps},\n)\n"

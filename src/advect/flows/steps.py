@@ -1,0 +1,195 @@
+"""One evaluated state after the other: the loop of a flow (paper, eqs. 12 to 14).
+
+    z_(t+1) = z_t − τ ∇_z δF/δρ(ρ_t)(z_t)
+
+Every state is immutable, and all that is remembered (by the functional, the integrator, the step
+control, the generator) is passed on from one to the next: an interruption at any moment leaves the
+last complete one, a resumed flow continues bit for bit, and nothing that looks at it changes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+
+from advect._util.checks import check_kind, check_methods
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.flows.control import Memory, StepControl, default_control
+from advect.flows.dynamics import Dynamics, FeatureDriven
+from advect.flows.field import Field, Here
+from advect.flows.integrators import Euler, Integrator
+from advect.flows.law_motion import Tensors
+from advect.flows.snapshots import Snapshot
+from advect.functionals.base import Functional, State, met
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One evaluated state of a flow, before it moves on.
+
+    Attributes:
+        index: how many moves led here.  dataset: the state.  value: F(ρ).  terms: its named parts.
+        velocity: −gradient ÷ mass for what moves.  seconds: time since the flow started.
+        snapshot: all that is needed to continue from here, for checkpoints.
+        state: what the functional remembers after it was evaluated here; "error" and "converged"
+            tell of what it solved.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[1.0], [2.0]], ["a", "b"])
+        >>> steps = ad.iterate(data, ad.Potential(lambda x, y: x.square().sum(1) / 2), integrator=ad.Euler(0.5))
+        >>> [round(next(steps).value, 4) for _ in range(3)]
+        [1.25, 0.3125, 0.0781]
+    """
+
+    index: int
+    dataset: LabeledDataset
+    value: float
+    terms: dict[str, float]
+    velocity: Tensors
+    seconds: float
+    snapshot: Snapshot
+    state: State = field(default_factory=dict)
+
+    @property
+    def converged(self) -> bool:
+        """Whether all that the functional solved here met its tolerance."""
+        return met(self.state)
+
+    @cached_property
+    def speed(self) -> float:
+        """Root mean square velocity of the features, √(Σ w_i ‖v_i‖²): the slope of the flow."""
+        return float(
+            (self.dataset.weights * self.velocity["x"].double().square().sum(dim=1)).sum().sqrt()
+        )
+
+
+def iterate(
+    source: LabeledDataset,
+    functional: Functional,
+    *,
+    dynamics: Dynamics | None = None,
+    integrator: Integrator | None = None,
+    control: StepControl | None = None,
+    generator: torch.Generator | None = None,
+    start: Snapshot | None = None,
+) -> Iterator[Step]:
+    """Walk along the flow of a functional, one evaluated state at a time, without end.
+
+    A ``StalledError`` or ``NonFiniteError`` says that there is no next one.
+
+    Args:
+        source: the dataset to start from.
+        functional: what to decrease.
+        dynamics: what may move; ``FeatureDriven()`` by default.
+        integrator: how far; ``Euler(0.1)`` by default.
+        control: whether a step is made; by default ``Backtracking()`` where small steps go down,
+            else ``FixedSteps()``.
+        generator: source of randomness for stochastic integrators.
+        start: a snapshot to continue from, instead of the source.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> for step in ad.iterate(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0)):
+        ...     if step.value < 4:
+        ...         break
+        >>> step.index, step.dataset.x.flatten().tolist()
+        (3, [1.0, 5.0])
+    """
+    dynamics, integrator = parts_of(dynamics, integrator)
+    begun = time.perf_counter()
+    if start is None:
+        rho = dynamics.start(source)
+        index, memory = 0, functional.begin(rho)
+        state = integrator.init(dynamics.parameters(rho))
+    else:
+        rho, state, index = start.dataset, start.integrator, start.index
+        memory = start.functional or functional.begin(rho)
+        _check_fits(start, dynamics, integrator)
+    space = Field(functional, dynamics, _randomness(generator, integrator, start))
+    control = control or default_control(space, integrator)
+    kept = control.begin(space, integrator) | (start.control if start is not None else {})
+    here = space.at(rho, memory, index)
+    if start is not None:
+        _check_remembers(here)
+    while True:
+        yield _step(here, state, kept, begun)
+        with torch.no_grad():
+            here, state, kept = control.advance(space, integrator, here, state, kept)
+
+
+def _step(here: Here, state: Tensors, kept: Memory, begun: float) -> Step:
+    snapshot = Snapshot(here.index, here.dataset, state, here.before, here.noise, control=kept)
+    evaluated = here.value, here.terms, here.velocity
+    seconds = time.perf_counter() - begun
+    return Step(here.index, here.dataset, *evaluated, seconds, snapshot, here.after)
+
+
+def parts_of(
+    dynamics: Dynamics | None, integrator: Integrator | None
+) -> tuple[Dynamics, Integrator]:
+    """What moves, and how; the defaults where nothing is given."""
+    dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler(0.1)
+    check_methods(
+        "dynamics must say what moves",
+        dynamics,
+        ("start", "parameters"),
+        "Pass ad.FeatureDriven().",
+    )
+    remedy = "Pass ad.Euler(0.1) or ad.Adam(0.01), or a subclass of ad.Integrator."
+    check_kind("an integrator must make steps", integrator, Integrator, remedy)
+    return dynamics, integrator
+
+
+def _check_remembers(here: Here) -> None:
+    """A functional that does not find what it remembers in a checkpoint is another one."""
+    try:
+        _ = here.after
+    except KeyError as error:
+        raise InputError(
+            "the checkpoint was taken with another functional",
+            f"no {error} in what it remembers",
+            "Resume with the same one.",
+        ) from error
+
+
+def _randomness(
+    generator: torch.Generator | None, integrator: Integrator, start: Snapshot | None
+) -> torch.Generator | None:
+    """The generator of a flow: as it was at the snapshot; one of the flow's own where noise is
+    needed and none is given.
+
+    Its own is seeded from torch's, so that ``torch.manual_seed`` decides as ever, and a checkpoint
+    can hold its state."""
+    if start is not None and start.generator is not None:
+        generator = generator or torch.Generator()
+        generator.set_state(start.generator)
+    elif generator is None and integrator.stochastic:
+        generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+    return generator
+
+
+def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> None:
+    """A snapshot continues under the dynamics and integrator it was taken with."""
+    carries_laws = dynamics.start(start.dataset).law is not None
+    if carries_laws != (start.dataset.law is not None):
+        raise InputError(
+            "the checkpoint was taken with another dynamics",
+            type(dynamics).__name__,
+            "Resume with the same one.",
+        )
+    wanted = {
+        name: value.shape
+        for name, value in integrator.init(dynamics.parameters(start.dataset)).items()
+    }
+    if wanted != {name: value.shape for name, value in start.integrator.items()}:
+        raise InputError(
+            "the checkpoint was taken with another integrator",
+            type(integrator).__name__,
+            "Resume with the same one.",
+        )
