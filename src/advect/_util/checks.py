@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import math
 from collections.abc import Iterable
 from contextlib import suppress
@@ -70,6 +71,33 @@ def check_kind(what: str, value: object, kind: type | tuple[type, ...], remedy: 
     """``value`` is of this kind: ``what`` says which, and the message names what was given."""
     if not isinstance(value, kind):
         raise InputError(what, type(value).__name__, remedy)
+
+
+def check_sides(size: object) -> tuple[int, int]:
+    """Height and width of images, from both or from one side for both."""
+    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    if len(sides) != 2:
+        raise InputError(
+            "size must be one side or (height, width)",
+            repr(size),
+            "Pass for instance size=28 or size=(28, 32).",
+        )
+    return check_count("size", sides[0]), check_count("size", sides[1])
+
+
+def one_or_more(names: Any) -> list[Any]:
+    """One name, or several, as a list."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def needed(module: str, what: str) -> Any:
+    """A library that comes with ``advect[tables]``, or an error that says how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"{what} need {module}", str(error), "Install it: pip install 'advect[tables]'."
+        ) from None
 
 
 def check_methods(what: str, value: object, methods: Iterable[str], remedy: str) -> None:

@@ -33,7 +33,7 @@ from advect.cost.labels import LabelCost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
-from advect.datasets.reference import FILES, Reference
+from advect.datasets.reference import Reference
 from advect.errors import InputError
 from advect.ot import Sinkhorn, Solver
 from advect.ot.solution import check_solver
@@ -384,7 +384,7 @@ def _item(name: str, data: Any) -> _Item:
             f"{name} must be a LabeledDataset or a reference", type(data).__name__, remedy
         )
     parsed = Reference.parse(data, [known.name for known in references.names()])
-    if parsed.kind not in (*FILES, "path", "run"):
+    if not (parsed.is_file or parsed.kind == "run"):
         return _Item((os.fspath(data), {}))
     place = os.path.abspath(
         os.path.expanduser(parsed.path)

@@ -48,10 +48,10 @@ def settled(ref: str) -> str:
         ('digits?n=5', True)
     """
     import advect as ad
-    from advect.datasets.reference import FILES, Reference
+    from advect.datasets.reference import Reference
 
     parsed = Reference.parse(ref, names=[row.name for row in ad.datasets.names()])
-    if parsed.kind not in (*FILES, "path", "run"):
+    if not (parsed.is_file or parsed.kind == "run"):
         return ref
     scheme = "" if parsed.kind == "path" else f"{parsed.kind}:"
     return f"{scheme}{Path(parsed.path).expanduser().absolute()}{ref.removeprefix(scheme)[len(parsed.path) :]}"

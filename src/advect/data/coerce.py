@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_kind, check_weights
+from advect._util.checks import check_finite, check_kind, check_weights, one_or_more
 from advect.data.formats.content import class_names, plain
 from advect.data.laws import Gaussians
 from advect.errors import InputError
@@ -87,7 +87,7 @@ def as_tensor(x: Any) -> Tensor:
 def as_columns(columns: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[str, ...] | None:
     if columns is None:
         return None
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    names = tuple(one_or_more(columns))
     texts = all(isinstance(name, str) for name in names)
     if shape != (len(names),) or not texts or len(set(names)) != len(names):
         raise InputError(

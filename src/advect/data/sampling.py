@@ -109,6 +109,13 @@ def draw_rows(
     return torch.cat(chosen)
 
 
+def some_rows(n: int, most: int | None, generator: torch.Generator | None) -> Sequence[int]:
+    """At most so many of n rows, drawn uniformly; all in their order if there are no more."""
+    if most is None or check_count("max_samples", most) >= n:
+        return range(n)
+    return draw_rows(torch.empty(n), (), most, False, generator).tolist()
+
+
 def chosen_rows(index: Any, n: int, device: torch.device) -> Tensor:
     """Positions among n rows, or a mask of them, from what users write: a slice, a list, an array."""
     what = "an index must be a vector of positions or a mask"

@@ -19,6 +19,7 @@ from advect._util.progress import Progress
 from advect.data import formats as files
 from advect.data.adapters import source_fields
 from advect.data.dataset import LabeledDataset
+from advect.data.formats import Content, Source, register_format
 from advect.data.sampling import Draw
 from advect.datasets.embedded import digits, mnist
 from advect.datasets.named import NAMES, Available, available, cache_directory, open_named
@@ -29,12 +30,15 @@ from advect.datasets.synthetic import gaussians, moons, rings, swiss_roll
 
 __all__ = [
     "Available",
+    "Content",
+    "Source",
     "digits",
     "gaussians",
     "load",
     "mnist",
     "moons",
     "names",
+    "register_format",
     "rings",
     "swiss_roll",
 ]
@@ -141,7 +145,7 @@ def _say_which(ref: str | os.PathLike[str], reference: Reference) -> None:
     here = next(
         (
             entry
-            for entry in (name, *(f"{name}{suffix}" for suffix in files.SUFFIXES))
+            for entry in (name, *(f"{name}{suffix}" for suffix in files.suffixes_known()))
             if os.path.exists(entry)
         ),
         None,

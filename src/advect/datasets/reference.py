@@ -13,10 +13,10 @@ from typing import Any
 
 from advect._util.checks import check_known
 from advect._util.query import split as query_options, typed
+from advect.data.formats import formats
 from advect.errors import InputError
 
-FILES = ("npz", "npy", "csv", "parquet", "folder", "idx")
-KINDS = (*FILES, "name", "openml", "toy", "run")
+OTHERS = ("name", "openml", "toy", "run")  # kinds of references besides the formats of files
 SAMPLING = ("n", "balanced", "seed", "max_samples")
 # Types of options that a guess would get wrong: a column may be called 7, a delimiter may be a comma.
 _TYPES = dict.fromkeys(
@@ -59,6 +59,11 @@ class Reference:
     path: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it stands for a file or folder of samples."""
+        return self.kind == "path" or self.kind in formats()
+
     @classmethod
     def parse(cls, ref: str | os.PathLike[str], names: Iterable[str]) -> Reference:
         """The parts of a reference, given the names that datasets have; an ``InputError`` for what
@@ -78,7 +83,7 @@ class Reference:
         if word in names:
             return cls("name", word, _options(ref, query))
         scheme = _SCHEME.fullmatch(ref)
-        if scheme is not None and scheme[1] in KINDS:
+        if scheme is not None and scheme[1] in (*formats(), *OTHERS):
             path, query = _split(scheme[2])
             if not path:
                 raise InputError(
@@ -93,7 +98,7 @@ class Reference:
         path, query = _split(ref)
         if not os.path.exists(os.path.expanduser(path)):
             if scheme is not None:
-                check_known("kind of reference", scheme[1], KINDS)
+                check_known("kind of reference", scheme[1], (*formats(), *OTHERS))
             if not re.search(r"[/\\.~]", path):
                 check_known("dataset", path, names)
         return cls("path", path, _options(ref, query))

@@ -24,7 +24,7 @@ from advect.data.laws.moments import Moments
 from advect.data.store import read_tensors, unpacking, write_tensors
 from advect.datasets import load, names
 from advect.datasets.named import NAMES, open_named
-from advect.datasets.reference import FILES, Reference
+from advect.datasets.reference import Reference
 from advect.errors import InputError
 
 _FORMAT = "advect.class_statistics/2"
@@ -338,7 +338,7 @@ def _weights(weights: Any, n: int) -> Tensor:
 def _open(ref: str | os.PathLike[str], options: dict[str, Any]) -> Source | LabeledDataset:
     reference = Reference.parse(ref, [known.name for known in names()])
     options = reference.merged(options)
-    if reference.kind in (*FILES, "path"):
+    if reference.is_file:
         kind = kind_of(reference.path) if reference.kind == "path" else reference.kind
         if "dtype" in reader_options(kind):
             options.setdefault("dtype", "float64")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from advect._util.checks import check_known
+from advect._util.checks import check_kind, check_known, needed
 from advect.data.formats.kinds import EXACT, WHOLE, Column, Table, plain_values, warn_rounded
 from advect.data.formats.table import (
     category_values,
@@ -27,19 +27,15 @@ def frame_fields(
 ) -> dict[str, Any]:
     """Features, labels, weights, class names and names of columns of a data frame."""
     pandas, onehot = _pandas(), check_categorical(categorical)
-    if not isinstance(frame, pandas.DataFrame):
-        raise InputError(
-            "from_pandas takes a DataFrame",
-            type(frame).__name__,
-            "Arrays go to LabeledDataset(x, y).",
-        )
+    remedy = "Arrays go to LabeledDataset(x, y)."
+    check_kind("from_pandas takes a DataFrame", frame, pandas.DataFrame, remedy)
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError("columns must have different names", repr(twice), "Rename one of them.")
     special = [] if label is None else [_find(frame, label, "label column")]
     fields: dict[str, Any] = {}
-    named = [label if isinstance(label, str) else None, None]
+    named: list[str | None] = [str(label) if type(label) is str else None, None]
     if label is not None:
         fields |= _labels(frame[label])
     if isinstance(weights, str) and (weights in frame.columns or weights != "balanced"):
@@ -62,14 +58,11 @@ def frame_fields(
     warn_rounded("the frame", largest, x.dtype)
     columns = tuple(map(str, features.columns))
     shape = grid_shape(columns)
-    if shape is not None:
-        return {
-            "x": x.reshape(len(x), *shape),
-            "weights": weights,
-            "table": Table((), *named),
-            **fields,
-        }
-    return {"x": x, "weights": weights, "columns": columns, "table": Table(kinds, *named), **fields}
+    if shape is None:
+        fields |= {"x": x, "columns": columns, "table": Table(kinds, *named)}
+    else:
+        fields |= {"x": x.reshape(len(x), *shape), "table": Table((), *named)}
+    return {"weights": weights, **fields}
 
 
 def to_frame(
@@ -93,9 +86,7 @@ def to_frame(
     else:
         names = grid_names(sample_shape)
     for name in (label, weights_column):
-        if name is not None and (
-            not isinstance(name, str) or name in names or label == weights_column
-        ):
+        if name is not None and (type(name) is not str or name in names or label == weights_column):
             raise InputError(
                 "labels and weights must have columns of their own",
                 repr(name),
@@ -125,11 +116,8 @@ def _labels(column: Any) -> dict[str, Any]:
         None if gone else label
         for label, gone in zip(column.tolist(), missing.tolist(), strict=True)
     ]
-    return (
-        {"y": names, "classes": column.cat.categories.tolist()}
-        if hasattr(column, "cat")
-        else {"y": names}
-    )
+    classes = {"classes": column.cat.categories.tolist()} if hasattr(column, "cat") else {}
+    return {"y": names, **classes}
 
 
 def _encoded(features: Any, onehot: bool) -> tuple[Any, tuple[Column, ...]]:
@@ -214,8 +202,7 @@ def _check_missing(features: Any) -> None:
 
 def _dtype(kind: Any) -> np.dtype | None:
     """The floating dtype that a column becomes; None for what is not a number."""
-    pandas = _pandas()
-    if isinstance(kind, pandas.CategoricalDtype) or getattr(kind, "kind", "O") not in "fiub":
+    if getattr(kind, "kind", "O") not in "fiub":
         return None
     kind = np.dtype(getattr(kind, "numpy_dtype", getattr(kind, "subtype", kind)))
     return np.dtype(np.float64 if kind.kind == "f" and kind.itemsize > 4 else np.float32)
@@ -231,10 +218,4 @@ def _find(frame: Any, name: Hashable, what: str) -> Hashable:
 
 
 def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise InputError(
-            "data frames need pandas", str(error), "Install it: pip install 'advect[tables]'."
-        ) from None
-    return pandas
+    return needed("pandas", "data frames")

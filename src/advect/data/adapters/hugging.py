@@ -6,20 +6,29 @@ The library itself is never imported. Only columns that are used are decoded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_known
+from advect._util.checks import check_known, one_or_more
 from advect._util.progress import Progress, track
 from advect.data.adapters.items import Batch, as_sample, class_names, collect
-from advect.data.sampling import draw_rows
+from advect.data.formats.content import plain
+from advect.data.sampling import some_rows
 from advect.errors import InputError
 
 _STEP = 256
 _REMEDY = "Resize them first with ds.map, or leave the column out."
+_REFUSED: dict[type, tuple[str, str]] = {
+    type(None): ("features must not be missing", "Filter these rows out with ds.filter."),
+    dict: ("images must be decoded", "Cast the column to Image(decode=True)."),
+    str: (
+        "features must be numbers or images",
+        "Pass columns=[…] or image=… without it; label=… if it holds the labels.",
+    ),
+}
 
 
 def hugging_fields(
@@ -38,19 +47,16 @@ def hugging_fields(
     used = names + ([] if y is None else [y])
     kinds = ds.features
     ds = ds.select_columns(used) if hasattr(ds, "select_columns") else ds
-    if max_samples is None or check_count("max_samples", max_samples) >= len(ds):
-        rows: Sequence[int] = range(len(ds))
-    else:
-        rows = draw_rows(torch.empty(len(ds)), (), max_samples, False, generator).tolist()
+    rows = some_rows(len(ds), max_samples, generator)
     with track(len(rows), "reading samples", progress) as advance:
 
         def batches() -> Iterator[Batch]:
             for at in range(0, len(rows), _STEP):
                 some = rows[at : at + _STEP]
-                batch = ds[some.start : some.stop] if isinstance(some, range) else ds[list(some)]
+                batch = ds[some.start : some.stop] if type(some) is range else ds[list(some)]
                 cells = [_cells(batch[name], name, some, picture) for name in names]
                 x = cells[0] if len(names) == 1 else _side_by_side(cells, names)
-                yield x, [None] * len(x) if y is None else [_plain(value) for value in batch[y]]
+                yield x, [None] * len(x) if y is None else [plain(value) for value in batch[y]]
                 advance(len(x))
 
         x, labels = collect(batches(), _REMEDY)
@@ -62,7 +68,7 @@ def hugging_fields(
 
 
 def _check(ds: Any) -> None:
-    if isinstance(ds, dict):
+    if isinstance(ds, Mapping):
         raise InputError(
             "from_huggingface takes one split",
             f"splits {', '.join(map(str, ds))}",
@@ -114,7 +120,7 @@ def _columns(
         check_known("image column", image, ds.column_names)
         return [image], True
     if columns is not None:
-        names = [columns] if isinstance(columns, str) else list(columns)
+        names = one_or_more(columns)
         for name in names:
             check_known("feature column", name, ds.column_names)
     else:
@@ -152,24 +158,10 @@ def _cells(values: Any, name: str, rows: Sequence[int], picture: bool) -> np.nda
     cells = []
     for row, value in zip(rows, values, strict=True):
         where = f"row {row}, column {name!r}"
-        if value is None:
-            raise InputError(
-                "features must not be missing",
-                f"None in {where}",
-                "Filter these rows out with ds.filter.",
-            )
-        if isinstance(value, dict):
-            raise InputError(
-                "images must be decoded",
-                f"a dictionary in {where}",
-                "Cast the column to Image(decode=True).",
-            )
-        if isinstance(value, str):
-            raise InputError(
-                "features must be numbers or images",
-                f"{value[:40]!r} in {where}",
-                "Pass columns=[…] or image=… without it; label=… if it holds the labels.",
-            )
+        if type(value) in _REFUSED:
+            what, remedy = _REFUSED[type(value)]
+            got = "a dictionary" if type(value) is dict else f"{value!r:.42}"
+            raise InputError(what, f"{got} in {where}", remedy)
         cell = as_sample(value, where, picture=picture)
         if cells and cell.shape != cells[0].shape:
             raise InputError(
@@ -179,7 +171,3 @@ def _cells(values: Any, name: str, rows: Sequence[int], picture: bool) -> np.nda
             )
         cells.append(cell)
     return np.stack(cells)
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if hasattr(label, "item") and getattr(label, "ndim", 1) == 0 else label

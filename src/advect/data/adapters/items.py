@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect.data.formats.content import are_images, number_dtype
+from advect.data.formats.content import are_images, number_dtype, plain
 from advect.data.formats.folder import convert
 from advect.errors import InputError
 
@@ -46,29 +46,30 @@ def as_sample(x: Any, where: str, *, picture: bool = False) -> np.ndarray:
             "Convert them to arrays first.",
         )
     floats = array.astype(number_dtype(array.dtype, where))
-    return (
-        floats / np.float32(255)
-        if are_images(array.dtype, array.shape, raw=not picture)
-        else floats
-    )
+    bright = are_images(array.dtype, array.shape, raw=not picture)
+    return floats / np.float32(255) if bright else floats
 
 
 def as_labels(y: Any, n: int, where: str) -> list[Any]:
     """The labels of a batch of n samples as a list."""
-    shape = (
-        tuple(y.shape)
-        if isinstance(y, (Tensor, np.ndarray))
-        else (len(y),)
-        if isinstance(y, (list, tuple))
-        else None
-    )
+    shape = tuple(y.shape) if is_array(y) else (len(y),) if is_list(y) else None
     if shape is None or math.prod(shape) != n:
         raise InputError(
             f"labels must be one for each of the {n} samples in {where}",
             type(y).__name__ if shape is None else f"shape {shape}",
             "Turn one-hot rows to labels with argmax(1).",
         )
-    return y.reshape(n).tolist() if isinstance(y, (Tensor, np.ndarray)) else list(y)
+    return y.reshape(n).tolist() if is_array(y) else list(y)
+
+
+def is_array(x: Any) -> bool:
+    """Whether x is an array or tensor, or a scalar of one."""
+    return hasattr(x, "reshape") and hasattr(x, "tolist")
+
+
+def is_list(x: Any) -> bool:
+    """Whether x is a list or tuple of things, and not one thing."""
+    return isinstance(x, (list, tuple))
 
 
 def collect(batches: Iterable[Batch], remedy: str) -> Batch:
@@ -109,10 +110,9 @@ def class_names(labels: Sequence[Any], classes: Sequence[Any] | None) -> list[An
     if classes is None:
         return list(labels)
     names = []
-    for label in labels:
-        whole = isinstance(label, (int, np.integer)) or (
-            isinstance(label, float) and label.is_integer()
-        )
+    for label in map(plain, labels):
+        kind = type(label)
+        whole = kind in (int, bool) or (kind is float and label.is_integer())
         if whole and not -1 <= label < len(classes):
             raise InputError(
                 f"labels that are whole numbers must be positions in the {len(classes)} classes",
@@ -153,10 +153,6 @@ def _slots(k: int, generator: torch.Generator | None) -> Iterator[int]:
 
 
 def _described(x: Any) -> str:
-    return (
-        f"dtype {x.dtype}"
-        if isinstance(x, np.ndarray)
-        else repr(x)[:80]
-        if isinstance(x, str)
-        else type(x).__name__
-    )
+    if hasattr(x, "dtype"):
+        return f"dtype {x.dtype}"
+    return repr(x)[:80] if type(x) is str else type(x).__name__

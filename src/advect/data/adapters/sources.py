@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,12 +25,8 @@ def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, A
     if rows is not None and back is not None:
         x = x[back.numpy()]
         labels = None if labels is None else [labels[row] for row in rows.tolist()]
-        # scaled as a whole first, as the weights of the whole dataset would be
-        weights = (
-            None
-            if weights is None
-            else check_weights("weights", torch.as_tensor(weights).double(), len(source))[rows]
-        )
+        if weights is not None:  # scaled first, as the weights of the whole dataset would be
+            weights = check_weights("weights", torch.as_tensor(weights).double(), len(source))[rows]
     return {
         "x": x,
         "y": labels,
@@ -45,9 +40,6 @@ def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, A
 def _codes(source: Source) -> Tensor:
     if source.labels is None:
         return torch.full((len(source),), -1)
-    position: dict[Any, int] = {name: code for code, name in enumerate(source.classes or ())} | {
-        None: -1
-    }
-    return torch.from_numpy(
-        np.fromiter((position[label] for label in source.labels), np.int64, len(source))
-    )
+    position: dict[Any, int] = {None: -1}
+    position |= {name: code for code, name in enumerate(source.classes or ())}
+    return torch.tensor([position[label] for label in source.labels])

@@ -5,7 +5,9 @@ through, a reservoir is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,46 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from advect._util.checks import check_count
 from advect._util.progress import Progress, track
-from advect.data.adapters.items import Batch, as_labels, as_sample, class_names, collect, reservoir
-from advect.data.sampling import draw_rows
+from advect.data.adapters.items import (
+    Batch,
+    as_labels,
+    as_sample,
+    class_names,
+    collect,
+    is_array,
+    is_list,
+    reservoir,
+)
+from advect.data.sampling import some_rows
 from advect.errors import InputError
 
 _REMEDY = "Add a transform that brings them all to one shape."
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """How many samples to take at most, drawn how, and who hears how far it is."""
+
+    most: int | None
+    generator: torch.Generator | None
+    progress: Progress
+
+    def rows(self, n: int) -> Sequence[int]:
+        """Positions among n, chosen before any sample is read."""
+        return some_rows(n, self.most, self.generator)
+
+    def of(self, batches: Iterable[Batch], total: int) -> Batch:
+        """All of these samples, or a draw of them in one pass."""
+        with track(total, "reading samples", self.progress) as advance:
+
+            def counted() -> Iterator[Batch]:
+                for batch in batches:
+                    yield batch
+                    advance(1)
+
+            if self.most is None:
+                return collect(counted(), _REMEDY)
+            return reservoir(counted(), self.most, self.generator, _REMEDY)
 
 
 def torch_fields(
@@ -33,29 +70,61 @@ def torch_fields(
     if max_samples is not None:
         check_count("max_samples", max_samples)
     names = _known_classes(dataset) if classes is None else list(classes)
-    if type(dataset) is TensorDataset:
-        x, labels = _of_tensors(dataset, max_samples, generator)
-    elif isinstance(dataset, DataLoader):
-        x, labels = _gone_through(
-            _of_loader(dataset), _length(dataset), max_samples, generator, progress
-        )
-    elif _has_positions(dataset):
-        rows = _rows(len(dataset), max_samples, generator)
-        picked = (_one(dataset[row], f"sample {row}") for row in rows)
-        x, labels = _gone_through(picked, len(rows), None, generator, progress)
-    elif hasattr(dataset, "__iter__") and not isinstance(dataset, (str, bytes, dict)):
-        items = (_one(item, f"sample {at}") for at, item in enumerate(dataset))
-        x, labels = _gone_through(items, _length(dataset), max_samples, generator, progress)
-    else:
-        raise InputError(
-            "from_torch takes a dataset or a loader of torch",
-            type(dataset).__name__,
-            "Pass an object with len() and positions, or one to iterate over; arrays go to "
-            "LabeledDataset(x, y).",
-        )
+    x, labels = _read(dataset, _Wanted(max_samples, generator, progress))
     if names is None and all(label is None for label in labels):
         return {"x": x}
     return {"x": x, "y": class_names(labels, names), "classes": names}
+
+
+@singledispatch
+def _read(dataset: Any, wanted: _Wanted) -> tuple[Any, list[Any]]:
+    """Samples and labels of what has positions, or can be gone through."""
+    if hasattr(dataset, "iloc"):
+        raise InputError(
+            "from_torch takes datasets of torch",
+            type(dataset).__name__,
+            "Use LabeledDataset.from_pandas.",
+        )
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        rows = wanted.rows(len(dataset))
+        return replace(wanted, most=None).of(_each(dataset[row] for row in rows), len(rows))
+    if hasattr(dataset, "__iter__"):
+        return _read_stream(dataset, wanted)
+    return _refuse(dataset, wanted)
+
+
+@_read.register(IterableDataset)
+def _read_stream(dataset: Any, wanted: _Wanted) -> tuple[Any, list[Any]]:
+    return wanted.of(_each(dataset), _length(dataset))
+
+
+@_read.register
+def _(dataset: DataLoader, wanted: _Wanted) -> tuple[Any, list[Any]]:
+    single = dataset.batch_sampler is None  # without batches, samples come one by one
+    return wanted.of(_each(dataset) if single else _of_loader(dataset), _length(dataset))
+
+
+@_read.register
+def _(dataset: TensorDataset, wanted: _Wanted) -> tuple[Any, list[Any]]:
+    if type(dataset) is not TensorDataset:  # one that may change what it gives
+        return _read.dispatch(object)(dataset, wanted)
+    x, y = _pair(dataset.tensors, "the TensorDataset")
+    rows = wanted.rows(len(dataset))
+    if len(rows) < len(dataset):
+        x, y = x[torch.as_tensor(rows)], None if y is None else y[torch.as_tensor(rows)]
+    return x.detach(), [None] * len(x) if y is None else as_labels(y, len(x), "the TensorDataset")
+
+
+@_read.register(str)
+@_read.register(bytes)
+@_read.register(dict)
+def _refuse(dataset: Any, wanted: _Wanted) -> tuple[Any, list[Any]]:
+    raise InputError(
+        "from_torch takes a dataset or a loader of torch",
+        type(dataset).__name__,
+        "Pass an object with len() and positions, or one to iterate over; arrays go to "
+        "LabeledDataset(x, y).",
+    )
 
 
 def to_tensors(samples: Tensor, y: Tensor, classes: Sequence[Hashable]) -> TensorDataset:
@@ -72,48 +141,20 @@ def label_array(labels: Sequence[Hashable]) -> np.ndarray:
     for kind in (bool, int, float, str):
         if all(type(label) is kind for label in labels):
             array = np.array(labels)
-            if array.dtype.kind in "biufU" and array.tolist() == list(
-                labels
-            ):  # not so: huge ints, trailing zeros of text
+            # not so: huge ints, trailing zeros of text
+            if array.dtype.kind in "biufU" and array.tolist() == list(labels):
                 return array
     array = np.empty(len(labels), dtype=object)
     array[:] = labels
     return array
 
 
-def _gone_through(
-    batches: Iterator[Batch],
-    total: int,
-    k: int | None,
-    generator: torch.Generator | None,
-    progress: Progress,
-) -> Batch:
-    with track(total, "reading samples", progress) as advance:
-
-        def counted() -> Iterator[Batch]:
-            for batch in batches:
-                yield batch
-                advance(1)
-
-        return (
-            collect(counted(), _REMEDY)
-            if k is None
-            else reservoir(counted(), k, generator, _REMEDY)
-        )
-
-
 def _of_loader(loader: DataLoader) -> Iterator[Batch]:
-    if loader.batch_sampler is None:  # without batches, samples come one by one
-        yield from (_one(item, f"sample {at}") for at, item in enumerate(loader))
-        return
     for at, batch in enumerate(loader):
         where = f"batch {at}"
         x, y = _pair(batch, where)
-        x = (
-            collect((_one((sample,), where) for sample in x), _REMEDY)[0]
-            if isinstance(x, (list, tuple))
-            else as_sample(x, where)
-        )
+        samples = [_one((sample,), where) for sample in x] if is_list(x) else []
+        x = collect(samples, _REMEDY)[0] if is_list(x) else as_sample(x, where)
         if x.ndim == 0:
             raise InputError(
                 "batches must have an axis of samples",
@@ -123,11 +164,13 @@ def _of_loader(loader: DataLoader) -> Iterator[Batch]:
         yield x, [None] * len(x) if y is None else as_labels(y, len(x), where)
 
 
+def _each(items: Iterable[Any]) -> Iterator[Batch]:
+    return (_one(item, f"sample {at}") for at, item in enumerate(items))
+
+
 def _one(item: Any, where: str) -> Batch:
     x, y = _pair(item, where)
-    return as_sample(x, where)[None], as_labels(y, 1, where) if isinstance(
-        y, (Tensor, np.ndarray)
-    ) else [y]
+    return as_sample(x, where)[None], as_labels(y, 1, where) if is_array(y) else [y]
 
 
 def _pair(item: Any, where: str) -> tuple[Any, Any]:
@@ -139,7 +182,7 @@ def _pair(item: Any, where: str) -> tuple[Any, Any]:
             "Wrap the dataset to give pairs; LabeledDataset.from_huggingface takes those of "
             "Hugging Face.",
         )
-    if not isinstance(item, (tuple, list)):
+    if not is_list(item):
         return item, None
     if len(item) not in (1, 2):
         raise InputError(
@@ -150,40 +193,11 @@ def _pair(item: Any, where: str) -> tuple[Any, Any]:
     return item[0], item[1] if len(item) == 2 else None
 
 
-def _of_tensors(
-    dataset: TensorDataset, max_samples: int | None, generator: torch.Generator | None
-) -> tuple[Any, list[Any]]:
-    x, y = _pair(dataset.tensors, "the TensorDataset")
-    rows = _rows(len(dataset), max_samples, generator)
-    if len(rows) < len(dataset):
-        x, y = x[torch.as_tensor(rows)], None if y is None else y[torch.as_tensor(rows)]
-    return x.detach(), [None] * len(x) if y is None else as_labels(y, len(x), "the TensorDataset")
-
-
-def _rows(n: int, max_samples: int | None, generator: torch.Generator | None) -> Sequence[int]:
-    if max_samples is None or max_samples >= n:
-        return range(n)
-    return draw_rows(torch.empty(n), (), max_samples, False, generator).tolist()
-
-
-def _has_positions(dataset: Any) -> bool:
-    if hasattr(dataset, "iloc"):
-        raise InputError(
-            "from_torch takes datasets of torch",
-            type(dataset).__name__,
-            "Use LabeledDataset.from_pandas.",
-        )
-    inside = hasattr(dataset, "__getitem__") and not isinstance(
-        dataset, (str, bytes, dict, IterableDataset)
-    )
-    return inside and hasattr(dataset, "__len__")
-
-
 def _known_classes(dataset: Any) -> list[Hashable] | None:
     """The class names that a dataset has, or the one that it is a part of."""
     while dataset is not None:
         names = getattr(dataset, "classes", None)
-        if isinstance(names, (list, tuple)):
+        if names is not None and is_list(names):
             return list(names)
         dataset = getattr(dataset, "dataset", None)
     return None

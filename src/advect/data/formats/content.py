@@ -68,9 +68,9 @@ class Source(Protocol):
             yield self.read(np.arange(first, min(first + size, len(self))), advance)
 
 
-@dataclass(frozen=True, eq=False)
-class Content:
-    """Samples as plain arrays, ready to be written.
+@dataclass(eq=False)
+class Content(Source):
+    """Samples as plain arrays, ready to be written; what a reader returns that has them all.
 
     Args:
         x: features (n, …). Floating dtypes are kept, half precision becomes float32, whole numbers
@@ -94,7 +94,7 @@ class Content:
     """
 
     x: np.ndarray
-    labels: list[Any] | np.ndarray | None = None
+    labels: list[Any] | None = None
     classes: tuple[Any, ...] | None = None
     columns: tuple[str, ...] | None = None
     weights: np.ndarray | None = None
@@ -109,64 +109,72 @@ class Content:
                 f"shape {x.shape}",
                 "Pass an array (n, …).",
             )
-        x = x.astype(number_dtype(x.dtype, "features"), copy=False)
-        labels = None if self.labels is None else [plain(label) for label in self.labels]
-        if labels is not None and len(labels) != len(x):
+        self.x = x.astype(number_dtype(x.dtype, "features"), copy=False)
+        self._check_labels()
+        if self.columns is not None:
+            self.columns = check_columns(self.columns, x.shape[1:])
+        if self.weights is not None:
+            self.weights = np.asarray(self.weights)
+            if self.weights.shape != (len(x),) or self.weights.dtype.kind not in "fiu":
+                raise InputError(
+                    f"weights must be {len(x)} numbers",
+                    f"shape {self.weights.shape}",
+                    "Pass one for each sample, or None.",
+                )
+
+    def _check_labels(self) -> None:
+        if self.classes is not None:
+            self.classes = tuple(plain(name) for name in self.classes)
+        if self.labels is None:
+            if self.classes:
+                raise InputError(
+                    "classes need labels",
+                    "labels=None",
+                    "Pass a label for each sample, None where it is missing.",
+                )
+            return
+        self.labels = [plain(label) for label in self.labels]
+        if len(self.labels) != len(self.x):
             raise InputError(
-                f"{len(x)} samples need as many labels",
-                len(labels),
+                f"{len(self.x)} samples need as many labels",
+                len(self.labels),
                 "Pass one for each sample, None if missing.",
             )
-        classes = (
-            self.classes if self.classes is None else tuple(plain(name) for name in self.classes)
-        )
-        if labels is None and classes:
+        if self.classes is None:
+            self.classes = class_names(self.labels)
+        if strange := set(self.labels) - {None, *self.classes}:
             raise InputError(
-                "classes need labels",
-                "labels=None",
-                "Pass a label for each sample, None where it is missing.",
+                "labels must be among classes", repr(strange.pop()), f"Classes: {self.classes}."
             )
-        if labels is not None and classes is None:
-            classes = class_names(labels)
-        strange = {label for label in labels or () if label is not None} - set(classes or ())
-        if strange:
-            raise InputError(
-                "labels must be among classes", repr(strange.pop()), f"Classes: {classes}."
-            )
-        columns = None if self.columns is None else tuple(map(str, self.columns))
-        if columns is not None and (
-            x.shape[1:] != (len(columns),) or len(set(columns)) != len(columns)
-        ):
-            raise InputError(
-                f"columns must be different names for samples of shape {x.shape[1:]}",
-                columns,
-                "Pass one for each feature.",
-            )
-        weights = None if self.weights is None else np.asarray(self.weights)
-        if weights is not None and (weights.shape != (len(x),) or weights.dtype.kind not in "fiu"):
-            raise InputError(
-                f"weights must be {len(x)} numbers",
-                f"shape {weights.shape}",
-                "Pass one for each sample, or None.",
-            )
-        fields = {
-            "x": x,
-            "labels": labels,
-            "classes": classes,
-            "columns": columns,
-            "weights": weights,
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
+        x = self.x if rows is None else self.x[check_rows(rows, len(self))]
+        advance(len(x))
+        return x
 
     @property
     def codes(self) -> np.ndarray:
         """Positions in ``classes``, −1 where the label is missing."""
         position = {name: code for code, name in enumerate(self.classes or ())}
         labels = [None] * len(self.x) if self.labels is None else self.labels
-        return np.array(
-            [-1 if label is None else position[label] for label in labels], dtype=np.int64
+        return np.array([-1 if label is None else position[label] for label in labels], np.int64)
+
+
+def check_columns(
+    columns: Iterable[Any], shape: tuple[int, ...], where: str = ""
+) -> tuple[str, ...]:
+    """Different names, one for each feature of samples of this shape."""
+    names = tuple(map(str, columns))
+    if shape != (len(names),) or len(set(names)) != len(names):
+        raise InputError(
+            f"columns must be different names for samples of shape {shape}{where}",
+            f"{len(names)} names: {', '.join(names[:8])}",
+            "Give one for each feature.",
         )
+    return names
 
 
 def class_names(labels: Iterable[Any]) -> tuple[Any, ...]:

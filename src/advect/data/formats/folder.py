@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from advect._util.atomic import atomic_directory
-from advect._util.checks import check_count, check_known
+from advect._util.checks import check_known, check_sides
 from advect.data.formats.content import (
     Advance,
     Content,
@@ -98,14 +98,7 @@ class FolderSource(Source):
     ) -> None:
         if channels is not None:
             check_known("channels", channels, ("gray", "rgb"))
-        sides = () if size is None else tuple(size) if isinstance(size, Sequence) else (size, size)
-        if size is not None and len(sides) != 2:
-            raise InputError(
-                "size must be one side or (height, width)",
-                repr(size),
-                "Pass one or two whole numbers.",
-            )
-        self._size = tuple(check_count("size", side) for side in sides)
+        self._size = () if size is None else check_sides(size)
         self._channels, self._raw = channels, raw
         self._files, self.labels, self.classes = _find(path, labels)
         self._shape = self._decode(self._files[0]).shape

@@ -27,6 +27,7 @@ from advect.data.formats.content import (
     Content,
     Source,
     as_names,
+    check_columns,
     class_names,
     pack_name,
     quiet,
@@ -252,19 +253,9 @@ def _weights(stored: Stored, n: int) -> np.ndarray:
 
 
 def _columns(stored: Stored, sample_shape: tuple[int, ...]) -> tuple[str, ...]:
-    columns = tuple(
-        map(
-            str,
-            _json(stored, list) if stored.shape == () else as_names(stored.whole(), stored.path),
-        )
-    )
-    if sample_shape != (len(columns),) or len(set(columns)) != len(columns):
-        raise InputError(
-            f"columns must be different names for samples of shape {sample_shape} in {stored.path}",
-            f"{len(columns)} names",
-            "Store one for each feature.",
-        )
-    return columns
+    packed = stored.shape == ()
+    names = _json(stored, list) if packed else as_names(stored.whole(), stored.path)
+    return check_columns(names, sample_shape, f" in {stored.path}")
 
 
 def _table(stored: Stored) -> Table:

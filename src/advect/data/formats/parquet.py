@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from advect._util.atomic import atomic_file
+from advect._util.checks import needed
 from advect.data.formats.content import (
     Advance,
     Content,
@@ -570,10 +571,4 @@ def _is_text(types: Any, kind: Any) -> bool:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise InputError(
-            "Parquet needs pyarrow", str(error), "Install it: pip install 'advect[tables]'."
-        ) from None
-    return pyarrow
+    return needed("pyarrow", "Parquet files")

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from advect.data.spaces.saved import damaged, field, names_in, numbers_in
+from advect.data.spaces.saved import damaged, dict_in, names_in, numbers_in
+from advect.data.spaces.step import Names, Step
 from advect.errors import InputError
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Step):
     """Features named ``given`` to those named ``wanted``; ``fill`` has the value of each name that
     is in one of them only.
     """
@@ -26,6 +27,7 @@ class Columns:
     wanted: tuple[str, ...]
     fill: Mapping[str, float]
     kind: ClassVar[str] = "columns"
+    keeps_units: ClassVar[bool] = True
 
     @property
     def dim_in(self) -> int:
@@ -41,21 +43,29 @@ class Columns:
     def invert(self, x: Tensor) -> Tensor:
         return pick(x, self.wanted, self.given, self.fill)
 
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        return tuple(_less(self.given, self.wanted))
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        return frozenset(name for name in self.wanted if math.isnan(self.fill.get(name, 0.0)))
+
     def filled_with(self, values: Tensor) -> Columns:
-        """The same step with these values, (dim_out,), for the columns that were not given and have
-        none yet.
-        """
-        absent = {name for name in self.wanted if math.isnan(self.fill.get(name, 0.0))}
-        new = {
-            name: value
-            for name, value in zip(self.wanted, values.tolist(), strict=True)
-            if name in absent
-        }
+        known = dict(zip(self.wanted, values.tolist(), strict=True))
+        new = {name: known[name] for name in self.lacking}
         return Columns(self.given, self.wanted, {**self.fill, **new})
 
+    def columns_after(self, names: Names) -> Names:
+        return self.wanted
+
+    def check_side(self, shape: tuple[int, ...], columns: Names) -> None:
+        if self.given != columns:
+            raise damaged("the columns must be those of their side", listed(self.given))
+
     def describe(self) -> str:
-        absent, dropped = _less(self.wanted, self.given), _less(self.given, self.wanted)
-        words = [f"columns dropped: {listed(dropped)}"] if dropped else []
+        absent = _less(self.wanted, self.given)
+        words = [f"columns dropped: {listed(self.dropped)}"] if self.dropped else []
         words += [f"columns filled with a constant: {listed(absent)}"] if absent else []
         return ", ".join(words) or "columns reordered"
 
@@ -64,13 +74,9 @@ class Columns:
 
     @classmethod
     def from_dict(cls, facts: Any) -> Columns:
-        given, wanted, fill = (
-            names_in(facts, "given"),
-            names_in(facts, "wanted"),
-            field(facts, "fill"),
-        )
-        needed = set(given) ^ set(wanted)
-        if not isinstance(fill, dict) or set(fill) != needed:
+        given, wanted = names_in(facts, "given"), names_in(facts, "wanted")
+        fill, needed = dict_in(facts, "fill"), set(given) ^ set(wanted)
+        if set(fill) != needed:
             raise damaged(f"fill must have a value for each of: {listed(sorted(needed))}", fill)
         return cls(given, wanted, {name: float(numbers_in(fill, name, 0)) for name in fill})
 
@@ -138,11 +144,8 @@ def pick(
 
 def listed(names: Sequence[str]) -> str:
     """Names for a message, the first few of many."""
-    return (
-        ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        if names
-        else "none"
-    )
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(map(repr, names[:8])) + more if names else "none"
 
 
 def _less(names: Sequence[str], others: Sequence[str]) -> list[str]:

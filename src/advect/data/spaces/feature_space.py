@@ -7,6 +7,7 @@ Which steps each side takes is ``fitting``'s choice; labels, weights and classes
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_known
+from advect._util.checks import check_finite, check_kind, check_known
 from advect.data.coerce import as_features
 from advect.data.dataset import LabeledDataset
+from advect.data.formats import Table
 from advect.data.spaces.chain import Chain
 from advect.data.spaces.columns import listed, pick
 from advect.data.spaces.fitting import Options, fit_chains
-from advect.data.spaces.images import Pixels
-from advect.data.spaces.saved import damaged, field, names_in, shape_in, word_in
+from advect.data.spaces.saved import columns_in, damaged, dtype_in, field, shape_in, word_in
 from advect.errors import InputError
 
 _NAME, _VERSION = "advect.FeatureSpace", 1
@@ -152,13 +153,9 @@ class FeatureSpace:
             [[0.0], [2.0]]
         """
         options = Options.read(size, channels, columns, scale, project)
+        remedy = "Wrap arrays in LabeledDataset(x, y)."
         for data in (source, target):
-            if not isinstance(data, LabeledDataset):
-                raise InputError(
-                    "harmonize takes two datasets",
-                    type(data).__name__,
-                    "Wrap arrays in LabeledDataset(x, y).",
-                )
+            check_kind("harmonize takes two datasets", data, LabeledDataset, remedy)
             _refuse_laws(data)
         if source.x.device != target.x.device:
             raise InputError(
@@ -204,12 +201,7 @@ class FeatureSpace:
                 x,
                 "They do not fit float32: fit the space on float64, or rescale them first.",
             )
-        there: Any = _give(data, chain.apply(x), self.sample_shape, self.columns)
-        if isinstance(data, LabeledDataset) and data.table is not None and not chain.keeps_units:
-            return there.replace(
-                table=data.table.without_kinds
-            )  # a scaled truth value or whole number is neither
-        return there
+        return _give(data, chain.apply(x), self.sample_shape, self.columns, chain.table_after)
 
     def invert(self, data: Samples, side: str = "source") -> Samples:
         """Samples of the common space in the units, size, channels and columns of one side.
@@ -251,12 +243,8 @@ class FeatureSpace:
         chain = self._chain(side)
         hint = "invert takes samples of the common space: apply brings them there."
         x = _read(data, self.sample_shape, self.columns, "samples of the common space", hint)
-        back: Any = _give(data, chain.invert(x), chain.shape, chain.columns)
-        return (
-            back.to(dtype=chain.dtype).replace(table=chain.table)
-            if isinstance(data, LabeledDataset)
-            else back
-        )
+        back = chain.invert(x)
+        return _give(data, back, chain.shape, chain.columns, lambda _: chain.table, chain.dtype)
 
     def changes(self, side: str) -> bool:
         """Whether samples of one side differ from those of the common space in more than their
@@ -280,9 +268,7 @@ class FeatureSpace:
             >>> space.only_resizes("source")
             True
         """
-        return self.changes(side) and all(
-            isinstance(step, Pixels) for step in self._chain(side).steps
-        )
+        return self._chain(side).only_resizes
 
     def dropped(self, side: str) -> tuple[str, ...]:
         """Columns of one side that the space has not, because of ``columns="common"``: ``invert``
@@ -307,12 +293,7 @@ class FeatureSpace:
             >>> ad.FeatureSpace.fit(first, second, project=5).loses("source")
             'only 5 principal components of 64 dimensions'
         """
-        step = self._chain(side).projection
-        return (
-            ""
-            if step is None
-            else f"only {step.dim_out} principal components of {step.dim_in} dimensions"
-        )
+        return self._chain(side).loses()
 
     def describe(self) -> str:
         """What each side goes through, in a few lines.
@@ -377,14 +358,8 @@ class FeatureSpace:
                 repr(facts["version"]),
                 "Read it with the advect that wrote it, or fit the space again.",
             )
-        dtype = getattr(torch, word_in(facts, "dtype", ("float32", "float64")))
-        shape = shape_in(facts, "sample_shape")
-        names = None if field(facts, "columns") is None else names_in(facts, "columns")
-        if names is not None and shape != (len(names),):
-            raise damaged(
-                f"there must be one name for each feature of samples of shape {shape}",
-                f"{len(names)} names",
-            )
+        dtype, shape = dtype_in(facts, "dtype"), shape_in(facts, "sample_shape")
+        names = columns_in(facts, shape)
         chains = [Chain.from_dict(field(facts, side)) for side in ("source", "target")]
         for chain in chains:
             if chain.dim_out != math.prod(shape):
@@ -428,12 +403,22 @@ def _read(
     return x
 
 
-def _give(data: Any, x: Tensor, shape: tuple[int, ...], columns: tuple[str, ...] | None) -> Any:
-    """Features in the form in which they came."""
+def _give(
+    data: Any,
+    x: Tensor,
+    shape: tuple[int, ...],
+    columns: tuple[str, ...] | None,
+    table: Callable[[Table | None], Table | None],
+    dtype: torch.dtype | None = None,
+) -> Any:
+    """Features in the form in which they came; a dataset also says what its columns are now."""
     if isinstance(data, LabeledDataset):
-        if x is data.x and shape == data.sample_shape and columns == data.columns:
+        kinds = table(data.table)
+        same = x is data.x and (shape, columns) == (data.sample_shape, data.columns)
+        if same and kinds is data.table and dtype is None:
             return data
-        return data.replace(x=x, sample_shape=shape, columns=columns)
+        moved = data.replace(x=x, sample_shape=shape, columns=columns, table=kinds)
+        return moved if dtype is None else moved.to(dtype=dtype)
     samples = x.reshape(len(x), *shape)
     return samples if isinstance(data, Tensor) else samples.numpy()
 

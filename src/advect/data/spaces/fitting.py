@@ -10,14 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known
+from advect._util.checks import check_count, check_known, check_sides
 from advect.data.dataset import LabeledDataset
 from advect.data.formats.kinds import onehot_names
-from advect.data.spaces.chain import Chain, Step, through
-from advect.data.spaces.columns import Columns, align
+from advect.data.spaces.chain import Chain, through
+from advect.data.spaces.columns import align
 from advect.data.spaces.images import Pixels, layout
 from advect.data.spaces.projection import Projection
 from advect.data.spaces.scaling import SCALES, fit_scales
+from advect.data.spaces.step import Step
 from advect.errors import InputError
 
 
@@ -46,14 +47,9 @@ class Options:
             check_known("columns", columns, ("common", "union"))
         if scale is not None:
             check_known("scale", scale, SCALES)
-        sides = None if size is None else _check_size(size)
-        return cls(
-            sides,
-            channels,
-            columns,
-            scale,
-            None if project is None else check_count("project", project),
-        )
+        sides = None if size is None else check_sides(size)
+        components = None if project is None else check_count("project", project)
+        return cls(sides, channels, columns, scale, components)
 
 
 @dataclass
@@ -186,21 +182,10 @@ def _scale(meeting: _Meeting, features: Sequence[Tensor], scale: str | None) -> 
     laid = [through(way, x) for way, x in zip(meeting.steps, features, strict=True)]
     scales = None if scale is None else fit_scales(scale, laid[0], laid[1], meeting.shared)
     for side, way in enumerate(meeting.steps):
-        if way and isinstance(way[0], Columns):
+        if way and way[0].lacking:
             mean = laid[1 - side].double().nanmean(dim=0)
             if scales is not None:
                 mean = scales[side].invert(scales[1 - side].apply(mean))
             way[0] = way[0].filled_with(mean)
         if scales is not None:
             way.append(scales[side])
-
-
-def _check_size(size: object) -> tuple[int, int]:
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(sides) != 2:
-        raise InputError(
-            "size must be one side or (height, width)",
-            size,
-            "Pass for instance size=28 or size=(28, 32).",
-        )
-    return check_count("size", sides[0]), check_count("size", sides[1])

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from advect.data.spaces.saved import damaged, field, numbers_in, shape_in
+from advect.data.spaces.step import Names, Step
 
 
 def layout(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
@@ -44,7 +45,7 @@ def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, flo
 
 
 @dataclass(frozen=True)
-class Pixels:
+class Pixels(Step):
     """Images of shape ``shape`` to (H, W) or (H, W, 3); ``alpha`` is what an alpha channel comes
     back as.
     """
@@ -53,13 +54,13 @@ class Pixels:
     out: tuple[int, ...]
     alpha: float | None = None
     kind: ClassVar[str] = "pixels"
+    only_resizes: ClassVar[bool] = True
 
     @classmethod
     def fit(cls, x: Tensor, shape: tuple[int, ...], out: tuple[int, ...]) -> Pixels:
         planes = _planes(x, shape)
-        return cls(
-            shape, out, float(planes[:, 3].double().mean()) if planes.shape[1] == 4 else None
-        )
+        alpha = float(planes[:, 3].double().mean()) if planes.shape[1] == 4 else None
+        return cls(shape, out, alpha)
 
     @property
     def dim_in(self) -> int:
@@ -74,9 +75,7 @@ class Pixels:
         gray = len(self.out) == 2
         if gray and planes.shape[1] == 3:
             luma = planes.new_tensor([0.299, 0.587, 0.114])
-            planes = (planes * luma[:, None, None]).sum(
-                dim=1, keepdim=True
-            )  # (n, 3, H, W) * (3, 1, 1)
+            planes = (planes * luma[:, None, None]).sum(1, keepdim=True)  # (n, 3, H, W) * (3, 1, 1)
         planes = _resize(planes, self.out[:2])
         return _flat(planes if gray else planes.expand(-1, 3, -1, -1), self.out)
 
@@ -92,6 +91,10 @@ class Pixels:
             assert self.alpha is not None
             planes = torch.cat([planes, torch.full_like(planes[:, :1], self.alpha)], dim=1)
         return _flat(planes, self.shape)
+
+    def check_side(self, shape: tuple[int, ...], columns: Names) -> None:
+        if self.shape != shape:
+            raise damaged(f"the images must have the shape {shape} of their side", self.shape)
 
     def describe(self) -> str:
         channels, *sides = _layout(self.shape)
@@ -179,9 +182,8 @@ def _way_back(before: int, after: int) -> Tensor:
     constant up to the border."""
     shrink, enlarge = _matrix(before, after), _matrix(after, before)
     rest = torch.eye(after, dtype=torch.float64) - shrink @ enlarge
-    return (
-        enlarge + torch.linalg.pinv(shrink) @ rest
-    )  # R⁺ itself where R⁺ R = 1, that is when enlarging
+    # R⁺ itself where R⁺ R = 1, that is when enlarging
+    return enlarge + torch.linalg.pinv(shrink) @ rest
 
 
 def _matrix(before: int, after: int) -> Tensor:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from advect._util.linalg import principal_axes
 from advect.data.spaces.saved import damaged, numbers_in, word_in
+from advect.data.spaces.step import Names, Step
 from advect.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Projection:
+class Projection(Step):
     """Coordinates along orthonormal ``components`` (k, d) around ``centre`` (d,); ``of``: whose
     components.
     """
@@ -49,23 +50,27 @@ class Projection:
         return self.components.shape[0]
 
     def apply(self, x: Tensor) -> Tensor:
-        return ((x.double() - self.centre.to(x.device)) @ self.components.to(x.device).mT).to(
-            x.dtype
-        )
+        centred = x.double() - self.centre.to(x.device)
+        return (centred @ self.components.to(x.device).mT).to(x.dtype)
 
     def invert(self, x: Tensor) -> Tensor:
         return (x.double() @ self.components.to(x.device) + self.centre.to(x.device)).to(x.dtype)
+
+    def columns_after(self, names: Names) -> Names:
+        return None
+
+    def loses(self) -> str:
+        if self.dim_out == self.dim_in:
+            return ""
+        return f"only {self.dim_out} principal components of {self.dim_in} dimensions"
 
     def describe(self) -> str:
         whose = "both" if self.of == "both" else f"the {self.of}"
         return f"projected from {self.dim_in} dimensions on the first {self.dim_out} principal components of {whose}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "centre": self.centre.tolist(),
-            "components": self.components.tolist(),
-            "of": self.of,
-        }
+        centre, components = self.centre.tolist(), self.components.tolist()
+        return {"centre": centre, "components": components, "of": self.of}
 
     @classmethod
     def from_dict(cls, facts: Any) -> Projection:

@@ -21,13 +21,34 @@ def damaged(what: str, got: object) -> InputError:
 
 def field(facts: Any, name: str) -> Any:
     """One entry of a dictionary."""
-    if not isinstance(facts, dict):
+    if type(facts) is not dict:
         raise damaged("a part must be a dictionary", type(facts).__name__)
     if name not in facts:
         raise damaged(
             f"{name!r} must be there", ", ".join(map(str, facts)) or "an empty dictionary"
         )
     return facts[name]
+
+
+def dict_in(facts: Any, name: str) -> dict[str, Any]:
+    """A dictionary."""
+    value = field(facts, name)
+    if type(value) is not dict:
+        raise damaged(f"{name} must be a dictionary", type(value).__name__)
+    return value
+
+
+def list_in(facts: Any, name: str) -> list[Any]:
+    """A list."""
+    value = field(facts, name)
+    if type(value) is not list:
+        raise damaged(f"{name} must be a list", type(value).__name__)
+    return value
+
+
+def dtype_in(facts: Any, name: str) -> torch.dtype:
+    """One of the two dtypes of features."""
+    return getattr(torch, word_in(facts, name, ("float32", "float64")))
 
 
 def count_in(facts: Any, name: str) -> int:
@@ -41,11 +62,7 @@ def count_in(facts: Any, name: str) -> int:
 def shape_in(facts: Any, name: str) -> tuple[int, ...]:
     """A sample shape: whole numbers of at least 1, at least one of them."""
     value = field(facts, name)
-    if (
-        not isinstance(value, list)
-        or not value
-        or not all(type(side) is int and side > 0 for side in value)
-    ):
+    if type(value) is not list or not value or any(type(s) is not int or s < 1 for s in value):
         raise damaged(f"{name} must be a list of whole numbers of at least 1", value)
     return tuple(value)
 
@@ -53,15 +70,24 @@ def shape_in(facts: Any, name: str) -> tuple[int, ...]:
 def names_in(facts: Any, name: str) -> tuple[str, ...]:
     """Different strings, at least one."""
     value = field(facts, name)
-    if (
-        not isinstance(value, list)
-        or not value
-        or not all(isinstance(entry, str) for entry in value)
-    ):
+    if type(value) is not list or not value or any(type(entry) is not str for entry in value):
         raise damaged(f"{name} must be a list of names", value)
     if len(set(value)) != len(value):
         raise damaged(f"{name} must be different names", value)
     return tuple(value)
+
+
+def columns_in(facts: Any, shape: tuple[int, ...]) -> tuple[str, ...] | None:
+    """The names of features of samples of this shape, if they have any."""
+    if field(facts, "columns") is None:
+        return None
+    names = names_in(facts, "columns")
+    if shape != (len(names),):
+        raise damaged(
+            f"there must be one name for each feature of samples of shape {shape}",
+            f"{len(names)} names",
+        )
+    return names
 
 
 def word_in(facts: Any, name: str, known: tuple[str, ...]) -> str:

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from advect._util.checks import check_finite
 from advect.data.spaces.saved import count_in, damaged, field, numbers_in, word_in
+from advect.data.spaces.step import Step
 
 SCALES = ("standardize", "standardize-target", "unit")
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Step):
     """(x − offset) / width in float64, with one number for all ``dim`` features or one for each;
     ``of``: whose statistics.
     """
@@ -50,16 +51,12 @@ class Affine:
         return f"each feature less its mean, divided by its deviation (of {'both' if self.of == 'both' else 'the ' + self.of})"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "dim": self.dim,
-            "offset": self.offset.tolist(),
-            "width": self.width.tolist(),
-            "of": self.of,
-        }
+        offset, width = self.offset.tolist(), self.width.tolist()
+        return {"dim": self.dim, "offset": offset, "width": width, "of": self.of}
 
     @classmethod
     def from_dict(cls, facts: Any) -> Affine:
-        dim, ndim = count_in(facts, "dim"), int(isinstance(field(facts, "offset"), list))
+        dim, ndim = count_in(facts, "dim"), int(type(field(facts, "offset")) is list)
         offset, width = numbers_in(facts, "offset", ndim), numbers_in(facts, "width", ndim)
         if offset.shape != width.shape or offset.shape not in ((), (dim,)):
             raise damaged(
@@ -104,9 +101,8 @@ def _affine(dim: int, offset: Tensor, width: Tensor, of: str) -> Affine:
             values,
             "The features are too large to scale: divide them by a number first.",
         )
-    return Affine(
-        dim, offset.cpu(), width.where(width > 0, 1).cpu(), of
-    )  # what is constant is only shifted, to 0
+    # what is constant is only shifted, to 0
+    return Affine(dim, offset.cpu(), width.where(width > 0, 1).cpu(), of)
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
