@@ -17,9 +17,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 from PIL import Image
 
+import advect as ad
 import advect.data.formats
 from advect._util.atomic import atomic_directory, atomic_file
 from advect._util.progress import track
@@ -724,3 +726,37 @@ def test_parquet_without_pyarrow_says_what_to_install(
     ):
         with pytest.raises(InputError, match=r"pip install 'advect\[tables\]'"):
             act()
+
+
+def test_a_format_of_ones_own(tmp_path):
+    """Read and written by name and by suffix, whole or not at all; names that are taken are not."""
+
+    def read(path, *, scale: float = 1.0):
+        x = np.loadtxt(path, ndmin=2)
+        return Content(scale * x[:, 1:], [int(code) for code in x[:, 0]])
+
+    def write_lines(path, content):
+        np.savetxt(path, np.column_stack([content.codes, content.x]))
+        if content.x.max() > 9:
+            raise OSError("full")
+
+    ad.datasets.register_format("lines", read, write=write_lines, suffixes=[".Lines"])
+    data = ad.LabeledDataset([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [0, 1, 1])
+    place = data.save(tmp_path / "a.lines")
+    assert ad.datasets.load(place).labels == [0, 1, 1]
+    again = ad.datasets.load(f"lines:{place}?scale=2&n=2&seed=1")
+    drawn = data.sample(2, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(again.x, 2 * drawn.x) and again.labels == drawn.labels
+    with pytest.raises(InputError, match="option of lines files"):
+        ad.datasets.load(place, raw=True)
+    with pytest.raises(InputError, match="cannot write there"):
+        ad.LabeledDataset([[10.0]], [0]).save(tmp_path / "b.lines")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.lines"]
+    ad.datasets.register_format("lines", read)  # a cell of a notebook that is run again
+    with pytest.raises(InputError, match="unknown suffix"):
+        ad.datasets.load(place)
+    for name, suffix in (("csv", ".x"), ("run", ".x"), ("a b", ".x"), ("mine", "x")):
+        with pytest.raises(InputError):
+            ad.datasets.register_format(name, read, suffixes=[suffix])
+    with pytest.raises(InputError, match="be free"):
+        ad.datasets.register_format("mine", read, suffixes=[".npz"])
