@@ -36,7 +36,7 @@ from advect.data.digest import digest
 from advect.datasets.reference import Reference
 from advect.errors import InputError
 from advect.ot import Sinkhorn, Solver
-from advect.ot.solution import check_solver
+from advect.ot.solver import check_solver
 from advect.transport.distance import otdd
 
 if TYPE_CHECKING:

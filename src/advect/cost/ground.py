@@ -23,7 +23,7 @@ from advect.cost.rows import FEW_LAWS, FeatureRows, LabelTable, OwnRows
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot.blocks import BlockedCost
-from advect.ot.solution import Plan
+from advect.ot.plan import Plan, as_plan
 
 
 @dataclass(frozen=True)
@@ -378,74 +378,9 @@ class PairCost:
         """⟨P, C⟩ as a differentiable number: the gradient of a transport value, by the envelope
         theorem.
 
-        The features enter through the products P y and Pᵀ x, the laws through the plan summed over
-        pairs of laws. A plan that is not formed is asked for these products alone."""
-        if not isinstance(plan, Tensor):
-            return self._contract_products(plan)
-        plan = plan.detach()
-        if not self.has_labels:
-            return self._contract_features(plan) / 2
-        return self._contract_features(plan) / 2 + self._contract_laws(self.class_plan(plan))
-
-    def class_plan(self, plan: Tensor | Plan) -> Tensor:
-        """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
-        (rows, columns), shape = self.law_rows, self.label_distances.shape
-        if not isinstance(plan, Tensor) and shape[1] <= FEW_LAWS:
-            by_law = plan @ torch.nn.functional.one_hot(columns, shape[1]).to(self.source.x)
-            return by_law.new_zeros(shape).index_add_(0, rows, by_law)
-        pieces = [(slice(None), slice(None), plan)] if isinstance(plan, Tensor) else plan.pieces()
-        result = None
-        for at, onto, part in pieces:
-            by_law = part.new_zeros(len(part), shape[1]).index_add_(1, columns[onto], part)
-            result = part.new_zeros(shape) if result is None else result
-            result.index_add_(0, rows[at], by_law)
-        assert result is not None
-        return result
-
-    @property
-    def moves(self) -> bool:
-        """Whether a gradient is wanted in anything that the cost depends on."""
-        with_labels = self.has_labels and self.label_distances.requires_grad
-        return with_labels or self.source.x.requires_grad or self.target.x.requires_grad
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether labels cost anything."""
-        return self.cost.label_weight > 0 and not isinstance(self.cost.label, NoLabels)
-
-    def _contract_features(self, plan: Tensor) -> Tensor:
-        if self.points is None:
-            return (plan * self._own_feature_cost()).sum()
-        x, y = self.points
-        plan = plan.to(torch.promote_types(x.dtype, y.dtype))
-        with torch.no_grad():
-            u, v = self._centred(x, y)
-            rows, columns = plan.sum(dim=1, keepdim=True), plan.sum(dim=0)[:, None]
-            image = plan @ v
-            lengths = [
-                torch.linalg.vector_norm(part, dim=1, keepdim=True).square() for part in (u, v)
-            ]
-            value = (
-                (rows * lengths[0]).sum()
-                + (columns * lengths[1]).sum()
-                - 2 * torch.linalg.vecdot(u, image).sum()
-            )
-            # The gradients 2 (diag(P1) x − P y) and 2 (diag(Pᵀ1) y − Pᵀ x); the plan of a
-            # self-problem is symmetric.
-            pulls = [(x, image.mul_(-2).addcmul_(rows, u, value=2))] if x.requires_grad else []
-            if y is x:
-                pulls = [(x, pull.mul_(2)) for _, pull in pulls]
-            elif y.requires_grad:
-                pulls.append((y, (plan.T @ u).mul_(-2).addcmul_(columns, v, value=2)))
-        for point, pull in pulls:
-            moving = (point * pull).sum()
-            value = value + moving - moving.detach()
-        return value
-
-    def _contract_products(self, plan: Plan) -> Tensor:
-        """``contract`` by P [v, ‖v‖², 1, e_y] in one pass over the plan, and Pᵀ [u, 1] where the
-        target moves.
-        """
+        The features enter through P [v, ‖v‖², 1, e_y] in one pass over the plan, and Pᵀ [u, 1] where
+        the target moves; the laws through the plan summed over pairs of laws."""
+        plan = as_plan(plan)
         if self.points is None:
             laws = self._contract_laws(self.class_plan(plan)) if self.has_labels else 0
             return self._contract_own(plan) / 2 + laws
@@ -466,11 +401,11 @@ class PairCost:
                 + squares.double().sum()
                 - 2 * torch.linalg.vecdot(u, image).double().sum()
             )
-            pulls = [(x, 2 * (rows * u - image))] if x.requires_grad else []
+            # The gradients 2 (diag(P1) x − P y) and 2 (diag(Pᵀ1) y − Pᵀ x); the plan of a
+            # self-problem is symmetric.
+            pulls = [(x, image.mul_(-2).addcmul_(rows, u, value=2))] if x.requires_grad else []
             if y is x:
-                pulls = [
-                    (x, 2 * pull) for _, pull in pulls
-                ]  # the plan of a self-problem is symmetric
+                pulls = [(x, pull.mul_(2)) for _, pull in pulls]
             elif y.requires_grad:
                 back = plan.T @ torch.cat([u, torch.ones_like(lengths[0])], dim=1)
                 pulls.append((y, 2 * (back[:, -1:] * v - back[:, :-1])))
@@ -485,6 +420,32 @@ class PairCost:
             else self.class_plan(plan)
         )
         return value / 2 + self._contract_laws(sums)
+
+    def class_plan(self, plan: Tensor | Plan) -> Tensor:
+        """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
+        (rows, columns), shape = self.law_rows, self.label_distances.shape
+        plan = as_plan(plan)
+        if shape[1] <= FEW_LAWS:
+            by_law = plan @ torch.nn.functional.one_hot(columns, shape[1]).to(self.source.x)
+            return by_law.new_zeros(shape).index_add_(0, rows, by_law)
+        result = None
+        for at, onto, part in plan.pieces():
+            by_law = part.new_zeros(len(part), shape[1]).index_add_(1, columns[onto], part)
+            result = part.new_zeros(shape) if result is None else result
+            result.index_add_(0, rows[at], by_law)
+        assert result is not None
+        return result
+
+    @property
+    def moves(self) -> bool:
+        """Whether a gradient is wanted in anything that the cost depends on."""
+        with_labels = self.has_labels and self.label_distances.requires_grad
+        return with_labels or self.source.x.requires_grad or self.target.x.requires_grad
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether labels cost anything."""
+        return self.cost.label_weight > 0 and not isinstance(self.cost.label, NoLabels)
 
     def _contract_laws(self, class_plan: Tensor) -> Tensor:
         return self.cost.label_weight / 2 * (class_plan * self.label_distances).sum().double()

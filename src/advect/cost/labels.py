@@ -16,9 +16,9 @@ from advect._util.linalg import squared_distances, squared_gaps
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Gaussians, bures
 from advect.errors import InputError
-from advect.ot.divergence import debiased, envelope, solve_divergence
+from advect.ot.divergence import debiased, envelope
 from advect.ot.exact import ExactOT
-from advect.ot.solution import Solver, check_solver
+from advect.ot.solver import Solver, check_solver, solve_divergence
 
 _SINGLE = (
     9e-7  # relative error of label distances between float32 datasets; rounding them adds 6e-8

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from advect.errors import InputError
+from advect.ot.blocks import Rows
 
 Index = slice | Tensor
 FEW_LAWS = (
@@ -57,7 +58,7 @@ class LabelTable:
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureRows:
+class FeatureRows(Rows):
     """−x_i·y_j + left_i·right_j: a product of features, and a thin one for norms and few labels;
     never negative.
 
@@ -69,6 +70,10 @@ class FeatureRows:
     left: Tensor
     right: Tensor
     labels: LabelTable | None  # solvers may treat them apart
+
+    @property
+    def points(self) -> FeatureRows:
+        return self
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
         y, right = (
@@ -87,7 +92,7 @@ class FeatureRows:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnRows:
+class OwnRows(Rows):
     """½ d(x_i, y_j)² by a function of one's own, and the label part."""
 
     feature: Callable[[Index, Tensor | None], Tensor]

@@ -30,10 +30,10 @@ from advect.cost.rounding import cost_rounding
 from advect.data.dataset import LabeledDataset
 from advect.distributed.shards import cut, moving, on_leaves, with_mass
 from advect.distributed.sides import Side, side_between
-from advect.distributed.sinkhorn import Problem, prepared, solve, solve_self
 from advect.errors import InputError
 from advect.functionals.base import Functional, State
-from advect.ot import Sinkhorn
+from advect.ot import DenseCost, ShardedCost, Sinkhorn
+from advect.ot.certificate import Scale
 from advect.ot.solution import Potentials
 
 _MATRICES = 4  # of this rank's rows in a step: cost and kernel, and as much to spare
@@ -231,32 +231,35 @@ class _Call:
         digits enough.
         """
         cross = self._side(mine, whole.dataset, self.target)
-        problem = self._problem(cross.pair, rho, self.target)
-        solver = self._prepared = self._prepared or prepared(self.solver, problem)
-        narrow, scale = problem.cost.dtype != torch.float64, problem.scale(float(solver.epsilon))  # pyright: ignore
-        if narrow and not scale.enough(problem.cost.dtype):
+        costs = self._costs(cross.pair, rho, self.target)
+        a, b = (data.weights[data.weights > 0] for data in (rho, self.target))
+        solver = self._prepared = self._prepared or self.solver.prepare(costs, a, b)
+        dtype, scale = costs.dtype, Scale.of(costs, solver.regularisation)
+        scale.check_epsilon()
+        narrow = dtype != torch.float64
+        if narrow and not scale.enough(dtype):
             return None
         beyond = self._beyond(solver)
-        solved = solve(solver, problem, self._warm("f", "g", rho, self.target))
-        energy, value, n_iter = cross.contract(solved.plan, through), solved.value, solved.n_iter
+        solved = solver.solve(costs, a, b, self._warm("f", "g", rho, self.target))
+        energy = cross.contract(solved.coupling, through)
+        value, n_iter, met = solved.value, solved.n_iter, solved.converged
         potentials = (
             self._all(solved.potentials[0], rho),
             self._all(solved.potentials[1], self.target),
         )
-        met, dtype = solved.converged, problem.cost.dtype
         error = solved.value_error + self._rounding(cross.pair, dtype)
         self._open, self._largest = solved.value_error, scale.largest
-        del cross, problem, solved  # one matrix of this rank's rows at a time
+        del cross, costs, solved  # one matrix of this rank's rows at a time
         within = self._side(mine, whole.dataset, whole.dataset)
-        problem = self._problem(within.pair, rho, rho)
         start = self._warm("self", "self", rho, rho)
-        alone = solve_self(solver, problem, None if start is None else start[0])
+        start = None if start is None else start[0]
+        alone = solver.solve_self(self._costs(within.pair, rho, rho), a, start)
         value = value - 0.5 * alone.value - 0.5 * beyond
         if narrow and 4 * scale.value_rounding(dtype) > _LOST * abs(
             value
         ):  # twice for the solves, and for the costs
             return None
-        energy = energy - 0.5 * within.contract(alone.plan, through)
+        energy = energy - 0.5 * within.contract(alone.coupling, through)
         self._converged = met and alone.converged
         self._error = (
             error
@@ -286,17 +289,19 @@ class _Call:
         kept = with_mass(data)
         return cut(data, kept[self.group.rows(len(kept))])
 
-    def _problem(self, pair: PairCost, source: LabeledDataset, target: LabeledDataset) -> Problem:
+    def _costs(self, pair: PairCost, source: LabeledDataset, target: LabeledDataset) -> ShardedCost:
         """The cost of this rank's rows, as a matrix where that fits, else in blocks; on all ranks
         alike.
         """
         dtype = torch.float64 if self._wide else torch.promote_types(source.x.dtype, target.x.dtype)
-        a, b = (data.weights[data.weights > 0] for data in (source, target))
-        rows, columns = -(-len(a) // self.group.size), len(b)  # of the rank that has most
-        blocked = _MATRICES * rows * columns * dtype.itemsize > self._limit
+        n, columns = (int((data.weights > 0).sum()) for data in (source, target))
+        rows = -(-n // self.group.size)  # of the rank that has most
         room = max(0, self._limit - 3 * (rows + columns) * pair.source.dim * dtype.itemsize)
-        cost = self.group.each(lambda: pair.blocked(dtype, room) if blocked else pair.matrix(dtype))
-        return Problem(cost, a, b, self.group)
+        if _MATRICES * rows * columns * dtype.itemsize > self._limit:
+            own = self.group.each(lambda: pair.blocked(dtype, room))
+        else:
+            own = self.group.each(lambda: DenseCost(pair.matrix(dtype)))
+        return ShardedCost(own, n, self.group)
 
     def _warm(
         self, first: str, second: str, rho: LabeledDataset, other: LabeledDataset
@@ -317,9 +322,10 @@ class _Call:
                 self.target.replace()
             )  # a copy, so that what its laws keep for later calls goes with it
             own = self._side(self._share(target), target, target)
-            solved = solve_self(solver, problem := self._problem(own.pair, target, target))
+            costs = self._costs(own.pair, target, target)
+            solved = solver.solve_self(costs, target.weights[target.weights > 0])
             self._target_value = solved.value
-            self._target_error = solved.value_error + self._rounding(own.pair, problem.cost.dtype)
+            self._target_error = solved.value_error + self._rounding(own.pair, costs.dtype)
         return self._target_value
 
     def _rounding(self, pair: PairCost, dtype: torch.dtype) -> float:

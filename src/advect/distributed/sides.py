@@ -33,7 +33,7 @@ class Side:
     symmetric: bool
     group: Group
 
-    def contract(self, plan: Tensor | Plan, through: bool) -> Tensor:
+    def contract(self, plan: Plan, through: bool) -> Tensor:
         """A number whose gradient is that of this rank's share of ⟨P, C⟩, ``through`` laws of
         classes or not.
 

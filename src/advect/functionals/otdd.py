@@ -18,7 +18,7 @@ from advect.cost import GroundCost
 from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset
 from advect.functionals.base import Functional, State
-from advect.ot import MiniBatch, Sinkhorn, Solver
+from advect.ot import Sinkhorn, Solver
 from advect.transport.transport import Transport, check_dataset
 
 
@@ -80,7 +80,7 @@ class OTDD(Functional):
 
     @property
     def stochastic(self) -> bool:
-        return isinstance(self.transport.solver, MiniBatch)
+        return self.transport.solver.stochastic
 
     @property
     def options(self) -> dict[str, Any]:

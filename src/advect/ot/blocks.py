@@ -1,44 +1,106 @@
-"""A cost matrix (n, m) that is computed in blocks of rows, for problems whose matrices do not fit
-into memory.
+"""Costs of one process: a matrix in memory, or rows that are computed when they are asked for, for
+problems whose matrices do not fit.
 
 The solver asks for rows, uses them and forgets them; ``room`` says how many bytes it may keep
-beside, so that it holds the whole matrix, or its kernel, where that fits (``advect.ot.kernel``).
+beside, so that it holds the whole matrix, or its kernel, where that fits.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from advect._util.checks import check_finite
 from advect._util.memory import readable
 from advect.errors import InputError
+from advect.ot.cost import ENTRIES, LEAST_ROWS, Cost, Points
+from advect.ot.plan import Index
+from advect.ot.row_kernel import RowKernel
 
-Index = slice | Tensor
-_ENTRIES = 8_000_000  # numbers in a block: enough rows for an efficient product
-_LEAST_ROWS, _BLOCKS_AT_ONCE = 16, 16
+
+class DenseCost(Cost):
+    """A cost that is a matrix in memory.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> cost = ad.ot.DenseCost(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+        >>> cost.shape, cost.extremes()
+        ((2, 2), (0.0, 1.0))
+    """
+
+    def __init__(self, matrix: Tensor, room: int | None = None) -> None:
+        super().__init__((matrix.shape[0], matrix.shape[1]), matrix.dtype, matrix.device, room)
+        self._matrix = matrix
+
+    @property
+    def matrix(self) -> Tensor:
+        return self._matrix
+
+    def rows(
+        self, index: Index, columns: Tensor | None = None, out: Tensor | None = None
+    ) -> Tensor:
+        rows = self._matrix[index]
+        rows = rows if columns is None else rows[:, columns]
+        return rows if out is None else out.copy_(rows)
+
+    def select(self, rows: Tensor, columns: Tensor) -> DenseCost:
+        return DenseCost(self._matrix[rows][:, columns], self.room)
+
+    def mean(self, a: Tensor, b: Tensor) -> float:
+        return float(a.double() @ (self._matrix @ b.to(self.dtype)).double())
+
+    def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> RowKernel:
+        return RowKernel(self, dtype, room)
+
+    def dense(self) -> Tensor:
+        return self._matrix
+
+    def within(self, limit: int) -> DenseCost:
+        return self if self.bytes() <= limit else DenseCost(self._matrix, limit)
 
 
-class Rows(Protocol):
+def as_cost(cost: Any) -> Cost:
+    """A cost as it is; a matrix of finite numbers as one."""
+    if isinstance(cost, Cost):  # its entries are looked at when they are made
+        return cost
+    matrix = torch.as_tensor(cost)
+    if matrix.ndim != 2 or matrix.numel() == 0:
+        raise InputError(
+            "a cost must be a matrix (n, m) with n, m > 0",
+            f"shape {tuple(matrix.shape)}",
+            "Pass one entry for each pair.",
+        )
+    if matrix.dtype not in (torch.float32, torch.float64):
+        matrix = matrix.to(torch.float32)
+    matrix = matrix.detach()
+    check_finite("the cost", matrix, "Check the features and the cost function.")
+    return DenseCost(matrix)
+
+
+class Rows:
     """What makes rows of a cost matrix."""
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
         """The rows at ``rows``, at some columns or all, new or written into ``out``; the caller may
         overwrite them.
         """
-        ...
+        raise NotImplementedError
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
         """Σ a_i b_j C_ij, without the matrix where there is a formula."""
-        ...
+        raise NotImplementedError
+
+    @property
+    def points(self) -> Points | None:
+        """The points whose half squared distances the rows are, where that is known."""
+        return None
 
 
-class BlockedCost:
+class BlockedCost(Cost):
     """An (n, m) cost matrix by blocks of rows.
 
     Args:
@@ -66,10 +128,8 @@ class BlockedCost:
         device: torch.device,
         room: int,
     ) -> None:
-        self.shape, self.dtype, self.device, self.room = shape, dtype, device, room
-        self._open: Callable[[], Rows] = open_rows
-        self._rows: Rows | None = None
-        self._extremes: tuple[float, float] | None = None
+        super().__init__(shape, dtype, device, room)
+        self._open, self._rows = open_rows, None
 
     @classmethod
     def of(
@@ -86,133 +146,50 @@ class BlockedCost:
         like = torch.empty(0) if like is None else like
         return cls(lambda: _Made(make, like.dtype), shape, like.dtype, like.device, room)
 
-    @property
-    def ndim(self) -> int:
-        return 2
-
-    def numel(self) -> int:
-        return self.shape[0] * self.shape[1]
-
     @staticmethod
     def least(m: int, dtype: torch.dtype) -> int:
         """Bytes of room below which not even a block of the fewest rows fits."""
-        return 4 * _LEAST_ROWS * m * dtype.itemsize
-
-    def bytes(self, dtype: torch.dtype | None = None) -> int:
-        """The size of the whole matrix."""
-        return self.numel() * (dtype or self.dtype).itemsize
+        return 4 * LEAST_ROWS * m * dtype.itemsize
 
     @property
-    def block_rows(self) -> int:
-        """Rows in a block: a few of them fit into the room at once, beside a matrix if that
-        fits.
-        """
-        entries = min(_ENTRIES, self.room // (_BLOCKS_AT_ONCE * self.dtype.itemsize))
-        return min(self.shape[0], max(_LEAST_ROWS, entries // self.shape[1]))
-
-    def blocks(self, rows: int | None = None) -> Iterator[slice]:
-        """Slices of rows that cover the matrix."""
-        rows = rows or self.block_rows
-        return (
-            slice(start, min(start + rows, self.shape[0]))
-            for start in range(0, self.shape[0], rows)
-        )
-
-    @property
-    def maker(self) -> Rows:
-        """What makes rows."""
+    def _maker(self) -> Rows:
         if self._rows is None:
             self._rows = self._open()
         return self._rows
 
     def rows(
-        self, index: Index, out: Tensor | None = None, columns: Tensor | None = None
+        self, index: Index, columns: Tensor | None = None, out: Tensor | None = None
     ) -> Tensor:
-        """The rows at ``index``, written into ``out`` if given; they may be overwritten."""
-        return self.maker(index, out, columns)
+        return self._maker(index, out, columns)
 
     def mean(self, a: Tensor, b: Tensor) -> float:
-        """Σ a_i b_j C_ij."""
-        return float(self.maker.mean(a, b))
-
-    def extremes(self) -> tuple[float, float]:
-        """Least and largest entry; a pass over the rows unless one was noted on the way."""
-        if self._extremes is None:
-            notes = Extremes()
-            for block in self.blocks():
-                notes.add(self.rows(block))
-            self.note(notes)
-        assert self._extremes is not None
-        return self._extremes
-
-    def note(self, notes: Extremes) -> None:
-        """Keep extremes that a pass has found; entries that are no numbers end the solve here."""
-        least, most = notes.values()
-        if not (math.isfinite(least) and math.isfinite(most)):
-            raise InputError(
-                "the cost must be finite",
-                "NaN or infinite entries",
-                "Check the features and the cost function.",
-            )
-        self._extremes = least, most
-
-    def dense(self) -> Tensor:
-        """The whole matrix."""
-        out = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-        for block in self.blocks():
-            self.rows(block, out[block])
-        return out
+        return float(self._maker.mean(a.double(), b.double()))
 
     def select(self, rows: Tensor, columns: Tensor) -> BlockedCost:
-        """The cost between some rows and some columns, given by positions."""
-        shape = (len(rows), len(columns))
-        return BlockedCost(
-            lambda: _Selected(self, rows, columns), shape, self.dtype, self.device, self.room
-        )
+        def selected() -> Rows:
+            return _Selected(self, rows, columns)
 
-    def seconds(self) -> float:
-        """How long a pass over all rows takes, from one block."""
-        block = next(self.blocks())
-        self.rows(block)
-        start = time.perf_counter()
-        self.rows(block)
-        return (time.perf_counter() - start) * self.shape[0] / (block.stop - block.start)
+        shape = (len(rows), len(columns))
+        return BlockedCost(selected, shape, self.dtype, self.device, self.room or 0)
+
+    def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> RowKernel:
+        return RowKernel(self, dtype, room)
+
+    @property
+    def points(self) -> Points | None:
+        return self._maker.points
 
     def release(self) -> None:
-        """Let go of what rows are made of until they are asked for again."""
         self._rows = None
 
     def __repr__(self) -> str:
         n, m = self.shape
-        return f"BlockedCost({n} × {m}, {readable(self.bytes())} as a matrix, {readable(self.room)} of room)"
-
-
-def in_blocks(cost: Tensor | BlockedCost) -> BlockedCost:
-    """A cost as blocks of rows; of a matrix, nothing is kept."""
-    if isinstance(cost, BlockedCost):
-        return cost
-    return BlockedCost.of(
-        lambda rows: cost[rows], (cost.shape[0], cost.shape[1]), room=cost.nbytes, like=cost
-    )
-
-
-class Extremes:
-    """Least and largest entry of what is added, without waiting for the device at each block."""
-
-    def __init__(self) -> None:
-        self._parts: list[Tensor] = []
-
-    def add(self, part: Tensor) -> None:
-        self._parts.append(torch.stack(torch.aminmax(part)))
-
-    def values(self) -> tuple[float, float]:
-        pairs = torch.stack(self._parts)
-        least, most = torch.stack([pairs[:, 0].min(), pairs[:, 1].max()]).tolist()
-        return least, most
+        size, room = readable(self.bytes()), readable(self.room or 0)
+        return f"BlockedCost({n} × {m}, {size} as a matrix, {room} of room)"
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
+class _Made(Rows):
     """Rows by a function of one's own."""
 
     make: Callable[[Index], Tensor]
@@ -221,23 +198,19 @@ class _Made:
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
         made = self.make(rows).to(self.dtype)
         made = made if columns is None else made.index_select(1, columns)
-        return (
-            made.clone() if out is None else out.copy_(made)
-        )  # it may be a view of what is not ours
+        # it may be a view of what is not ours
+        return made.clone() if out is None else out.copy_(made)
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
-        step = max(1, _ENTRIES // len(b))
+        step = max(1, ENTRIES // len(b))
         blocks = (slice(start, start + step) for start in range(0, len(a), step))
-        return torch.stack(
-            [
-                a[block] @ (self.make(block).to(self.dtype) @ b.to(self.dtype)).double()
-                for block in blocks
-            ]
-        ).sum()
+        own = b.to(self.dtype)
+        parts = [a[block] @ (self.make(block).to(self.dtype) @ own).double() for block in blocks]
+        return torch.stack(parts).sum()
 
 
 @dataclass(frozen=True, eq=False)
-class _Selected:
+class _Selected(Rows):
     """Some rows and columns of another cost."""
 
     cost: BlockedCost
@@ -246,7 +219,7 @@ class _Selected:
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
         columns = self.at_columns if columns is None else self.at_columns[columns]
-        return self.cost.rows(self.at_rows[rows], out, columns)
+        return self.cost.rows(self.at_rows[rows], columns, out)
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
         whole_a, whole_b = (a.new_zeros(size) for size in self.cost.shape)

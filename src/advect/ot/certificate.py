@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from advect.errors import InputError
-from advect.ot.blocks import BlockedCost
+from advect.ot.cost import Cost
 
 # no marginal error above this counts as converged unless a tolerance was given; no entry of a plan
 # is off by more
@@ -46,14 +46,9 @@ class Scale:
     epsilon: float
 
     @classmethod
-    def of(cls, cost: Tensor | BlockedCost, epsilon: float) -> Scale:
+    def of(cls, cost: Cost, epsilon: float) -> Scale:
         """A pass over the cost, unless one has noted its extremes on the way."""
-        least, most = (
-            cost.extremes()
-            if isinstance(cost, BlockedCost)
-            else torch.stack(torch.aminmax(cost)).tolist()
-        )
-        return cls((cost.shape[0], cost.shape[1]), least, most, epsilon)
+        return cls(cost.shape, *cost.extremes(), epsilon)
 
     @property
     def largest(self) -> float:

@@ -2,15 +2,14 @@
 
 S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b) = ⟨a, f − f_aa⟩ + ⟨b, g − g_bb⟩
 
-Here are the three solves, their sum and its gradient for every use: distances, flows, the inner
-problems of a label cost, parts that are drawn at random."""
+Here are the sum of three solves and its gradient for every use: distances, flows, the inner
+problems of a label cost, parts that are drawn at random. The solves are ``Solver.divergence``."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -19,8 +18,9 @@ from torch import Tensor
 
 from advect.errors import ConvergenceWarning
 from advect.ot.certificate import RESOLVED
-from advect.ot.solution import Cost, Potentials, Solution, Solver, check_solver
+from advect.ot.solution import Potentials, Solution
 
+SIDES: tuple[str, ...] = ("cross", "source", "target")
 Term = TypeVar("Term", float, Tensor)
 
 
@@ -135,129 +135,6 @@ class Divergence:
         (or they are ``equal``).
         """
         return self.met and (self.equal or self.error <= RESOLVED * self.value)
-
-
-def divergence(
-    cross_cost: Cost,
-    source_cost: Cost,
-    target_cost: Cost,
-    a: Tensor | None = None,
-    b: Tensor | None = None,
-    *,
-    solver: Solver,
-) -> Divergence:
-    """S(a, b) under the costs between a and b, within a, and within b.
-
-    Costs that come in blocks are solved one after the other, each letting go of its matrices before
-    the next.
-
-    The self-problems come first: when a and b are the same measure, in whatever order, their
-    potentials solve the cross problem already, and the divergence vanishes to the last bit.
-
-    Args:
-        cross_cost, source_cost, target_cost: cost matrices (n, m), (n, n), (m, m), or
-            ``BlockedCost``.
-        a, b: weights; uniform by default.
-        solver: how each problem is solved; a relative epsilon refers to the cross problem.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> x = torch.rand(40, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        >>> cost = lambda x, y: (x - y.T).square() / 2
-        >>> s = ad.ot.divergence(cost(x, x + 1), cost(x, x), cost(x, x), solver=ad.Sinkhorn(epsilon=0.05))
-        >>> round(s.value, 6)                                # a shift by 1: exactly ½
-        0.5
-    """
-    solved = solve_divergence((cross_cost, source_cost, target_cost), a, b, solver=solver)
-    warn_unless_converged(solved, solved.converged)
-    return solved
-
-
-def solve_divergence(
-    costs: tuple[Cost, Cost, Cost],
-    a: Tensor | None = None,
-    b: Tensor | None = None,
-    *,
-    solver: Solver,
-) -> Divergence:
-    """``divergence`` without a word on what it cannot resolve."""
-    check_solver(solver)
-    a, b = (
-        torch.full((n,), 1 / n, dtype=torch.float64, device=costs[0].device)
-        if weights is None
-        else weights.double()
-        for n, weights in zip(costs[0].shape, (a, b), strict=True)
-    )
-    sides = dict(zip(SIDES, costs, strict=True))
-    return solve_three(sides.__getitem__, a, b, solver.prepare(costs[0], a, b))
-
-
-SIDES: tuple[str, ...] = ("cross", "source", "target")
-
-
-def _kept(side: str, cost: Cost, solution: Solution) -> Solution:
-    solution.release()
-    return solution
-
-
-def solve_three(
-    make: Callable[[str], Cost],
-    a: Tensor,
-    b: Tensor,
-    solver: Solver,
-    *,
-    warm: dict[str, Tensor] | None = None,
-    target: Solution | None = None,
-    keep: Callable[[str, Cost, Solution], Solution] = _kept,
-) -> Divergence:
-    """The three problems by a solver that is prepared for them, one cost at a time.
-
-    Args:
-        make: makes the cost of a side ("cross", "source" or "target") when its turn has come; it is
-            let go of before the next, unless a solution keeps it.
-        warm: potentials "f", "g" and "self" (within a) to start from, any of which may be missing.
-            Without it the self-problems come first and their potentials are tried on the cross
-            problem: when a and b are the same measure, in whatever order, they solve it, and the
-            divergence vanishes to the last bit.
-        target: the solution within b, where it is known.
-        keep: what is to be kept of a solution, told its side and its cost.
-    """
-    if (together := getattr(solver, "divergence", None)) is not None:
-        return _together(make, a, b, together, keep)
-
-    def solved(side: str, solve: Callable[[Cost], Solution]) -> Solution:
-        cost = make(side)
-        return keep(side, cost, solve(cost))
-
-    def within(side: str, weights: Tensor, init: Tensor | None = None) -> Solution:
-        return solved(side, lambda cost: solver.solve_self(cost, weights, init=init))
-
-    if warm is not None:
-        start = (warm["f"], warm["g"]) if "f" in warm and "g" in warm else None
-        cross = solved("cross", lambda cost: solver.solve(cost, a, b, init=start))
-        source = within("source", a, warm.get("self"))
-        return Divergence(cross, source, target or within("target", b), (a, b))
-    source, target = within("source", a), target or within("target", b)
-    guess = source.potentials[0], target.potentials[0]
-    slack = 2 * (source.marginal_error + target.marginal_error)
-    cost = make("cross")
-    certified = solver.certify(cost, a, b, guess, slack)
-    cross = keep("cross", cost, certified or solver.solve(cost, a, b))
-    return Divergence(cross, source, target, (a, b), equal=certified is not None)
-
-
-def _together(
-    make: Callable[[str], Cost],
-    a: Tensor,
-    b: Tensor,
-    solve: Callable[..., Divergence],
-    keep: Callable[[str, Cost, Solution], Solution],
-) -> Divergence:
-    """By a solver that looks at the three problems at once."""
-    costs = [make(side) for side in SIDES]
-    found = solve(*costs, a, b)
-    parts = zip(SIDES, costs, found.solutions, strict=True)
-    return replace(found, **{side: keep(side, cost, part) for side, cost, part in parts})
 
 
 def warn_unless_converged(solved: Divergence, converged: bool) -> None:

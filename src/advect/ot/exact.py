@@ -15,8 +15,10 @@ from torch import Tensor
 from advect._util.checks import check_count, check_finite
 from advect._util.memory import readable
 from advect.errors import ConvergenceWarning, InputError
-from advect.ot.blocks import BlockedCost
-from advect.ot.solution import Cost, Potentials, Solution, check_problem
+from advect.ot.cost import Cost
+from advect.ot.plan import SparsePlan
+from advect.ot.solution import Potentials, Solution, check_problem
+from advect.ot.solver import Solver
 
 # of float64 and the size of the cost that the simplex needs: costs, their copy in its unit, flows,
 # plan
@@ -24,7 +26,7 @@ _MATRICES = 4
 
 
 @dataclass(frozen=True)
-class ExactOT:
+class ExactOT(Solver):
     """min ⟨P, C⟩ over plans with marginals a and b, solved to rounding.
 
     Time grows roughly like n³ in bad cases; a few thousand samples are comfortable, beyond that use
@@ -52,19 +54,13 @@ class ExactOT:
         """
         return torch.float64
 
-    def certify(
-        self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
-    ) -> Solution | None:
-        """Potentials alone do not give an exact plan: always None."""
-        return None
-
-    def prepare(self, cost: Cost, a: Tensor, b: Tensor) -> ExactOT:
-        """Nothing depends on the problem: the solver itself."""
-        return self
+    def scratch(self, n: int, m: int) -> int:
+        """The self-problems need none."""
+        return 3 * n * m
 
     def solve(
         self,
-        cost: Cost,
+        cost: Cost | Tensor,
         a: Tensor | None = None,
         b: Tensor | None = None,
         init: Potentials | None = None,
@@ -74,8 +70,8 @@ class ExactOT:
         """
         import ot  # POT takes seconds to import
 
-        cost, a, b = check_problem(cost, a, b)
-        cost = _whole(cost)
+        given, a, b = check_problem(cost, a, b)
+        cost = _whole(given)
         check_finite("the cost", cost, "Check the features and the cost function.")
         rows, columns = a > 0, b > 0
         whole = bool(rows.all()) and bool(columns.all())
@@ -104,18 +100,10 @@ class ExactOT:
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        kept = torch.from_numpy(
-            plan
-        ).to_sparse()  # at most n + m − 1 entries: do not keep n × m zeros
-        places = torch.stack(
-            [
-                part.nonzero()[:, 0].cpu()[at]
-                for part, at in zip((rows, columns), kept.indices(), strict=True)
-            ]
-        )
-        sparse = torch.sparse_coo_tensor(
-            places, kept.values(), tuple(cost.shape), check_invariants=True
-        )
+        kept = torch.from_numpy(plan).to_sparse()  # at most n + m − 1 entries
+        present = zip((rows, columns), kept.indices(), strict=True)
+        places = torch.stack([part.nonzero()[:, 0].cpu()[at] for part, at in present])
+        coupling = _sparse(places, kept.values(), cost)
         row_sums, column_sums = (
             torch.from_numpy(plan.sum(axis=axis)).to(cost.device) for axis in (1, 0)
         )
@@ -141,40 +129,33 @@ class ExactOT:
             converged=converged,
             n_iter=0,
             marginal_error=marginal + torch.finfo(cost.dtype).eps,
-            make_plan=lambda out: sparse.to_dense().to(device=cost.device, dtype=cost.dtype),
+            coupling=coupling,
             value_error=error,
         )
 
     def solve_self(
-        self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None
+        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
     ) -> Solution:
         """A measure stays where it is when that costs nothing: value 0, potentials 0, the plan
         diag(a).
         """
         cost, a, _ = check_problem(cost, a, None)
-        if isinstance(cost, BlockedCost):
-            diagonal = max(
-                float(cost.rows(block)[:, block].diagonal().abs().max()) for block in cost.blocks()
-            )
-            least, most = cost.extremes()
-        else:
-            diagonal = float(cost.diagonal().abs().max())
-            least, most = torch.stack(torch.aminmax(cost)).tolist()
+        diagonal, (least, most) = cost.largest_on_diagonal(), cost.extremes()
         if diagonal > 1e-6 * most or least < -diagonal:
             return self.solve(
                 cost, a, a
             )  # a cost of one's own for which staying is not free, or not the cheapest
-        zero, dtype = torch.zeros_like(a), cost.dtype
-        return Solution(
-            0.0,
-            (zero, zero),
-            0.0,
-            True,
-            0,
-            0.0,
-            lambda out: torch.diag(a.to(dtype)),
-            value_error=diagonal,
-        )
+        zero, places = torch.zeros_like(a), torch.arange(len(a), device=a.device).expand(2, -1)
+        coupling = _sparse(places, a, cost)
+        return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, coupling, value_error=diagonal)
+
+
+def _sparse(places: Tensor, values: Tensor, cost: Cost | Tensor) -> SparsePlan:
+    """The plan with these entries, like the cost."""
+    shape, options = tuple(cost.shape), {"device": cost.device, "dtype": cost.dtype}
+    return SparsePlan(
+        torch.sparse_coo_tensor(places, values, shape, check_invariants=True, **options).coalesce()
+    )
 
 
 def _violation(cost: Tensor, f: Tensor, g: Tensor) -> float:
@@ -194,10 +175,8 @@ def _extended(potential: Tensor, present: Tensor, others: Callable[[], Tensor]) 
 
 def _whole(cost: Cost) -> Tensor:
     """The simplex looks at any entry at any time: it needs the matrix."""
-    if not isinstance(cost, BlockedCost):
-        return cost
     needed = _MATRICES * cost.bytes(torch.float64)
-    if needed > cost.room:
+    if cost.matrix is None and cost.room is not None and needed > cost.room:
         raise InputError(
             f"exact transport of {cost.shape[0]} to {cost.shape[1]} samples needs "
             f"{readable(needed)}",

@@ -17,8 +17,9 @@ import math
 import torch
 from torch import Tensor
 
-from advect.ot.kernel import BlockedKernel, DenseKernel
-from advect.ot.solution import Potentials
+from advect.ot.kernel import Kernel
+
+Potentials = tuple[Tensor, Tensor]
 
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
@@ -37,9 +38,7 @@ _CG_ITERATIONS, _DIRECT_SIZE = (
 class Iteration:
     """The state of a two-sided solve: absorbed potentials, kernel, scalings."""
 
-    def __init__(
-        self, kernel: DenseKernel | BlockedKernel, a: Tensor, b: Tensor, epsilon: float
-    ) -> None:
+    def __init__(self, kernel: Kernel, a: Tensor, b: Tensor, epsilon: float) -> None:
         self.kernel, self.a64, self.b64, self.epsilon = kernel, a, b, epsilon
         self.a, self.b = a.to(kernel.dtype), b.to(kernel.dtype)
         self.limit = math.exp(_LOG_RANGE[kernel.dtype])
@@ -248,9 +247,7 @@ class Symmetric:
     row away from zero.
     """
 
-    def __init__(
-        self, kernel: DenseKernel | BlockedKernel, a64: Tensor, epsilon: float, init: Tensor | None
-    ) -> None:
+    def __init__(self, kernel: Kernel, a64: Tensor, epsilon: float, init: Tensor | None) -> None:
         self.kernel, self.a64, self.epsilon = kernel, a64, epsilon
         self.a = a64.to(kernel.dtype)
         self._start(torch.zeros_like(a64) if init is None else init.to(a64))

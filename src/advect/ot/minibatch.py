@@ -11,28 +11,22 @@ the mass is spread."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_count
-from advect._util.memory import check_room
 from advect.errors import InputError
-from advect.ot.blocks import BlockedCost
-from advect.ot.divergence import Divergence, solve_divergence
-from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.ot.solution import (
-    Cost,
-    Factor,
-    Potentials,
-    Solution,
-    Solver,
-    check_problem,
-    check_solver,
-)
+from advect.ot.cost import Cost
+from advect.ot.divergence import SIDES, Divergence
+from advect.ot.plan import ScatteredPlan
+from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solution import Potentials, Solution, check_problem
+from advect.ot.solver import Keep, Solver, check_solver, released
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +81,7 @@ class BatchDivergence(Divergence):
 
 
 @dataclass(frozen=True)
-class MiniBatch:
+class MiniBatch(Solver):
     """The mean divergence between random parts of ``size`` samples, by another solver.
 
     It is not the distance of the whole samples. The bias is upward (fewer samples are further
@@ -121,8 +115,8 @@ class MiniBatch:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_solver(self.solver)
-        if getattr(self.solver, "in_blocks", False):
+        object.__setattr__(self, "solver", check_solver(self.solver))
+        if self.solver.in_blocks:
             raise InputError(
                 "the solver of parts must look at whole matrices",
                 repr(self.solver),
@@ -143,44 +137,31 @@ class MiniBatch:
         return self.solver.dtype
 
     @property
-    def epsilon(self) -> float | Relative:
-        """That of the solver; 0 for exact transport."""
-        return getattr(self.solver, "epsilon", 0.0)
+    def stochastic(self) -> bool:
+        return True
 
-    def with_epsilon(self, epsilon: float) -> MiniBatch:
+    @property
+    def regularisation(self) -> float:
+        return self.solver.regularisation
+
+    def with_epsilon(self, epsilon: float) -> Self:
         """The same with another regularisation of its solver."""
-        return (
-            replace(self, solver=self.solver.with_epsilon(epsilon))
-            if isinstance(self.solver, Sinkhorn)
-            else self
-        )
+        return replace(self, solver=self.solver.with_epsilon(epsilon))
 
-    def at(self, step: int) -> MiniBatch:
-        """The same with the draws of another step of a flow."""
+    def at(self, step: int) -> Self:
         return replace(self, seed=self.seed + 7919 * step)
 
-    def prepare(self, cost: Cost, a: Tensor, b: Tensor) -> MiniBatch:
+    def prepare(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
         """With a relative epsilon of the solver made a number for the whole problem."""
         return replace(self, solver=self.solver.prepare(cost, a, b))
 
     def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
-        """Whether costs up to ``largest`` in this dtype have digits enough for the solver of
-        parts.
-        """
-        precise = getattr(self.solver, "precise", None)
-        return precise is None or precise(
-            (min(self.size, shape[0]), min(self.size, shape[1])), largest, dtype
-        )
-
-    def certify(
-        self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
-    ) -> Solution | None:
-        """Parts do not have the potentials of the whole: always None."""
-        return None
+        part = (min(self.size, shape[0]), min(self.size, shape[1]))
+        return self.solver.precise(part, largest, dtype)
 
     def solve(
         self,
-        cost: Cost,
+        cost: Cost | Tensor,
         a: Tensor | None = None,
         b: Tensor | None = None,
         init: Potentials | None = None,
@@ -190,65 +171,64 @@ class MiniBatch:
         prepared = self.prepare(cost, a, b)
         parts = _Average(a, b)
         for rows, columns in self._draws(a, b):
-            solved = prepared.solver.solve(_part(cost, rows, columns), a[rows], b[columns])
+            solved = prepared.solver.solve(cost.select(rows, columns), a[rows], b[columns])
             solved.release()
             parts.add(solved, rows, columns, float(a[rows].sum()))
         return parts.solution()
 
     def solve_self(
-        self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None
+        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
     ) -> Solution:
         """Parts with themselves, as in the divergence."""
         cost, a, _ = check_problem(cost, a, None)
         prepared = self.prepare(cost, a, a)
         parts = _Average(a, a)
         for rows, _ in self._draws(a, a):
-            solved = prepared.solver.solve_self(_part(cost, rows, rows), a[rows])
+            solved = prepared.solver.solve_self(cost.select(rows, rows), a[rows])
             solved.release()
             parts.add(solved, rows, rows, float(a[rows].sum()))
         return parts.solution()
 
     def divergence(
-        self, cross: Cost, source: Cost, target: Cost, a: Tensor, b: Tensor
+        self,
+        make: Callable[[str], Cost],
+        a: Tensor,
+        b: Tensor,
+        *,
+        warm: dict[str, Tensor] | None = None,
+        target: Solution | None = None,
+        keep: Keep | None = None,
     ) -> BatchDivergence:
-        """The mean of the divergences of parts, each with its own self-problems."""
-        totals = _Average(a, b), _Average(a, a), _Average(b, b)
+        """The mean of the divergences of parts, each with its own self-problems, from a cold
+        start.
+        """
+        costs = {side: make(side) for side in SIDES}
+        totals = {"cross": _Average(a, b), "source": _Average(a, a), "target": _Average(b, b)}
         values, masses, shares = [], [], (torch.zeros_like(a), torch.zeros_like(b))
         for rows, columns in self._draws(a, b):
-            solved = solve_divergence(
-                (
-                    _part(cross, rows, columns),
-                    _part(source, rows, rows),
-                    _part(target, columns, columns),
-                ),
-                a[rows] / a[rows].sum(),
-                b[columns] / b[columns].sum(),
-                solver=self.solver,
-            )
+            places = {
+                "cross": (rows, columns),
+                "source": (rows, rows),
+                "target": (columns, columns),
+            }
+            parts = {side: costs[side].select(*at) for side, at in places.items()}
+            own = (a[rows] / a[rows].sum(), b[columns] / b[columns].sum())
+            solved = self.solver.divergence(parts.__getitem__, *own)
             masses.append(float(a[rows].sum()))
-            solutions = (solved.cross, solved.source, solved.target)
-            for total, part, sides in zip(
-                totals, solutions, ((rows, columns), (rows, rows), (columns, columns)), strict=True
-            ):
-                total.add(part, *sides, masses[-1])
-            for share, part, side in zip(
-                shares, solved.contributions, (rows, columns), strict=True
-            ):
-                share.index_add_(0, side, part, alpha=masses[-1])
+            for side, part in zip(SIDES, solved.solutions, strict=True):
+                totals[side].add(part, *places[side], masses[-1])
+            for share, part, at in zip(shares, solved.contributions, (rows, columns), strict=True):
+                share.index_add_(0, at, part, alpha=masses[-1])
             values.append(solved.signed)
-        for cost in (cross, source, target):
-            if isinstance(cost, BlockedCost):
-                cost.release()
-        mean = (shares[0] / math.fsum(masses), shares[1] / math.fsum(masses))
-        whole, within_source, within_target = (total.solution() for total in totals)
+        for cost in costs.values():
+            cost.release()
+        keep = keep or released
         return BatchDivergence(
-            whole,
-            within_source,
-            within_target,
-            (a, b),
+            *(keep(side, totals[side].solution()) for side in SIDES),
+            weights=(a, b),
             values=tuple(values),
             masses=tuple(masses),
-            shares=mean,
+            shares=(shares[0] / math.fsum(masses), shares[1] / math.fsum(masses)),
             whole=all(int((weights > 0).sum()) <= self.size for weights in (a, b)),
         )
 
@@ -268,10 +248,6 @@ def _parts(positions: Tensor, size: int, count: int, generator: torch.Generator)
             positions[order].tensor_split(-(-len(positions) // size))
         )  # sizes that differ by one at the most
     return parts[:count]
-
-
-def _part(cost: Cost, rows: Tensor, columns: Tensor) -> Cost:
-    return cost.select(rows, columns) if isinstance(cost, BlockedCost) else cost[rows][:, columns]
 
 
 class _Average:
@@ -302,7 +278,10 @@ class _Average:
                 (torch.where(weights > 0, potential / weights.clamp_min(1e-300), 0.0), mass)
             )
         (f, row_mass), (g, column_mass) = sides
-        plan = ScatteredPlan(self.parts, shares, (len(self.a), len(self.b)))
+        plans = [
+            (share, rows, columns, part.coupling)
+            for share, (rows, columns, part) in zip(shares, self.parts, strict=True)
+        ]
         return Solution(
             value=math.fsum(
                 share * part.value for share, (*_, part) in zip(shares, self.parts, strict=True)
@@ -315,64 +294,9 @@ class _Average:
                 (row_mass - self.a).abs().sum() + (column_mass - self.b).abs().sum()
             )
             + max(part.marginal_error for *_, part in self.parts),
-            make_plan=plan.dense,
-            operator=plan,
+            coupling=ScatteredPlan(plans, (len(self.a), len(self.b))),
             value_error=math.fsum(
                 share * part.value_error
                 for share, (*_, part) in zip(shares, self.parts, strict=True)
             ),
         )
-
-
-class ScatteredPlan:
-    """The mean of plans between parts, each with its share, as products."""
-
-    def __init__(
-        self,
-        parts: list[tuple[Tensor, Tensor, Solution]],
-        shares: list[float],
-        shape: tuple[int, int],
-        transposed: bool = False,
-    ) -> None:
-        self.parts, self.shares, self.shape, self.transposed = parts, shares, shape, transposed
-
-    def __matmul__(self, v: Tensor) -> Tensor:
-        out = v.new_zeros(self.shape[0], *v.shape[1:])
-        for (rows, columns, solution), share in zip(self.parts, self.shares, strict=True):
-            plan = solution.make_plan(None) if solution.operator is None else solution.operator
-            rows, columns, factor = (
-                (columns, rows, plan.T) if self.transposed else (rows, columns, plan)
-            )
-            out.index_add_(0, rows, _times(factor, v[columns]).to(v.dtype), alpha=share)
-        return out
-
-    @property
-    def T(self) -> ScatteredPlan:  # as tensors have it
-        return ScatteredPlan(
-            self.parts, self.shares, (self.shape[1], self.shape[0]), not self.transposed
-        )
-
-    def pieces(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """(rows, columns, their share of the plan) for each part."""
-        for (rows, columns, solution), share in zip(self.parts, self.shares, strict=True):
-            plan = share * solution.make_plan(None)
-            yield (columns, rows, plan.T) if self.transposed else (rows, columns, plan)
-
-    def dense(self, out: Tensor | None = None) -> Tensor:
-        """The plan as a matrix."""
-        size = 4 * self.shape[0] * self.shape[1]
-        check_room(
-            "the plan", size, "Use products with it (solution.coupling @ v), or class_coupling."
-        )
-        for rows, columns, part in self.pieces():
-            out = part.new_zeros(self.shape) if out is None else out
-            out.index_put_((rows[:, None], columns[None, :]), part.to(out.dtype), accumulate=True)
-        assert out is not None
-        return out
-
-    def release(self) -> None:
-        """Nothing is kept but potentials."""
-
-
-def _times(factor: Tensor | Factor, v: Tensor) -> Tensor:
-    return factor.to(v.dtype) @ v if isinstance(factor, Tensor) else factor @ v

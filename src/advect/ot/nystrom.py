@@ -13,39 +13,26 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_count, check_positive
 from advect.errors import ConvergenceWarning, InputError
-from advect.ot.blocks import BlockedCost
-from advect.ot.kernel import ScaledKernel
-from advect.ot.sinkhorn import Relative, mean_cost
-from advect.ot.solution import Cost, Potentials, Solution, check_problem
+from advect.ot.blocks import as_cost
+from advect.ot.cost import Cost, Points
+from advect.ot.epsilon import Relative, check_epsilon, epsilon_for
+from advect.ot.plan import ScaledPlan
+from advect.ot.solution import Potentials, Solution, check_problem
+from advect.ot.solver import Solver
 
 _CHECK_EVERY = 10  # iterations between two looks at the error
 _SAMPLE = 256  # rows on which the kernel is compared with the exact one
 
 
-class Labels(Protocol):
-    """``values[codes_i, codes_j]`` for a pair of samples."""
-
-    values: Tensor
-    codes: tuple[Tensor, Tensor]
-
-
-class EuclideanRows(Protocol):
-    """Rows of a cost ½‖x_i − y_j‖² and what labels cost, as the ground cost makes them."""
-
-    x: Tensor
-    y: Tensor
-    labels: Labels | None
-
-
 @dataclass(frozen=True)
-class NystromSinkhorn:
+class NystromSinkhorn(Solver):
     """Sinkhorn with a low-rank kernel, in float64.
 
     For an epsilon that is not small against the cost: at a few percent of the mean cost in many
@@ -84,8 +71,7 @@ class NystromSinkhorn:
     def __post_init__(self) -> None:
         for name, value in (("tol", self.tol), ("kernel_tol", self.kernel_tol)):
             check_positive(name, value)
-        if not isinstance(self.epsilon, Relative):
-            check_positive("epsilon", self.epsilon)
+        check_epsilon(self.epsilon)
         for name, value in (("rank", self.rank), ("max_iter", self.max_iter)):
             check_count(name, value)
 
@@ -95,28 +81,19 @@ class NystromSinkhorn:
         return True
 
     @property
-    def dtype(self) -> None:
-        return None
+    def regularisation(self) -> float:
+        return float(cast(float, self.epsilon))
 
-    def with_epsilon(self, epsilon: float) -> NystromSinkhorn:
-        """The same solver with another regularisation."""
+    def with_epsilon(self, epsilon: float) -> Self:
         return replace(self, epsilon=epsilon)
 
-    def prepare(self, cost: Cost, a: Tensor, b: Tensor) -> NystromSinkhorn:
+    def prepare(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
         """The solver with a relative epsilon turned into a number for this problem."""
-        if not isinstance(self.epsilon, Relative):
-            return self
-        return replace(self, epsilon=max(self.epsilon.share * mean_cost(cost, a, b), 1e-20))
-
-    def certify(
-        self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
-    ) -> Solution | None:
-        """The kernel of another problem has other landmarks: always None."""
-        return None
+        return replace(self, epsilon=epsilon_for(self.epsilon, as_cost(cost), a, b))
 
     def solve(
         self,
-        cost: Cost,
+        cost: Cost | Tensor,
         a: Tensor | None = None,
         b: Tensor | None = None,
         init: Potentials | None = None,
@@ -137,7 +114,7 @@ class NystromSinkhorn:
         return self._solution(kernel, a, b, u, v, epsilon, error, n_iter)
 
     def solve_self(
-        self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None
+        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
     ) -> Solution:
         """Transport ``a`` to itself: one potential, the averaged update."""
         kernel, a, _, epsilon = self._open(cost, a, None)
@@ -153,21 +130,18 @@ class NystromSinkhorn:
         return self._solution(kernel, a, a, u, u, epsilon, error, n_iter)
 
     def _open(
-        self, cost: Cost, a: Tensor | None, b: Tensor | None
+        self, cost: Cost | Tensor, a: Tensor | None, b: Tensor | None
     ) -> tuple[LowRankKernel, Tensor, Tensor, float]:
         cost, a, b = check_problem(cost, a, b)
-        rows = cost.maker if isinstance(cost, BlockedCost) else None
-        if not hasattr(rows, "x"):
+        if cost.points is None:
             raise InputError(
                 "NystromSinkhorn needs features whose cost is a squared distance",
-                "a matrix" if rows is None else "a feature cost of one's own",
+                "a matrix, or a feature cost of one's own",
                 "Use it in ad.otdd or ad.OTDD with SquaredEuclidean, Embedding or Sketch.",
             )
-        epsilon = cast(float, self.prepare(cost, a, b).epsilon)
+        epsilon = self.prepare(cost, a, b).regularisation
         generator = torch.Generator().manual_seed(self.seed)
-        kernel = LowRankKernel(
-            cast(EuclideanRows, rows), epsilon, self.rank, generator, (a > 0, b > 0)
-        )
+        kernel = LowRankKernel(cost.points, epsilon, self.rank, generator, (a > 0, b > 0))
         return kernel, a, b, epsilon
 
     def _solution(
@@ -203,12 +177,9 @@ class NystromSinkhorn:
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        plan = ScaledKernel(kernel, a * u, b * v)
-        value = float(a @ f + b @ g)
+        plan, value = ScaledPlan(kernel, a * u, b * v), float(a @ f + b @ g)
         stated = max(true_error, error)
-        return Solution(
-            value, (f, g), epsilon, converged, n_iter, stated, plan.dense, plan, value_error
-        )
+        return Solution(value, (f, g), epsilon, converged, n_iter, stated, plan, value_error)
 
 
 class LowRankKernel:
@@ -216,7 +187,7 @@ class LowRankKernel:
 
     def __init__(
         self,
-        rows: EuclideanRows,
+        rows: Points,
         epsilon: float,
         rank: int,
         generator: torch.Generator,
@@ -246,6 +217,10 @@ class LowRankKernel:
         root = vectors[:, kept] / values[kept].sqrt()
         self.left = _factor(x, marks, root, epsilon)
         self.right = self.left if y is x else _factor(y, marks, root, epsilon)
+
+    @property
+    def costly(self) -> bool:
+        return False
 
     @property
     def cost_dtype(self) -> torch.dtype:
@@ -314,12 +289,12 @@ class LowRankKernel:
             (rows.x, rows.y, self.codes, table, a, b, f, g),
             (rows.y, rows.x, self.codes[::-1], None if table is None else table.T, b, a, g, f),
         )
-        for x, y, codes, costs, own, other, mine, his in sides:
+        for x, y, codes, costs, own, other, mine, theirs in sides:
             picked = torch.randperm(len(x), generator=generator)[:_SAMPLE].to(x.device)
             cost = _half_squared(x[picked], y).double()
             if costs is not None:
                 cost = cost + costs[codes[0][picked]][:, codes[1]]
-            sums = torch.exp((mine[picked, None] + his - cost) / self.epsilon + other.log()).sum(
+            sums = torch.exp((mine[picked, None] + theirs - cost) / self.epsilon + other.log()).sum(
                 dim=1
             )
             weights = own[picked] / own[picked].sum().clamp_min(1e-300)

@@ -4,13 +4,13 @@
 
 The solver as an object: its options, its tolerance, points without mass, what it hands back. The
 steps are those of ``advect.ot.iteration``; what they ask of the cost is in ``advect.ot.kernel``,
-for a matrix and for a ``BlockedCost`` alike."""
+for a matrix, for rows made on demand and for rows on several ranks alike."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, field, replace
+from typing import Self, cast
 
 import torch
 from torch import Tensor
@@ -18,38 +18,25 @@ from torch import Tensor
 from advect._util.checks import check_count, check_positive
 from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.errors import ConvergenceWarning, InputError
-from advect.ot.blocks import BlockedCost, in_blocks
+from advect.ot.blocks import as_cost
 from advect.ot.certificate import CAP, Scale, is_small
+from advect.ot.cost import Cost
+from advect.ot.epsilon import Relative, check_epsilon, epsilon_for
 from advect.ot.iteration import Iteration, Symmetric
-from advect.ot.kernel import BlockedKernel, DenseKernel, ScaledKernel, softmin
-from advect.ot.solution import Cost, Potentials, Solution, check_problem
-from advect.ot.support import Scaled, Support
+from advect.ot.kernel import Kernel
+from advect.ot.plan import Plan
+from advect.ot.solution import Potentials, Solution, check_problem
+from advect.ot.solver import Solver
+from advect.ot.support import Support
 
 _LARGE = 2**26  # bytes of a matrix from which memory is looked after
 _LEAST_TOL = 1e-12  # that a solver is sharpened to
 _PASSES, _LONG = 60, 600.0  # of a cold solve over the cost, about; seconds that are worth a warning
+_WIDE = torch.float64
 
 
 @dataclass(frozen=True)
-class Relative:
-    """A regularisation given as a share of the mean cost Σ a_i b_j C_ij, so that it follows the
-    scale of the data.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> cost = torch.tensor([[0.0, 4.0], [4.0, 0.0]])
-        >>> ad.Sinkhorn(epsilon=ad.Relative(0.1)).solve(cost).epsilon    # a tenth of the mean cost 2
-        0.2
-    """
-
-    share: float
-
-    def __post_init__(self) -> None:
-        check_positive("share", self.share)
-
-
-@dataclass(frozen=True)
-class Sinkhorn:
+class Sinkhorn(Solver):
     """Entropic transport: epsilon > 0 blurs the plan and makes the problem smooth and fast.
 
     Args:
@@ -77,8 +64,7 @@ class Sinkhorn:
     memory_limit: MemoryLimit = field(default=None, repr=False)  # changes the work, not the result
 
     def __post_init__(self) -> None:
-        if not isinstance(self.epsilon, Relative):
-            check_positive("epsilon", self.epsilon)
+        check_epsilon(self.epsilon)
         if self.memory_limit is not None:
             as_bytes(self.memory_limit)
         if self.tol is not None:
@@ -86,230 +72,170 @@ class Sinkhorn:
         check_count("max_iter", self.max_iter)
 
     @property
-    def dtype(self) -> None:
-        """Costs may come in the dtype of the data."""
-        return None
+    def regularisation(self) -> float:
+        return float(cast(float, self.epsilon))
 
-    def with_epsilon(self, epsilon: float) -> Sinkhorn:
-        """The same solver with another regularisation."""
+    def with_epsilon(self, epsilon: float) -> Self:
         return replace(self, epsilon=epsilon)
 
-    def sharpened(self, share: float, largest: float) -> Sinkhorn | None:
-        """The solver with at most this share of its tolerance, for costs up to ``largest``; None
-        where rounding is reached.
-        """
+    @property
+    def tolerance(self) -> float | None:
+        return self.tol
+
+    def with_tolerance(self, tol: float) -> Self:
+        return replace(self, tol=tol)
+
+    def sharpened(self, share: float, largest: float) -> Self | None:
         tol = 1e-5 if self.tol is None else self.tol
-        least = max(
-            _LEAST_TOL, 16 * torch.finfo(torch.float64).eps * largest / _number(self.epsilon)
-        )
+        rounding = 16 * torch.finfo(_WIDE).eps * largest / self.regularisation
+        least = max(_LEAST_TOL, rounding)
         return None if tol <= least else replace(self, tol=max(least, tol * share))
 
-    def prepare(self, cost: Cost, a: Tensor, b: Tensor) -> Sinkhorn:
+    def prepare(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
         """The solver with a relative epsilon turned into a number for this problem."""
-        if not isinstance(self.epsilon, Relative):
-            return self
-        mean = mean_cost(cost, a, b)
-        if not math.isfinite(mean):
-            raise InputError(
-                "the cost must be finite",
-                f"a mean of {mean}",
-                "Check the features and the cost function.",
-            )
-        return replace(
-            self, epsilon=self.epsilon.share * mean if mean > 0 else 1e-20
-        )  # all costs zero: so are the values
+        return replace(self, epsilon=epsilon_for(self.epsilon, as_cost(cost), a, b))
 
     def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
-        """Whether costs up to ``largest`` in this dtype have digits enough for plan and value at
-        this epsilon, a number.
-        """
-        return Scale(shape, 0.0, largest, _number(self.epsilon)).enough(dtype)
+        return Scale(shape, 0.0, largest, self.regularisation).enough(dtype)
 
-    def refined(self, cost: Cost, a: Tensor, b: Tensor) -> Sinkhorn:
+    @property
+    def refines(self) -> bool:
+        return True
+
+    def refined(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
         """The solver for this problem with the least tolerance that float64 can reach, unless one
         was given.
         """
+        cost = as_cost(cost)
         prepared = self.prepare(cost, a, b)
-        least = Scale.of(cost, _number(prepared.epsilon)).least_tolerance(torch.float64)
+        least = Scale.of(cost, prepared.regularisation).least_tolerance(_WIDE)
         return replace(prepared, tol=least if self.tol is None else self.tol)
 
     def solve(
         self,
-        cost: Cost,
+        cost: Cost | Tensor,
         a: Tensor | None = None,
         b: Tensor | None = None,
         init: Potentials | None = None,
     ) -> Solution:
-        """Transport ``a`` to ``b``; ``init`` are potentials to start from (they change the work,
-        not the result).
-        """
-        cost, a, b = check_problem(cost, a, b)
-        epsilon = _number(self.prepare(cost, a, b).epsilon)
-        cost = self._within_limit(cost)
-        support = Support(a, b)
+        cost, support, epsilon = self._posed(cost, a, b)
         start = None if init is None else support.cut(*_check_init(init, cost))
-        inner = support.within(
-            cost
-        )  # between the points that have mass; potentials are extended to the others
-        kernel, scale = self._opened(inner, epsilon)
-        state = Iteration(kernel, *support.cut(a, b), epsilon)
-        if start is None:
-            _warn_if_long(kernel)
+        kernel, scale = self._opened(support.within(cost), epsilon)
+        if start is None and cost.reports:
+            _warn_if_long(cost, kernel)
         tol = scale.tolerance(cost.dtype, kernel.dtype) if self.tol is None else self.tol
+        state = Iteration(kernel, *support.cut(support.a, support.b), epsilon)
         met = state.solve(start, tol, self.max_iter)
-        dtype = state.kernel.dtype  # it may have gone on in float64
         f, g = state.potentials()
+        dtype = state.kernel.dtype  # it may have gone on in float64
         error = scale.value_error(dtype, state.error, f, g)
         marginal = _stated(state.error, scale, dtype, cost.dtype)
-        converged = judged(met, marginal, tol, state.n_iter, scale.objection(dtype, error, tol))
-        state.kernel.free()
-        scaled = Scaled(
-            state.kernel, state.f, state.g, epsilon, state.a * state.u, state.b * state.v
+        objection = scale.objection(dtype, error, tol)
+        converged = _judged(cost, met, marginal, tol, state.n_iter, objection)
+        plan = state.kernel.plan(state.a * state.u, state.b * state.v)
+        potentials = support.extended(cost, f, g, epsilon)
+        return _solution(
+            support, plan, potentials, epsilon, converged, state.n_iter, marginal, error
         )
-        f, g = _extended(cost, support, f, g, epsilon)
-        return _solution(cost, support, scaled, (f, g), converged, state.n_iter, marginal, error)
 
     def solve_self(
-        self, cost: Cost, a: Tensor | None = None, init: Tensor | None = None
+        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
     ) -> Solution:
         """Transport ``a`` to itself under a symmetric cost with a zero diagonal: one potential,
         solved to rounding.
         """
-        cost, a, _ = check_problem(cost, a, None)
-        if cost.shape[0] != cost.shape[1]:
-            raise InputError(
-                "a self-problem needs a square cost",
-                tuple(cost.shape),
-                "Use solve for two different measures.",
-            )
-        epsilon = _number(self.prepare(cost, a, a).epsilon)
-        cost = self._within_limit(cost)
-        support = Support(a, a)
-        inner = support.within(cost)
-        kernel, scale = self._opened(inner, epsilon)
+        shape = tuple(cost.shape)
+        if shape[0] != shape[-1]:
+            remedy = "Use solve for two different measures."
+            raise InputError("a self-problem needs a square cost", shape, remedy)
+        cost, support, epsilon = self._posed(cost, a, a)
+        kernel, scale = self._opened(support.within(cost), epsilon)
         dtype = kernel.dtype
-        solved = Symmetric(
-            kernel, a[support.rows], epsilon, None if init is None else init[support.rows]
-        )
+        start = None if init is None else init[support.rows]
+        state = Symmetric(kernel, support.a[support.rows], epsilon, start)
         # Halving is cheap, and a tight answer lets d(A, A) vanish: aim at rounding, whatever the
         # tolerance is.
-        f, n_iter, residual = solved.run(16 * torch.finfo(dtype).eps, self.max_iter)
-        tol = (
-            scale.tolerance(cost.dtype, dtype)
-            if self.tol is None
-            else max(self.tol, scale.least_tolerance(dtype))
-        )
+        f, n_iter, residual = state.run(16 * torch.finfo(dtype).eps, self.max_iter)
+        least = scale.least_tolerance(dtype)
+        tol = scale.tolerance(cost.dtype, dtype) if self.tol is None else max(self.tol, least)
         error = scale.value_error(dtype, residual, f, f, matched=False)
         marginal = 2 * _stated(residual, scale, dtype, cost.dtype)
         # Its value is for a divergence, whose costs may be larger than those within one measure:
         # that is judged there.
-        converged = judged(residual <= tol, marginal, tol, n_iter, scale.objection(dtype, 0.0, tol))
-        scaling = solved.a * solved.u
-        kernel.free()
-        scaled = Scaled(kernel, solved.f, solved.f, epsilon, scaling, scaling)
-        f = _extended(cost, support, f, f, epsilon)[0]
-        return _solution(cost, support, scaled, (f, f), converged, n_iter, marginal, error)
+        objection = scale.objection(dtype, 0.0, tol)
+        converged = _judged(cost, residual <= tol, marginal, tol, n_iter, objection)
+        plan = kernel.plan(state.a * state.u, state.a * state.u)
+        f = support.extended(cost, f, f, epsilon)[0]
+        return _solution(support, plan, (f, f), epsilon, converged, n_iter, marginal, error)
 
     def certify(
-        self, cost: Cost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
+        self,
+        cost: Cost | Tensor,
+        a: Tensor,
+        b: Tensor,
+        potentials: Potentials,
+        slack: float = 0.0,
     ) -> Solution | None:
         """These potentials as a solution if rounding of the cost explains its marginal error, but
         for ``slack``; else None.
 
         That is asked for in float64 whatever ``tol`` is: at a large epsilon any potentials have
         nearly the right marginals."""
-        cost, a, b = check_problem(cost, a, b)
-        epsilon = _number(self.prepare(cost, a, b).epsilon)
-        cost = self._within_limit(cost)
-        support = Support(a, b)
-        inner = in_blocks(
-            support.within(cost)
-        )  # points without mass are not to say what rounding allows
-        scale, wide = Scale.of(inner, epsilon), torch.float64
+        cost, support, epsilon = self._posed(cost, a, b)
+        inner = support.within(cost)  # points without mass are not to say what rounding allows
+        scale, kernel = Scale.of(inner, epsilon), inner.kernel(_WIDE, room=0)
         scale.check_epsilon()
-        kernel = BlockedKernel(inner, wide, room=0)
         f, g = support.cut(*potentials)
-        allowed = (
-            16 * torch.finfo(cost.dtype).eps * scale.largest / epsilon
-            + 8 * scale.sums_rounding(wide)
-            + slack
-        )
+        rounding = 16 * torch.finfo(cost.dtype).eps * scale.largest / epsilon
+        allowed = rounding + 8 * scale.sums_rounding(_WIDE) + slack
         kernel.fill(f, g, epsilon)
-        residual = _marginal_error(kernel, *support.cut(a, b), min(allowed, CAP))
+        masses = support.cut(support.a, support.b)
+        residual = kernel.marginal_error(*masses, min(allowed, CAP))
         if residual is None:
             return None
-        error = scale.value_error(wide, residual, f, g, matched=False)
-        scaled = Scaled(kernel, f, g, epsilon, *support.cut(a, b))
-        marginal = _stated(residual, scale, wide, cost.dtype)
-        converged = scale.objection(wide, error, CAP) is None
-        return _solution(cost, support, scaled, potentials, converged, 0, marginal, error)
+        error = scale.value_error(_WIDE, residual, f, g, matched=False)
+        marginal = _stated(residual, scale, _WIDE, cost.dtype)
+        converged = scale.objection(_WIDE, error, CAP) is None
+        plan = kernel.plan(*masses)
+        return _solution(support, plan, potentials, epsilon, converged, 0, marginal, error)
 
-    def _within_limit(self, cost: Cost) -> Cost:
-        """A matrix whose kernel would not fit is read in blocks; what comes in blocks knows its
-        room already.
+    def _posed(
+        self, cost: Cost | Tensor, a: Tensor | None, b: Tensor | None
+    ) -> tuple[Cost, Support, float]:
+        """The checked problem: a cost whose kernel is kept only where it fits, points with mass,
+        and epsilon as a number.
         """
-        if isinstance(cost, BlockedCost) or (cost.nbytes < _LARGE and self.memory_limit is None):
-            return cost
-        limit = as_bytes(self.memory_limit, cost.device)
-        if cost.nbytes <= limit:
-            return cost
-        return BlockedCost.of(
-            lambda rows: cost[rows], (cost.shape[0], cost.shape[1]), room=limit, like=cost
-        )
+        cost, a, b = check_problem(cost, a, b)
+        epsilon = epsilon_for(self.epsilon, cost, a, b)
+        if self.memory_limit is not None or cost.bytes() >= _LARGE:
+            cost = cost.within(as_bytes(self.memory_limit, cost.device))
+        return cost, Support(a, b), epsilon
 
-    def _opened(self, cost: Cost, epsilon: float) -> tuple[DenseKernel | BlockedKernel, Scale]:
+    def _opened(self, cost: Cost, epsilon: float) -> tuple[Kernel, Scale]:
         """The kernel to iterate with, in float64 where the dtype of the cost has not digits enough,
         and the scale.
         """
-        small, wide = is_small(cost.shape), torch.float64
-        if isinstance(cost, BlockedCost):
-            kernel = BlockedKernel(cost, wide if small else None)
-            kernel.most()  # costs that are kept are computed here, and their extremes noted
-        else:
-            kernel = DenseKernel(cost.to(wide) if small else cost)
+        kernel = cost.kernel(_WIDE if is_small(cost.shape) else None)
+        kernel.most()  # costs that are kept are computed here, and their extremes noted
         scale = Scale.of(cost, epsilon)
         scale.check_epsilon()
-        return (
-            kernel if scale.arithmetic(cost.dtype, self.tol) == kernel.dtype else kernel.widened()
-        ), scale
+        narrow = scale.arithmetic(cost.dtype, self.tol) == kernel.dtype
+        return kernel if narrow else kernel.widened(), scale
 
 
-def mean_cost(cost: Cost, a: Tensor, b: Tensor) -> float:
-    """Σ a_i b_j C_ij."""
-    if isinstance(cost, BlockedCost):
-        return cost.mean(a.double(), b.double())
-    return float(a.double() @ (cost @ b.to(cost.dtype)).double())
-
-
-def _extended(cost: Cost, support: Support, f: Tensor, g: Tensor, epsilon: float) -> Potentials:
-    """Potentials of points with mass, and of the others T(g) and T(f'), f' being f where there is
-    mass.
-    """
-    if support.whole:
-        return f, g
-    f, g = support.spread(f, g)
-    if isinstance(cost, BlockedCost):
-        reach_f, reach_g = BlockedKernel(cost, torch.float64, room=0).softmins(
-            g, support.a, support.b, epsilon
-        )
-    else:
-        reach_f = softmin(cost, g, support.b, epsilon, 1)
-        reach_g = softmin(cost, torch.where(support.rows, f, reach_f), support.a, epsilon, 0)
-    return torch.where(support.rows, f, reach_f), torch.where(support.columns, g, reach_g)
-
-
-def _marginal_error(kernel: BlockedKernel, a: Tensor, b: Tensor, allowed: float) -> float | None:
-    """The marginal error of the plan diag(a) K diag(b) if it is allowed; else None, from the first
-    block that says so.
-    """
-    row_error, sums = 0.0, torch.zeros_like(b)
-    for block, part in kernel.pieces():
-        row_error += float((a[block] * (part @ b - 1).abs()).sum())
-        if not row_error <= allowed:
-            return None
-        sums += part.T @ a[block]
-    error = row_error + float((b * (sums - 1).abs()).sum())
-    return error if error <= 2 * allowed else None
+def _solution(
+    support: Support,
+    plan: Plan,
+    potentials: Potentials,
+    epsilon: float,
+    converged: bool,
+    n_iter: int,
+    marginal: float,
+    error: float,
+) -> Solution:
+    value = float(support.a @ potentials[0] + support.b @ potentials[1])
+    coupling = support.plan(plan)
+    return Solution(value, potentials, epsilon, converged, n_iter, marginal, coupling, error)
 
 
 def _stated(residual: float, scale: Scale, dtype: torch.dtype, plan: torch.dtype) -> float:
@@ -319,62 +245,28 @@ def _stated(residual: float, scale: Scale, dtype: torch.dtype, plan: torch.dtype
     return residual + scale.sums_rounding(dtype) + torch.finfo(plan).eps
 
 
-def _warn_if_long(kernel: DenseKernel | BlockedKernel) -> None:
+def _warn_if_long(cost: Cost, kernel: Kernel) -> None:
     """Where every pass computes the costs anew, one block tells how long a solve takes."""
-    if isinstance(kernel, DenseKernel) or kernel.kept or kernel.source.bytes() < _LARGE:
+    if cost.bytes() < _LARGE:
         return
-    seconds = kernel.source.seconds()
+    seconds = kernel.seconds()
     if _PASSES * seconds > _LONG:
         n, m = kernel.shape
         warnings.warn(
             f"a pass over the {n} × {m} costs takes about {seconds:.0f} s, and a solve about "
-            f"{_PASSES} of them: "
-            f"{_PASSES * seconds / 60:.0f} minutes. A memory_limit above "
-            f"{readable(1.1 * kernel.source.bytes())} keeps them "
-            "in memory; fewer dimensions (Sketch) or a near-linear route (MiniBatch, SlicedOTDD) "
-            "take less.",
+            f"{_PASSES} of them: {_PASSES * seconds / 60:.0f} minutes. A memory_limit above "
+            f"{readable(1.1 * cost.bytes())} keeps them in memory; fewer dimensions (Sketch) or a "
+            "near-linear route (MiniBatch, SlicedOTDD) take less.",
             ScaleWarning,
             stacklevel=4,
         )
-
-
-def _solution(
-    cost: Cost,
-    support: Support,
-    scaled: Scaled,
-    potentials: Potentials,
-    converged: bool,
-    n_iter: int,
-    marginal: float,
-    error: float,
-) -> Solution:
-    f, g = potentials
-    value = float(support.a @ f + support.b @ g)
-    numbers = (value, potentials, scaled.epsilon, converged, n_iter, marginal)
-    if isinstance(cost, BlockedCost):
-        plan = (
-            scaled.products() if support.whole else _products(cost, support, f, g, scaled.epsilon)
-        )
-        return Solution(*numbers, plan.dense, plan, error)
-    return Solution(*numbers, lambda out: scaled.plan(support, cost.dtype, out), None, error)
-
-
-def _products(
-    cost: BlockedCost, support: Support, f: Tensor, g: Tensor, epsilon: float
-) -> ScaledKernel:
-    """The plan from potentials, in float64: where points have no mass, no kernel of all rows is at
-    hand.
-    """
-    kernel = BlockedKernel(cost, torch.float64, room=0)
-    kernel.fill(f, g, epsilon)
-    return ScaledKernel(kernel, support.a, support.b)
 
 
 def _check_init(init: Potentials, cost: Cost) -> Potentials:
     f, g = (
         torch.as_tensor(part).detach().to(device=cost.device, dtype=torch.float64) for part in init
     )
-    if f.shape != tuple(cost.shape[:1]) or g.shape != tuple(cost.shape[1:]):
+    if f.shape != cost.shape[:1] or g.shape != cost.shape[1:]:
         raise InputError(
             f"init must be potentials for a {cost.shape[0]} × {cost.shape[1]} problem",
             f"lengths {f.numel()} and {g.numel()}",
@@ -383,21 +275,15 @@ def _check_init(init: Potentials, cost: Cost) -> Potentials:
     return f, g
 
 
-def _number(epsilon: float | Relative) -> float:
-    assert not isinstance(epsilon, Relative), "prepare() turns a relative epsilon into a number"
-    return float(epsilon)
-
-
-def judged(
-    met: bool, marginal: float, tol: float, n_iter: int, objection: str | None, stacklevel: int = 4
+def _judged(
+    cost: Cost, met: bool, marginal: float, tol: float, n_iter: int, objection: str | None
 ) -> bool:
     """Whether a solve has converged; a warning if it has not."""
     if not met:
         objection = (
             f"Sinkhorn stopped after {n_iter} iterations with marginal error {marginal:.2e} where "
-            f"{tol:.2e} was asked for. "
-            "Raise epsilon or max_iter, loosen tol, or use ExactOT."
+            f"{tol:.2e} was asked for. Raise epsilon or max_iter, loosen tol, or use ExactOT."
         )
-    if objection is not None:
-        warnings.warn(objection, ConvergenceWarning, stacklevel=stacklevel)
+    if objection is not None and cost.reports:
+        warnings.warn(objection, ConvergenceWarning, stacklevel=4)
     return objection is None

@@ -307,7 +307,7 @@ class Distance:
             data.require_labels("class_coupling")
         plan, width = self.divergence.cross.coupling, len(self.target.classes)
         onto = torch.nn.functional.one_hot(self.target.y, width).to(torch.float64)
-        by_class = (plan.double() if isinstance(plan, Tensor) else plan) @ onto  # (n, k')
+        by_class = plan @ onto  # (n, k')
         coupled = onto.new_zeros(len(self.source.classes), width).index_add_(
             0, self.source.y, by_class.double()
         )
@@ -389,7 +389,7 @@ def otdd(
     transport = Transport(cost, solver, memory_limit)
     solved, pairs = transport.kept(source, target)
     found = Distance(source, target, solved, pairs, solver, memory_limit)
-    can_refine = hasattr(solver, "refined") or solved.cost_error > solved.error / 2
+    can_refine = transport.solver.refines or solved.cost_error > solved.error / 2
     if solved.met and not found.converged and can_refine:
         found = replace(found, divergence=transport.refined(source, target))
     if not found.same:

@@ -16,10 +16,10 @@ from advect.cost import PairCost
 from advect.cost.rounding import cost_rounding, largest_cost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.ot import BlockedCost, Divergence, Solution, Solver
+from advect.ot import Cost, DenseCost, Divergence, Solution, Solver
 from advect.ot.certificate import Scale
-from advect.ot.divergence import SIDES, debiased, solve_three
-from advect.ot.solution import Cost
+from advect.ot.divergence import SIDES, debiased
+from advect.ot.plan import NoPlan
 
 
 class Problem:
@@ -59,7 +59,7 @@ class Problem:
             return self._ready.pop(side)
         pair = self.pair(side)
         if self.limit is None:
-            return pair.matrix(self.dtype)
+            return DenseCost(pair.matrix(self.dtype))
         samples = len(pair.source) + len(pair.target)
         beside = self.copies * samples * pair.source.dim * self.dtype.itemsize
         return pair.blocked(self.dtype, self.limit, beside)
@@ -73,11 +73,8 @@ class Problem:
         """The solver, prepared, with the least tolerance it can reach; as it is where it knows of
         none.
         """
-        refine = getattr(solver, "refined", None)
-        if refine is None:
-            return self.prepared(solver)
-        self._ready["cross"] = self.make("cross")
-        return refine(self._ready["cross"], *self.weights)
+        solver = self.prepared(solver)
+        return solver.refined(self._ready["cross"], *self.weights)
 
     @cached_property
     def largest(self) -> float:
@@ -85,19 +82,15 @@ class Problem:
         where looking would take a pass over blocks.
         """
         cost = self._ready["cross"]
-        if not isinstance(cost, BlockedCost):
-            return max(map(abs, torch.stack(torch.aminmax(cost)).tolist()))
-        bound = largest_cost(self.pair("cross"))
+        bound = largest_cost(self.pair("cross")) if cost.matrix is None else None
         return max(map(abs, cost.extremes())) if bound is None else bound
 
     def precise(self, solver: Solver) -> bool:
         """Whether costs of this dtype have digits enough for what the prepared solver makes of
         them.
         """
-        precise = getattr(solver, "precise", None)
-        if self.dtype == torch.float64 or precise is None:
-            return True
-        return precise(self.shape, self.largest, self.dtype)
+        wide = self.dtype == torch.float64
+        return wide or solver.precise(self.shape, self.largest, self.dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -120,29 +113,29 @@ class Problem:
 
     def kept(self, solver: Solver) -> Divergence:
         """All three solutions with their plans, by a prepared solver."""
-        found = solve_three(self.make, *self.weights, solver)
+        found = solver.divergence(self.make, *self.weights)
         cross, source, target = map(self.rounding, SIDES)
         return replace(found, cost_error=cross + (source + target) / 2)
 
     def contracted(
         self, solver: Solver, warm: dict[str, Tensor], target: Solution | None
     ) -> Divergence:
-        """The values, potentials and gradients alone: each plan is contracted and let go of, in the
-        memory of its cost.
+        """The values, potentials and gradients alone: each plan is contracted and let go of, with
+        its cost.
         """
         pulls: dict[str, Tensor] = {}
 
-        def keep(side: str, cost: Cost, solution: Solution) -> Solution:
+        def keep(side: str, solution: Solution) -> Solution:
             _check_found(solution, solver)
             pair, off, error = self.pair(side), self.rounding(side), solution.value_error
             del self._pairs[side]
             if side == "target":  # it stays where it is, and is remembered with its rounding
                 error += off
             else:
-                pulls[side] = _pull(pair, cost, solution)
-            return replace(solution, value_error=error, make_plan=_let_go, operator=None)
+                pulls[side] = _pull(pair, solution)
+            return replace(solution, value_error=error, coupling=NoPlan())
 
-        found = solve_three(self.make, *self.weights, solver, warm=warm, target=target, keep=keep)
+        found = solver.divergence(self.make, *self.weights, warm=warm, target=target, keep=keep)
         # Of parts that were drawn it is a mean over their mass: in these units a sample that was
         # drawn moves by T(x) − x, and the others stay.
         fixed = torch.zeros_like(pulls["cross"])
@@ -161,26 +154,17 @@ class KnownDistances:
         return self.distances
 
 
-def _pull(pair: PairCost, cost: Cost, solution: Solution) -> Tensor:
+def _pull(pair: PairCost, solution: Solution) -> Tensor:
     """⟨P, C⟩ with a graph to what moves; zero where nothing does."""
     if not pair.moves:
         return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
-    plan = solution.coupling if isinstance(cost, BlockedCost) else solution.make_plan(cost)
-    return pair.contract(plan).double()
+    return pair.contract(solution.coupling).double()
 
 
 def known(value: float, value_error: float, converged: bool) -> Solution:
     """A problem of which only these numbers are remembered."""
     none = torch.empty(0, dtype=torch.float64)
-    return Solution(value, (none, none), 0.0, converged, 0, 0.0, _let_go, None, value_error)
-
-
-def _let_go(out: Tensor | None) -> Tensor:
-    raise InputError(
-        "the plan of a step of a flow is not kept",
-        "a request for it",
-        "Take ad.otdd(source, target).plan().",
-    )
+    return Solution(value, (none, none), 0.0, converged, 0, 0.0, NoPlan(), value_error)
 
 
 def _check_found(solution: Solution, solver: Solver) -> None:

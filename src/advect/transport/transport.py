@@ -21,9 +21,8 @@ from advect.cost.ground import check_cost
 from advect.cost.rounding import widened
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.ot import Divergence, ExactOT, MiniBatch, Sinkhorn, Solution, Solver
+from advect.ot import Divergence, Solution, Solver, check_solver
 from advect.ot.divergence import SIDES
-from advect.ot.solution import check_solver
 from advect.transport.problem import KnownDistances, Problem, known
 
 State = dict[str, Tensor]
@@ -65,7 +64,7 @@ class Transport:
 
     def __post_init__(self) -> None:
         check_cost(self.cost)
-        check_solver(self.solver)
+        object.__setattr__(self, "solver", check_solver(self.solver))
         if self.memory_limit is not None:
             as_bytes(self.memory_limit)
 
@@ -106,12 +105,11 @@ class Transport:
         solver = problem.prepared(self._restored(state))
         if not problem.precise(solver):
             return None
-        epsilon, calls = float(getattr(solver, "epsilon", 0.0)), int(state.get("calls", 0))
-        lost, largest, drawn = 0.0, problem.largest, isinstance(solver, MiniBatch)
+        epsilon, calls = solver.regularisation, int(state.get("calls", 0))
+        lost, largest, drawn = 0.0, problem.largest, solver.stochastic
         own = problem.pair("target") if drawn else None
-        if isinstance(solver, MiniBatch):
-            solver = solver.at(calls)
-        else:
+        solver = solver.at(calls)
+        if not drawn:
             lost = problem.lost(epsilon)
         found = problem.contracted(solver, _warm(state, rho, target), _own(state))
         if 2 * lost > _LOST * abs(found.signed):
@@ -134,20 +132,18 @@ class Transport:
         really left open is a small part of it.
         """
         left, value = found.cross.value_error, abs(found.signed)
-        sharpened = getattr(self._restored(state), "sharpened", None)
-        if sharpened is None or left <= _LOOSE * value:
+        if left <= _LOOSE * value:
             return None
-        finer = sharpened(min(0.1, _LOOSE / 4 * value / left), largest)
-        return None if finer is None else finer.tol
+        share = min(0.1, _LOOSE / 4 * value / left)
+        finer = self._restored(state).sharpened(share, largest)
+        return None if finer is None else finer.tolerance
 
     def _restored(self, state: State) -> Solver:
         """The solver with what it has come to."""
-        solver, with_epsilon = self.solver, getattr(self.solver, "with_epsilon", None)
-        if "epsilon" in state and with_epsilon is not None:
-            solver = with_epsilon(float(state["epsilon"]))
-        if "tol" in state and isinstance(solver, Sinkhorn):
-            solver = replace(solver, tol=float(state["tol"]))
-        return solver
+        solver = self.solver
+        if "epsilon" in state:
+            solver = solver.with_epsilon(float(state["epsilon"]))
+        return solver.with_tolerance(float(state["tol"])) if "tol" in state else solver
 
     def _moving(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Problem:
         """The problems of a step."""
@@ -181,7 +177,7 @@ class Transport:
 
     def _limit(self, needed: int, device: torch.device) -> int | None:
         """Bytes for costs in blocks; None where matrices of so many bytes fit."""
-        in_blocks = getattr(self.solver, "in_blocks", False)  # it never looks at whole matrices
+        in_blocks = self.solver.in_blocks  # it never looks at whole matrices
         if not in_blocks and self.memory_limit is None and needed < _LARGE:
             return None
         limit = as_bytes(self.memory_limit, device)
@@ -212,11 +208,9 @@ class Transport:
     ) -> Problem:
         """The problems of a distance, whose costs stay.
 
-        When all are matrices, that is three costs and what solves the largest: a kernel, and
-        another one of twice the size if it has to go on in float64."""
+        When all are matrices, that is three costs and what solves the largest."""
         n, m = len(source), len(target)
-        largest = n * m if isinstance(self.solver, ExactOT) else max(n, m) ** 2
-        needed = (n * m + n * n + m * m + 3 * largest) * dtype.itemsize
+        needed = (n * m + n * n + m * m + self.solver.scratch(n, m)) * dtype.itemsize
         limit = self._limit(needed, source.x.device)
         sides = ((source, target), (source, source), (target, target))
         pairs = (

@@ -1,0 +1,232 @@
+"""Transport plans by their products, formed or not: a matrix, a scaled kernel, a mean over parts.
+
+Whatever a solver returns multiplies in the same way, so that what is made of a plan (gradients,
+class couplings, images of samples) is written once and never needs the matrix.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from advect._util.memory import check_room
+from advect.errors import InputError
+
+Index = slice | Tensor
+
+
+class Plan(ABC):
+    """A plan P (n, m) that multiplies: ``plan @ v`` for v (m, p) and ``plan.T @ u`` for u (n, p).
+
+    A plan of one's own needs ``shape``, ``dtype``, ``device`` and ``pieces``.
+    """
+
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    device: torch.device
+
+    @abstractmethod
+    def pieces(self) -> Iterator[tuple[Index, Index, Tensor]]:
+        """(rows, columns, plan there) for parts that add up to the plan."""
+
+    def times(self, v: Tensor) -> Tensor:
+        """P v, in the dtype of v."""
+        out = v.new_zeros(self.shape[0], *v.shape[1:])
+        for rows, columns, part in self.pieces():
+            out[rows] += part.to(v.dtype) @ v[columns]
+        return out
+
+    def transposed(self, u: Tensor) -> Tensor:
+        """Pᵀ u, in the dtype of u."""
+        out = u.new_zeros(self.shape[1], *u.shape[1:])
+        for rows, columns, part in self.pieces():
+            out[columns] += part.T.to(u.dtype) @ u[rows]
+        return out
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        return self.times(v)
+
+    @property
+    def T(self) -> TransposedPlan:  # as tensors have it
+        return TransposedPlan(self)
+
+    def dense(self) -> Tensor:
+        """The plan as a matrix; an error where memory has no room for it."""
+        self.check_room()
+        out = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
+        places = [torch.arange(size, device=self.device) for size in self.shape]
+        for rows, columns, part in self.pieces():
+            at = (places[0][rows][:, None], places[1][columns])
+            out.index_put_(at, part.to(self.dtype), accumulate=True)
+        return out
+
+    def check_room(self) -> None:
+        """An error where memory has no room for the matrix."""
+        size = self.shape[0] * self.shape[1] * self.dtype.itemsize
+        remedy = "Use products with it (solution.coupling @ v), or class_coupling."
+        check_room("the plan", size, remedy, self.device)
+
+    def release(self) -> None:
+        """Let go of matrices that can be made again; products still work."""
+        return
+
+
+class TransposedPlan:
+    """The transpose of a plan, as a product."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.shape = plan, (plan.shape[1], plan.shape[0])
+
+    def __matmul__(self, u: Tensor) -> Tensor:
+        return self.plan.transposed(u)
+
+
+class DensePlan(Plan):
+    """A plan that is a matrix: what a solver of one's own returns.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> plan = ad.ot.DensePlan(torch.eye(2) / 2)
+        >>> (plan @ torch.ones(2, 1)).flatten().tolist()
+        [0.5, 0.5]
+    """
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix.detach()
+        self.shape = (matrix.shape[0], matrix.shape[1])
+        self.dtype, self.device = matrix.dtype, matrix.device
+
+    def pieces(self) -> Iterator[tuple[slice, slice, Tensor]]:
+        yield slice(None), slice(None), self.matrix
+
+    def dense(self) -> Tensor:
+        return self.matrix
+
+
+def as_plan(plan: Plan | Tensor) -> Plan:
+    """A plan as it is; a matrix as one."""
+    return plan if isinstance(plan, Plan) else DensePlan(plan)
+
+
+class SparsePlan(DensePlan):
+    """A plan of few entries, in coordinates."""
+
+    def times(self, v: Tensor) -> Tensor:
+        return torch.sparse.mm(self.matrix.to(v.dtype), v)
+
+    def transposed(self, u: Tensor) -> Tensor:
+        return torch.sparse.mm(self.matrix.to(u.dtype).T, u)
+
+    def pieces(self) -> Iterator[tuple[slice, slice, Tensor]]:
+        yield slice(None), slice(None), self.dense()
+
+    def dense(self) -> Tensor:
+        return self.matrix.to_dense()
+
+
+class NoPlan(Plan):
+    """The plan of a problem of which only numbers are kept: it says so when it is asked."""
+
+    shape, dtype, device = (0, 0), torch.float64, torch.device("cpu")
+
+    def pieces(self) -> Iterator[tuple[Index, Index, Tensor]]:
+        raise InputError(
+            "the plan of a step of a flow is not kept",
+            "a request for it",
+            "Take ad.otdd(source, target).plan().",
+        )
+
+
+class Products(Protocol):
+    """What a plan asks of a kernel K (n, m)."""
+
+    shape: tuple[int, int]
+    dtype: torch.dtype
+
+    @property
+    def cost_dtype(self) -> torch.dtype:
+        """That of the costs, and of plans."""
+        ...
+
+    @property
+    def costly(self) -> bool:
+        """Whether each product computes the kernel anew."""
+        ...
+
+    def times(self, v: Tensor) -> Tensor: ...
+
+    def transposed(self, u: Tensor) -> Tensor: ...
+
+    def pieces(self) -> Iterator[tuple[slice, Tensor]]: ...
+
+    def release(self) -> None: ...
+
+
+class ScaledPlan(Plan):
+    """The plan diag(left) K diag(right), by products with the kernel."""
+
+    def __init__(self, kernel: Products, left: Tensor, right: Tensor) -> None:
+        self.kernel, self.left, self.right = kernel, left, right
+        self.shape, self.dtype, self.device = kernel.shape, kernel.cost_dtype, left.device
+
+    def times(self, v: Tensor) -> Tensor:
+        if self.kernel.costly:  # its blocks are made for one product: those of the plan
+            return super().times(v)
+        product = self.kernel.times(self.right[:, None] * v.to(self.kernel.dtype))
+        return (self.left[:, None] * product).to(v.dtype)
+
+    def transposed(self, u: Tensor) -> Tensor:
+        if self.kernel.costly:
+            return super().transposed(u)
+        product = self.kernel.transposed(self.left[:, None] * u.to(self.kernel.dtype))
+        return (self.right[:, None] * product).to(u.dtype)
+
+    def pieces(self) -> Iterator[tuple[slice, slice, Tensor]]:
+        for block, rows in self.kernel.pieces():
+            part = (self.left[block, None] * rows).mul_(self.right)
+            yield block, slice(None), part.to(self.dtype)
+
+    def dense(self) -> Tensor:
+        self.check_room()
+        out = torch.empty(self.shape, dtype=self.dtype, device=self.device)
+        for block, _, part in self.pieces():
+            out[block] = part
+        return out
+
+    def release(self) -> None:
+        self.kernel.release()
+
+
+class ScatteredPlan(Plan):
+    """Σ_k share_k P_k, each plan P_k between some rows and some columns, given by positions."""
+
+    def __init__(
+        self, parts: list[tuple[float, Tensor, Tensor, Plan]], shape: tuple[int, int]
+    ) -> None:
+        self.parts, self.shape = parts, shape
+        self.dtype, self.device = parts[0][3].dtype, parts[0][3].device
+
+    def times(self, v: Tensor) -> Tensor:
+        out = v.new_zeros(self.shape[0], *v.shape[1:])
+        for share, rows, columns, plan in self.parts:
+            out.index_add_(0, rows, plan @ v[columns], alpha=share)
+        return out
+
+    def transposed(self, u: Tensor) -> Tensor:
+        out = u.new_zeros(self.shape[1], *u.shape[1:])
+        for share, rows, columns, plan in self.parts:
+            out.index_add_(0, columns, plan.T @ u[rows], alpha=share)
+        return out
+
+    def pieces(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        for share, rows, columns, plan in self.parts:
+            for at, onto, part in plan.pieces():
+                yield rows[at], columns[onto], share * part
+
+    def release(self) -> None:
+        for *_, plan in self.parts:
+            plan.release()

@@ -1,0 +1,176 @@
+"""A cost, and its kernel, with the rows on several ranks.
+
+A rank holds its rows of the cost and of the kernel K = exp((f ⊕ g − C)/ε), and all vectors: K v is
+gathered from the ranks' rows (n numbers), Kᵀ u is a sum over ranks (m numbers), a sum in the log
+domain takes a maximum and a sum. The iterations themselves run on every rank, on the same vectors,
+and take the same decisions. Each rank's rows may be a matrix or come in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from advect._util.ranks import Group
+from advect.errors import InputError
+from advect.ot.cost import Cost, check_extremes
+from advect.ot.kernel import Kernel
+from advect.ot.plan import Index, Plan
+
+
+class ShardedCost(Cost):
+    """This rank's rows of a cost (n, m); a solve of it is one of all ranks.
+
+    Every rank calls the solver with its own rows and with the weights of the whole problem, all of
+    them positive. It gets the value and the potentials of the whole, and the plan at its own rows.
+
+    Args:
+        own: the cost between this rank's rows, ``group.rows(n)``, and all columns.
+        n: rows of the whole.
+        group: the ranks.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> x = torch.linspace(0, 1, 30)[:, None]
+        >>> cost, alone = (x - x.T).square() / 2, ad.distributed.Group()
+        >>> own = ad.ot.DenseCost(cost[alone.rows(30)])
+        >>> sharded = ad.ot.ShardedCost(own, 30, alone)
+        >>> solver = ad.Sinkhorn(epsilon=0.01)
+        >>> solver.solve(sharded).value == solver.solve(cost).value
+        True
+    """
+
+    def __init__(self, own: Cost, n: int, group: Group) -> None:
+        super().__init__((n, own.shape[1]), own.dtype, own.device, own.room)
+        self.own, self.group = own, group
+
+    def rows(
+        self, index: Index, columns: Tensor | None = None, out: Tensor | None = None
+    ) -> Tensor:
+        """Of this rank's rows, those at ``index``."""
+        return self.own.rows(index, columns, out)
+
+    def select(self, rows: Tensor, columns: Tensor) -> Cost:
+        return self._alone("parts of a cost, and weights of zero,").select(rows, columns)
+
+    def dense(self) -> Tensor:
+        return self._alone("a solver that looks at the whole matrix").dense()
+
+    def largest_on_diagonal(self) -> float:
+        return self._alone("the diagonal of a cost").largest_on_diagonal()
+
+    def _alone(self, what: str) -> Cost:
+        if self.group.size > 1:
+            raise InputError(
+                f"{what} need all rows on one rank",
+                f"rows on {self.group.size} ranks",
+                "Use ad.Sinkhorn() on samples that have weight, or one process.",
+            )
+        return self.own
+
+    def mean(self, a: Tensor, b: Tensor) -> float:
+        part = self.own.mean(a[self.group.rows(len(a))], b)
+        return float(self.group.sum(torch.tensor([part], dtype=torch.float64, device=a.device)))
+
+    def extremes(self) -> tuple[float, float]:
+        """Of the whole; an error on every rank if the cost of one is not finite."""
+        if self._extremes is None:
+            try:
+                least, most = self.own.extremes()
+            except InputError:
+                least, most = -torch.inf, torch.inf
+            most, least = self.group.largest(most), -self.group.largest(-least)
+            self._extremes = check_extremes(least, most)
+        return self._extremes
+
+    def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> ShardedKernel:
+        return ShardedKernel(self.own.kernel(dtype, room), self)
+
+    @property
+    def reports(self) -> bool:
+        return self.group.rank == 0
+
+    def release(self) -> None:
+        self.own.release()
+
+
+class ShardedKernel(Kernel):
+    """The kernel of a problem by the ranks' kernels of their rows; vectors are whole on every
+    rank.
+    """
+
+    def __init__(self, own: Kernel, cost: ShardedCost) -> None:
+        self.own, self.cost, self.group = own, cost, cost.group
+        self.shape, self.dtype, self.n = cost.shape, own.dtype, cost.shape[0]
+        self.mine, self._costly = cost.group.rows(self.n), own.costly
+
+    @property
+    def cost_dtype(self) -> torch.dtype:
+        return self.own.cost_dtype
+
+    @property
+    def costly(self) -> bool:
+        return self._costly
+
+    def most(self) -> float:
+        most = self.cost.extremes()[1]  # first: data that one rank refuses is refused by all
+        self.own.most()
+        return most
+
+    def fill(self, f: Tensor, g: Tensor, epsilon: float, *, last: bool = True) -> None:
+        self.own.fill(f[self.mine], g, epsilon, last=last)
+        # ranks with a row more may have no room
+        self._costly = self.group.largest(float(self.own.costly)) > 0
+
+    def times(self, v: Tensor) -> Tensor:
+        return self.group.gather(self.own.times(v), self.n)
+
+    def transposed(self, u: Tensor) -> Tensor:
+        return self.group.sum(self.own.transposed(u[self.mine]))
+
+    def sweep(self, v: Tensor, between: Callable[[Tensor, slice], Tensor]) -> tuple[Tensor, Tensor]:
+        first, count = self.mine.start, self.mine.stop - self.mine.start
+
+        def shifted(product: Tensor, block: slice) -> Tensor:
+            start, stop, _ = block.indices(count)
+            return between(product, slice(first + start, first + stop))
+
+        product, total = self.own.sweep(v, shifted)
+        whole = product.new_zeros(self.n)
+        whole[self.mine] = product
+        # one message instead of two
+        product, total = self.group.sum(torch.cat([whole, total])).split(self.shape)
+        return product, total
+
+    def pieces(self) -> Iterator[tuple[slice, Tensor]]:
+        """All rows on every rank: asked for when there are few columns, and seldom."""
+        mine = torch.cat([part.clone() for _, part in self.own.pieces()])
+        yield slice(None), self.group.gather(mine, self.n)
+
+    def softmins(self, g: Tensor, a: Tensor, b: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+        f, part = self.own.softmins(g, a[self.mine], b, epsilon)
+        logs = -part / epsilon  # of this rank's share of the column sums
+        top = self.group.max(logs)
+        sums = self.group.sum(torch.exp(logs - top))
+        return self.group.gather(f, self.n), -epsilon * (top + sums.log())
+
+    def widened(self) -> ShardedKernel:
+        return ShardedKernel(self.own.widened(), self.cost)
+
+    def seconds(self) -> float:
+        return self.own.seconds()
+
+    def plan(self, left: Tensor, right: Tensor) -> Plan:
+        """At this rank's rows."""
+        return self.own.plan(left[self.mine], right)
+
+    def marginal_error(self, a: Tensor, b: Tensor, allowed: float) -> float | None:
+        rows, columns = self.sweep(b, lambda _, block: a[block])
+        errors = (weight * (sums - 1).abs() for weight, sums in ((a, rows), (b, columns)))
+        error = float(sum(part.sum() for part in errors))
+        return error if error <= 2 * allowed else None
+
+    def release(self) -> None:
+        self.own.release()
