@@ -3,7 +3,7 @@
 
     python benchmarks/ranks.py [--n 2000] [--ranks 1 2 4] [--steps 4]
 
-work        processor time of a rank's own thread in the functional, one thread each, mean over steps and ranks: it does not
+work        processor time of a rank's own thread in a step, one thread each, mean over steps and ranks: it does not
             count waiting, so that it can be measured with more ranks than cores
 rows        of the n × m matrices on the busiest rank
 iterations  of the problem to the target, I (each sums m numbers over ranks and gathers n), and within, J (each gathers n)
@@ -18,6 +18,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 from common import digits_and_mnist
 
@@ -29,17 +30,19 @@ def measure(n: int, steps: int) -> None:
     """One rank: walk, and print what the steps after the first took."""
     source, target = digits_and_mnist(n)
     with advect.distributed.group() as group:
-        functional = advect.distributed.ShardedOTDD(target, group=group)
+        functional = ad.OTDD(target, group=group)
         walk = ad.iterate(source, functional, integrator=ad.Euler(0.3))
         next(walk)
         sent = {kind: traffic.bytes for kind, traffic in group.traffic.items()}
-        works = []
-        for _ in range(steps):
-            next(walk)
-            works.append(functional.work)
+        begun = time.thread_time()
+        states = [next(walk).state for _ in range(steps)]
+        seconds = (time.thread_time() - begun) / steps
         payload = sum(traffic.bytes - sent[kind] for kind, traffic in group.traffic.items()) / steps
-        mean = {name: sum(getattr(work, name) for work in works) / steps for name in vars(works[0])}
-        print(json.dumps({**mean, "payload": payload, "m": len(target), "d": source.dim}))
+        names = ("iterations", "self_iterations")
+        mean = {name: sum(float(state[name]) for state in states) / steps for name in names}
+        rows = group.rows(len(source))
+        mean |= {"rows": rows.stop - rows.start, "seconds": seconds, "payload": payload}
+        print(json.dumps({**mean, "m": len(target), "d": source.dim}))
 
 
 def launch(size: int, n: int, steps: int) -> list[dict[str, float]]:
@@ -90,7 +93,7 @@ def main() -> None:
         work = sum(rank["seconds"] for rank in found) / size
         first = first or work
         one, rows = found[0], max(rank["rows"] for rank in found)
-        across, within = one["cross_iterations"], one["self_iterations"]
+        across, within = one["iterations"], one["self_iterations"]
         formula = 4 * ((options.n + one["m"]) * across + options.n * (within + one["d"]))
         print(
             f"{size:5d}  {rows:5.0f}  {work:12.2f} s  {work / first:13.2f}  {across:5.1f} "

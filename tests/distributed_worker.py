@@ -1,8 +1,8 @@
 """What each rank does in the tests of ``advect.distributed``: ``python distributed_worker.py TASK
 FOLDER``, or under torchrun.
 
-The cases are also run in one process by the tests themselves, with ``OTDD`` in place of
-``ShardedOTDD``."""
+The cases are also run in one process by the tests themselves, with an ``OTDD`` that has no
+group."""
 
 import os
 import signal
@@ -113,16 +113,13 @@ MOST = (
 
 
 def problem(name, group=None):
-    """Source, functional and options of a case; without a group, by ``OTDD``."""
+    """Source, functional and options of a case, on the ranks of a group or without."""
     case = CASES[name]
     source, target = pair(**case.get("data", {}))
     options = {"cost": case["cost"], "solver": case.get("solver", CLOSE)}
-    if group is None:
-        functional = ad.OTDD(target, **options)
-    else:
-        functional = ad.distributed.ShardedOTDD(
-            target, group=group, memory_limit=case.get("memory_limit"), **options
-        )
+    if group is not None:
+        options |= {"group": group, "memory_limit": case.get("memory_limit")}
+    functional = ad.OTDD(target, **options)
     if "plus" in case:
         functional = functional + case["plus"]
     walk = {

@@ -18,8 +18,8 @@ import advect as ad
 from advect._util.ranks import rows_of
 from advect.data.store import read_tensors
 from advect.datasets.logs import read_lines
-from advect.distributed.pair_labels import _pairs
 from advect.flows.snapshots import load_snapshot
+from advect.transport.ranks import own_pairs
 
 SCRIPT = str(Path(worker.__file__))
 ALONE = ad.distributed.Group()
@@ -238,7 +238,9 @@ def test_rows_are_dealt_out_evenly():
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_every_pair_of_classes_has_one_rank(symmetric):
     groups = [ad.distributed.Group(rank, 3) for rank in range(3)]
-    masks = torch.stack([_pairs((5, 5), symmetric, group, torch.device("cpu")) for group in groups])
+    masks = torch.stack(
+        [own_pairs((5, 5), symmetric, group, torch.device("cpu")) for group in groups]
+    )
     wanted = torch.ones(5, 5).triu(diagonal=1) if symmetric else torch.ones(5, 5)
     assert torch.equal(masks.sum(dim=0), wanted.long())
     assert masks.sum(dim=(1, 2)).max() - masks.sum(dim=(1, 2)).min() <= 1
@@ -247,11 +249,11 @@ def test_every_pair_of_classes_has_one_rank(symmetric):
 def test_refusals():
     source, target = worker.pair()
     with pytest.raises(ad.InputError, match="Sinkhorn"):
-        ad.distributed.ShardedOTDD(target, solver=ad.ExactOT())
+        ad.OTDD(target, solver=ad.ExactOT(), group=ALONE)
     with pytest.raises(ad.InputError, match="LabeledDataset"):
-        ad.distributed.ShardedOTDD(target.x)
+        ad.OTDD(target.x, group=ALONE)
     with pytest.raises(ad.InputError, match="cost must be finite"):
-        ad.distributed.ShardedOTDD(target, cost=ad.GroundCost(label=ad.NoLabels()))(
+        ad.OTDD(target, cost=ad.GroundCost(label=ad.NoLabels()), group=ALONE)(
             source.replace(x=source.x * 1e200)
         )
 
@@ -265,7 +267,7 @@ def test_rows_that_do_not_fit_are_never_a_matrix(monkeypatch):
 def test_a_checkpoint_of_one_functional_is_one_of_the_other(tmp_path):
     source, target = worker.pair()
     options = {"cost": worker.EXACT_LAWS, "solver": worker.CLOSE}
-    plain, sharded = ad.OTDD(target, **options), ad.distributed.ShardedOTDD(target, **options)
+    plain, sharded = ad.OTDD(target, **options), ad.OTDD(target, group=ALONE, **options)
     walk = {"integrator": ad.Euler(0.3)}
     ad.flow(source, plain, n_steps=2, callbacks=[ad.Checkpoint(tmp_path)], **walk)
     resumed = ad.flow(source, sharded, n_steps=4, resume=tmp_path, **walk)
@@ -278,7 +280,7 @@ def test_a_checkpoint_of_one_functional_is_one_of_the_other(tmp_path):
 def test_energy_is_below_its_neighbours_along_the_velocity():
     """An independent look at the gradient: differences of the value itself."""
     source, target = worker.pair()
-    energy = ad.distributed.ShardedOTDD(target, solver=ad.Sinkhorn(epsilon=0.3, tol=1e-12))
+    energy = ad.OTDD(target, solver=ad.Sinkhorn(epsilon=0.3, tol=1e-12), group=ALONE)
     x = source.x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(energy(source.replace(x=x)), x)
     way = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)

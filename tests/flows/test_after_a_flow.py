@@ -226,9 +226,9 @@ def ranks(run):
     with ad.distributed.group() as group:
         if not isinstance(run.solver["solver"], ad.Sinkhorn):
             with pytest.raises(ad.InputError, match="a sharded flow needs a Sinkhorn solver"):
-                ad.distributed.ShardedOTDD(run.target, group=group, **run.solver)
+                ad.OTDD(run.target, group=group, **run.solver)
             return
-        energy = ad.distributed.ShardedOTDD(run.target, group=group, **run.solver)
+        energy = ad.OTDD(run.target, group=group, **run.solver)
         options = {"dynamics": DYNAMICS[run.dynamics], "integrator": ad.Euler(0.1), "n_steps": 1}
         again = ad.distributed.flow(run.result.dataset, energy, group=group, **options)
     alone = run.flow(run.result.dataset, n_steps=1)

@@ -99,6 +99,10 @@ class Group:
         """Σ over ranks, the same bits on all of them."""
         return self._reduced("sum", values, dist.ReduceOp.SUM)
 
+    def of_first(self, values: Tensor) -> Tensor:
+        """Those of rank 0, on every rank."""
+        return self.sum(values if self.rank == 0 else torch.zeros_like(values))
+
     def max(self, values: Tensor) -> Tensor:
         """The largest over ranks, entry by entry."""
         return self._reduced("max", values, dist.ReduceOp.MAX)

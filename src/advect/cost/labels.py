@@ -62,7 +62,12 @@ class Bures:
 
     diagonal: bool = False
 
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+    def __call__(
+        self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor | None = None
+    ) -> Tensor:
+        """W₂² between classes; where only some pairs are ``wanted``, (k, k') bool, others are of no
+        meaning.
+        """
         laws_a = source.laws()
         laws_b = laws_a if source is target else target.laws()
         mixed = laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal
@@ -78,7 +83,8 @@ class Bures:
                 if laws_a is laws_b
                 else (laws_a.diagonal(), laws_b.diagonal())
             )
-        return law_distances(laws_a, laws_b, torch.promote_types(source.x.dtype, target.x.dtype))
+        dtype = torch.promote_types(source.x.dtype, target.x.dtype)
+        return law_distances(laws_a, laws_b, dtype, wanted)
 
 
 def law_distances(
@@ -156,7 +162,10 @@ class ExactLabelOT:
         for data in (source, target):
             data.require_labels("ExactLabelOT")
 
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+    def __call__(
+        self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor | None = None
+    ) -> Tensor:
+        """W₂² between classes, or between ``wanted`` pairs of them, (k, k') bool."""
         self.check(source, target)
         symmetric = source is target
         distances = source.x.new_zeros(len(source.classes), len(target.classes))
@@ -164,7 +173,7 @@ class ExactLabelOT:
         entries = []
         for i, a in a_parts.items():
             for j, b in b_parts.items():
-                if not (symmetric and j <= i):
+                if not (symmetric and j <= i) and (wanted is None or bool(wanted[i, j])):
                     entries.append((i, j, self._squared(a, b)))
         if not entries:
             return distances

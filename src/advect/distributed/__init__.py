@@ -6,7 +6,6 @@ which is n numbers for each feature; costs, kernels and plans, which are n × m,
 docs/scaling.md."""
 
 from advect._util.ranks import Group, LostRankError, Traffic, group
-from advect.distributed.otdd import ShardedOTDD
 from advect.distributed.run import flow
 
-__all__ = ["Group", "LostRankError", "ShardedOTDD", "Traffic", "flow", "group"]
+__all__ = ["Group", "LostRankError", "Traffic", "flow", "group"]

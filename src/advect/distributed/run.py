@@ -43,8 +43,8 @@ def flow(
 
     Args:
         group: the ranks, from ``advect.distributed.group``.
-        functional: a ``ShardedOTDD`` of the same group, and whatever is added to it; other
-            functionals are computed whole by every rank.
+        functional: an ``OTDD(target, group=group)``, and whatever is added to it; other functionals
+            are computed whole by every rank.
         callbacks: run on rank 0, but for a ``Recorder`` with a directory, to which every rank
             writes its rows. The directory is one that all ranks see.
         control: whether a step is made: values are the same on every rank, and so is every

@@ -14,11 +14,12 @@ from typing import Any
 from torch import Tensor
 
 from advect._util.memory import MemoryLimit
+from advect._util.ranks import Group
 from advect.cost import GroundCost
 from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset
 from advect.functionals.base import Functional, State
-from advect.ot import Sinkhorn, Solver
+from advect.ot import Sinkhorn, Solver, check_solver
 from advect.transport.transport import Transport, check_dataset
 
 
@@ -44,8 +45,12 @@ class OTDD(Functional):
             ``ExactOT()``, or for many samples ``MiniBatch(...)``, with other draws at each step, or
             ``NystromSinkhorn(...)``.
         memory_limit: bytes, or a text like "2GiB", that a step may take beside the datasets; by
-            default half of what is free when a flow starts. Where the matrices of a step do not
-            fit, it works in blocks of rows.
+            default half of what is free at that time (of a machine that several ranks share, each
+            its part). Where the matrices of a step do not fit, it works in blocks of rows.
+        group: the ranks of ``ad.distributed.group()``, for one flow on several processes or
+            machines (docs/scaling.md). Every rank calls the functional with the same dataset, holds
+            its rows of every matrix, and gets the same number with the whole gradient. The solver
+            is a ``Sinkhorn`` then. A checkpoint knows nothing of ranks.
 
     Example:
         >>> import torch, advect as ad
@@ -64,10 +69,14 @@ class OTDD(Functional):
         cost: GroundCost | None = None,
         solver: Solver | None = None,
         memory_limit: MemoryLimit = None,
+        group: Group | None = None,
     ) -> None:
         self.target = check_dataset("target", target)
         self.transport = Transport(
-            check_cost(cost) or GroundCost(), solver or Sinkhorn(tol=1e-3), memory_limit
+            check_cost(cost) or GroundCost(),
+            check_solver(solver or Sinkhorn(tol=1e-3)),
+            memory_limit,
+            group,
         )
 
     @property

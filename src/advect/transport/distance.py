@@ -25,7 +25,7 @@ from advect.cost.rounding import largest_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.ot import Divergence, ExactOT, Sinkhorn, Solver
+from advect.ot import Divergence, ExactOT, Sinkhorn, Solver, check_solver
 from advect.ot.divergence import debiased, envelope, warn_unless_converged
 from advect.transport.notes import Note, of_pair, of_parts, of_solver, of_unresolved
 from advect.transport.same import same_measure
@@ -384,7 +384,7 @@ def otdd(
         0.0
     """
     source, target = check_dataset("source", source), check_dataset("target", target)
-    solver = solver or Sinkhorn()
+    solver = check_solver(solver or Sinkhorn())
     cost = (check_cost(cost) or GroundCost()).fitted(source, target)
     transport = Transport(cost, solver, memory_limit)
     solved, pairs = transport.kept(source, target)

@@ -82,8 +82,12 @@ class Problem:
         where looking would take a pass over blocks.
         """
         cost = self._ready["cross"]
-        bound = largest_cost(self.pair("cross")) if cost.matrix is None else None
-        return max(map(abs, cost.extremes())) if bound is None else bound
+        bound = None if self.limit is None else largest_cost(self.pair("cross"))
+        return max(map(abs, cost.extremes())) if bound is None else self.agreed(bound)
+
+    def agreed(self, number: float) -> float:
+        """The largest of what the ranks have found: here there is one."""
+        return number
 
     def precise(self, solver: Solver) -> bool:
         """Whether costs of this dtype have digits enough for what the prepared solver makes of
@@ -99,7 +103,7 @@ class Problem:
     def rounding(self, side: str) -> float:
         """How far entries of the costs of a side are off."""
         if side not in self._rounding:
-            self._rounding[side] = cost_rounding(self.pair(side), self.dtype)
+            self._rounding[side] = self.agreed(cost_rounding(self.pair(side), self.dtype))
         return self._rounding[side]
 
     def lost(self, epsilon: float) -> float:
@@ -132,16 +136,31 @@ class Problem:
             if side == "target":  # it stays where it is, and is remembered with its rounding
                 error += off
             else:
-                pulls[side] = _pull(pair, solution)
+                pulls[side] = self._pull(side, pair, solution)
             return replace(solution, value_error=error, coupling=NoPlan())
 
-        found = solver.divergence(self.make, *self.weights, warm=warm, target=target, keep=keep)
+        start = self.cut(warm)
+        found = solver.divergence(self.make, *self.weights, warm=start, target=target, keep=keep)
         # Of parts that were drawn it is a mean over their mass: in these units a sample that was
         # drawn moves by T(x) − x, and the others stay.
         fixed = torch.zeros_like(pulls["cross"])
         contracted = found.drawn * debiased(pulls["cross"], pulls["source"], fixed)
         error = self.rounding("cross") + self.rounding("source") / 2
         return replace(found, cost_error=error, contracted=contracted)
+
+    def _pull(self, side: str, pair: PairCost, solution: Solution) -> Tensor:
+        """⟨P, C⟩ with a graph to what moves; zero where nothing does."""
+        if not pair.moves:
+            return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
+        return pair.contract(solution.coupling).double()
+
+    def cut(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Potentials of all samples at those that the problems are about: all of them."""
+        return potentials
+
+    def spread(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Potentials of the problems for all samples."""
+        return potentials
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +171,6 @@ class KnownDistances:
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return self.distances
-
-
-def _pull(pair: PairCost, solution: Solution) -> Tensor:
-    """⟨P, C⟩ with a graph to what moves; zero where nothing does."""
-    if not pair.moves:
-        return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
-    return pair.contract(solution.coupling).double()
 
 
 def known(value: float, value_error: float, converged: bool) -> Solution:

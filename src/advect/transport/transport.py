@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 
 from advect._util.memory import MemoryLimit, as_bytes
+from advect._util.ranks import Group
 from advect.cost import GroundCost, PairCost, Sketch
 from advect.cost.ground import check_cost
 from advect.cost.rounding import widened
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.ot import Divergence, Solution, Solver, check_solver
+from advect.ot import Divergence, Sinkhorn, Solution, Solver
 from advect.ot.divergence import SIDES
 from advect.transport.problem import KnownDistances, Problem, known
+from advect.transport.ranks import ShardedProblem, agreed_limit
 
 State = dict[str, Tensor]
 Pairs = tuple[PairCost, PairCost, PairCost]
@@ -61,10 +63,16 @@ class Transport:
     cost: GroundCost
     solver: Solver
     memory_limit: MemoryLimit = None
+    group: Group | None = None
 
     def __post_init__(self) -> None:
         check_cost(self.cost)
-        object.__setattr__(self, "solver", check_solver(self.solver))
+        if self.group is not None and not isinstance(self.solver, Sinkhorn):
+            raise InputError(
+                "a sharded flow needs a Sinkhorn solver",
+                type(self.solver).__name__,
+                "Pass ad.Sinkhorn(epsilon=…).",
+            )
         if self.memory_limit is not None:
             as_bytes(self.memory_limit)
 
@@ -74,7 +82,9 @@ class Transport:
         """
         feature = self.cost.fitted(rho, target).feature
         basis = feature.basis if isinstance(feature, Sketch) else None
-        return {} if basis is None else {"sketch": basis}
+        if basis is None:
+            return {}
+        return {"sketch": basis if self.group is None else self.group.of_first(basis)}
 
     def __call__(
         self, rho: LabeledDataset, target: LabeledDataset, state: State
@@ -118,10 +128,11 @@ class Transport:
         after |= _numbers(epsilon=epsilon, calls=calls + drawn, wide=_flag(state, "wide"))
         after |= _numbers(error=found.error, converged=found.met)
         if own is None:
-            target_, (f, g) = found.target, found.cross.potentials
-            after |= {"f": f, "g": g, "self": found.source.potentials[0]}
-            after |= _numbers(target_value=target_.value, target_value_error=target_.value_error)
-            after |= _numbers(target_converged=target_.converged)
+            within, (f, g) = found.target, found.cross.potentials
+            after |= problem.spread({"f": f, "g": g, "self": found.source.potentials[0]})
+            after |= _numbers(target_value=within.value, target_value_error=within.value_error)
+            after |= _numbers(target_converged=within.converged, iterations=found.cross.n_iter)
+            after |= _numbers(self_iterations=found.source.n_iter)
         elif own.has_labels:
             after["target_labels"] = own.label_distances.detach()
         return found, after, largest
@@ -148,8 +159,14 @@ class Transport:
     def _moving(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Problem:
         """The problems of a step."""
         cost, dtype = self._fitted(state), self._dtype(rho, target, wide=_flag(state, "wide"))
-        labels = state.get("target_labels")
-        needed = _MATRICES * max(len(rho), len(target)) * len(rho) * dtype.itemsize
+        labels, size = state.get("target_labels"), 1 if self.group is None else self.group.size
+        rows = -(-len(rho) // size)
+        needed = _MATRICES * max(len(rho), len(target)) * rows * dtype.itemsize
+        limit = self._limit(needed, rho.x.device)
+        if self.group is not None:
+            problem = ShardedProblem(cost, rho, target, dtype, limit, _COPIES, self.group)
+            problem.check(first="f" not in state)
+            return problem
 
         def between(side: str) -> PairCost:
             if side == "cross":
@@ -160,7 +177,6 @@ class Transport:
             fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
             return fixed.between(own, own)
 
-        limit = self._limit(needed, rho.x.device)
         return Problem(between, (rho.weights, target.weights), dtype, limit, _COPIES)
 
     def _fitted(self, state: State) -> GroundCost:
@@ -180,7 +196,11 @@ class Transport:
         in_blocks = self.solver.in_blocks  # it never looks at whole matrices
         if not in_blocks and self.memory_limit is None and needed < _LARGE:
             return None
-        limit = as_bytes(self.memory_limit, device)
+        limit = (
+            as_bytes(self.memory_limit, device)
+            if self.group is None
+            else agreed_limit(self.memory_limit, device, self.group)
+        )
         return limit if in_blocks or needed > limit else None
 
     def kept(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Divergence, Pairs]:

@@ -1,0 +1,238 @@
+"""The problems of a step with the rows of every matrix on several ranks.
+
+Features, labels and laws are on every rank; costs, kernels and plans, which are n × m, are cut by
+rows. Each rank makes its rows of the costs, solves together with the others
+(``advect.ot.ShardedCost``), and contracts its rows of the plans. What it differentiates is its share
+of the energy: its rows of the features, its pairs of classes of the label distances. Two functions
+make the gradient whole, on every rank: ``_Shared``, through which all that moves is seen, and
+``_Total``, the sum of the ranks' label distances. So what follows (dynamics, integrator, other
+functionals) runs everywhere on the same numbers and moves the same dataset.
+
+Messages within a gradient must come in the same order on every rank: a graph of the same shape is
+made on each, whatever its pairs of classes are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_finite
+from advect._util.memory import MemoryLimit, as_bytes
+from advect._util.ranks import Group
+from advect.cost import Bures, ExactLabelOT, GroundCost, PairCost
+from advect.cost.features import EUCLIDEAN
+from advect.cost.labels import LabelCost, n_laws
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.ot import Cost, ShardedCost, Solution
+from advect.transport.problem import KnownDistances, Problem
+
+
+class ShardedProblem(Problem):
+    """The three problems, of which this rank makes its rows.
+
+    Samples without mass have no part in a plan, and do not move: rows are of those that have."""
+
+    def __init__(
+        self,
+        cost: GroundCost,
+        rho: LabeledDataset,
+        target: LabeledDataset,
+        dtype: torch.dtype,
+        limit: int | None,
+        copies: int,
+        group: Group,
+    ) -> None:
+        self.cost, self.group, self.masses = cost, group, (rho.weights > 0, target.weights > 0)
+        self.rho, self.target = _shared(rho, group), target
+        self.link = sum((_nothing(tensor) for tensor in _moving(self.rho)), torch.zeros(()))
+        weights = (rho.weights[self.masses[0]], target.weights[self.masses[1]])
+        super().__init__(self._rows, weights, dtype, limit, copies)
+
+    def check(self, *, first: bool) -> None:
+        """An error on every rank if the data differ between ranks, or are too few for them."""
+        least, size = min(self.shape), self.group.size
+        if least < size:
+            raise InputError(
+                f"{size} ranks need at least as many samples with mass", least, "Use fewer ranks."
+            )
+        seen = [self.rho, self.target] if first else [self.rho]
+        tensors = [part for data in seen for part in _tensors(data).values()]
+        tensors += [part for data in seen for part in (data.y, data.weights)]
+        self.group.require_same("the data of a flow", *tensors)
+
+    def _rows(self, side: str) -> PairCost:
+        """The cost between this rank's rows and all samples of the other dataset.
+
+        Both arguments of the problem within ρ move. Plan and cost are symmetric: that is twice the
+        gradient in the first (``_pull``), and nothing in the second."""
+        target = self.target.replace() if side == "target" else self.target
+        source = target if side == "target" else self.rho
+        target = source if side == "source" else target
+        kept = (source.weights > 0).nonzero()[:, 0]
+        mine = _cut(source, kept[self.group.rows(len(kept))])
+        other = _cut(_fixed(target), (target.weights > 0).nonzero()[:, 0])
+        cost = self.cost
+        if cost.has_labels and source.law_index is None:  # laws of particles are cut like rows
+            cost = replace(cost, label=KnownDistances(self._label_distances(source, target)))
+        return cost.between(mine, other)
+
+    def _label_distances(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        """W₂² between all classes, with a graph to the pairs of this rank."""
+        places = _embedded(self.cost, source)
+        others = places if target is source else _embedded(self.cost, target)
+        own = own_distances(self.cost.label, places, others, self.group)
+        law = source.law
+        moves = source.law_features.requires_grad if law is None else law.requires_grad
+        own = own + self.link if moves else own.detach()
+        share = 0.5 if target is source else 1.0  # contracted twice
+        whole: Any = _Total.apply(own, self.group, share)
+        check_finite("the label distances", whole, "Check the label laws.")
+        return whole
+
+    def make(self, side: str) -> Cost:
+        if side in self._ready:
+            return super().make(side)
+        n = len(self.weights[1 if side == "target" else 0])
+        return ShardedCost(self.group.each(lambda: Problem.make(self, side)), n, self.group)
+
+    def agreed(self, number: float) -> float:
+        return self.group.largest(number)
+
+    def _pull(self, side: str, pair: PairCost, solution: Solution) -> Tensor:
+        pulled = super()._pull(side, pair, solution)
+        return self.link + (2 * pulled if side == "source" else pulled)
+
+    def cut(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
+        rows, columns = self.masses
+        at = {"f": rows, "g": columns, "self": rows}
+        return {name: values[at[name]] for name, values in potentials.items()}
+
+    def spread(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
+        rows, columns = self.masses
+        at = {"f": rows, "g": columns, "self": rows}
+        return {
+            name: values.new_zeros(len(at[name])).masked_scatter_(at[name], values)
+            for name, values in potentials.items()
+        }
+
+
+def agreed_limit(limit: MemoryLimit, device: torch.device, group: Group) -> int:
+    """The least limit of all ranks; ranks of one machine share what is free there."""
+    alone = limit is not None or device.type != "cpu"
+    sharing = 1 if alone else int(os.environ.get("LOCAL_WORLD_SIZE", group.size))
+    return -int(group.largest(-as_bytes(limit, device) / sharing))
+
+
+class _Shared(torch.autograd.Function):
+    """Tensors as they are; their gradient is the sum of the ranks' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, group: Group, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.group = group
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *(ctx.group.sum(gradient) for gradient in gradients)
+
+
+class _Total(torch.autograd.Function):
+    """The sum of the ranks' tensors; each rank gets ``share`` of the sum of the gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, group: Group, share: float) -> Tensor:
+        ctx.group, ctx.share = group, share
+        return group.sum(own.detach()).view_as(own)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.share * ctx.group.sum(gradients[0]), None, None
+
+
+def _tensors(data: LabeledDataset) -> dict[str, Tensor]:
+    """What can move: features, and laws that the dataset carries."""
+    laws = {} if data.law is None else data.law.tensors()
+    return {"x": data.x} | {f"law.{name}": tensor for name, tensor in laws.items()}
+
+
+def _moving(data: LabeledDataset) -> list[Tensor]:
+    return [tensor for tensor in _tensors(data).values() if tensor.requires_grad]
+
+
+def _with(data: LabeledDataset, tensors: dict[str, Tensor]) -> LabeledDataset:
+    law = data.law
+    if law is not None:
+        law = law.with_tensors({name: tensors[f"law.{name}"] for name in law.tensors()})
+    return data.replace(x=tensors["x"], law=law)
+
+
+def _shared(data: LabeledDataset, group: Group) -> LabeledDataset:
+    """The dataset, with gradients summed over ranks."""
+    tensors = _tensors(data)
+    names = [name for name, tensor in tensors.items() if tensor.requires_grad]
+    if not names:
+        return data
+    seen: Any = _Shared.apply(group, *(tensors[name] for name in names))
+    return _with(data, tensors | dict(zip(names, seen, strict=True)))
+
+
+def _fixed(data: LabeledDataset) -> LabeledDataset:
+    """The dataset without a graph."""
+    if not _moving(data):
+        return data
+    return _with(data, {name: tensor.detach() for name, tensor in _tensors(data).items()})
+
+
+def _nothing(tensor: Tensor) -> Tensor:
+    """0, with a graph to a tensor."""
+    return tensor.flatten()[:0].sum()
+
+
+def _cut(data: LabeledDataset, rows: Tensor) -> LabeledDataset:
+    """Some rows of a dataset, with their weights in the whole; laws of classes stay, laws of
+    particles are cut as well.
+    """
+    changes = {"x": data.x[rows], "y": data.y[rows], "weights": data.weights[rows]}
+    if data.law is not None and data.law_index is not None:
+        index = data.law_index[rows]
+        places = torch.arange(len(index), device=index.device)
+        changes |= {"law": data.law.take(index), "law_index": places}
+    return data.replace(**changes)
+
+
+def _embedded(cost: GroundCost, data: LabeledDataset) -> LabeledDataset:
+    """The dataset in the space where features are compared: label laws live there too."""
+    feature = cost.feature
+    return feature.carry(data, feature.embed(data)) if isinstance(feature, EUCLIDEAN) else data
+
+
+def own_distances(
+    label: LabelCost, source: LabeledDataset, target: LabeledDataset, group: Group
+) -> Tensor:
+    """W₂² between classes for this rank's pairs, zero for the others; (k, k'), differentiable.
+
+    Decompositions are expensive, k × k' numbers are not. ``Bures`` with full laws and
+    ``ExactLabelOT`` compute no other pairs. Other label costs are cheap, or know no pairs: every
+    rank computes them whole and keeps its part."""
+    by_pairs = label if isinstance(label, (Bures, ExactLabelOT)) else None
+    symmetric = by_pairs is not None and source is target
+    own = own_pairs((n_laws(source), n_laws(target)), symmetric, group, source.x.device)
+    found = own * (by_pairs(source, target, own) if by_pairs else label(source, target))
+    return found + found.T if symmetric else found
+
+
+def own_pairs(
+    shape: tuple[int, int], symmetric: bool, group: Group, device: torch.device
+) -> Tensor:
+    """Which pairs are this rank's, (k, k') bool: in turn; of a symmetric matrix above the diagonal
+    only.
+    """
+    wanted = torch.ones(shape, dtype=torch.bool, device=device)
+    wanted = wanted.triu(diagonal=1) if symmetric else wanted
+    turn = wanted.flatten().cumsum(dim=0).reshape(shape) - 1
+    return wanted & (turn % group.size == group.rank)
