@@ -8,6 +8,7 @@ from . import (
     errors as errors,
     maps as maps,
     ot as ot,
+    testing as testing,
     viz as viz,
 )
 from ._util.memory import (

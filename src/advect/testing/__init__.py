@@ -1,1 +1,22 @@
-"""Checks that a class of one's own keeps the promises of its family."""
+"""Checks that a class of one's own keeps the promises of its family; for a user's test suite.
+
+Each ``check_…`` tries an object on small problems whose answers are known and raises an
+``AssertionError`` that says which promise was broken. The members that advect has pass them too
+(tests/conformance). See docs/extending.md for a class of each family.
+"""
+
+from advect.testing.costs import check_cost
+from advect.testing.covariances import check_covariance
+from advect.testing.functionals import check_functional
+from advect.testing.integrators import check_integrator
+from advect.testing.maps import check_map
+from advect.testing.solvers import check_solver
+
+__all__ = [
+    "check_cost",
+    "check_covariance",
+    "check_functional",
+    "check_integrator",
+    "check_map",
+    "check_solver",
+]

@@ -1,0 +1,103 @@
+"""Two versions of the code, one after the other in turns, so that the machine's moods fall on both alike.
+
+    python benchmarks/versions.py path/to/other/src [--repeats 5] [--json FILE]
+
+Each case runs in a process of its own, this version and the other in turns. A row gives the median over repeats of the time
+of a step (or a distance) of each, and their ratio: this version over the other, below 1 where this one is faster; and how
+far the ratios of single turns are apart, since a ratio within that is no difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DYNAMICS = ("fd, laws detached", "fd, through laws", "jd-fl, factored laws", "jd-vl, diagonal laws")
+
+
+def measure(case: str, n: int) -> float:
+    """Seconds of a step of a flow, or of a distance; in a process that does nothing else."""
+    from common import clock
+    from flow import CASES, images
+
+    import advect as ad
+
+    pair = ["fashion_mnist", "mnist"] if os.environ.get("ADVECT_DATA") else ["digits", "mnist"]
+    source, target = images(pair, n)
+    if case == "distance":
+        times = []
+        for _ in range(4):
+            start = clock()
+            ad.otdd(source, target, solver=ad.Sinkhorn(tol=1e-3))
+            times.append(clock() - start)
+        return min(times[1:])
+    dynamics, cost = CASES[case]
+    steps, start = 10, clock()
+    energy = ad.OTDD(target, cost=cost)
+    for step in ad.iterate(source, energy, dynamics=dynamics, integrator=ad.Euler(0.2)):
+        if step.index == steps - 1:
+            break
+    return (clock() - start) / steps
+
+
+def run(source: Path, case: str, n: int) -> float:
+    environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{HERE}"}
+    command = [sys.executable, __file__, str(source), "--measure", case, str(n)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return float(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("other", type=Path, help="the src folder of the other version")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write the rows here too")
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(measure(options.measure[0], int(options.measure[1])))
+        return
+    rows = []
+    print(
+        f"{'n':>6}  {'case':24}{'this, ms':>10}{'other, ms':>11}{'this / other':>14}  ratios of single turns"
+    )
+    for n in options.sizes:
+        for case in (*DYNAMICS, "distance"):
+            turns = [
+                (run(HERE.parent / "src", case, n), run(options.other.resolve(), case, n))
+                for _ in range(options.repeats)
+            ]
+            this, other = (statistics.median(side) for side in zip(*turns, strict=True))
+            single = sorted(a / b for a, b in turns)
+            rows.append(
+                {
+                    "n": n,
+                    "case": case,
+                    "this": this,
+                    "other": other,
+                    "ratio": statistics.median(single),
+                    "turns": single,
+                }
+            )
+            print(
+                f"{n:6}  {case:24}{1e3 * this:10.1f}{1e3 * other:11.1f}{statistics.median(single):14.3f}"
+                f"  {single[0]:.2f} to {single[-1]:.2f}",
+                flush=True,
+            )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

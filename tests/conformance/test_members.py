@@ -1,0 +1,268 @@
+"""Every member of a family passes the check of its family, and what breaks a promise does not."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+import advect as ad
+from advect import testing
+from advect.testing.problems import small_pair
+
+SOURCE, TARGET = small_pair()
+ROOT = torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+TIGHT = ad.Sinkhorn(epsilon=0.5, tol=1e-9)
+
+# NystromSinkhorn is not here: of an approximated kernel the plan is no exact derivative of the value.
+FUNCTIONALS = {
+    "OTDD": ad.OTDD(TARGET, solver=TIGHT),
+    "OTDD, exact": ad.OTDD(TARGET, solver=ad.ExactOT()),
+    "OTDD, exact labels": ad.OTDD(
+        TARGET, cost=ad.GroundCost(label=ad.ExactLabelOT()), solver=TIGHT
+    ),
+    "OTDD, parts": ad.OTDD(TARGET, solver=ad.MiniBatch(size=6)),
+    "SlicedOTDD": ad.SlicedOTDD(TARGET),
+    "Potential": ad.Potential(ad.norm()),
+    "Interaction": ad.Interaction(ad.repulsion()),
+    "Internal": ad.Internal(),
+    "sum": ad.OTDD(TARGET, solver=TIGHT) + 0.1 * ad.Potential(ad.norm()) + ad.Internal(),
+}
+COSTS = {
+    "Bures": ad.GroundCost(),
+    "Bures, diagonal": ad.GroundCost(label=ad.Bures(diagonal=True)),
+    "MeansOnly": ad.GroundCost(label=ad.MeansOnly()),
+    "NoLabels": ad.GroundCost(label=ad.NoLabels()),
+    "ExactLabelOT": ad.GroundCost(label=ad.ExactLabelOT()),
+    "Embedding": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x, x.square()], 1))),
+    "Sketch": ad.GroundCost(feature=ad.Sketch(2)),
+    "a function": ad.GroundCost(feature=lambda x, y: torch.cdist(x, y, p=1).square()),
+}
+COVARIANCES = {
+    "Full": ad.Full(ROOT.mT @ ROOT),
+    "Full, singular": ad.Full(ROOT[:, :1].mT @ ROOT[:, :1]),
+    "Diagonal": ad.Diagonal(ROOT[0].abs()),
+    "Factored": ad.Factored(ROOT.reshape(-1, 4)[:7], (2, 4, 1)),
+}
+INTEGRATORS = (
+    ad.Euler(0.2),
+    ad.Heun(0.2),
+    ad.Momentum(0.1),
+    ad.Adam(0.1),
+    ad.Adagrad(0.2),
+    ad.EulerMaruyama(0.1),
+)
+MAPS = (ad.maps.NearestMap, ad.maps.EntropicMap, lambda: ad.maps.NeuralMap(epochs=2))
+
+
+@pytest.mark.parametrize("name", FUNCTIONALS)
+def test_functionals(name):
+    testing.check_functional(FUNCTIONALS[name], SOURCE, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_costs(name):
+    testing.check_cost(COSTS[name], SOURCE, TARGET)
+
+
+@pytest.mark.parametrize("name", COVARIANCES)
+def test_covariances(name):
+    testing.check_covariance(COVARIANCES[name])
+
+
+@pytest.mark.parametrize(
+    "solver", [ad.ExactOT(), ad.Sinkhorn(), ad.Sinkhorn(epsilon=0.1)], ids=repr
+)
+def test_solvers(solver):
+    testing.check_solver(solver)
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS, ids=repr)
+def test_integrators(integrator):
+    testing.check_integrator(integrator)
+
+
+@pytest.mark.parametrize("make", MAPS)
+def test_maps(make):
+    testing.check_map(make())
+
+
+# What breaks a promise
+
+
+class Forgetful(ad.Functional):
+    """Remembers in itself."""
+
+    calls = 0
+
+    def __call__(self, rho):
+        self.calls += 1
+        return (rho.weights * rho.x.square().sum(1)).sum() * (1 + 0.1 * self.calls)
+
+
+class Detached(ad.Functional):
+    def __call__(self, rho):
+        return (rho.weights * rho.x.detach().square().sum(1)).sum() + 0 * rho.x.sum()
+
+
+class Overwriting(ad.Functional):
+    def begin(self, rho):
+        return {"calls": torch.zeros(())}
+
+    def terms(self, rho, state):
+        state["calls"] += 1
+        return {"x": (rho.weights * rho.x.square().sum(1)).sum()}, state
+
+
+class Listing(ad.Functional):
+    def __call__(self, rho):
+        return rho.x.square().sum(1)
+
+
+class Growing(ad.Functional):
+    """A state that changes the value."""
+
+    def begin(self, rho):
+        return {"calls": torch.zeros(())}
+
+    def terms(self, rho, state):
+        value = (rho.weights * rho.x.square().sum(1)).sum() * (1 + state["calls"])
+        return {"x": value}, {"calls": state["calls"] + 1}
+
+
+@pytest.mark.parametrize(
+    ("functional", "promise"),
+    [
+        (Forgetful(), "terms must add up|the same at each call"),
+        (Detached(), "the gradient must be that of the value"),
+        (Overwriting(), "return a new state"),
+        (Listing(), "a single number"),
+        (Growing(), "not the value"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_broken_functionals(functional, promise):
+    with pytest.raises(AssertionError, match=promise):
+        testing.check_functional(functional, SOURCE)
+
+
+@dataclass(frozen=True, eq=False)
+class Wrong(ad.Covariance):
+    deviations: torch.Tensor
+
+    def dense(self):
+        return torch.diag_embed(self.deviations.square())
+
+    def traces(self):
+        return self.deviations.sum(1)
+
+
+class Crooked(ad.Covariance):
+    def __init__(self, matrices):
+        self.matrices = matrices
+
+    def dense(self):
+        return self.matrices
+
+    def __len__(self):
+        return len(self.matrices)
+
+
+def test_broken_covariances():
+    with pytest.raises(AssertionError, match="traces"):
+        testing.check_covariance(Wrong(ROOT[0].abs()))
+    with pytest.raises(AssertionError, match="symmetric"):
+        testing.check_covariance(Crooked(ROOT))
+    with pytest.raises(AssertionError, match="positive semi-definite"):
+        testing.check_covariance(Crooked(-ROOT.mT @ ROOT))
+
+
+def crooked_feature(x, y):
+    return torch.cdist(x, 2 * y).square()
+
+
+@pytest.mark.parametrize(
+    ("cost", "promise"),
+    [
+        (ad.GroundCost(feature=crooked_feature), "symmetric"),
+        (ad.GroundCost(feature=lambda x, y: torch.cdist(x, y).square() + 1), "nothing to itself"),
+    ],
+)
+def test_broken_costs(cost, promise):
+    with pytest.raises((AssertionError, ad.InputError), match=promise):
+        testing.check_cost(cost, SOURCE, TARGET)
+
+
+class Tilted(ad.ExactOT):
+    """States a value that it has not."""
+
+    def solve(self, cost, a=None, b=None, init=None):
+        solution = super().solve(cost, a, b, init)
+        return replace(solution, value=2 * solution.value)
+
+
+class Loose(ad.Sinkhorn):
+    """Says that it has converged where it has not."""
+
+    def solve(self, cost, a=None, b=None, init=None):
+        with pytest.warns(ad.ConvergenceWarning):
+            solution = ad.Sinkhorn(0.01, max_iter=2).solve(cost, a, b)
+        return replace(solution, converged=True)
+
+
+@pytest.mark.parametrize(("solver", "promise"), [(Tilted(), "value"), (Loose(), "marginals")])
+def test_broken_solvers(solver, promise):
+    with pytest.raises(AssertionError, match=promise):
+        testing.check_solver(solver)
+
+
+class Uphill(ad.Euler):
+    def displace(self, velocity, state, step, generator):
+        moved, state = super().displace(velocity, state, step, generator)
+        return {name: -v for name, v in moved.items()}, state
+
+
+class Counting(ad.Integrator):
+    """Remembers in itself."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def displace(self, velocity, state, step, generator):
+        self.calls += 1
+        return {name: v / (2 + self.calls) for name, v in velocity.items()}, state
+
+
+@pytest.mark.parametrize(("make", "promise"), [(Uphill, "down a bowl"), (Counting, "the same")])
+def test_broken_integrators(make, promise):
+    with pytest.raises(AssertionError, match=promise):
+        testing.check_integrator(make())
+
+
+class Crowd(ad.maps.Map, kind="crowd of a test"):
+    """What becomes of a sample depends on those beside it."""
+
+    def _fit(self, start, end):
+        self.by = end.x.mean(0)
+
+    def _move(self, x, codes):
+        return x - x.mean(0) + self.by
+
+    def _pack(self):
+        return {"by": self.by}, {}
+
+    def _unpack(self, tensors, facts):
+        self.by = tensors["by"]
+
+
+class Lost(Crowd, kind="lost of a test"):
+    def _move(self, x, codes):
+        return x + self.by
+
+    def _unpack(self, tensors, facts):
+        self.by = 2 * tensors["by"]
+
+
+@pytest.mark.parametrize(("make", "promise"), [(Crowd, "those beside it"), (Lost, "bit for bit")])
+def test_broken_maps(make, promise):
+    with pytest.raises(AssertionError, match=promise):
+        testing.check_map(make())
