@@ -529,15 +529,39 @@ def test_the_target_is_found_in_sums_and_multiples(target):
         ad.OTDD(target),
         2.0 * ad.OTDD(target),
         ad.Potential(ad.norm()) + 0.5 * ad.OTDD(target),
+        ad.SlicedOTDD(target),
+        ad.Potential(ad.norm()) - 0.5 * ad.SlicedOTDD(target),
     ):
         assert ad.flow(data, functional, n_steps=0).target is target
     assert ad.flow(data, ad.Potential(ad.norm()), n_steps=0).target is None
 
 
-def test_code_in_outline_runs(target):
+@pytest.mark.parametrize("ranks", [False, True], ids=["sliced", "on ranks"])
+def test_every_flow_to_a_dataset_shows_its_target(ranks, target, tmp_path):
+    """Once a search for an ``OTDD`` missed those of other kinds."""
+    if ranks:
+        with ad.distributed.group() as group:
+            energy = ad.distributed.ShardedOTDD(target, group=group)
+            options = {"group": group, "n_steps": 2, "callbacks": [ad.Recorder()]}
+            result = ad.distributed.flow(gaussians(), energy, **options)
+    else:
+        result = short_flow(gaussians(), ad.SlicedOTDD(target, 20))
+    _, story, tags = page_of(result, tmp_path)
+    assert story["target"]["n"] == 40 and "Class distances" in tags.text
+    assert ("Sinkhorn" if ranks else "n_projections") in tags.text
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        lambda target: ad.OTDD(target, solver=ad.Sinkhorn(epsilon=0.5)),
+        lambda target: ad.SlicedOTDD(target, 30, label_weight=0.5),
+    ],
+)
+def test_code_in_outline_runs(objective, target):
     result = ad.flow(
         gaussians(),
-        ad.OTDD(target, solver=ad.Sinkhorn(epsilon=0.5)),
+        objective(target),
         dynamics=ad.JointFixedLabels(),
         integrator=ad.Adam(0.1),
         n_steps=2,

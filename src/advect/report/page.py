@@ -49,7 +49,7 @@ def write_report(
         result: what ``ad.flow`` returned, with frames of a ``Recorder``; a run directory; or a
             ``Story``.
         path: the file to write, ``….html``; folders on the way are made.
-        target: where the flow was going; by default that of the functional's first ``OTDD`` term.
+        target: where the flow was going; by default the functional's ``target``.
         source: the dataset before the flow; by default the flow's.
         title: of the page.  names: of source and target, such as ``("digits", "MNIST")``.
         config: text of the configuration, to be shown.  command: the line that repeats the run.

@@ -1,0 +1,61 @@
+"""What an earlier version has written opens, and goes on as it did there (``before/make.py``)."""
+
+import gzip
+import json
+import shutil
+
+import pytest
+import torch
+from flows.before import make
+
+import advect as ad
+from advect.cli.app import main
+
+EXPECTED = json.loads((make.HERE / "expected.json").read_text())
+CASES = make.cases()
+
+
+def agrees(found, name):
+    """To 1e-8: the same steps, in sums of another order."""
+    expected = EXPECTED[name]
+    assert found["values"] == pytest.approx(expected["values"], rel=1e-8, abs=1e-12)
+    x, wanted = (torch.tensor(each["x"], dtype=torch.float64) for each in (found, expected))
+    torch.testing.assert_close(x, wanted, rtol=0, atol=1e-6 if "float32" in name else 1e-8)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_checkpoints(name):
+    source, functional, options = CASES[name]
+    path = make.file_of(name)
+    agrees(make.numbers(ad.flow(source, functional, n_steps=6, resume=path, **options)), name)
+
+
+def test_a_checkpoint_of_ranks_goes_on_alone():
+    source, functional, _ = CASES["fd"]
+    result = ad.flow(source, functional, n_steps=6, resume=make.file_of("on ranks"))
+    agrees(make.numbers(result), "on ranks")
+
+
+@pytest.mark.parametrize("name", make.MAPS)
+def test_maps(name, tmp_path):
+    path = tmp_path / "map.safetensors"
+    path.write_bytes(gzip.decompress((make.HERE / f"map-{name}.gz").read_bytes()))
+    carried = ad.maps.load(path).transform(CASES["fd"][0].x[:4] + 0.1)
+    wanted = torch.tensor(EXPECTED[f"map {name}"], dtype=carried.dtype)
+    torch.testing.assert_close(carried, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_a_run_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / "cache"))
+    run = shutil.copytree(make.HERE / "run", tmp_path / "run")
+    assert ad.Trajectory.open(run).indices == [0, 1, 2, 3]
+    assert main(["resume", str(run), "--steps", "6", "--no-report"]) == 0
+    frames = ad.Trajectory.open(run)
+    last = frames[-1].dataset.x.double().tolist()
+    assert [frame.value for frame in frames][3:] == pytest.approx(
+        EXPECTED["run"]["values"], rel=1e-5
+    )
+    torch.testing.assert_close(
+        torch.tensor(last), torch.tensor(EXPECTED["run"]["x"]), rtol=0, atol=1e-4
+    )
+    assert main(["report", str(run)]) == 0 and (run / "report.html").exists()
