@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import advect as ad
+from advect._util import registry
 from advect.cli.app import main
 from advect.cli.commands import COMMANDS
 from advect.cli.terms import Term
@@ -443,7 +444,9 @@ def test_step_control_by_name(answer):
     assert fixed["value"] == library.values[-1] and fixed["status"] == library.status == "rose"
     held = flow(answer, "--integrator.step-size", "2.5", "--control.shrink", "0.25", out="held")
     assert held["value"] < held["first_value"] and held["status"] == "completed"
-    assert tomllib.loads(Path("held/config.toml").read_text())["control"] == {"shrink": 0.25}
+    assert tomllib.loads(Path("held/config.toml").read_text())["control"] == {
+        "name": "backtracking", "shrink": 0.25, "grow": 1.1, "least_share": 0.01, "smallest": 1e-10,
+    }  # fmt: skip
     detached = flow(answer, "--dynamics.no-through-laws", out="detached")
     assert detached["value"] != flow(answer, out="exact")["value"]
 
@@ -653,8 +656,9 @@ def test_options_go_before_the_environment_and_that_before_the_file(answer, monk
         and config["seed"] == 3
         and config["record_every"] == 1
     )
-    assert config["integrator"] == {"name": "momentum", "step_size": 0.02, "momentum": 0.6}
-    assert config["cost"] == {"label_weight": 2}
+    wanted = {"name": "momentum", "step_size": 0.02, "momentum": 0.6, "nesterov": False}
+    assert config["integrator"] == wanted
+    assert config["cost"] == {"label": "bures", "label_weight": 2, "diagonal": False}
 
 
 def test_a_run_can_be_made_again_from_its_own_settings(answer):
@@ -673,6 +677,73 @@ def test_a_run_can_be_made_again_from_its_own_settings(answer):
     answer("flow", "-c", "run/config.toml", "-o", "again", "--no-report")
     assert Path("again/config.toml").read_text() == Path("run/config.toml").read_text()
     same_frame("again", "run", 6)
+
+
+def test_every_value_is_resolved(answer):
+    """What was not asked for is written as the flow had it: none of it is left to defaults."""
+    flow(answer)
+    config = tomllib.loads(Path("run/config.toml").read_text())
+    assert config["dtype"] == "float32" and config["seed"] == 0 and config["record_every"] == 1
+    assert config["integrator"] == {"name": "euler", "step_size": 0.1}
+    assert config["dynamics"] == {"name": "fd", "through_laws": True}
+    assert config["control"]["name"] == "backtracking" and config["control"]["shrink"] == 0.5
+    solver = {"name": "sinkhorn", "relative_epsilon": 0.01, "tol": 1e-3, "max_iter": 10_000}
+    assert config["solver"] == solver
+    flow(answer, "--dynamics", "jd-vl", "--integrator", "adam", out="joint")
+    config = tomllib.loads(Path("joint/config.toml").read_text())
+    wanted = {"name": "jd-vl", "laws": "bures", "clustering": "kmeans", "every": 1}
+    assert config["dynamics"].items() >= wanted.items() and config["control"] == {"name": "fixed"}
+
+
+OLD = f"""
+source = "{A}"
+target = "{B}"
+functional = ["otdd"]
+steps = 6
+seed = 0
+balanced = false
+device = "cpu"
+record_every = 1
+checkpoint_every = 10
+metric = []
+metric_every = 10
+
+[dynamics]
+name = "fd"
+
+[integrator]
+name = "euler"
+
+[solver]
+name = "sinkhorn"
+"""  # as version 0.1.0 wrote it
+
+
+def test_a_run_of_an_earlier_version_goes_on(answer, cli):
+    flow(answer)
+    Path("run/config.toml").write_text(OLD)
+    words = ["flow", A, B, "--steps", "8", "--resume", "--no-report", "-o", "run"]
+    code, _, err = cli(*words, "--integrator.step-size", "0.2")
+    assert code == 2 and "another integrator" in err
+    assert answer(*words)["steps"] == 8
+    assert answer("resume", "run", "--steps", "9", "--no-report")["steps"] == 9
+    answer("report", "run")
+    answer("flow", "-c", "run/config.toml", "-o", "again", "--no-report")
+    same_frame("again", "run", 6)
+
+
+def test_another_object_leaves_the_options_of_a_file(answer):
+    """A file with every value must not stand in the way of another choice."""
+    flow(answer)
+    words = ["--solver", "exact", "--cost", "means", "--integrator", "adam", "--steps", "1"]
+    answer("flow", "-c", "run/config.toml", *words, "--no-report", "-o", "other")
+    config = tomllib.loads(Path("other/config.toml").read_text())
+    assert config["solver"] == {"name": "exact", "max_iter": 10_000_000}
+    assert config["cost"] == {"label": "means", "label_weight": 1.0}
+    assert config["control"] == {"name": "fixed"}
+    words = ["--solver.epsilon", "0.5", "--steps", "1", "--no-report", "-o", "third"]
+    answer("flow", "-c", "run/config.toml", *words)
+    assert tomllib.loads(Path("third/config.toml").read_text())["solver"]["epsilon"] == 0.5
 
 
 def test_terms_as_tables(answer):
@@ -756,7 +827,7 @@ def test_a_tolerance_of_label_distances_is_gone(answer, cli):
     """They are exact now, which is within any: runs of old go on, the option is refused."""
     flow(answer)
     config = Path("run", "config.toml")
-    config.write_text(config.read_text() + "\n[cost]\ntolerance = 0.001\n")
+    config.write_text(config.read_text().replace("[cost]\n", "[cost]\ntolerance = 0.001\n"))
     assert answer("resume", "run", "--steps", "8", "--no-report")["steps"] == 8
     code, _, err = cli("flow", A, B, "--cost.tolerance", "1e-3", "-o", "other")
     assert code == 2 and "--cost.tolerance" in err and not Path("other").exists()
@@ -1078,6 +1149,19 @@ def test_terms(text, term):
 def test_help_is_an_answer(words, cli):
     code, out, err = cli(*words)
     assert code == 0 and out.strip() and err == ""
+
+
+def test_help_shows_every_default(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for kind, group in (("solver", "solver"), ("integrator", "integrator"), ("control", "control")):
+        out = " ".join(cli("flow", "--help")[1].split())
+        for name in registry.known(kind):
+            for option in registry.options(kind, name).values():
+                if type(option.default) in (int, float, bool):
+                    _, _, said = out.partition(f"--{group}.{option.name.replace('_', '-')} ")
+                    assert str(option.default) in said[:900], (name, option)
+    assert "[default: 50.0]" in cli("transfer", "--help")[1]  # not that of a distance
+    assert "[default: 5.0]" in cli("repurpose", "--help")[1]
 
 
 def test_every_command_has_an_example(cli):

@@ -50,6 +50,7 @@ _NAMES: dict[str, dict[str, Any]] = {
         "nystrom": "NystromSinkhorn",
     },
     "feature": {"euclidean": "SquaredEuclidean", "embedding": "Embedding", "sketch": "Sketch"},
+    "cost": {"ground": "GroundCost"},
     "label": {
         "bures": "Bures",
         "exact": "ExactLabelOT",
@@ -61,6 +62,7 @@ _NAMES: dict[str, dict[str, Any]] = {
         "nearest": "maps.NearestMap",
         "neural": "maps.NeuralMap",
     },
+    "stop": {"when": "StopWhen"},
     "functional": {"otdd": "OTDD", "sliced": "SlicedOTDD", "internal": "Internal"},
     "potential": {name: name for name in ("norm", "affine_norm", "ball", "hinge", "collapse")},
     "interaction": {name: name for name in ("attraction", "repulsion", "spreading")},
@@ -122,6 +124,17 @@ def found(kind: str, name: str) -> Any:
     import advect
 
     return reduce(getattr, target.split("."), advect)
+
+
+def where(kind: str, name: str) -> str:
+    """The public name behind a name: "DBSCAN" is ``ad.DBSCAN``; that of its class, if it was added.
+
+    Example:
+        >>> where("clustering", "dbscan")
+        'DBSCAN'
+    """
+    target = _NAMES[kind][name]
+    return target if type(target) is str else target.__name__
 
 
 def options(kind: str, name: str) -> dict[str, Option]:

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 
 from advect.cli.commands import COMMANDS, GROUPS
 from advect.cli.interrupt import NotedInterrupt
+from advect.cli.options import overridden
 from advect.cli.output import BAD_INPUT, DONE, FAILED, INTERRUPTED, Exit, say
 from advect.cli.spelling import spelled
 from advect.cli.typed import TYPED, check_typed, note_typed
@@ -65,6 +66,10 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
         name, _, field = option.removeprefix("--").partition(".")
         if isinstance(values.get(word.removeprefix("--")), str):
             values[name] = {field: values[name]}
+    typed = {
+        name[2:]: one.tokens[-1].value for one in arguments if one.tokens for name in one.names
+    }
+    values = overridden(values, typed)
     update_argument_collection(
         values, str(path), arguments, (app,), root_keys=(), allow_unknown=False
     )

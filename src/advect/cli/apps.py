@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from advect.cli.code import Permission, is_code
-from advect.cli.config import CarryOptions, Out, Overwrite, RunCode, Strict
+from advect.cli.config import (
+    CarryOptions,
+    Out,
+    Overwrite,
+    RepurposeOptions,
+    RunCode,
+    Strict,
+    TransferOptions,
+)
 from advect.cli.layout import Sets
 from advect.cli.output import Talk, TalkOptions
 from advect.cli.places import check_free
@@ -19,7 +27,6 @@ from advect.errors import InputError
 if TYPE_CHECKING:
     import advect as ad
 
-Carrying = Annotated[CarryOptions, Parameter(name="*")]
 Format = Annotated[
     Literal["npz", "csv", "parquet"], Parameter(help="Of the datasets that are written.")
 ]
@@ -33,7 +40,7 @@ def transfer(
     extra: Annotated[
         str | None, Parameter(help="More samples of the source, to be carried by the map.")
     ] = None,
-    options: Carrying = CarryOptions(),  # noqa: B008 (frozen)
+    options: Annotated[TransferOptions, Parameter(name="*")] = TransferOptions(),  # noqa: B008 (frozen)
     format: Format = "npz",
     overwrite: Overwrite = False,
     strict: Strict = False,
@@ -99,7 +106,7 @@ def repurpose(
     reference: str,
     *datasets: str,
     out: Out,
-    options: Carrying = CarryOptions(),  # noqa: B008 (frozen)
+    options: Annotated[RepurposeOptions, Parameter(name="*")] = RepurposeOptions(),  # noqa: B008 (frozen)
     format: Format = "npz",
     overwrite: Overwrite = False,
     strict: Strict = False,
@@ -186,7 +193,10 @@ def _answers(found: ad.apps.Repurposed, data: ad.LabeledDataset) -> str:
 
 
 def _carry(
-    options: CarryOptions, talk: Talk, code: Permission, *held: ad.LabeledDataset
+    options: TransferOptions | RepurposeOptions,
+    talk: Talk,
+    code: Permission,
+    *held: ad.LabeledDataset,
 ) -> dict[str, Any]:
     from advect.cli import build
 
@@ -196,17 +206,11 @@ def _carry(
             "cost.embedding",
             "Use advect flow for that.",
         )
-    given: dict[str, Any] = {}  # the library chooses what is not asked for
-    if options.cost.label_weight is not None:
-        given["label_weight"] = options.cost.label_weight
-    if {"label", "diagonal"} & options.cost.given.keys() and (
-        cost := build.cost(options.cost, code)
-    ):
-        given["label"] = cost.label
-    if (solver := build.solver(options.solver, tol=1e-3)) is not None:
-        given["solver"] = solver
+    cost = build.cost(options.cost, code)
     return {
-        **given,
+        "label": cost.label,
+        "label_weight": cost.label_weight,
+        "solver": options.solver.built(),
         "n_steps": options.steps,
         "step_size": options.step_size,
         "bounds": build.image_bounds(options.bounds, *held),

@@ -6,24 +6,17 @@ computed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advect._util import query
 from advect._util.registry import call, check_name, make
 from advect._util.signatures import of_object
 from advect.cli.code import Permission, load_object
-from advect.cli.config import (
-    ControlOptions,
-    CostOptions,
-    DynamicsOptions,
-    FlowOptions,
-    IntegratorOptions,
-    MapOptions,
-    SolverOptions,
-    SpaceOptions,
-    StopOptions,
-)
+from advect.cli.config import DynamicsOptions, FlowOptions, SpaceOptions
+from advect.cli.options import Chosen
 from advect.cli.terms import Term
 from advect.errors import InputError
 
@@ -32,30 +25,6 @@ if TYPE_CHECKING:
     from advect.flows.control import StepControl
     from advect.flows.dynamics import Dynamics
     from advect.flows.integrators import Integrator
-
-
-def integrator(options: IntegratorOptions) -> Integrator:
-    """The integrator, its step size a number or halved as it goes."""
-    import advect as ad
-
-    given = options.given
-    half_life, last = given.pop("half_life", None), given.pop("last_step_size", None)
-    if last is not None and half_life is None:
-        raise InputError(
-            "last_step_size is where a step size that is halved ends", last, "Give half_life too."
-        )
-    if half_life is not None:
-        given["step_size"] = ad.Decay(
-            options.step_size or 0.1, options.half_life or 0.0, options.last_step_size or 0.0
-        )
-    return make("integrator", options.name, given)
-
-
-def control(options: ControlOptions) -> StepControl | None:
-    """The step control; None, the library's choice, when nothing is asked for."""
-    if options.name is None and not options.given:
-        return None
-    return make("control", options.name or "backtracking", options.given)
 
 
 def image_bounds(
@@ -71,75 +40,79 @@ def image_bounds(
     )
 
 
-def dynamics(options: DynamicsOptions, *held: ad.LabeledDataset | None) -> Dynamics:
-    """The dynamics with its motion of laws and its clustering, for these datasets."""
-    given = options.given
-    bounds = image_bounds(options.bounds, *held)
-    if bounds is not None:
-        given["bounds"] = bounds
-    clustering = {
-        name: given.pop(name) for name in ("n_clusters", "radius", "min_points") if name in given
-    }
-    if "clustering" in given or clustering:
-        given["clustering"] = make("clustering", str(given.get("clustering", "kmeans")), clustering)
-    if "laws" in given:
-        given["laws"] = make("laws", str(given["laws"]), {})
-    return make("dynamics", options.name, given)
+def dynamics(
+    options: DynamicsOptions, source: ad.LabeledDataset, *held: ad.LabeledDataset | None
+) -> Dynamics:
+    """The dynamics for these datasets, with its bounds and its motion of laws settled."""
+    from advect.flows.dynamics import FeatureDriven
+
+    bounds = image_bounds(options.given.get("bounds"), source, *held)
+    made: Any = options.built(**({} if bounds is None else {"bounds": bounds}))
+    if type(made) is FeatureDriven or "laws" not in vars(made):
+        return made
+    return dataclasses.replace(made, laws=made.motion(source.dim))
 
 
-def solver(options: SolverOptions, **defaults: Any) -> ad.ot.Solver | None:
-    """The solver; None, the library's choice, when nothing is asked for."""
-    given = _with_epsilon(options.given)
-    if not given and options.name == "sinkhorn":
-        return None
-    return make(
-        "solver", options.name, {**defaults, **given} if options.name == "sinkhorn" else given
-    )
-
-
-def cost(options: CostOptions, code: Permission) -> ad.GroundCost | None:
-    """The ground cost; None, the library's choice, when nothing is asked for."""
+def cost(options: Chosen, code: Permission) -> ad.GroundCost:
+    """The ground cost."""
     import advect as ad
 
-    given = options.given
-    if not given:
-        return None
-    label = options.label or "bures"
-    own = {"diagonal": given["diagonal"]} if "diagonal" in given else {}
-    parts: dict[str, Any] = {"label": make("label", label, own)}
-    if options.label_weight is not None:
-        parts["label_weight"] = options.label_weight
-    if options.embedding is not None:
-        parts["feature"] = ad.Embedding(load_object(options.embedding, "an embedding", code))
-    return ad.GroundCost(**parts)
+    embedding = options.given.get("embedding")
+    if embedding is None:
+        return options.built()
+    function = load_object(embedding, "an embedding", code)
+    plain = options.model_copy(update={"embedding": None})
+    return plain.built(feature=ad.Embedding(function))
 
 
-def carried_map(options: MapOptions, progress: Any = None) -> ad.maps.Map:
-    """An unfitted map."""
-    made = make("map", options.name, _with_epsilon(options.given))
-    if options.name == "neural":
+def carried_map(options: Chosen, progress: Any = None) -> ad.maps.Map:
+    """An unfitted map; one that is trained shows its progress."""
+    made = options.built()
+    if "progress" in vars(made):
         made.progress = progress
     return made
 
 
-def _with_epsilon(given: dict[str, Any]) -> dict[str, Any]:
-    import advect as ad
+@dataclass(frozen=True, eq=False)
+class Objects:
+    """What a flow is made of."""
 
-    if "relative_epsilon" in given:
-        if "epsilon" in given:
-            raise InputError(
-                "epsilon is given twice", "epsilon and relative_epsilon", "Leave one of them out."
-            )
-        given["epsilon"] = ad.Relative(given.pop("relative_epsilon"))
-    return given
+    functional: ad.Functional
+    dynamics: Dynamics
+    integrator: Integrator
+    control: StepControl
+    cost: ad.GroundCost
+    solver: ad.ot.Solver
 
+    @classmethod
+    def of(
+        cls,
+        options: FlowOptions,
+        source: ad.LabeledDataset,
+        targets: Mapping[str, ad.LabeledDataset],
+        code: Permission,
+    ) -> Objects:
+        """All objects that the options ask for; ``targets`` has the datasets that terms go to, the
+        main one under an empty name.
+        """
+        from advect.flows.control import default_control
+        from advect.flows.field import Field
 
-def stop(options: StopOptions) -> ad.StopWhen | None:
-    """When to stop early, if anything is said about it."""
-    import advect as ad
+        ground, solver = cost(options.cost, code), options.solver.built()
+        shared = {"cost": ground, "solver": solver, "memory_limit": options.memory_limit}
+        made = functional(options.functional, source, targets, code, shared)
+        moves = dynamics(options.dynamics, source, targets.get(""))
+        integrator = options.integrator.built()
+        asked = any(value is not None for _, value in options.control)
+        control = options.control.built() if asked else None
+        control = control or default_control(Field(made, moves), integrator)
+        return cls(made, moves, integrator, control, ground, solver)
 
-    given: dict[str, Any] = options.given
-    return ad.StopWhen(**given) if given else None
+    def resolved(self, options: FlowOptions) -> FlowOptions:
+        """The options with the values that these objects have."""
+        parts = ("dynamics", "integrator", "control", "cost", "solver")
+        values = {part: getattr(options, part).resolved(getattr(self, part)) for part in parts}
+        return options.model_copy(update=values)
 
 
 def space(
@@ -148,50 +121,41 @@ def space(
     """The feature space of two datasets."""
     import advect as ad
 
-    given: dict[str, Any] = options.given
-    return ad.FeatureSpace.fit(source, target, **given)
+    return ad.FeatureSpace.fit(source, target, **options.given)
 
 
 def functional(
-    options: FlowOptions,
+    terms: Iterable[str],
     source: ad.LabeledDataset,
     targets: Mapping[str, ad.LabeledDataset],
     code: Permission,
+    shared: Mapping[str, Any],
 ) -> ad.Functional:
-    """The sum of all terms; ``targets`` has the datasets that terms go to, the main one under an
-    empty name.
-    """
+    """The sum of all terms; ``shared`` is what all terms of transport take."""
     import advect as ad
 
-    parts = [_term(Term.parse(text), options, source, targets, code) for text in options.functional]
+    parts = [_term(Term.parse(text), source, targets, code, shared) for text in terms]
     return parts[0] if len(parts) == 1 else ad.Sum(*parts)
 
 
 def _term(
     term: Term,
-    options: FlowOptions,
     source: ad.LabeledDataset,
     targets: Mapping[str, ad.LabeledDataset],
     code: Permission,
+    shared: Mapping[str, Any],
 ) -> ad.Functional:
     import advect as ad
 
     given = dict(term.options)
+    if term.to_target:
+        given["target"] = targets[str(given.get("target", ""))]
     if term.kind == "code":
         made = _own(term, given, source, targets, code)
     elif term.name == "otdd":
-        to = str(given.pop("target", ""))
         for option in given:
             check_name("option of otdd", option, ["target"], "; --cost and --solver are for all")
-        made = ad.OTDD(
-            targets[to],
-            cost=cost(options.cost, code),
-            solver=solver(options.solver, tol=1e-3),
-            memory_limit=options.memory_limit,
-        )
-    elif term.name == "sliced":
-        to = str(given.pop("target", ""))
-        made = make("functional", "sliced", {"target": targets[to], **given})
+        made = ad.OTDD(**given, **shared)
     elif term.kind == "functional":
         made = make("functional", term.name, given)
     else:

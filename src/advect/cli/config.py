@@ -1,8 +1,8 @@
 """What a command can be asked for, as frozen models: the same names as options, in the environment
 and in TOML files.
 
-None leaves the choice to the library. Which option belongs to which object is checked where objects
-are made, in ``build``."""
+Options of objects (solvers, integrators, maps, …) come from the signatures and docstrings of their
+classes; only what belongs to commands is written here. None leaves the choice to the library."""
 
 from __future__ import annotations
 
@@ -11,158 +11,93 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from advect._util.registry import known
+from advect.cli.options import Chosen, Flag, Options, group, switch
 
-Flag = Parameter(negative=(), show_default=False)  # a switch without a --no-… beside it
 _TERMS = Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True)
+_FLOW_TOL = {"tol": 1e-3}  # of transport problems along a flow, as in ``ad.OTDD``
+_SOLVERS = "Entropic, exact, or for many samples."
 
 
-def switch(help: str) -> Parameter:
-    """A switch without a --no-… beside it, and what it does."""
-    return Parameter(negative=(), show_default=False, help=help)
-
-
-def among(kind: str) -> Parameter:
-    """One of the registered names of a kind."""
-    return Parameter(choices=known(kind))
-
-
-class Options(BaseModel):
-    """A group of options: frozen, and unknown names are an error.
-
-    Example:
-        >>> SolverOptions(name="exact").given
-        {}
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @property
-    def given(self) -> dict[str, object]:
-        """The options that have a value, without the name of the object they are for."""
-        return {name: value for name, value in self if value is not None and name != "name"}
-
-
-class IntegratorOptions(Options):
+class IntegratorOptions(group("integrator", "euler", "The scheme.")):
     """How far to go in each step."""
 
-    name: Annotated[str, among("integrator")] = Field(default="euler", description="The scheme.")
-    step_size: float | None = Field(
-        default=None, description="Flow time of a step (a length for adam)."
-    )
-    half_life: float | None = Field(
-        default=None, description="Halve the step size every so many steps."
-    )
-    last_step_size: float | None = Field(
-        default=None, description="Not below this when it is halved."
-    )
-    momentum: float | None = Field(default=None, description="Of momentum.")
-    nesterov: Annotated[bool | None, Flag] = Field(
-        default=None, description="Momentum that looks ahead."
-    )
-    beta1: float | None = Field(default=None, description="Of adam.")
-    beta2: float | None = Field(default=None, description="Of adam.")
-    floor: float | None = Field(default=None, description="Of adam and adagrad.")
-    temperature: float | None = Field(default=None, description="Of the noise of euler-maruyama.")
 
-
-class ControlOptions(Options):
+class ControlOptions(
+    group(
+        "control",
+        "backtracking",
+        "Make steps smaller until the value falls, or make them as they are; by default the first "
+        "with euler if velocities are exact gradients and nothing is random.",
+        chosen=False,
+    )
+):
     """Whether a step is made."""
 
-    name: Annotated[str | None, among("control")] = Field(
-        default=None,
-        description="Make steps smaller until the value falls, or make them as they are; by default the first with euler if "
-        "velocities are exact gradients and nothing is random.",
-    )
-    shrink: float | None = Field(
-        default=None, description="backtracking: share of a step that is tried again."
-    )
-    grow: float | None = Field(
-        default=None, description="backtracking: how fast steps grow back to the step size."
-    )
-    least_share: float | None = Field(
-        default=None, description="backtracking: of the fall that velocities promise."
-    )
-    smallest: float | None = Field(
-        default=None, description="backtracking: share of a step below which a flow is stalled."
-    )
 
-
-class DynamicsOptions(Options):
+class DynamicsOptions(
+    group(
+        "dynamics",
+        "fd",
+        "Features alone, features and the laws of classes, or features and a law for each sample.",
+    )
+):
     """What may move."""
 
-    name: Annotated[str, among("dynamics")] = Field(
-        default="fd",
-        description="Features alone, features and the laws of classes, or features and a law for each sample.",
-    )
-    bounds: tuple[float, float] | None = Field(
-        default=None,
-        description="Keep features in this range; images stay in theirs, 0 1 say, unless told -inf inf.",
-    )
-    through_laws: Annotated[bool | None, Parameter(show_default=False)] = Field(
-        default=None,
-        description="fd: the exact gradient of the energy, which is the default, or T(x) - x.",
-    )
-    laws: Annotated[str | None, among("laws")] = Field(
-        default=None, description="jd-fl, jd-vl: how covariances move."
-    )
-    clustering: Annotated[str | None, among("clustering")] = Field(
-        default=None, description="jd-vl: labels from laws."
-    )
-    n_clusters: int | None = Field(default=None, description="Of kmeans.")
-    radius: float | None = Field(default=None, description="Of dbscan.")
-    min_points: int | None = Field(default=None, description="Of dbscan.")
-    every: int | None = Field(default=None, description="jd-vl: cluster at every so many steps.")
+
+class SolverOptions(group("solver", "sinkhorn", _SOLVERS)):
+    """How transport problems are solved."""
 
 
-class CostOptions(Options):
-    """The ground cost between labeled samples."""
+class FlowSolverOptions(group("solver", "sinkhorn", _SOLVERS, {"sinkhorn": _FLOW_TOL})):
+    """How transport problems are solved along a flow."""
 
-    label: Annotated[str | None, among("label")] = Field(
-        default=None, description="What it costs to change the label."
-    )
-    label_weight: float | None = Field(default=None, description="Of labels against features.")
-    diagonal: Annotated[bool | None, Flag] = Field(
-        default=None, description="bures: variances only."
-    )
+
+class TransferSolverOptions(
+    group("solver", "sinkhorn", _SOLVERS, {"sinkhorn": {"relative_epsilon": 1e-3, **_FLOW_TOL}})
+):
+    """How transport problems are solved on the way to a few samples."""
+
+
+class _Cost(Chosen):
+    """What the ground costs of all commands share."""
+
     embedding: str | None = Field(
         default=None, description="Compare features through a function, path.py:name."
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _without_tolerance(cls, given: Any) -> Any:
+    def _without_tolerance(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Runs of old may hold a ``tolerance`` of label distances; they are exact now, which is
         within any.
         """
-        return (
-            {name: value for name, value in given.items() if name != "tolerance"}
-            if isinstance(given, dict)
-            else given
-        )
+        return {name: given[name] for name in given if name != "tolerance"}
 
 
-class SolverOptions(Options):
-    """How transport problems are solved."""
+class CostOptions(group("cost", "ground", base=_Cost)):
+    """The ground cost between labeled samples."""
 
-    name: Annotated[str, among("solver")] = Field(
-        default="sinkhorn", description="Entropic, exact, or for many samples."
-    )
-    epsilon: float | None = Field(
-        default=None, description="sinkhorn, nystrom: regularisation in units of the cost."
-    )
-    relative_epsilon: float | None = Field(
-        default=None, description="sinkhorn, nystrom: the same as a share of the mean cost."
-    )
-    tol: float | None = Field(default=None, description="sinkhorn: error of the marginals.")
-    max_iter: int | None = Field(default=None, description="Iterations before it gives up.")
-    size: int | None = Field(
-        default=None, description="mini-batch: samples of either side in a part."
-    )
-    batches: int | None = Field(default=None, description="mini-batch: how many parts.")
-    rank: int | None = Field(default=None, description="nystrom: landmarks.")
+
+class TransferCostOptions(
+    group("cost", "ground", own={"ground": {"label_weight": 50.0}}, base=_Cost)
+):
+    """The ground cost on the way to a few samples: labels weigh more than elsewhere."""
+
+
+class RepurposeCostOptions(
+    group("cost", "ground", own={"ground": {"label_weight": 5.0}}, base=_Cost)
+):
+    """The ground cost on the way to where a model works."""
+
+
+class MapOptions(group("map", "entropic", "Which map.")):
+    """What carries samples that the flow never saw."""
+
+
+class StopOptions(group("stop", "when")):
+    """When a flow has done enough; any of them will do."""
 
 
 class SpaceOptions(Options):
@@ -177,49 +112,6 @@ class SpaceOptions(Options):
         default=None, description="Of features."
     )
     project: int | None = Field(default=None, description="Keep so many principal components.")
-
-
-class StopOptions(Options):
-    """When a flow has done enough; any of them will do."""
-
-    tol: float | None = Field(
-        default=None, description="The value changes by less than this share of its first change."
-    )
-    below: float | None = Field(default=None, description="The value is below this.")
-    speed: float | None = Field(
-        default=None, description="The root mean square velocity is below this."
-    )
-    seconds: float | None = Field(default=None, description="So much time has passed.")
-    patience: int | None = Field(default=None, description="Steps over which tol looks back.")
-
-
-class MapOptions(Options):
-    """What carries samples that the flow never saw."""
-
-    name: Annotated[str, among("map")] = Field(default="entropic", description="Which map.")
-    k: int | None = Field(default=None, description="nearest: neighbours.")
-    bandwidth: float | None = Field(
-        default=None, description="nearest: weigh neighbours by distance."
-    )
-    epsilon: float | None = Field(
-        default=None, description="entropic: regularisation in units of the cost."
-    )
-    relative_epsilon: float | None = Field(
-        default=None, description="entropic: the same as a share of the mean cost."
-    )
-    label_weight: float | None = Field(
-        default=None, description="entropic: of labels against features."
-    )
-    debias: bool | None = Field(default=None, description="entropic: take out the blur of epsilon.")
-    epochs: int | None = Field(default=None, description="neural.")
-    learning_rate: float | None = Field(default=None, description="neural.")
-    batch_size: int | None = Field(default=None, description="neural.")
-    restarts: int | None = Field(default=None, description="neural: random starts.")
-    held_out: float | None = Field(
-        default=None, description="neural: share of the pairs to compare starts on."
-    )
-    patience: int | None = Field(default=None, description="neural: epochs without a better one.")
-    seed: int | None = Field(default=None, description="neural.")
 
 
 class DataOptions(Options):
@@ -238,19 +130,26 @@ class DataOptions(Options):
     )
 
 
-class MeasureOptions(DataOptions):
-    """All that a distance depends on besides its datasets."""
+class _Comparison(DataOptions):
+    """How datasets are compared, but for the solver."""
 
     memory_limit: str | None = Field(
         default=None, description="What a step may take beside the data, as in 2GiB."
     )
     cost: Annotated[CostOptions, Parameter(group="Ground cost")] = CostOptions()
-    solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions()
     space: Annotated[SpaceOptions, Parameter(group="Feature space")] = SpaceOptions()
 
 
-class FlowOptions(MeasureOptions):
+class MeasureOptions(_Comparison):
+    """All that a distance depends on besides its datasets."""
+
+    solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions()
+
+
+class FlowOptions(_Comparison):
     """All that a flow depends on besides its source and target."""
+
+    solver: Annotated[FlowSolverOptions, Parameter(group="Solver")] = FlowSolverOptions()
 
     functional: Annotated[tuple[str, ...], _TERMS] = Field(
         default=("otdd",),
@@ -302,15 +201,27 @@ class CarryOptions(DataOptions):
 
     steps: int = Field(default=30, ge=1, description="How many steps.")
     step_size: float = Field(default=0.2, description="Flow time of a step.")
-    cost: Annotated[CostOptions, Parameter(group="Ground cost")] = CostOptions()
-    solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions()
     bounds: tuple[float, float] | None = Field(
         default=None,
-        description="Keep features in this range; images stay in theirs, 0 1 say, unless told -inf inf.",
+        description="Keep features in this range; images stay in theirs, 0 1 say, unless -inf inf is given.",
     )
     every: int = Field(default=10, ge=1, description="Look at states whose index divides by this.")
     space: Annotated[SpaceOptions, Parameter(group="Feature space")] = SpaceOptions()
     map: Annotated[MapOptions, Parameter(group="Map")] = MapOptions()
+
+
+class RepurposeOptions(CarryOptions):
+    """How data is carried to where a model works."""
+
+    cost: Annotated[RepurposeCostOptions, Parameter(group="Ground cost")] = RepurposeCostOptions()
+    solver: Annotated[FlowSolverOptions, Parameter(group="Solver")] = FlowSolverOptions()
+
+
+class TransferOptions(CarryOptions):
+    """How a source is carried to a few samples."""
+
+    cost: Annotated[TransferCostOptions, Parameter(group="Ground cost")] = TransferCostOptions()
+    solver: Annotated[TransferSolverOptions, Parameter(group="Solver")] = TransferSolverOptions()
 
 
 Out = Annotated[Path, Parameter(alias="-o", help="Where to write.")]

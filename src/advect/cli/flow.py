@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict, switch
+from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict
+from advect.cli.options import switch
 from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, note_lines, noted, say
 from advect.cli.places import (
     check_files,
@@ -20,11 +21,10 @@ from advect.cli.places import (
 )
 from advect.cli.rundir import read_config, write_json
 from advect.cli.typed import permission
-from advect.errors import InputError
 
 if TYPE_CHECKING:
     import advect as ad
-    from advect.cli.job import Job, Ready
+    from advect.cli.job import Ready
 
 Report = Annotated[bool, Parameter(help="Write report.html at the end.")]
 
@@ -48,15 +48,16 @@ def flow(
         source: The dataset that moves.
         target: The dataset to move toward.
     """
-    from advect.cli.job import Job, prepare
+    from advect.cli.job import Job, check_unchanged, prepare
     from advect.datasets.trajectory import Trajectory
 
     job = Job.settle(source, target, options, out.expanduser(), permission(run_code, options.code))
     with talk.listening() as unconverged, writing(job.directory):
         if resume and has_checkpoint(job.directory):
             check_files(job.directory)
-            _check_unchanged(job)
-            return _go_on(job, talk, unconverged, report=report, strict=strict)
+            ready = prepare(job, talk)
+            check_unchanged(ready)
+            return _go_on(ready, talk, unconverged, report=report, strict=strict)
         begun = (
             resume and (job.directory / "config.toml").exists()
         )  # killed before its first checkpoint: it is begun anew
@@ -88,7 +89,7 @@ def resume(
     Args:
         run: Its directory.
     """
-    from advect.cli.job import Job
+    from advect.cli.job import Job, prepare
 
     with talk.listening() as unconverged, writing(run.expanduser()):
         directory = require_run(run.expanduser())
@@ -96,55 +97,33 @@ def resume(
         code = permission(run_code, options.code)
         if steps is not None:
             options = options.model_copy(update={"steps": steps})
-        _go_on(
-            Job(source, target, options, directory, code),
-            talk,
-            unconverged,
-            report=report,
-            strict=strict,
-        )
+        ready = prepare(Job(source, target, options, directory, code), talk)
+        _go_on(ready, talk, unconverged, report=report, strict=strict)
 
 
-def _go_on(job: Job, talk: Talk, unconverged: list[str], *, report: bool, strict: bool) -> None:
-    from advect.cli.job import check_same, prepare
+def _go_on(ready: Ready, talk: Talk, unconverged: list[str], *, report: bool, strict: bool) -> None:
+    from advect.cli.job import check_same
 
-    ready = prepare(job, talk)
     check_same(ready, talk)
     result = _run(ready, talk, resume=True)
     _tell(ready, result, talk, unconverged, report=report, strict=strict)
-
-
-def _check_unchanged(job: Job) -> None:
-    """--resume goes on with the same run: all but the number of steps must be as it was."""
-    source, target, options = read_config(job.directory)
-    before = {"source": source, "target": target, **options.model_dump()}
-    now = {"source": job.source, "target": job.target, **job.options.model_dump()}
-    free = ("steps", "record_every", "checkpoint_every")
-    other = [name for name in before if name not in free and before[name] != now[name]]
-    if other:
-        raise InputError(
-            f"the run in {job.directory} has another {other[0]}",
-            f"{now[other[0]]} instead of {before[other[0]]}",
-            "Choose another directory, or pass --overwrite instead of --resume.",
-        )
 
 
 def _run(ready: Ready, talk: Talk, *, resume: bool) -> ad.FlowResult:
     import torch
 
     import advect as ad
-    from advect.cli import build
     from advect.cli.interrupt import Interruptible
 
-    options, callbacks = ready.job.options, ready.callbacks(talk)
+    options, objects, callbacks = ready.job.options, ready.objects, ready.callbacks(talk)
     with Interruptible() as interruptible:
         try:
             return ad.flow(
                 ready.source,
-                ready.functional,
-                dynamics=build.dynamics(options.dynamics, ready.source, ready.target),
-                integrator=build.integrator(options.integrator),
-                control=build.control(options.control),
+                objects.functional,
+                dynamics=objects.dynamics,
+                integrator=objects.integrator,
+                control=objects.control,
                 n_steps=options.steps,
                 callbacks=[*callbacks, interruptible],
                 generator=torch.Generator().manual_seed(options.seed),

@@ -12,7 +12,15 @@ from advect.cli import build, inputs
 from advect.cli.code import Permission, load_object, settled_code
 from advect.cli.config import FlowOptions, SpaceOptions
 from advect.cli.output import Talk
-from advect.cli.rundir import Curves, RunFiles, environment, read_json, write_config, write_json
+from advect.cli.rundir import (
+    Curves,
+    RunFiles,
+    environment,
+    read_config,
+    read_json,
+    write_config,
+    write_json,
+)
 from advect.cli.terms import Term, settled
 from advect.errors import InputError
 
@@ -61,10 +69,15 @@ class Ready:
 
     job: Job
     source: ad.LabeledDataset
-    target: ad.LabeledDataset | None
+    targets: dict[str, ad.LabeledDataset]
     space: ad.FeatureSpace | None
-    functional: ad.Functional
+    objects: build.Objects
     digests: dict[str, str]
+
+    @property
+    def target(self) -> ad.LabeledDataset | None:
+        """The main target, if there is one."""
+        return self.targets.get("")
 
     def callbacks(self, talk: Talk) -> list[Any]:
         """All that watches the flow, in order: the files that describe it come first."""
@@ -90,9 +103,8 @@ class Ready:
                     text.rpartition(":")[2], measure, options.metric_every, directory=directory
                 )
             )
-        stop = build.stop(options.stop)
-        if stop is not None:
-            watch.append(stop)
+        if options.stop.given:
+            watch.append(options.stop.built())
         if not talk.quiet:
             watch.append(ad.Progress(options.steps, "flow"))
         return watch
@@ -124,38 +136,56 @@ def prepare(job: Job, talk: Talk) -> Ready:
             "no second dataset",
             "Give one, or another functional: -f norm.",
         )
-    source, targets, space = _datasets(job, terms, talk)
-    functional = build.functional(options, source, targets, job.code)
-    digests = {
-        "source": digest(source),
-        **{f"target {name}".strip(): digest(data) for name, data in targets.items()},
-    }
-    return Ready(job, source, targets.get(""), space, functional, digests)
+    data = _datasets(job, terms, talk)
+    objects = build.Objects.of(options, data.source, data.targets, job.code)
+    job = replace(job, options=_resolved(options, objects, data.dtype))
+    named = {f"target {name}".strip(): held for name, held in data.targets.items()}
+    digests = {name: digest(held) for name, held in {"source": data.source, **named}.items()}
+    return Ready(job, data.source, data.targets, data.space, objects, digests)
 
 
-def _datasets(
-    job: Job, terms: list[Term], talk: Talk
-) -> tuple[ad.LabeledDataset, dict[str, ad.LabeledDataset], ad.FeatureSpace | None]:
+def _resolved(
+    options: FlowOptions, objects: build.Objects, dtype: str | None = None
+) -> FlowOptions:
+    """Every value said: those of the objects, and the dtype where all data has one."""
+    stop = options.stop.resolved(options.stop.built()) if options.stop.given else options.stop
+    more = {"stop": stop, "dtype": options.dtype or dtype}
+    return objects.resolved(options).model_copy(update=more)
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """The datasets of a job in their common space, and the dtype that they all came with."""
+
+    source: ad.LabeledDataset
+    targets: dict[str, ad.LabeledDataset]
+    space: ad.FeatureSpace | None
+    dtype: str | None
+
+
+def _datasets(job: Job, terms: list[Term], talk: Talk) -> _Data:
     options = job.options
     others = [
         str(term.options["target"]) for term in terms if term.to_target and "target" in term.options
     ]
-    first = job.target or (others[0] if others else None)
-    if first is None:
-        if options.space != SpaceOptions():
-            raise InputError(
-                "a feature space is that of two datasets",
-                "one",
-                "Give a target, or leave the space alone.",
-            )
-        return inputs.load(job.source, options, talk), {}, None
-    source, target, space = inputs.together((job.source, first), options, options.space, talk)
-    targets = {"": target} if job.target else {}
-    for ref in others:
-        targets[ref] = (
-            target if ref == first else space.apply(inputs.load(ref, options, talk), side="target")
+    refs = [job.target, *others] if job.target else others
+    source = inputs.load(job.source, options, talk)
+    if not refs and options.space != SpaceOptions():
+        raise InputError(
+            "a feature space is that of two datasets",
+            "one",
+            "Give a target, or leave the space alone.",
         )
-    return source, targets, space
+    found = {ref: inputs.load(ref, options, talk) for ref in refs}
+    dtypes = {str(data.x.dtype).removeprefix("torch.") for data in (source, *found.values())}
+    dtype = dtypes.pop() if len(dtypes) == 1 else None
+    if not found:
+        return _Data(source, {}, None, dtype)
+    space = build.space(source, next(iter(found.values())), options.space)
+    talk.detail(space.describe())
+    moved = {ref: space.apply(data, side="target") for ref, data in found.items()}
+    targets = {ref: moved[ref] for ref in others} | ({"": moved[job.target]} if job.target else {})
+    return _Data(space.apply(source), targets, space, dtype)
 
 
 def target_of(job: Job, talk: Talk) -> ad.LabeledDataset | None:
@@ -174,6 +204,27 @@ def target_of(job: Job, talk: Talk) -> ad.LabeledDataset | None:
     except InputError as error:
         talk.note(f"note: without the target {job.target}: {error}")
         return None
+
+
+def check_unchanged(ready: Ready) -> None:
+    """``--resume`` goes on with the same run: all but the number of steps must be as it was."""
+    job = ready.job
+    source, target, options = read_config(job.directory)
+    code = (options.functional, options.cost.embedding)
+    if code == (job.options.functional, job.options.cost.embedding):
+        # what an earlier version left to defaults is said, too
+        objects = build.Objects.of(options, ready.source, ready.targets, job.code)
+        options = _resolved(options, objects, job.options.dtype)
+    before = {"source": source, "target": target, **options.model_dump()}
+    now = {"source": job.source, "target": job.target, **job.options.model_dump()}
+    free = ("steps", "record_every", "checkpoint_every")
+    other = [name for name in before if name not in free and before[name] != now[name]]
+    if other:
+        raise InputError(
+            f"the run in {job.directory} has another {other[0]}",
+            f"{now[other[0]]} instead of {before[other[0]]}",
+            "Choose another directory, or pass --overwrite instead of --resume.",
+        )
 
 
 def check_same(ready: Ready, talk: Talk) -> None:

@@ -156,11 +156,8 @@ def _compared(job: Job) -> dict[str, Any]:
 
     if job.options.cost.embedding is not None:
         return {}
-    made = {
-        "cost": build.cost(job.options.cost, job.code),
-        "solver": build.solver(job.options.solver),
-    }
-    return {name: value for name, value in made.items() if value is not None}
+    cost = build.cost(job.options.cost, job.code)
+    return {"cost": cost, "solver": job.options.solver.built()}
 
 
 def write_page(ready: Ready, result: ad.FlowResult, path: Path) -> Path:

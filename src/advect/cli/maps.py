@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from advect.cli.commands import COMMANDS
-from advect.cli.config import DataOptions, MapOptions, Out, Overwrite, Units, switch
+from advect.cli.config import DataOptions, MapOptions, Out, Overwrite, Units
 from advect.cli.layout import Map
+from advect.cli.options import switch
 from advect.cli.output import Talk, TalkOptions
 from advect.cli.places import check_free, check_free_file, require_run
 from advect.cli.rundir import read_json, write_json

@@ -49,7 +49,7 @@ def distance(
     with talk.listening() as unconverged:
         a, b, _ = inputs.together((source, target), options, options.space, talk)
         begun = time.perf_counter()
-        cost, solver = build.cost(options.cost, code), build.solver(options.solver)
+        cost, solver = build.cost(options.cost, code), options.solver.built()
         found = ad.otdd(a, b, cost=cost, solver=solver, memory_limit=options.memory_limit)
         facts: dict[str, Any] = {
             "source": source,
@@ -74,7 +74,7 @@ def distance(
             lines.append(
                 f"standard error {facts['standard_error']:.3g}, over other draws of as many samples"
             )
-        if options.cost.label != "none":
+        if options.cost.given.get("label") != "none":
             distances, matching = found.class_distances, found.class_matching
             facts["class_distances"] = table(distances.values, distances.rows, distances.columns)
             facts["class_matching"] = table(matching.values, matching.rows, matching.columns)
@@ -128,7 +128,7 @@ def matrix(
         found = pairwise(
             sets,
             cost=build.cost(options.cost, code),
-            solver=build.solver(options.solver),
+            solver=options.solver.built(),
             n_jobs=jobs,
             memory_limit=options.memory_limit,
             store=None if directory is None else directory / "pairs",

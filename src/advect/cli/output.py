@@ -18,8 +18,8 @@ from typing import Annotated, Any, NoReturn
 from cyclopts import Parameter
 from pydantic import Field
 
-from advect.cli.config import Flag, Options
 from advect.cli.interrupt import obey
+from advect.cli.options import Flag, Options
 from advect.errors import ConvergenceWarning
 
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -45,7 +45,7 @@ class Talk(Options):
         Path | None, Parameter(alias="-c", group="Output and settings", metavar="FILE.TOML")
     ] = Field(
         default=None,
-        description="Take options from here; ADVECT_… variables and options go before it.",
+        description="Take options from here; ADVECT_… variables and options override it.",
     )
     as_json: Annotated[bool, Flag, Parameter(name="--json", group="Output and settings")] = Field(
         default=False, description="Print the result as one JSON object."

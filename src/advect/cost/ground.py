@@ -33,7 +33,8 @@ class GroundCost:
     Args:
         feature: ``SquaredEuclidean()``, ``Embedding(map)``, ``Sketch(dim)``, or a function of one's
             own, (x, x') ↦ a matrix (n, m), for any rows of either.
-        label: ``Bures()``, ``ExactLabelOT()``, ``MeansOnly()`` or ``NoLabels()``.
+        label: what it costs to change the label: ``Bures()``, ``ExactLabelOT()``, ``MeansOnly()``
+            or ``NoLabels()``.
         label_weight: how much a change of label costs against a change of features; 1 in the paper.
 
     Example:

@@ -110,19 +110,20 @@ class _Joint:
 
     bounds: Bounds
 
-    def _motion(self, dim: int) -> LawMotion:
+    def motion(self, dim: int) -> LawMotion:
+        """How laws of so many dimensions move."""
         raise NotImplementedError
 
     def parameters(self, rho: LabeledDataset) -> Tensors:
-        return {"x": rho.x, **self._motion(rho.dim).parameters(_laws(rho))}
+        return {"x": rho.x, **self.motion(rho.dim).parameters(_laws(rho))}
 
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
         return rho.replace(
-            x=parameters["x"], law=self._motion(rho.dim).attach(_laws(rho), parameters)
+            x=parameters["x"], law=self.motion(rho.dim).attach(_laws(rho), parameters)
         )
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
-        laws, motion = _laws(rho), self._motion(rho.dim)
+        laws, motion = _laws(rho), self.motion(rho.dim)
         mass = rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
         per_law = {
             name: _per_mass(value, motion.mass(laws, mass, name))
@@ -132,7 +133,7 @@ class _Joint:
         return {"x": _per_mass(gradient["x"], rho.weights), **motion.velocity(laws, per_law)}
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
-        law = self._motion(rho.dim).move(_laws(rho), displacement)
+        law = self.motion(rho.dim).move(_laws(rho), displacement)
         return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), law=law)
 
 
@@ -145,10 +146,10 @@ class JointFixedLabels(_Joint):
     (``class_laws``).
 
     Args:
-        laws: how covariances move: ``FactoredMotion()`` (the default, the Wasserstein step),
-            ``BuresMotion()`` (the same on full matrices), ``DiagonalMotion()``, or
-            ``EuclideanMotion()``, the paper's step, projected: from classes tight against the
-            target's it is unstable, since the slope of W₂² in S is as 1/√S.
+        laws: how covariances move; by default factored, which is the Wasserstein step:
+            ``FactoredMotion()``, ``BuresMotion()`` (the same on full matrices),
+            ``DiagonalMotion()``, or ``EuclideanMotion()``, the paper's step, projected: from classes
+            tight against the target's it is unstable, since the slope of W₂² in S is as 1/√S.
         bounds: keep features in this range.
 
     Example:
@@ -164,13 +165,13 @@ class JointFixedLabels(_Joint):
     def __post_init__(self) -> None:
         _check_bounds(self.bounds)
 
-    def _motion(self, dim: int) -> LawMotion:
+    def motion(self, dim: int) -> LawMotion:
         return self.laws or FactoredMotion()
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
         data.require_labels("a flow of label laws")
         data = data.with_class_laws()
-        return data.replace(law=self._motion(data.dim).start(_first_laws(data)))
+        return data.replace(law=self.motion(data.dim).start(_first_laws(data)))
 
 
 @dataclass(frozen=True)
@@ -183,9 +184,9 @@ class JointVariableLabels(_Joint):
     flow ended goes on with the laws as they were.
 
     Args:
-        clustering: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4 points), or any other that
-            ``pseudo_labels`` takes: an object such as ``Ward()``, a name, a scikit-learn clusterer,
-            a function of the points and the clusters before.
+        clustering: how labels are found: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4
+            points), or any other that ``pseudo_labels`` takes: an object such as ``Ward()``, a name,
+            a scikit-learn clusterer, a function of the points and the clusters before.
         laws: how covariances move; by default Bures up to 8 dimensions, diagonal beyond (n full
             matrices would not fit).
         every: cluster at every so many steps.
@@ -214,11 +215,11 @@ class JointVariableLabels(_Joint):
                 "Use DiagonalMotion or BuresMotion.",
             )
 
-    def _motion(self, dim: int) -> LawMotion:
+    def motion(self, dim: int) -> LawMotion:
         return self.laws or (BuresMotion() if dim <= 8 else DiagonalMotion())
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
-        laws = self._motion(data.dim).start(_first_laws(data))
+        laws = self.motion(data.dim).start(_first_laws(data))
         each = laws.take(data.law_rows)
         return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
 

@@ -116,6 +116,9 @@ class Decay:
 class Euler(Integrator):
     """z ← z + step_size · v(z): plain gradient descent, called sgd in the paper.
 
+    Args:
+        step_size: flow time of a step; or a schedule such as ``Decay(0.4, 10)``.
+
     Example:
         >>> import torch, advect as ad
         >>> displacement, _ = ad.Euler(0.1).displace({"x": torch.tensor([2.0])}, {}, 0, None)
@@ -175,6 +178,10 @@ class EulerMaruyama(Integrator):
     exp(−V / temperature). A flow without a ``generator`` makes one, seeded from torch's own, and
     checkpoints hold its state.
 
+    Args:
+        step_size: flow time of a step; or a schedule such as ``Decay(0.4, 10)``.
+        temperature: of the noise; 0 is ``Euler``.
+
     Example:
         >>> import torch, advect as ad
         >>> noisy = ad.EulerMaruyama(0.5, temperature=1.0)
@@ -215,6 +222,11 @@ class Momentum(Integrator):
     """Heavy-ball momentum: m ← momentum · m + v, z ← z + step_size · m; ``nesterov`` looks ahead
     along m.
 
+    Args:
+        step_size: flow time of a step; or a schedule such as ``Decay(0.4, 10)``.
+        momentum: share of the last displacement that is kept.
+        nesterov: look ahead along the displacement.
+
     Example:
         >>> import torch, advect as ad
         >>> method, v = ad.Momentum(0.1, momentum=0.5), {"x": torch.tensor([1.0])}
@@ -254,7 +266,11 @@ class Adam(Integrator):
     """Adam (Kingma and Ba 2015): each coordinate moves by about ``step_size`` whatever the size of
     its velocity.
 
-    ``step_size`` is then a length, in the units of the features, and no longer flow time.
+    Args:
+        step_size: a length in the units of the features; ``Decay(0.4, 10)`` halves it.
+        beta1: how slowly the mean of velocities forgets.
+        beta2: how slowly the mean of squared velocities forgets.
+        floor: added to the root of that mean.
 
     Example:
         >>> import torch, advect as ad
@@ -302,6 +318,10 @@ class Adam(Integrator):
 class Adagrad(Integrator):
     """Adagrad (Duchi, Hazan and Singer 2011): steps shrink as a coordinate's squared velocities add
     up.
+
+    Args:
+        step_size: a length in the units of the features; ``Decay(0.4, 10)`` halves it.
+        floor: added to the root of the sum.
 
     Example:
         >>> import torch, advect as ad

@@ -113,6 +113,9 @@ def repulsion(length: float = 1.0) -> Radial:
     """W = exp(−‖x − x'‖ / length) for y ≠ y', 0 otherwise: different classes push each other away
     (paper, section 4).
 
+    Args:
+        length: how far it is felt, in units of the features.
+
     Example:
         >>> import math, advect as ad
         >>> value = ad.Interaction(ad.repulsion())(ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])).item()

@@ -103,6 +103,10 @@ def ball(centre: Any, radius: float) -> PotentialFunction:
     """V = (‖x − x₀‖ − τ)₊: nothing inside the ball of radius τ around x₀, the distance to it
     outside (paper, appendix D).
 
+    Args:
+        centre: x₀ (d,).
+        radius: τ.
+
     Example:
         >>> import advect as ad
         >>> ad.Potential(ad.ball([0.0, 0.0], radius=2.0))(ad.LabeledDataset([[3.0, 4.0]], ["a"])).item()
@@ -120,6 +124,12 @@ def hinge(
 
     Its minimisers have the positive classes where xᵀw ≤ b − margin and the others beyond b +
     margin: linearly separated.
+
+    Args:
+        direction: w (d,).
+        offset: b.
+        margin: how far beyond the plane classes are to be.
+        positive: positions of the classes on one side.
 
     Example:
         >>> import advect as ad
@@ -139,6 +149,10 @@ def hinge(
 
 def collapse(dimension: int, value: float = 0.0) -> PotentialFunction:
     """V = ½ (x_k − value)²: flattens the data along one dimension k.
+
+    Args:
+        dimension: k.
+        value: where it goes.
 
     Example:
         >>> import advect as ad
