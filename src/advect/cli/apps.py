@@ -7,25 +7,88 @@ import io
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from pydantic import Field
 
 from advect.cli.code import Permission, is_code
 from advect.cli.config import (
-    CarryOptions,
+    FLOW_TOL,
+    SOLVERS,
+    AnyCost,
+    DataOptions,
+    FlowSolverOptions,
     Out,
     Overwrite,
-    RepurposeOptions,
     RunCode,
+    SpaceOptions,
     Strict,
-    TransferOptions,
 )
 from advect.cli.layout import Sets
-from advect.cli.output import Talk, TalkOptions
+from advect.cli.maps import MapOptions
+from advect.cli.options import group
+from advect.cli.output import TALK, Talk, TalkOptions
 from advect.cli.places import check_free
 from advect.cli.rundir import write_json
 from advect.errors import InputError
 
 if TYPE_CHECKING:
     import advect as ad
+
+
+class TransferSolverOptions(
+    group("solver", "sinkhorn", SOLVERS, {"sinkhorn": {"relative_epsilon": 1e-3, **FLOW_TOL}})
+):
+    """How transport problems are solved on the way to a few samples."""
+
+
+class TransferCostOptions(
+    group("cost", "ground", own={"ground": {"label_weight": 50.0}}, base=AnyCost)
+):
+    """The ground cost on the way to a few samples: labels weigh more than elsewhere."""
+
+
+class RepurposeCostOptions(
+    group("cost", "ground", own={"ground": {"label_weight": 5.0}}, base=AnyCost)
+):
+    """The ground cost on the way to where a model works."""
+
+
+class CarryOptions(DataOptions):
+    """How an application carries a dataset to another."""
+
+    steps: int = Field(default=30, ge=1, description="How many steps.")
+    step_size: float = Field(default=0.2, description="Flow time of a step.")
+    bounds: tuple[float, float] | None = Field(
+        default=None,
+        description="Keep features in this range; images stay in theirs, 0 1 say, unless -inf inf is given.",
+    )
+    every: int = Field(default=10, ge=1, description="Look at states whose index divides by this.")
+    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+        SpaceOptions.model_construct()
+    )
+    map: Annotated[MapOptions, Parameter(group="Map")] = MapOptions.model_construct()
+
+
+class RepurposeOptions(CarryOptions):
+    """How data is carried to where a model works."""
+
+    cost: Annotated[RepurposeCostOptions, Parameter(group="Ground cost")] = (
+        RepurposeCostOptions.model_construct()
+    )
+    solver: Annotated[FlowSolverOptions, Parameter(group="Solver")] = (
+        FlowSolverOptions.model_construct()
+    )
+
+
+class TransferOptions(CarryOptions):
+    """How a source is carried to a few samples."""
+
+    cost: Annotated[TransferCostOptions, Parameter(group="Ground cost")] = (
+        TransferCostOptions.model_construct()
+    )
+    solver: Annotated[TransferSolverOptions, Parameter(group="Solver")] = (
+        TransferSolverOptions.model_construct()
+    )
+
 
 Format = Annotated[
     Literal["npz", "csv", "parquet"], Parameter(help="Of the datasets that are written.")
@@ -40,12 +103,12 @@ def transfer(
     extra: Annotated[
         str | None, Parameter(help="More samples of the source, to be carried by the map.")
     ] = None,
-    options: Annotated[TransferOptions, Parameter(name="*")] = TransferOptions(),  # noqa: B008 (frozen)
+    options: Annotated[TransferOptions, Parameter(name="*")] = TransferOptions.model_construct(),  # noqa: B008 (frozen)
     format: Format = "npz",
     overwrite: Overwrite = False,
     strict: Strict = False,
     run_code: RunCode = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Flow a source to a few labeled samples; writes final, way and mapped under the labels, in the
     units, of the target.
@@ -106,12 +169,12 @@ def repurpose(
     reference: str,
     *datasets: str,
     out: Out,
-    options: Annotated[RepurposeOptions, Parameter(name="*")] = RepurposeOptions(),  # noqa: B008 (frozen)
+    options: Annotated[RepurposeOptions, Parameter(name="*")] = RepurposeOptions.model_construct(),  # noqa: B008 (frozen)
     format: Format = "npz",
     overwrite: Overwrite = False,
     strict: Strict = False,
     run_code: RunCode = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Classify datasets with a model that was made for another one: they flow to where it works,
     and are read there.

@@ -16,8 +16,8 @@ from pydantic import Field, field_validator, model_validator
 from advect.cli.options import Chosen, Flag, Options, group, switch
 
 _TERMS = Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True)
-_FLOW_TOL = {"tol": 1e-3}  # of transport problems along a flow, as in ``ad.OTDD``
-_SOLVERS = "Entropic, exact, or for many samples."
+FLOW_TOL = {"tol": 1e-3}  # of transport problems along a flow, as in ``ad.OTDD``
+SOLVERS = "Entropic, exact, or for many samples."
 
 
 class IntegratorOptions(group("integrator", "euler", "The scheme.")):
@@ -46,21 +46,11 @@ class DynamicsOptions(
     """What may move."""
 
 
-class SolverOptions(group("solver", "sinkhorn", _SOLVERS)):
-    """How transport problems are solved."""
-
-
-class FlowSolverOptions(group("solver", "sinkhorn", _SOLVERS, {"sinkhorn": _FLOW_TOL})):
+class FlowSolverOptions(group("solver", "sinkhorn", SOLVERS, {"sinkhorn": FLOW_TOL})):
     """How transport problems are solved along a flow."""
 
 
-class TransferSolverOptions(
-    group("solver", "sinkhorn", _SOLVERS, {"sinkhorn": {"relative_epsilon": 1e-3, **_FLOW_TOL}})
-):
-    """How transport problems are solved on the way to a few samples."""
-
-
-class _Cost(Chosen):
+class AnyCost(Chosen):
     """What the ground costs of all commands share."""
 
     embedding: str | None = Field(
@@ -76,24 +66,8 @@ class _Cost(Chosen):
         return {name: given[name] for name in given if name != "tolerance"}
 
 
-class CostOptions(group("cost", "ground", base=_Cost)):
+class CostOptions(group("cost", "ground", base=AnyCost)):
     """The ground cost between labeled samples."""
-
-
-class TransferCostOptions(
-    group("cost", "ground", own={"ground": {"label_weight": 50.0}}, base=_Cost)
-):
-    """The ground cost on the way to a few samples: labels weigh more than elsewhere."""
-
-
-class RepurposeCostOptions(
-    group("cost", "ground", own={"ground": {"label_weight": 5.0}}, base=_Cost)
-):
-    """The ground cost on the way to where a model works."""
-
-
-class MapOptions(group("map", "entropic", "Which map.")):
-    """What carries samples that the flow never saw."""
 
 
 class StopOptions(group("stop", "when")):
@@ -130,26 +104,27 @@ class DataOptions(Options):
     )
 
 
-class _Comparison(DataOptions):
+READ_ALL = DataOptions.model_construct()  # without any option
+
+
+class Comparison(DataOptions):
     """How datasets are compared, but for the solver."""
 
     memory_limit: str | None = Field(
         default=None, description="What a step may take beside the data, as in 2GiB."
     )
-    cost: Annotated[CostOptions, Parameter(group="Ground cost")] = CostOptions()
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = SpaceOptions()
+    cost: Annotated[CostOptions, Parameter(group="Ground cost")] = CostOptions.model_construct()
+    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+        SpaceOptions.model_construct()
+    )
 
 
-class MeasureOptions(_Comparison):
-    """All that a distance depends on besides its datasets."""
-
-    solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions()
-
-
-class FlowOptions(_Comparison):
+class FlowOptions(Comparison):
     """All that a flow depends on besides its source and target."""
 
-    solver: Annotated[FlowSolverOptions, Parameter(group="Solver")] = FlowSolverOptions()
+    solver: Annotated[FlowSolverOptions, Parameter(group="Solver")] = (
+        FlowSolverOptions.model_construct()
+    )
 
     functional: Annotated[tuple[str, ...], _TERMS] = Field(
         default=("otdd",),
@@ -158,10 +133,16 @@ class FlowOptions(_Comparison):
         "times for a sum.",
     )
     steps: int = Field(default=100, ge=0, description="How many steps in all.")
-    dynamics: Annotated[DynamicsOptions, Parameter(group="Dynamics")] = DynamicsOptions()
-    integrator: Annotated[IntegratorOptions, Parameter(group="Integrator")] = IntegratorOptions()
-    control: Annotated[ControlOptions, Parameter(group="Step control")] = ControlOptions()
-    stop: Annotated[StopOptions, Parameter(group="Stop early")] = StopOptions()
+    dynamics: Annotated[DynamicsOptions, Parameter(group="Dynamics")] = (
+        DynamicsOptions.model_construct()
+    )
+    integrator: Annotated[IntegratorOptions, Parameter(group="Integrator")] = (
+        IntegratorOptions.model_construct()
+    )
+    control: Annotated[ControlOptions, Parameter(group="Step control")] = (
+        ControlOptions.model_construct()
+    )
+    stop: Annotated[StopOptions, Parameter(group="Stop early")] = StopOptions.model_construct()
     record_every: int | None = Field(
         default=None,
         ge=1,
@@ -194,34 +175,6 @@ class FlowOptions(_Comparison):
             *self.metric,
             self.cost.embedding,
         ]
-
-
-class CarryOptions(DataOptions):
-    """How an application carries a dataset to another."""
-
-    steps: int = Field(default=30, ge=1, description="How many steps.")
-    step_size: float = Field(default=0.2, description="Flow time of a step.")
-    bounds: tuple[float, float] | None = Field(
-        default=None,
-        description="Keep features in this range; images stay in theirs, 0 1 say, unless -inf inf is given.",
-    )
-    every: int = Field(default=10, ge=1, description="Look at states whose index divides by this.")
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = SpaceOptions()
-    map: Annotated[MapOptions, Parameter(group="Map")] = MapOptions()
-
-
-class RepurposeOptions(CarryOptions):
-    """How data is carried to where a model works."""
-
-    cost: Annotated[RepurposeCostOptions, Parameter(group="Ground cost")] = RepurposeCostOptions()
-    solver: Annotated[FlowSolverOptions, Parameter(group="Solver")] = FlowSolverOptions()
-
-
-class TransferOptions(CarryOptions):
-    """How a source is carried to a few samples."""
-
-    cost: Annotated[TransferCostOptions, Parameter(group="Ground cost")] = TransferCostOptions()
-    solver: Annotated[TransferSolverOptions, Parameter(group="Solver")] = TransferSolverOptions()
 
 
 Out = Annotated[Path, Parameter(alias="-o", help="Where to write.")]

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from advect.cli.commands import COMMANDS
-from advect.cli.config import DataOptions, Out, Overwrite
-from advect.cli.output import Talk, TalkOptions
+from advect.cli.config import READ_ALL, DataOptions, Out, Overwrite
+from advect.cli.output import TALK, TalkOptions
 
 _COMMAND = next(command for command in COMMANDS if command.name == "data")
 app = App(name="data", help=_COMMAND.line, help_epilogue=_COMMAND.epilogue)
@@ -17,7 +17,12 @@ Reading = Annotated[DataOptions, Parameter(name="*")]
 
 
 @app.command(help_epilogue="Example:\n  advect data info 'csv:pets.csv?label=kind'")
-def info(reference: str, *, options: Reading = DataOptions(), talk: TalkOptions = Talk()) -> None:  # noqa: B008 (frozen)
+def info(
+    reference: str,
+    *,
+    options: Reading = READ_ALL,
+    talk: TalkOptions = TALK,
+) -> None:
     """Size, shape, classes and range of a dataset.
 
     Args:
@@ -45,7 +50,7 @@ def info(reference: str, *, options: Reading = DataOptions(), talk: TalkOptions 
 
 
 @app.command(name="list", help_epilogue="Example:\n  advect data list")
-def list_names(*, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (frozen)
+def list_names(*, talk: TalkOptions = TALK) -> None:
     """The datasets that have names, and where each would come from."""
     import advect as ad
 
@@ -65,9 +70,9 @@ def convert(
     reference: str,
     *,
     out: Out,
-    options: Reading = DataOptions(),  # noqa: B008 (frozen)
+    options: Reading = READ_ALL,
     overwrite: Overwrite = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Write a dataset to a file: .npz, .csv, .tsv, .parquet; without a suffix, a folder of PNG
     images.

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from advect.cli.output import FAILED, Talk, TalkOptions, leave
+from advect.cli.output import FAILED, TALK, TalkOptions, leave
 
 
-def doctor(*, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (frozen)
+def doctor(*, talk: TalkOptions = TALK) -> None:
     """Versions, threads, devices, data, and a self-test of a few seconds."""
     import torch
 

@@ -10,7 +10,17 @@ from cyclopts import Parameter
 
 from advect.cli.config import FlowOptions, Out, Overwrite, RunCode, Strict
 from advect.cli.options import switch
-from advect.cli.output import FAILED, INTERRUPTED, Talk, TalkOptions, leave, note_lines, noted, say
+from advect.cli.output import (
+    FAILED,
+    INTERRUPTED,
+    TALK,
+    Talk,
+    TalkOptions,
+    leave,
+    note_lines,
+    noted,
+    say,
+)
 from advect.cli.places import (
     check_files,
     check_free,
@@ -34,13 +44,13 @@ def flow(
     target: str | None = None,
     *,
     out: Out,
-    options: Annotated[FlowOptions, Parameter(name="*")] = FlowOptions(),  # noqa: B008 (frozen)
+    options: Annotated[FlowOptions, Parameter(name="*")] = FlowOptions.model_construct(),  # noqa: B008 (frozen)
     overwrite: Overwrite = False,
     resume: Annotated[bool, switch("Go on with the run if there is one already.")] = False,
     report: Report = True,
     strict: Strict = False,
     run_code: RunCode = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Move a dataset.
 
@@ -82,7 +92,7 @@ def resume(
     report: Report = True,
     strict: Strict = False,
     run_code: RunCode = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Go on with a run.
 

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from advect.cli.code import Permission
 from advect.cli.config import FlowOptions, Out, Overwrite
-from advect.cli.output import Talk, TalkOptions, note_lines, noted
+from advect.cli.output import TALK, Talk, TalkOptions, note_lines, noted
 from advect.cli.places import check_free_file, require_run
 from advect.cli.rundir import read_config, read_json
 from advect.errors import DamageWarning, InputError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from advect.report import Story
 
 
-def show(run: Path, *, talk: TalkOptions = Talk()) -> None:  # noqa: B008 (frozen)
+def show(run: Path, *, talk: TalkOptions = TALK) -> None:
     """What became of a run.
 
     Args:
@@ -128,7 +128,7 @@ def report(
         Parameter(alias="-o", help="Where to write; by default report.html in the run."),
     ] = None,
     overwrite: Overwrite = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """A page about a run.
 
@@ -201,7 +201,7 @@ def animate(
     out: Out,
     fps: Annotated[int, Parameter(help="Frames in a second.")] = 12,
     overwrite: Overwrite = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """A run as a moving picture, .gif or .mp4.
 

@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from advect.cli.commands import COMMANDS
-from advect.cli.config import DataOptions, MapOptions, Out, Overwrite, Units
+from advect.cli.config import READ_ALL, DataOptions, Out, Overwrite, Units
 from advect.cli.layout import Map
-from advect.cli.options import switch
-from advect.cli.output import Talk, TalkOptions
+from advect.cli.options import group, switch
+from advect.cli.output import TALK, TalkOptions
 from advect.cli.places import check_free, check_free_file, require_run
 from advect.cli.rundir import read_json, write_json
 from advect.errors import InputError
 
 if TYPE_CHECKING:
     import advect as ad
+
+
+class MapOptions(group("map", "entropic", "Which map.")):
+    """What carries samples that the flow never saw."""
+
 
 _COMMAND = next(command for command in COMMANDS if command.name == "map")
 app = App(name="map", help=_COMMAND.line, help_epilogue=_COMMAND.epilogue)
@@ -31,9 +36,9 @@ def fit(
     run: Path,
     *,
     out: Out,
-    options: Annotated[MapOptions, Parameter(name="*")] = MapOptions(),  # noqa: B008 (frozen)
+    options: Annotated[MapOptions, Parameter(name="*")] = MapOptions.model_construct(),  # noqa: B008 (frozen)
     overwrite: Overwrite = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Fit a map on the first and last frames of a run.
 
@@ -87,13 +92,13 @@ def apply(
     dataset: str,
     *,
     out: Out,
-    options: Annotated[DataOptions, Parameter(name="*")] = DataOptions(),  # noqa: B008 (frozen)
+    options: Annotated[DataOptions, Parameter(name="*")] = READ_ALL,
     ignore_labels: Annotated[
         bool, switch("Carry samples without looking at their labels.")
     ] = False,
     units: Units = "source",
     overwrite: Overwrite = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Carry samples that the flow never saw.
 
@@ -135,7 +140,7 @@ def export(
     *,
     out: Out,
     overwrite: Overwrite = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Write a neural map for use without advect: .onnx, or .pt2 for torch.export.
 

@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from advect.cli.config import MeasureOptions, Overwrite, RunCode, Strict
-from advect.cli.output import FAILED, Talk, TalkOptions, leave, note_lines, noted, say, table
+from advect.cli.config import SOLVERS, Comparison, Overwrite, RunCode, Strict
+from advect.cli.options import group
+from advect.cli.output import FAILED, TALK, Talk, TalkOptions, leave, note_lines, noted, say, table
 from advect.errors import InputError
 
 if TYPE_CHECKING:
     import advect as ad
+
+
+class SolverOptions(group("solver", "sinkhorn", SOLVERS)):
+    """How transport problems are solved."""
+
+
+class MeasureOptions(Comparison):
+    """All that a distance depends on besides its datasets."""
+
+    solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions.model_construct()
+
 
 Measuring = Annotated[MeasureOptions, Parameter(name="*")]
 
@@ -22,7 +34,7 @@ def distance(
     source: str,
     target: str,
     *,
-    options: Measuring = MeasureOptions(),  # noqa: B008 (frozen)
+    options: Measuring = MeasureOptions.model_construct(),  # noqa: B008 (frozen)
     standard_error: Annotated[
         int | None,
         Parameter(
@@ -31,7 +43,7 @@ def distance(
     ] = None,
     strict: Strict = False,
     run_code: RunCode = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """The distance between two labeled datasets.
 
@@ -92,14 +104,14 @@ def matrix(
         Path | None,
         Parameter(alias="-o", help="Write distances.csv, .json and .png to this directory."),
     ] = None,
-    options: Measuring = MeasureOptions(),  # noqa: B008 (frozen)
+    options: Measuring = MeasureOptions.model_construct(),  # noqa: B008 (frozen)
     jobs: Annotated[
         int, Parameter(alias="-j", help="Pairs at a time; -1 for one on each core.")
     ] = 1,
     overwrite: Overwrite = False,
     strict: Strict = False,
     run_code: RunCode = False,
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Distances between all pairs; with --out, pairs that are done are not done again.
 

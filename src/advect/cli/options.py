@@ -54,7 +54,7 @@ class Options(BaseModel):
         ({'speed': 2.0}, {})
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @property
     def given(self) -> dict[str, Any]:

@@ -111,6 +111,7 @@ class Talk(Options):
 
 
 TalkOptions = Annotated[Talk, Parameter(name="*")]
+TALK = Talk.model_construct()  # without any option
 
 
 def say(message: str) -> None:

@@ -11,14 +11,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from advect.cli.output import FAILED, Talk, TalkOptions, leave, say
+from advect.cli.output import FAILED, TALK, TalkOptions, leave, say
 from advect.errors import InputError
 
 
 def reproduce(
     name: str | None = None,
     *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    talk: TalkOptions = Talk(),  # noqa: B008 (frozen)
+    talk: TalkOptions = TALK,
 ) -> None:
     """Run an experiment; without a name, list them.
 
