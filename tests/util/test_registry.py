@@ -27,7 +27,7 @@ def test_sources_say_what_objects_say(kind, name):
 @every
 def test_an_object_is_described_as_it_was_made(kind, name):
     own = registry.options(kind, name)
-    if kind not in ("functional", "potential", "interaction", "feature"):
+    if kind not in ("functional", "potential", "interaction", "feature", "stop"):
         said = registry.describe(kind, registry.make(kind, name, {}))
         assert said.pop("name") == name and said.keys() == own.keys()
         assert registry.describe(kind, registry.make(kind, name, said)) == {"name": name, **said}
