@@ -176,9 +176,7 @@ def _sync_files(folder: Path) -> None:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Whether two folders have changed places in one step, which Linux can do on most file
-    systems.
-    """
+    """Whether two folders have changed places in one step, which Linux can do."""
     if not sys.platform.startswith("linux"):
         return False
     try:
@@ -219,9 +217,7 @@ def _own_name(path: Path) -> str:
 
 
 def hidden_name(path: Path) -> str:
-    """What the names of files begin with that stand beside a path; not too long for a file
-    system.
-    """
+    """How names of files beside a path begin; not too long for a file system."""
     name = path.name
     if not name:
         raise InputError(
@@ -241,9 +237,7 @@ def is_leftover(name: str) -> bool:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove what killed writers left; once for each process and folder, since a folder of results
-    may be large.
-    """
+    """Remove what killed writers left; once for each process and folder, which may be large."""
     key = (os.getpid(), folder)  # a forked process has more to look for than its parent
     if key not in _tidied:
         _tidied.add(key)

@@ -134,9 +134,7 @@ def missing_labels(who: str, missing: int, n: int) -> InputError:
 
 
 def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
-    """Non-negative weights for ``n`` samples, scaled to sum to one; those that do, to rounding, are
-    kept to the bit.
-    """
+    """Non-negative weights for ``n`` samples, scaled to sum to one; to the bit where they do."""
     if weights.ndim != 1 or len(weights) != n:
         raise InputError(
             f"{name} must be one number for each of the {n} samples",

@@ -30,9 +30,7 @@ _ROUND = (
 
 @dataclass(frozen=True)
 class Job:
-    """A call to make: its ``name`` for readers, its arguments, and the ``key`` under which its
-    result is kept.
-    """
+    """A call to make: its name for readers, its arguments, the key of its stored result."""
 
     name: str
     arguments: tuple[Any, ...] = ()
@@ -170,9 +168,7 @@ def _limited(threads: int | None) -> Iterator[None]:
 
 
 def _as_json(result: Any) -> dict[str, Any]:
-    """What the result is once it has been written and read, so that a fresh one does not differ
-    from a stored one.
-    """
+    """The result as it is once written and read: a fresh one does not differ from a stored one."""
     if not isinstance(result, dict):
         raise InputError(
             "a job must give a dictionary", type(result).__name__, "Return {'name': value, …}."

@@ -112,9 +112,7 @@ class Group:
         return float(self.max(torch.tensor([number], dtype=torch.float64, device=self.device)))
 
     def each(self, function: Callable[[], Any]) -> Any:
-        """What the function returns here; data that one rank refuses is refused by all, so that all
-        go on alike.
-        """
+        """What the function returns here; data that one rank refuses is refused by all."""
         result, failure = None, None
         try:
             result = function()
@@ -152,9 +150,7 @@ class Group:
         )
 
     def first(self, function: Callable[[], Any]) -> Any:
-        """What the function returns on rank 0 (plain JSON), on every rank; an error there is an
-        error everywhere.
-        """
+        """What the function returns on rank 0 (plain JSON); an error there is one everywhere."""
         if self.size == 1:
             return function()
         told: dict[str, Any] = {}
@@ -300,9 +296,7 @@ def _length(rows: slice) -> int:
 
 
 def _fingerprint(tensors: tuple[Tensor, ...]) -> int:
-    """Of the bits and their places; exact integer sums, so that it does not depend on the order of
-    addition.
-    """
+    """Of the bits and their places; exact sums, whatever the order of addition."""
     total = 0
     for tensor in tensors:
         bits = (

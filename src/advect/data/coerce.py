@@ -22,9 +22,7 @@ _ONE_EACH = "Pass a list with one label for each sample."
 
 
 def as_features(x: Any) -> Tensor:
-    """Features (n, …) in float32 or float64; a copy, unless gradients are to reach the caller's own
-    tensor.
-    """
+    """Features (n, …) in float32 or float64; a copy, unless gradients are to pass."""
     try:
         values = as_tensor(x)
         if values is x:
@@ -73,9 +71,7 @@ def _is_python(x: Any) -> bool:
 
 
 def as_tensor(x: Any) -> Tensor:
-    """A tensor as it is, and a copy of anything else, so that a caller who later changes the array
-    does not change the dataset; any byte order and stride.
-    """
+    """A tensor as it is; a copy of anything else, so that later changes of it have no effect."""
     if isinstance(x, Tensor):
         return x
     array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)

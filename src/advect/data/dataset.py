@@ -252,9 +252,7 @@ class LabeledDataset(Doors):
         )
 
     def with_shared_laws(self) -> LabeledDataset:
-        """The same dataset without laws that no sample has; laws of samples that are equal become
-        one, unless they move.
-        """
+        """The same without laws that no sample has; equal laws become one, unless they move."""
         if self.law is None or self.law_index is None:
             return self
         used, index = self.law_index.unique(return_inverse=True)
@@ -266,9 +264,7 @@ class LabeledDataset(Doors):
 
     @property
     def law_features(self) -> Tensor:
-        """The features from which label laws are estimated: x, without its graph when the laws are
-        fixed.
-        """
+        """The features that label laws are estimated from: without a graph if laws are fixed."""
         return self.x.detach() if self.fixed_laws else self.x
 
     def moments(self) -> Gaussians:

@@ -77,9 +77,7 @@ def _hashed(value: Any, above: Above) -> str:
 
 
 def _walk(add: Add, value: Any, above: Above) -> None:
-    """Every part is preceded by its kind and length, so that no two different values give the same
-    bytes.
-    """
+    """Kind and length come before each part: different values never give the same bytes."""
     if id(value) in above:
         _text(add, "seen", str(len(above) - above.index(id(value))))
     else:
@@ -192,9 +190,7 @@ def _name(value: Any) -> str:
 
 
 def _of_function(function: types.FunctionType) -> tuple[Any, ...]:
-    """The function and those of its module that it leads to, each once, in the order in which they
-    are met.
-    """
+    """The function and those of its module that it leads to, each once, as they are met."""
     met, parts = [function], []
     for one in met:  # grows on the way
         around = {name: one.__globals__[name] for name in _names_used(one)}
@@ -283,9 +279,7 @@ def _(value: torch.jit.ScriptModule) -> tuple[Any, ...]:
 
 
 def _of_module(module: torch.nn.Module, known: Mapping[str, Any], code: str) -> tuple[Any, ...]:
-    """All that a layer computes with; the layers in it follow in the order in which they are called
-    one after the other.
-    """
+    """All that a layer computes with; then the layers in it, in the order of their calls."""
     if (compiled := module._modules.get("_orig_mod")) is not None:
         return (compiled,)  # the same results, from faster code
     own = {name: value for name, value in vars(module).items() if name not in known}

@@ -65,9 +65,7 @@ class Draw:
             )
 
     def rows(self, codes: Tensor, classes: Sequence[Hashable]) -> Tensor | None:
-        """Positions in the order drawn, among rows with these positions of classes; None for
-        all.
-        """
+        """Positions in the order drawn, among rows with these codes; None for all."""
         n = self.n
         if self.max_samples is not None:
             n = min(self.max_samples, _most_balanced(codes)) if self.balanced else self.max_samples

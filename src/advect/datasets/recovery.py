@@ -58,9 +58,7 @@ def _files(directory: Path) -> list[Record]:
 
 
 def _with_value(directory: Path, file: Record, *, last: bool) -> Record | None:
-    """The record of a frame if all its files are whole, with its value from the file or, of before,
-    from the curves.
-    """
+    """The record of a frame whose files are whole; older ones have their value in the curves."""
     index, shards = file["index"], file["shards"]
     try:
         facts: list[dict[str, Any]] = [

@@ -27,9 +27,7 @@ _FRAME = re.compile(r"(?P<directory>.*)@(?P<by>step=)?(?P<number>-?\d+)", re.DOT
 
 
 def open_frame(path: str, units: str | None) -> LabeledDataset:
-    """A frame of a run directory: by position, from the end if negative, or by its step; the last
-    if neither is given.
-    """
+    """A frame of a run by position, from the end if negative, or by step; else the last."""
     if units is not None:
         check_known("units", units, UNITS)
     match = None if os.path.exists(os.path.expanduser(path)) else _FRAME.fullmatch(path)
@@ -65,9 +63,7 @@ def open_frame(path: str, units: str | None) -> LabeledDataset:
 def in_units(
     frame: LabeledDataset, space: FeatureSpace | None, units: str, where: object
 ) -> LabeledDataset:
-    """What a flow or a map gave, in the units of one side; of images, no pixel leaves the range of
-    the frame for that.
-    """
+    """A dataset in the units of one side; no pixel of an image leaves the frame's range."""
     if units == "common" or (space is None and units == "source"):
         scaled = (
             units == "common"
@@ -99,9 +95,7 @@ def in_units(
 def _without_inventions(
     back: LabeledDataset, space: FeatureSpace, units: str, where: object
 ) -> LabeledDataset:
-    """Leave out the columns that the flow never saw; say so, and say where the rest is not the
-    whole.
-    """
+    """Leave out columns that the flow never saw, and say where the rest is not the whole."""
     if dropped := set(space.dropped(units)):
         kept = [at for at, name in enumerate(back.columns or ()) if name not in dropped]
         names = [(back.columns or ())[at] for at in kept]
@@ -121,9 +115,7 @@ def _without_inventions(
 
 
 def check_space(directory: Path, remedy: str) -> None:
-    """A run between two datasets has a feature space; without its file nobody knows in which units
-    the frames are.
-    """
+    """An error for a run whose feature space is gone: the units of its frames are unknown."""
     if not (directory / "space.json").exists() and _had_space(directory):
         raise InputError(
             "the units of the frames cannot be given back: the run had a feature space, and its "
@@ -134,9 +126,7 @@ def check_space(directory: Path, remedy: str) -> None:
 
 
 def _had_space(directory: Path) -> bool:
-    """Whether what the run was made with names a target; damaged files say that there was more than
-    frames, too.
-    """
+    """Whether the run had a target; damaged files say that there was more than frames."""
     try:
         env, config = directory / "env.json", directory / "config.toml"
         digests = json.loads(read_text(env))["digests"] if env.exists() else {}

@@ -75,9 +75,7 @@ class Trajectory:
         return cls(directory)
 
     def add(self, index: int, value: float, dataset: LabeledDataset) -> None:
-        """Keep a frame; one that is there already (after a resume) is left as it is, unless the
-        flow went another way.
-        """
+        """Keep a frame; one that is there already stays, unless the flow went another way."""
         if not self.wants(index, value):
             return
         if self.directory is None:
@@ -92,9 +90,7 @@ class Trajectory:
         self.commit(index, value)
 
     def wants(self, index: int, value: float) -> bool:
-        """Whether this frame is missing; one of another flow in its place is dropped, with all that
-        follow.
-        """
+        """Whether a frame is missing; one of another flow is dropped with all that follow."""
         if self._records.get(index) == value:
             return False
         if index in self._records:
@@ -103,9 +99,7 @@ class Trajectory:
 
     @staticmethod
     def write_rows(directory: Path, frame: Frame, rows: slice, shard: int, shards: int) -> None:
-        """Write some rows of a frame as one of several files; it becomes a frame when it is
-        committed.
-        """
+        """Write some rows as one of several files; a frame once it is committed."""
         tensors, facts = pack_rows(frame.dataset, rows, shard)
         facts |= {"index": frame.index, "value": frame.value}
         write_tensors(frame_path(directory, frame.index, shard, shards), tensors, facts)

@@ -121,9 +121,7 @@ def _labels(column: Any) -> dict[str, Any]:
 
 
 def _encoded(features: Any, onehot: bool) -> tuple[Any, tuple[Column, ...]]:
-    """Only columns of numbers, and what they were; others become a column for each of their
-    values.
-    """
+    """Only columns of numbers, and what they were; others have a column for each value."""
     others = [name for name, kind in features.dtypes.items() if _dtype(kind) is None]
     kinds = {
         str(name): Column(str(name), _plain_kind(kind))

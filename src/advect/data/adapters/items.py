@@ -22,9 +22,7 @@ _BLOCK = 1024
 
 
 def as_sample(x: Any, where: str, *, picture: bool = False) -> np.ndarray:
-    """One sample, or a batch of them, as floats; images of Pillow, and bytes of a ``picture``, go
-    from 0 to 1.
-    """
+    """One sample, or a batch, as floats; images of Pillow, and bytes of pictures, from 0 to 1."""
     if hasattr(x, "getbands") and hasattr(x, "convert"):
         try:
             x, picture = np.asarray(convert(x, None, where)), True
@@ -85,9 +83,7 @@ def collect(batches: Iterable[Batch], remedy: str) -> Batch:
 def reservoir(
     batches: Iterable[Batch], k: int, generator: torch.Generator | None, remedy: str
 ) -> Batch:
-    """``k`` of them, each set of k equally likely, in one pass and in the memory that k need; all
-    if there are no more.
-    """
+    """``k`` of them, each set equally likely, in one pass and the memory of k; or all if fewer."""
     kept: list[np.ndarray] = []
     labels: list[Any] = []
     slots = _slots(k, generator)
@@ -104,9 +100,7 @@ def reservoir(
 
 
 def class_names(labels: Sequence[Any], classes: Sequence[Any] | None) -> list[Any]:
-    """Labels by name: where classes are known, whole numbers are positions in them and −1 is a
-    missing label.
-    """
+    """Labels by name: whole numbers are positions in ``classes``, if known, and −1 is missing."""
     if classes is None:
         return list(labels)
     names = []

@@ -128,9 +128,7 @@ def _refuse(dataset: Any, wanted: _Wanted) -> tuple[Any, list[Any]]:
 
 
 def to_tensors(samples: Tensor, y: Tensor, classes: Sequence[Hashable]) -> TensorDataset:
-    """Samples and positions of classes; the names go along as ``classes``, as torchvision's
-    datasets have them.
-    """
+    """Samples and positions of classes, with the names as ``classes``, as in torchvision."""
     dataset = TensorDataset(samples.detach().clone(), y.clone())
     dataset.classes = list(classes)  # pyright: ignore[reportAttributeAccessIssue]
     return dataset

@@ -61,9 +61,7 @@ class Source(Protocol):
         ...
 
     def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
-        """Features of all rows in their order, at most ``size`` at a time; one pass, also where a
-        file has no positions.
-        """
+        """Features of all rows in their order, at most ``size`` at a time, in one pass."""
         for first in range(0, len(self), size):
             yield self.read(np.arange(first, min(first + size, len(self))), advance)
 
@@ -244,9 +242,7 @@ def number_dtype(dtype: np.dtype, where: object) -> np.dtype:
 
 
 def are_images(dtype: np.dtype, sample_shape: tuple[int, ...], raw: bool) -> bool:
-    """Whether bytes stand for brightness: uint8 samples with two or more axes do, unless ``raw`` is
-    set.
-    """
+    """Whether bytes are brightness: uint8 samples of two or more axes, unless ``raw`` is set."""
     return dtype == np.uint8 and len(sample_shape) >= 2 and not raw
 
 

@@ -163,9 +163,7 @@ def _check_pixels(path: Path, size: tuple[int, int]) -> None:
 
 
 def convert(image: Any, channels: str | None, where: object) -> Any:
-    """A picture of Pillow as gray or RGB of 8 bits; transparent parts become white where
-    ``channels`` are asked for.
-    """
+    """A picture of Pillow as gray or RGB of 8 bits, put on white where channels are given."""
     from PIL import Image
 
     wanted = {"gray": "L", "rgb": "RGB", None: None}[channels]
@@ -192,9 +190,7 @@ def convert(image: Any, channels: str | None, where: object) -> Any:
 
 
 def write_folder(path: Path, content: Content, overwrite: bool) -> None:
-    """A PNG of 8 bits for each sample in a directory for its class; classes without samples, and
-    weights, are not kept.
-    """
+    """A PNG of 8 bits for each sample, in a directory for its class; weights are not kept."""
     from PIL import Image
 
     x, labels = content.x, content.labels
@@ -234,9 +230,7 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
 
 
 def _clipped(x: np.ndarray) -> np.ndarray:
-    """Brightness from 0 to 1; what passes it a little, as flows and resizing do, is clipped, and
-    that is said.
-    """
+    """Brightness clipped to 0 … 1, with a warning where flows or resizing have passed it."""
     low, high = float(x.min()), float(x.max())
     if not (low >= -1 and high <= 2):
         raise InputError(

@@ -43,9 +43,7 @@ _KINDS = {
 
 @contextmanager
 def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
-    """Around a few calls that touch the disk: errors of the file, and those in ``more``, are
-    converted.
-    """
+    """Around calls that touch the disk: errors of the file, and ``more``, are converted."""
     try:
         yield
     except InputError:
@@ -69,9 +67,7 @@ def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
 
 
 def check_regular(path: Path) -> None:
-    """An error for what is neither a file nor a directory: to open a pipe may wait for ever, and a
-    device may not end.
-    """
+    """An error for pipes, which may wait for ever to be opened, and devices, which may not end."""
     with reading(path, "a file"):
         mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -84,9 +80,7 @@ def check_regular(path: Path) -> None:
 
 
 def check_plain(path: Path) -> None:
-    """An error for what has the name of a file of ours and is none: a pipe, a device, a directory.
-    Nothing is no error.
-    """
+    """An error for a pipe, a device or a directory in the place of a file of ours, if any."""
     if path.exists() and not path.is_file():
         what = _KINDS.get(stat.S_IFMT(path.stat().st_mode), "a directory")
         raise InputError(
@@ -95,9 +89,7 @@ def check_plain(path: Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of ours, whatever stands in its place; errors of the disk and of text are
-    passed on.
-    """
+    """The text of a file of ours; errors of the disk and of text are passed on."""
     check_plain(path)
     return path.read_text(encoding="utf-8")
 

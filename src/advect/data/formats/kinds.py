@@ -43,9 +43,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cells:
-    """A column that is ready to be written: ``numbers`` are positions in the values of a
-    category.
-    """
+    """A column to be written: ``numbers`` are values, or positions in those of a category."""
 
     name: str
     numbers: np.ndarray
@@ -102,9 +100,7 @@ class Table:
 
     @property
     def without_kinds(self) -> Table:
-        """Names of the columns of labels and weights alone: for features that are in other units
-        than the table's.
-        """
+        """Names of labels and weights alone: for features in other units than the table's."""
         return Table((), self.label, self.weights)
 
     def to_dict(self) -> dict[str, Any]:

@@ -155,9 +155,7 @@ class NpySource(Source):
 
 
 def write_npz(path: Path, content: Content) -> None:
-    """Plain arrays: x, and where there are any y (positions, −1 missing) with classes, columns,
-    weights.
-    """
+    """Arrays x, and if there are any y (positions, −1 missing), classes, columns, weights."""
     arrays: dict[str, Any] = {"x": content.x}
     if content.labels is not None:
         names = content.classes or ()

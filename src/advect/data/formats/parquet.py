@@ -54,9 +54,7 @@ _LONG = ("int32", "int64", "uint32", "uint64")  # kinds that may have more digit
 
 @dataclass(frozen=True)
 class _Feature:
-    """A column of the file: numbers, lists of numbers with these lengths, or text with these
-    values.
-    """
+    """A column: numbers, lists of numbers with these lengths, or text with these values."""
 
     name: str
     dtype: np.dtype

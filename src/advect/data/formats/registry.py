@@ -25,9 +25,7 @@ from advect.errors import InputError
 
 @dataclass(frozen=True)
 class Format:
-    """Who opens files of a format, whose options are those of references; who writes them; and how
-    their names end.
-    """
+    """Who opens files of a format (its options are parameters), who writes them, suffixes."""
 
     open: Callable[..., Source]
     write: Callable[[Path, Content], None] | None = None

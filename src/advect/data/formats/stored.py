@@ -25,9 +25,7 @@ _DEFLATE = 1032  # the most that deflate can shrink
 
 @dataclass(frozen=True)
 class Stored:
-    """Where an array lies: ``place`` bytes into the file if it lies there plain, ``start`` bytes
-    into ``stream()``.
-    """
+    """An array ``place`` bytes into the file, if it lies plain, or ``start`` into ``stream()``."""
 
     path: Path
     kind: str
@@ -90,9 +88,7 @@ class Stored:
         return self.place is not None or self.stream is None
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """All rows in their order, at most ``size`` at a time, as stored; for arrays that do not
-        seek.
-        """
+        """All rows in their order, at most ``size`` at a time; for arrays that do not seek."""
         last = self.shape[0] - 1
         if self.fortran and len(self.shape) > 1:  # the first row ends at the end of the file
             whole = self.whole()
@@ -111,9 +107,7 @@ class Stored:
             advance(len(rows[at : at + step]))
 
     def _by_columns(self, rows: np.ndarray, out: np.ndarray, advance: Advance) -> None:
-        """In Fortran order the first axis runs fastest: the file is the transposed array, row after
-        row.
-        """
+        """In Fortran order a file is the transposed array, row after row."""
         n, *rest = self.shape
         turned = np.empty((math.prod(rest), len(rows)), out.dtype)
         for first, block in self._blocks((len(turned), n), len(turned) - 1):
@@ -174,9 +168,7 @@ def check_parts(parts: list[Stored]) -> None:
 def read_parts(
     parts: list[Stored], rows: np.ndarray | None, raw: bool, advance: Advance
 ) -> np.ndarray:
-    """Features of the rows of arrays that follow one another, as floats; bytes of images from 0 to
-    1.
-    """
+    """Features of rows of arrays that follow one another; bytes of images from 0 to 1."""
     rows = check_rows(rows, sum(part.shape[0] for part in parts))
     dtype, sample = parts[0].dtype, parts[0].shape[1:]
     out = empty(

@@ -48,9 +48,7 @@ def layout(
     default: str = LABEL,
     ignored: Sequence[str] = (),
 ) -> Layout:
-    """Which columns are what; None takes our own names where they occur, False means that there is
-    none.
-    """
+    """Which columns are what: None takes our own names if they occur, False none."""
 
     def find(key: Key, what: str) -> int:
         if isinstance(key, str) and key in names:
@@ -92,9 +90,7 @@ def layout(
 def special_names(
     names: Sequence[str], label: str | None, weights: str | None, *also: str
 ) -> tuple[str, str]:
-    """What the columns of labels and weights are to be called: as they were, or our own names;
-    never as a feature.
-    """
+    """Names for the columns of labels and weights: as they were, or our own; never a feature's."""
     chosen = (label or LABEL, weights or WEIGHT)
     for taken in (*chosen, *also):
         if taken in names:
@@ -207,9 +203,7 @@ def category_values(path: object, column: str, values: Iterable[str]) -> tuple[s
 
 
 def text_labels(texts: Iterable[str]) -> Callable[[str], str | int]:
-    """How to read the labels of a table of text: as ints if each is written as one, else as they
-    are.
-    """
+    """How to read labels from text: as ints if each is written as one, else as they are."""
     return _whole if all(_WHOLE.fullmatch(text) for text in texts) else str
 
 

@@ -255,16 +255,12 @@ class CsvSource(Source):
             yield line, cells
 
     def _label_column(self, label: Key | bool | None) -> Key | bool | None:
-        """Where the labels are: our own files have ``kind:json`` where text in ``kind`` could not
-        tell them.
-        """
+        """Where the labels are: in ``kind:json`` where text in ``kind`` would be ambiguous."""
         own = f"{LABEL if label is None else label}{JSON}"
         return own if own in self._names and (label is None or label not in self._names) else label
 
     def _scan(self) -> tuple[int, list[str] | None, np.ndarray | None, dict[int, Column]]:
-        """Count of rows, their labels and weights, what columns hold; equal labels are one object,
-        which saves memory.
-        """
+        """Count of rows, labels, weights, kinds of columns; equal labels are one object."""
         y, w, n = self._layout.label, self._layout.weights, 0
         wholes = words = list(self._layout.features)
         seen: dict[str, str] = {}
@@ -300,9 +296,7 @@ class CsvSource(Source):
         return n, None if y is None else labels, None if w is None else np.array(weights), columns
 
     def _widen(self, wide: dict[str, float]) -> None:
-        """float64 for whole numbers that float32 would round, unless told otherwise; ``wide`` has
-        the largest of columns.
-        """
+        """float64, unless asked for another, if float32 would round the largest of a column."""
         if self._wanted is None and any(most >= EXACT["float32"] for most in wide.values()):
             self._dtype = np.dtype(np.float64)
         warn_rounded(self._path, wide, self._dtype)
@@ -318,9 +312,7 @@ class CsvSource(Source):
         return [names.get(text) for text in texts]
 
     def _categories(self) -> dict[int, tuple[str, ...]]:
-        """The values of each column that has text in it: one pass finds the columns, one more their
-        values.
-        """
+        """The values of each column of text: one pass finds the columns, one their values."""
         numeric = set(self._layout.features)
         for _, cells in self._records():
             numeric -= {at for at in numeric if cells[at].strip() and number_in(cells[at]) is None}
@@ -371,9 +363,7 @@ class CsvSource(Source):
 
 
 class _Lines:
-    """The lines of a file while they are of a bounded length: each one, and all that quotes join to
-    one row (``held``).
-    """
+    """Lines of bounded length: each one, and all that quotes join to one row (``held``)."""
 
     def __init__(self, file: IO[str], path: Path) -> None:
         self.held = self._done = 0
@@ -401,9 +391,7 @@ class _Lines:
 
 
 def _warn_merged(path: Path, seen: dict[str, str]) -> None:
-    """Say which labels differ in the spaces around them alone; ``seen`` has each cell and its text
-    without them.
-    """
+    """Say which labels differ in spaces alone; ``seen`` has each cell and its text."""
     cells: dict[str, list[str]] = {}
     for cell, text in seen.items():
         if text:
@@ -419,9 +407,7 @@ def _warn_merged(path: Path, seen: dict[str, str]) -> None:
 
 
 def _still_whole(wholes: list[int], cells: list[str]) -> list[int]:
-    """Those of some columns that have a whole number in this row too; one look at all of them is
-    fast.
-    """
+    """Columns with a whole number in this row too; one look at all of them is fast."""
     if not wholes or "".join([cells[at] for at in wholes]).replace("-", "").isdecimal():
         return wholes
     return [at for at in wholes if cells[at].strip().removeprefix("-").isdecimal()]

@@ -76,9 +76,7 @@ def _texts(cells: Cells, numbers: list[Any]) -> list[Any]:
 
 
 def _plain_names(names: set[Any]) -> bool:
-    """Whether names come back from text as they were: whole numbers, or texts that are not all of
-    them such.
-    """
+    """Whether names come back from text: whole numbers, or texts that are not all such."""
     if all(type(name) is int for name in names):
         return True
     if not all(

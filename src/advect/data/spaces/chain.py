@@ -27,9 +27,7 @@ _KINDS = {step.kind: step for step in (Pixels, Columns, Affine, Projection)}
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """What a side's samples are (shape, columns, dtype, what the columns were), and the steps that
-    they take.
-    """
+    """What a side's samples are, and the steps that they take."""
 
     shape: tuple[int, ...]
     columns: tuple[str, ...] | None
@@ -49,9 +47,7 @@ class Chain:
         return names
 
     def table_after(self, table: Table | None) -> Table | None:
-        """What columns still are in the common space: a scaled truth value or whole number is
-        neither.
-        """
+        """What columns are in the common space: what was scaled is only a number."""
         if table is None or all(step.keeps_units for step in self.steps):
             return table
         return table.without_kinds

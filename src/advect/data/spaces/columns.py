@@ -19,9 +19,7 @@ from advect.errors import InputError
 
 @dataclass(frozen=True)
 class Columns(Step):
-    """Features named ``given`` to those named ``wanted``; ``fill`` has the value of each name that
-    is in one of them only.
-    """
+    """Features by name; ``fill`` has a value for each name that only one side has."""
 
     given: tuple[str, ...]
     wanted: tuple[str, ...]

@@ -54,9 +54,7 @@ class Options:
 
 @dataclass
 class _Meeting:
-    """Where two datasets meet and the steps there so far; ``shared``: feature j is the same thing
-    on both sides.
-    """
+    """Where two datasets meet, by which steps; ``shared``: are features the same on both."""
 
     steps: tuple[list[Step], list[Step]]
     shape: tuple[int, ...]
@@ -67,9 +65,7 @@ class _Meeting:
 def fit_chains(
     given: LabeledDataset, goal: LabeledDataset, options: Options, dtype: torch.dtype
 ) -> tuple[Chain, Chain, tuple[int, ...], tuple[str, ...] | None]:
-    """The chains of both sides, and the sample shape and columns to which they lead, in
-    ``dtype``.
-    """
+    """The chains of both sides, and the sample shape and columns they lead to."""
     source, target = given.to(dtype=dtype), goal.to(dtype=dtype)
     meeting = _meet(source, target, options)
     features = [data.x.detach() for data in (source, target)]
@@ -176,9 +172,7 @@ def _meet_as_images(
 
 
 def _scale(meeting: _Meeting, features: Sequence[Tensor], scale: str | None) -> None:
-    """Add the scaling steps; then fill columns that a side lacks, so that there it is at the other
-    side's mean.
-    """
+    """Add the scaling; then fill columns that a side lacks with the other side's mean."""
     laid = [through(way, x) for way, x in zip(meeting.steps, features, strict=True)]
     scales = None if scale is None else fit_scales(scale, laid[0], laid[1], meeting.shared)
     for side, way in enumerate(meeting.steps):

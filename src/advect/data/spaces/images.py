@@ -46,9 +46,7 @@ def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, flo
 
 @dataclass(frozen=True)
 class Pixels(Step):
-    """Images of shape ``shape`` to (H, W) or (H, W, 3); ``alpha`` is what an alpha channel comes
-    back as.
-    """
+    """Images to (H, W) or (H, W, 3); ``alpha`` is what an alpha channel comes back as."""
 
     shape: tuple[int, ...]
     out: tuple[int, ...]

@@ -16,9 +16,7 @@ from advect.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Projection(Step):
-    """Coordinates along orthonormal ``components`` (k, d) around ``centre`` (d,); ``of``: whose
-    components.
-    """
+    """Coordinates along orthonormal ``components`` (k, d) of one side or both."""
 
     centre: Tensor
     components: Tensor

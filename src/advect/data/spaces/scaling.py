@@ -21,9 +21,7 @@ SCALES = ("standardize", "standardize-target", "unit")
 
 @dataclass(frozen=True, eq=False)
 class Affine(Step):
-    """(x − offset) / width in float64, with one number for all ``dim`` features or one for each;
-    ``of``: whose statistics.
-    """
+    """(x − offset) / width in float64, with one number for all features or one for each."""
 
     dim: int
     offset: Tensor
