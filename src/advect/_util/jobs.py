@@ -20,12 +20,12 @@ from typing import Any
 import torch
 
 from advect._util.atomic import write_atomically
+from advect._util.checks import check_kind
 from advect._util.progress import Progress, track
 from advect.errors import InputError
 
-_ROUND = (
-    4  # jobs for each worker between two looks at the results, where these do not come one by one
-)
+# jobs for each worker between two looks at the results, where these do not come one by one
+_ROUND = 4
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,7 @@ def run_jobs(
         >>> [outcome.result or outcome.error for outcome in outcomes]
         [{'half': 3.0}, 'ZeroDivisionError: division by zero']
     """
-    if n_jobs is not None and (
-        isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0
-    ):
+    if n_jobs is not None and (type(n_jobs) is not int or n_jobs == 0):
         raise InputError(
             "n_jobs must be a whole number other than 0",
             repr(n_jobs),
@@ -111,9 +109,8 @@ def _run(
     if not todo:
         return
     joblib = _joblib()
-    workers = min(
-        joblib.effective_n_jobs(n_jobs), len(todo)
-    )  # to start one takes longer than many a job
+    # no more than there are jobs: to start a worker takes longer than many a job
+    workers = min(joblib.effective_n_jobs(n_jobs), len(todo))
     threads = max(1, joblib.cpu_count() // workers) if workers > 1 else None
     calls = [
         joblib.delayed(_attempt)(function, index, jobs[index].arguments, threads) for index in todo
@@ -169,10 +166,7 @@ def _limited(threads: int | None) -> Iterator[None]:
 
 def _as_json(result: Any) -> dict[str, Any]:
     """The result as it is once written and read: a fresh one does not differ from a stored one."""
-    if not isinstance(result, dict):
-        raise InputError(
-            "a job must give a dictionary", type(result).__name__, "Return {'name': value, …}."
-        )
+    check_kind("a job must give a dictionary", result, dict, "Return {'name': value, …}.")
     return json.loads(json.dumps(result, default=_plain))
 
 
@@ -198,26 +192,18 @@ def _make_folder(store: str | os.PathLike[str]) -> Path:
 
 
 def _write(folder: Path, job: Job, outcome: Outcome) -> None:
-    record = {
-        "name": job.name,
-        "key": job.key,
-        "result": outcome.result,
-        "seconds": outcome.seconds,
-    }
-    write_atomically(
-        folder / f"{job.key}.json", json.dumps(record | {"check": _check(record)}).encode()
-    )
+    record = {"name": job.name, "key": job.key, "result": outcome.result}
+    record |= {"seconds": outcome.seconds}
+    text = json.dumps(record | {"check": _check(record)})
+    write_atomically(folder / f"{job.key}.json", text.encode())
 
 
 def _read(folder: Path, job: Job) -> Outcome | None:
     path = folder / f"{job.key}.json"
     try:
         record = json.loads(path.read_bytes())
-        if (
-            record["key"] == job.key
-            and record["check"] == _check(record)
-            and isinstance(record["result"], dict)
-        ):
+        sound = record["key"] == job.key and record["check"] == _check(record)
+        if sound and type(record["result"]) is dict:
             return Outcome(record["result"], None, float(record["seconds"]))
         why = "its content is not what was written"
     except FileNotFoundError:

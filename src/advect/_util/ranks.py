@@ -136,9 +136,7 @@ class Group:
         """All n rows, from each rank's own."""
         if self.size == 1:
             return rows
-        most = -(
-            -n // self.size
-        )  # shards differ by one row at the most: the shorter ones are padded
+        most = -(-n // self.size)  # shards differ by a row at most: shorter ones are padded
         mine = rows.new_zeros(most, *rows.shape[1:])
         mine[: len(rows)] = rows
         every = rows.new_empty(self.size * most, *rows.shape[1:])

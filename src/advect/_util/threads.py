@@ -15,7 +15,6 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-
 _WORTHWHILE = 100  # rows below which handing work over takes longer than the work
 
 
@@ -44,6 +43,4 @@ def side_by_side(
         with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             return list(pool.map(alone, items))
     finally:
-        torch.set_num_threads(
-            threads
-        )  # the count is torch's default for new threads, and that of this one
+        torch.set_num_threads(threads)  # torch's default for new threads, and that of this one

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from torch import Tensor
 from advect._util.atomic import write_atomically
 from advect.data.dataset import LabeledDataset
 from advect.data.formats import Table
+from advect.data.formats.names import pack_any, unpack_name
 from advect.data.laws import Covariance, Gaussians
 from advect.errors import InputError
 
@@ -47,17 +48,14 @@ def read_tensors(
             checksum, _, text = metadata[_ENTRY].partition(" ")
             found = _checksum(tensors, text)
         else:  # a file of before, whose checksum is of the numbers alone
-            checksum, text, found = (
-                metadata["checksum"],
-                metadata["facts"],
-                _checksum_of_numbers(tensors),
-            )
+            checksum, text = metadata["checksum"], metadata["facts"]
+            found = _checksum_of_numbers(tensors)
         facts = json.loads(text)
     except _UNREADABLE as error:
         raise damaged(path, f"{type(error).__name__}: {error}") from None
     if found != checksum:
         raise damaged(path, "checksum")
-    if not isinstance(facts, dict):
+    if type(facts) is not dict:
         raise damaged(path, "its facts are no table")
     return tensors, facts
 
@@ -92,16 +90,8 @@ def damaged(path: Path, why: str) -> InputError:
 
 _ENTRY = "advect"
 _UNREADABLE = (
-    SafetensorError,
-    OSError,
-    KeyError,
-    IndexError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    OverflowError,
-    RecursionError,
+    *(SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError),
+    *(RuntimeError, OverflowError),
 )
 
 
@@ -131,7 +121,7 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
     """A dataset as tensors and facts."""
     tensors = {"x": data.x, "y": data.y, "weights": data.weights}
     facts: dict[str, Any] = {
-        "classes": [_pack_name(name) for name in data.classes],
+        "classes": [pack_any(name) for name in data.classes],
         "sample_shape": list(data.sample_shape),
     }
     if data.columns is not None:
@@ -160,7 +150,7 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
     return LabeledDataset(tensors["x"]).replace(
         y=tensors["y"],
         weights=tensors["weights"],
-        classes=tuple(_unpack_name(name) for name in facts["classes"]),
+        classes=tuple(unpack_name(name) for name in facts["classes"]),
         sample_shape=tuple(facts["sample_shape"]),
         columns=tuple(facts["columns"]) if "columns" in facts else None,
         table=Table.from_dict(facts["table"]) if "table" in facts else None,
@@ -197,7 +187,7 @@ def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         "numbers of laws": all(
             value.is_floating_point() for name, value in tensors.items() if name.startswith("law.")
         ),
-        "names of classes": len({_unpack_name(name) for name in facts["classes"]})
+        "names of classes": len({unpack_name(name) for name in facts["classes"]})
         == len(facts["classes"]),
     }
     for name, right in fits.items():
@@ -234,21 +224,3 @@ def join_rows(
             if name in _BY_ROW
         }
     return tensors, facts
-
-
-def _pack_name(name: Hashable) -> Any:
-    """Names as JSON; tuples become lists under a key, since JSON has none."""
-    if isinstance(name, tuple):
-        return {"tuple": [_pack_name(part) for part in name]}
-    if name is None or isinstance(name, (str, int, float, bool)):
-        return name
-    return str(name)
-
-
-def stored_name(name: Hashable) -> Hashable:
-    """What a class name comes back as: itself, or a string for kinds that JSON does not have."""
-    return _unpack_name(_pack_name(name))
-
-
-def _unpack_name(name: Any) -> Hashable:
-    return tuple(_unpack_name(part) for part in name["tuple"]) if isinstance(name, dict) else name

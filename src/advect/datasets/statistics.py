@@ -18,7 +18,8 @@ from advect._util.progress import Progress, track
 from advect.data.coerce import as_codes, as_features, as_tensor
 from advect.data.dataset import LabeledDataset
 from advect.data.formats import Source, kind_of, open_source, reader_options
-from advect.data.formats.content import class_names, pack_name, unpack_name
+from advect.data.formats.content import class_names
+from advect.data.formats.names import pack_name, unpack_name
 from advect.data.laws import Diagonal, Full, Gaussians
 from advect.data.laws.moments import Moments
 from advect.data.store import read_tensors, unpacking, write_tensors

@@ -13,7 +13,7 @@ import torch
 
 from advect._util.checks import check_count, check_kind, check_methods
 from advect.data.dataset import LabeledDataset
-from advect.data.store import stored_name
+from advect.data.formats.names import stored_name
 from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
 from advect.flows.control import Backtracking, StalledError, StepControl, default_control

@@ -5,9 +5,8 @@ numbers lie in each format is for its own file."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -252,45 +251,10 @@ def check_rows(rows: np.ndarray | None, n: int) -> np.ndarray:
         check_room(f"what is asked, {n} rows,", 8 * n, "Read fewer: n=…, or max_samples=….")
         return np.arange(n)
     rows = np.asarray(rows)
-    fine = (
-        rows.ndim == 1
-        and rows.dtype.kind in "iu"
-        and bool((np.diff(rows.astype(np.int64)) > 0).all())
-    )
+    whole = rows.ndim == 1 and rows.dtype.kind in "iu"
+    fine = whole and bool((np.diff(rows.astype(np.int64)) > 0).all())
     if not fine or len(rows) == 0 or rows[0] < 0 or rows[-1] >= n:
         raise InputError(
             f"rows must be increasing positions below {n}", rows, "Pass np.unique(rows)."
         )
     return rows.astype(np.int64)
-
-
-def dump_name(name: Hashable) -> str:
-    """A class name as JSON text."""
-    return json.dumps(pack_name(name))
-
-
-def load_name(text: str) -> Any:
-    """The name that ``dump_name`` turned to text."""
-    return unpack_name(json.loads(text))
-
-
-def pack_name(name: Hashable) -> Any:
-    """A class name as what JSON has; tuples become lists under a key, since it has none."""
-    if isinstance(name, tuple):
-        return {"tuple": [pack_name(part) for part in name]}
-    if name is None or isinstance(name, (str, int, float, bool)):
-        return name
-    raise InputError(
-        "class names must be text, numbers or tuples of these to be written",
-        repr(name),
-        "Rename the classes before saving.",
-    )
-
-
-def unpack_name(name: Any) -> Any:
-    """The name that ``pack_name`` packed; ValueError for anything else."""
-    if isinstance(name, dict) and isinstance(name.get("tuple"), list):
-        return tuple(unpack_name(part) for part in name["tuple"])
-    if isinstance(name, (dict, list)):
-        raise ValueError(f"{name} is not a class name")
-    return name

@@ -19,28 +19,13 @@ import numpy as np
 
 from advect._util.atomic import atomic_directory
 from advect._util.checks import check_known, check_sides
-from advect.data.formats.content import (
-    Advance,
-    Content,
-    Source,
-    check_rows,
-    dump_name,
-    load_name,
-    quiet,
-)
+from advect.data.formats.content import Advance, Content, Source, check_rows, quiet
 from advect.data.formats.guard import check_regular, empty, reading
+from advect.data.formats.names import dump_name, load_name
 from advect.data.formats.table import text_labels
 from advect.errors import InputError
 
-FORMATS = (
-    "PNG",
-    "JPEG",
-    "BMP",
-    "GIF",
-    "TIFF",
-    "WEBP",
-    "PPM",
-)  # Pillow knows others that start programs
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # others may start programs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 _MOST_PIXELS = 1 << 26
 _KIND = "a folder of images"
@@ -49,15 +34,8 @@ _GRAY, _COLOUR = ("1", "L"), ("RGB", "P", "CMYK", "YCbCr", "LAB", "HSV")
 _ALPHA = ("RGBA", "LA", "PA", "RGBa", "La", "RGBX")
 # Pillow's decoders raise many kinds of errors on bad bytes
 _BAD_IMAGE = (
-    SyntaxError,
-    ValueError,
-    TypeError,
-    IndexError,
-    KeyError,
-    OverflowError,
-    AttributeError,
-    struct.error,
-    zlib.error,
+    *(SyntaxError, ValueError, TypeError, LookupError, OverflowError, AttributeError),
+    *(struct.error, zlib.error),
 )
 
 
@@ -147,9 +125,8 @@ class FolderSource(Source):
                     "an image is too large to be safe", f"{path} ({error})", "Shrink it first."
                 ) from None
             if self._size:
-                image = image.resize(
-                    self._size[::-1], Image.Resampling.BILINEAR
-                )  # which is smooth when it shrinks
+                # which is smooth when it shrinks
+                image = image.resize(self._size[::-1], Image.Resampling.BILINEAR)
             return np.asarray(image)
 
 
@@ -207,9 +184,8 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
             "Label them, or save as .npz.",
         )
     x = _clipped(x)
-    if content.weights is not None and np.ptp(content.weights) > 1e-12 * np.max(
-        np.abs(content.weights)
-    ):
+    weights = np.ones(1) if content.weights is None else content.weights
+    if np.ptp(weights) > 1e-12 * np.max(np.abs(weights)):
         raise InputError(
             "a folder keeps no weights", "weights that differ", "Save as .npz, or drop them."
         )
@@ -249,7 +225,7 @@ def _clipped(x: np.ndarray) -> np.ndarray:
 
 def encode(name: Any, whole: bool) -> str:
     """A class name as the name of a directory; ``whole`` if all names are ints."""
-    if not isinstance(name, str):
+    if type(name) is not str:
         return str(name) if whole else "%=" + _escape(dump_name(name))
     return _escape(name) or "%"
 
@@ -268,9 +244,8 @@ def _escape(name: str) -> str:
     name = "".join(
         hexed(char) if char in '%/\\:*?"<>|' or not char.isprintable() else char for char in name
     )
-    if name.startswith((".", " ")) or re.fullmatch(
-        r"-?\d+", name
-    ):  # hidden, or mistaken for a number
+    hidden, number = name.startswith((".", " ")), re.fullmatch(r"-?\d+", name)
+    if hidden or number:
         name = hexed(name[0]) + name[1:]
     return name[:-1] + hexed(name[-1]) if name.endswith((".", " ")) else name
 

@@ -10,7 +10,6 @@ import gzip
 import os
 import re
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import IO, Any, cast
 import numpy as np
 
 from advect._util.checks import check_known
-from advect.data.formats.content import Advance, Source, as_names, class_names, quiet
+from advect.data.formats.content import as_names, class_names
 from advect.data.formats.guard import check_regular, damaged, reading
-from advect.data.formats.stored import Stored, check_parts, read_blocks, read_parts
+from advect.data.formats.stored import Stored, StoredSource, check_parts
 from advect.errors import InputError
 
 _KIND = "an IDX file"
@@ -30,7 +29,7 @@ _NAME = re.compile(r"(?P<of>.*)(?P<what>images|labels)[-.]idx\d[-.]ubyte(\.gz)?"
 _SPLITS = {"train": ("train",), "test": ("t10k", "test")}
 
 
-class IdxSource(Source):
+class IdxSource(StoredSource):
     """Images and their labels, ints; bytes are scaled to 0 … 1. Files may be compressed, whatever
     they are called.
 
@@ -78,12 +77,11 @@ class IdxSource(Source):
                     "Give the file of images.",
                 )
         check_parts(self._parts)
-        self._n = sum(part.shape[0] for part in self._parts)
         labels: list[Any] = []
         for part, (_, beside) in zip(self._parts, pairs, strict=True):
             if beside is not None:
                 labels += _read_labels(beside, part)
-        if labels and len(labels) != self._n:
+        if labels and len(labels) != len(self):
             raise InputError(
                 "both splits need labels, or none",
                 f"{len(labels)} in {path}",
@@ -91,15 +89,6 @@ class IdxSource(Source):
             )
         if labels:
             self.labels, self.classes = labels, class_names(labels)
-
-    def __len__(self) -> int:
-        return self._n
-
-    def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
-        return read_parts(self._parts, rows, self._raw, advance)
-
-    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
-        return read_blocks(self._parts, size, self._raw, advance)
 
 
 def is_idx(path: Path) -> bool:
@@ -113,9 +102,8 @@ def is_idx(path: Path) -> bool:
 def _in_directory(path: Path, split: str | None) -> list[tuple[Path, Path | None]]:
     """Files of images and of labels, for one split or for two."""
     with reading(path, "a directory of IDX files"):
-        names = sorted(
-            os.listdir(path), key=lambda name: (name.endswith(".gz"), name)
-        )  # plain ones are faster
+        # plain ones first: they are faster
+        names = sorted(os.listdir(path), key=lambda name: (name.endswith(".gz"), name))
     found: dict[str, list[tuple[str, str]]] = {}
     for name in names:
         match = _NAME.fullmatch(name)
@@ -154,11 +142,8 @@ def _labels_beside(path: Path) -> Path | None:
     others = sorted(os.listdir(path.parent), key=lambda name: name.endswith(".gz"))
     for name in others:
         other = _NAME.fullmatch(name)
-        if (
-            other
-            and other["what"].lower() == "labels"
-            and other["of"].rstrip("-.") == match["of"].rstrip("-.")
-        ):
+        same = other is not None and other["of"].rstrip("-.") == match["of"].rstrip("-.")
+        if other is not None and same and other["what"].lower() == "labels":
             return path.parent / name
     return None
 

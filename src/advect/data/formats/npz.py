@@ -10,7 +10,6 @@ import json
 import os
 import struct
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,27 +21,18 @@ from numpy.lib import format as npy_format
 
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
-from advect.data.formats.content import (
-    Advance,
-    Content,
-    Source,
-    as_names,
-    check_columns,
-    class_names,
-    pack_name,
-    quiet,
-    unpack_name,
-)
+from advect.data.formats.content import Content, as_names, check_columns, class_names
 from advect.data.formats.guard import damaged, reading
 from advect.data.formats.kinds import Table
-from advect.data.formats.stored import Stored, check_parts, read_blocks, read_parts
+from advect.data.formats.names import pack_name, unpack_name
+from advect.data.formats.stored import Stored, StoredSource, check_parts
 from advect.errors import InputError
 
 _KIND = "a .npz file"
 _TABLE = "advect_table"
 
 
-class NpzSource(Source):
+class NpzSource(StoredSource):
     """Arrays ``x``, ``y`` and optionally ``weights``, ``classes``, ``columns``; or ``x_train``,
     ``y_train``, ``x_test``, ….
 
@@ -84,40 +74,29 @@ class NpzSource(Source):
         read = partial(_member, path, entries)
         self._parts = [read(x) for x, _ in pairs]
         check_parts(self._parts)
-        self._n = sum(part.shape[0] for part in self._parts)
+        n = len(self)
         known = [y is not None and y in entries for _, y in pairs]
         if any(known):
             self.labels, self.classes = _named(
                 path, entries, [read(y or "").whole() for _, y in pairs]
             )
-            if len(self.labels) != self._n:
+            if len(self.labels) != n:
                 raise InputError(
                     f"features and labels must have the same length in {path}",
-                    f"{self._n} features, {len(self.labels)} labels",
+                    f"{n} features, {len(self.labels)} labels",
                     "Store one label for each sample.",
                 )
-        alone = len(pairs) == 1 and x_key is None and split is None
-        self.weights = (
-            _weights(read("weights"), self._n) if alone and "weights" in entries else None
-        )
-        self.columns = (
-            _columns(read("columns"), self._parts[0].shape[1:])
-            if alone and "columns" in entries
-            else None
-        )
-        self.table = _table(read(_TABLE)) if alone and _TABLE in entries else None
-
-    def __len__(self) -> int:
-        return self._n
-
-    def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
-        return read_parts(self._parts, rows, self._raw, advance)
-
-    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
-        return read_blocks(self._parts, size, self._raw, advance)
+        if len(pairs) > 1 or x_key is not None or split is not None:
+            return  # what follows is said of the whole file
+        if "weights" in entries:
+            self.weights = _weights(read("weights"), n)
+        if "columns" in entries:
+            self.columns = _columns(read("columns"), self._parts[0].shape[1:])
+        if _TABLE in entries:
+            self.table = _table(read(_TABLE))
 
 
-class NpySource(Source):
+class NpySource(StoredSource):
     """One array of features (n, …) without labels.
 
     Args:
@@ -144,15 +123,6 @@ class NpySource(Source):
         check_parts([stored])
         self._parts = [replace(stored, place=stored.start)]
 
-    def __len__(self) -> int:
-        return self._parts[0].shape[0]
-
-    def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
-        return read_parts(self._parts, rows, self._raw, advance)
-
-    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
-        return read_blocks(self._parts, size, self._raw, advance)
-
 
 def write_npz(path: Path, content: Content) -> None:
     """Arrays x, and if there are any y (positions, −1 missing), classes, columns, weights."""
@@ -160,9 +130,8 @@ def write_npz(path: Path, content: Content) -> None:
     if content.labels is not None:
         names = content.classes or ()
         arrays["y"] = content.codes
-        if names and all(
-            isinstance(name, str) and not name.endswith("\0") for name in names
-        ):  # numpy drops trailing zeros
+        # numpy drops trailing zeros
+        if names and all(type(name) is str and not name.endswith("\0") for name in names):
             arrays["classes"] = np.array(names)
         else:
             arrays["names"] = np.array(json.dumps([pack_name(name) for name in names]))
@@ -228,9 +197,7 @@ def _named(
     given = {label for label in labels if label is not None}
     if "names" not in entries and given <= set(names):
         return labels, names
-    strange = [
-        label for label in given if not (isinstance(label, int) and -1 <= label < len(names))
-    ]
+    strange = [one for one in given if type(one) not in (int, bool) or not -1 <= one < len(names)]
     if strange:
         raise InputError(
             f"labels must be among classes, or positions in it, in {path}",
@@ -265,7 +232,7 @@ def _table(stored: Stored) -> Table:
 def _json(stored: Stored, kind: type) -> Any:
     with reading(stored.path, _KIND, ValueError):
         value = json.loads(str(stored.whole()))
-    if not isinstance(value, kind):
+    if type(value) is not kind:
         raise damaged(stored.path, _KIND, f"{stored.name} is not a JSON {kind.__name__}")
     return value
 
@@ -301,9 +268,7 @@ def _member(path: Path, entries: dict[str, zipfile.ZipInfo], key: str) -> Stored
 
 
 def _open(path: Path, info: zipfile.ZipInfo) -> IO[bytes]:
-    with zipfile.ZipFile(
-        path
-    ) as archive:  # it counts its open members: the file is closed with the last of them
+    with zipfile.ZipFile(path) as archive:  # the file is closed with the last open member
         return archive.open(info)
 
 

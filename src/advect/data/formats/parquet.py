@@ -14,23 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from advect._util.atomic import atomic_file
 from advect._util.checks import needed
 from advect.data.formats.content import (
     Advance,
-    Content,
     Source,
     are_images,
     as_names,
     check_rows,
     class_names,
-    dump_name,
-    pack_name,
     quiet,
-    unpack_name,
 )
 from advect.data.formats.guard import check_growth, damaged, empty, reading
-from advect.data.formats.kinds import EXACT, Cells, Column, Table, warn_rounded
+from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
+from advect.data.formats.names import dump_name, unpack_name
 from advect.data.formats.stored import CHUNK
 from advect.data.formats.table import (
     LABEL,
@@ -43,12 +39,11 @@ from advect.data.formats.table import (
     layout,
     not_a_number,
     refuse_dates,
-    special_names,
 )
 from advect.errors import InputError
 
 _KIND = "a Parquet file"
-_META = b"advect"
+META = b"advect"
 _LONG = ("int32", "int64", "uint32", "uint64")  # kinds that may have more digits than float32
 
 
@@ -126,13 +121,13 @@ class ParquetSource(Source):
         dtype: str | None = None,
         raw: bool = False,
     ) -> None:
-        self._path, self._raw, self._arrow, self._texts = path, raw, _pyarrow(), []
+        self._path, self._raw, self._arrow, self._texts = path, raw, pyarrow(), []
         onehot, self._wanted = check_categorical(categorical), check_dtype(dtype)
         with self._open() as file, self._reading():
             schema, self._n = file.schema_arrow, file.metadata.num_rows
             self._check_growth(file.metadata)
             index = (schema.pandas_metadata or {}).get("index_columns", [])
-            own = _own_facts(path, (schema.metadata or {}).get(_META))
+            own = _own_facts(path, (schema.metadata or {}).get(META))
         names = [str(name) for name in schema.names]
         check_names(path, names)
         self._texts = [field.name for field in schema if _is_text(self._arrow.types, field.type)]
@@ -142,20 +137,17 @@ class ParquetSource(Source):
         label = was.label if label is None and was.label in names else label
         weights = was.weights if weights is None and was.weights in names else weights
         known = {column.name: column for column in was.columns if column.values}
-        place = layout(
-            path, names, label, weights, columns, ignored=[name for name in names if name in index]
-        )
+        ignored = [name for name in names if name in index]
+        place = layout(path, names, label, weights, columns, ignored=ignored)
         if place.label is not None:
             self.labels, self.classes = self._read_labels(schema.field(place.label), own)
-        self.weights = (
-            None if place.weights is None else self._read_weights(schema.field(place.weights))
-        )
+        if place.weights is not None:
+            self.weights = self._read_weights(schema.field(place.weights))
         self._features = [
             self._feature(schema.field(at), onehot, known.get(names[at])) for at in place.features
         ]
-        largest = self._largest(
-            [f.name for f in self._features if f.was in _LONG and not f.lengths and not f.values]
-        )
+        plain = [f for f in self._features if not f.lengths and not f.values]
+        largest = self._largest([feature.name for feature in plain if feature.was in _LONG])
         self._wide = any(most >= EXACT["float32"] for most in largest.values())
         warn_rounded(path, largest, self._dtype)
         self._sample_shape, self.columns = self._shape(own)
@@ -170,28 +162,27 @@ class ParquetSource(Source):
         rows = check_rows(rows, self._n)
         out = empty(self._path, _KIND, (len(rows), *self._sample_shape), self._dtype)
         done = 0
-        for first, batch in self._batches(
-            [feature.name for feature in self._features], rows, self._row_bytes
-        ):
-            upto = int(np.searchsorted(rows, first + len(batch)))
-            if upto > done:
-                out[done:upto] = self._samples(batch, first, rows[done:upto])
-                advance(upto - done)
-                done = upto
-        self._check_whole(done, len(rows))
+        for samples in self._samples(rows, len(rows), advance):
+            out[done : done + len(samples)] = samples
+            done += len(samples)
         return out
 
     def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
-        done, rows = 0, np.arange(self._n)
-        for first, batch in self._batches(
-            [feature.name for feature in self._features], rows, self._row_bytes
-        ):
-            for at in range(first, first + len(batch), size):
-                here = rows[at : min(at + size, first + len(batch))]
-                yield self._samples(batch, first, here)
+        return self._samples(np.arange(self._n), size, advance)
+
+    def _samples(self, rows: np.ndarray, size: int, advance: Advance) -> Iterator[np.ndarray]:
+        """The samples at ``rows``, increasing, at most ``size`` at a time."""
+        names, row_bytes = [one.name for one in self._features], 8 * self._width
+        done = 0
+        for first, batch in self._batches(names, rows, row_bytes):
+            upto = int(np.searchsorted(rows, first + len(batch)))
+            while done < upto:
+                here = rows[done : min(done + size, upto)]
+                yield self._taken(batch, first, here)
                 advance(len(here))
                 done += len(here)
-        self._check_whole(done, self._n)
+        if done < len(rows):
+            raise damaged(self._path, _KIND, f"only {done} of {len(rows)} rows")
 
     @property
     def _dtype(self) -> np.dtype:
@@ -201,14 +192,10 @@ class ParquetSource(Source):
         )
 
     @property
-    def _row_bytes(self) -> int:
-        return 8 * sum(feature.width for feature in self._features)
+    def _width(self) -> int:
+        return sum(feature.width for feature in self._features)
 
-    def _check_whole(self, done: int, wanted: int) -> None:
-        if done < wanted:
-            raise damaged(self._path, _KIND, f"only {done} of {wanted} rows")
-
-    def _samples(self, batch: Any, first: int, rows: np.ndarray) -> np.ndarray:
+    def _taken(self, batch: Any, first: int, rows: np.ndarray) -> np.ndarray:
         """The samples at ``rows`` of the file from a batch that begins with row ``first``."""
         parts = []
         for feature in self._features:
@@ -216,9 +203,8 @@ class ParquetSource(Source):
                 cells = batch.column(feature.name).take(self._arrow.array(rows - first))
             parts.append(self._numbers(feature, cells, rows, self._dtype))
         out = np.concatenate(parts, axis=1)
-        if len(self._features) == 1 and are_images(
-            self._features[0].dtype, self._sample_shape, self._raw
-        ):
+        stored = self._features[0].dtype
+        if len(self._features) == 1 and are_images(stored, self._sample_shape, self._raw):
             out /= 255
         return out.reshape(len(rows), *self._sample_shape)
 
@@ -251,24 +237,18 @@ class ParquetSource(Source):
     ) -> Iterator[tuple[int, Any]]:
         """(first row, batch) of the groups that have any of ``rows``."""
         size, first = max(1, CHUNK // row_bytes), 0
-        with self._open() as file:
+        options = {"columns": columns, "use_threads": False}
+        with self._open() as file, self._reading():
             for group in range(file.num_row_groups):
-                with self._reading():
-                    end = first + file.metadata.row_group(group).num_rows
+                end = first + file.metadata.row_group(group).num_rows
                 lo, hi = np.searchsorted(rows, [first, end])
-                if lo < hi:
-                    at = first
-                    with self._reading():
-                        batches = file.iter_batches(
-                            size, row_groups=[group], columns=columns, use_threads=False
-                        )
-                    while at <= rows[hi - 1]:
-                        with self._reading():
-                            batch = next(batches, None)
-                        if batch is None:
-                            break
-                        yield at, batch
-                        at += len(batch)
+                batches = file.iter_batches(size, [group], **options) if lo < hi else ()
+                at = first
+                for batch in batches:
+                    yield at, batch
+                    at += len(batch)
+                    if at > rows[hi - 1]:
+                        break
                 first = end
 
     def _largest(self, names: list[str]) -> dict[str, float]:
@@ -277,17 +257,13 @@ class ParquetSource(Source):
         for _, batch in self._batches(names, np.arange(self._n), 8 * len(names)) if names else ():
             for name in names:
                 with self._reading():
-                    cells = batch.column(name)
-                    cells = (
-                        cells.dictionary_decode()
-                        if self._arrow.types.is_dictionary(cells.type)
-                        else cells
-                    )
-                    ends = self._compute().min_max(cells).as_py().values()
-                found[name] = max(
-                    found[name], *(abs(float(end)) for end in ends if end is not None), 0.0
-                )
+                    ends = self._compute().min_max(self._decoded(batch.column(name))).as_py()
+                sizes = [abs(float(end)) for end in ends.values() if end is not None]
+                found[name] = max(found[name], *sizes, 0.0)
         return found
+
+    def _decoded(self, cells: Any) -> Any:
+        return cells.dictionary_decode() if self._arrow.types.is_dictionary(cells.type) else cells
 
     def _read_weights(self, field: Any) -> np.ndarray:
         feature, rows = self._feature(field, onehot=False), np.arange(self._n)
@@ -297,15 +273,10 @@ class ParquetSource(Source):
                 f"column {field.name!r} of {field.type}",
                 "Name another.",
             )
-        parts = [
-            self._numbers(
-                feature,
-                batch.column(field.name),
-                rows[first : first + len(batch)],
-                np.dtype(np.float64),
-            )
-            for first, batch in self._batches([field.name], rows, 8)
-        ]
+        parts, wide = [], np.dtype(np.float64)
+        for first, batch in self._batches([field.name], rows, 8):
+            here = rows[first : first + len(batch)]
+            parts.append(self._numbers(feature, batch.column(field.name), here, wide))
         return np.concatenate(parts)[:, 0]
 
     def _read_labels(self, field: Any, own: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
@@ -339,15 +310,14 @@ class ParquetSource(Source):
 
     def _feature(self, field: Any, onehot: bool, known: Column | None = None) -> _Feature:
         types, kind, lengths = self._arrow.types, field.type, []
-        if known is not None and not types.is_nested(
-            kind
-        ):  # a file of our own says what its categories are
-            return _Feature(field.name, np.dtype(np.float32), values=known.values, was=known.dtype)
+        narrow = np.dtype(np.float32)
+        if known is not None and not types.is_nested(kind):  # our own files name their categories
+            return _Feature(field.name, narrow, values=known.values, was=known.dtype)
         first = None
         while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             if first is None and not lengths:
                 first = self._first(field.name)
-            if not isinstance(first, list) or not first:
+            if type(first) is not list or not first:
                 raise not_a_number(self._path, "row 0", field.name, None)
             lengths.append(len(first))
             kind, first = kind.value_type, first[0]
@@ -355,15 +325,13 @@ class ParquetSource(Source):
         kind = kind.value_type if types.is_dictionary(kind) else kind
         if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
             dtype = np.dtype(bool) if types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
-            plain = np.dtype(np.float32) if dtype == np.float16 else dtype
+            plain = narrow if dtype == np.float16 else dtype
             return _Feature(field.name, plain, tuple(lengths), was=str(dtype))
         if types.is_decimal(kind):
             return _Feature(field.name, np.dtype(np.float64), tuple(lengths))
         if _is_text(types, kind) and not lengths:
             if onehot:
-                return _Feature(
-                    field.name, np.dtype(np.float32), values=self._distinct(field.name), was=was
-                )
+                return _Feature(field.name, narrow, values=self._distinct(field.name), was=was)
             raise not_a_number(self._path, "row 0", field.name, self._first(field.name) or "text")
         if types.is_temporal(kind):
             raise refuse_dates(self._path, field.name, kind)
@@ -381,9 +349,7 @@ class ParquetSource(Source):
         found: set[str] = set()
         for _, batch in self._batches([name], np.arange(self._n), 64):
             with self._reading():
-                found |= {
-                    value for value in batch.column(name).unique().to_pylist() if value is not None
-                }
+                found |= set(batch.column(name).unique().to_pylist()) - {None}
             if len(found) > MOST_VALUES:
                 break
         return category_values(self._path, name, found)
@@ -394,9 +360,8 @@ class ParquetSource(Source):
         if len(self._features) > 1 or not self._features[0].lengths:
             return (len(names),), tuple(names)
         shape = tuple(own.get("shape", ()))
-        return (
-            shape if shape and math.prod(shape) == len(names) else self._features[0].lengths
-        ), None
+        fits = shape and math.prod(shape) == len(names)
+        return (shape if fits else self._features[0].lengths), None
 
     def _numbers(
         self, feature: _Feature, cells: Any, rows: np.ndarray, dtype: np.dtype
@@ -422,33 +387,23 @@ class ParquetSource(Source):
         if feature.values is not None:
             with self._reading():
                 values = self._arrow.array(map(str, feature.values), "string")
-                codes = (
-                    compute.index_in(cells.cast("string"), values)
-                    .fill_null(-1)
-                    .to_numpy(zero_copy_only=False)
-                )
+                found = compute.index_in(cells.cast("string"), values).fill_null(-1)
+                codes = found.to_numpy(zero_copy_only=False)
             if len(codes) and codes.min() < 0:
-                raise damaged(
-                    self._path,
-                    _KIND,
-                    f"a value of column {feature.name!r} is not among its categories",
-                )
+                why = f"a value of column {feature.name!r} is not among its categories"
+                raise damaged(self._path, _KIND, why)
             return np.eye(len(feature.values), dtype=dtype)[codes]
         with self._reading():
-            if self._arrow.types.is_dictionary(cells.type):
-                cells = cells.dictionary_decode()
+            cells = self._decoded(cells)
             if self._arrow.types.is_decimal(cells.type):
                 cells = cells.cast("float64")
             with np.errstate(over="ignore"):
                 numbers = cells.to_numpy(zero_copy_only=False).astype(dtype).reshape(len(rows), per)
         bad = np.argwhere(~np.isfinite(numbers))
         if len(bad):
-            raise not_a_number(
-                self._path,
-                f"row {rows[bad[0][0]]}",
-                feature.names[bad[0][1]],
-                float(numbers[tuple(bad[0])]),
-            )
+            row, column = bad[0]
+            number = float(numbers[row, column])
+            raise not_a_number(self._path, f"row {rows[row]}", feature.names[column], number)
         return numbers
 
     def _check_null(self, feature: _Feature, cells: Any, rows: np.ndarray, per: int) -> None:
@@ -462,84 +417,6 @@ class ParquetSource(Source):
         return compute
 
 
-def write_parquet(path: Path, content: Content) -> None:
-    """Columns by name, or one column of lists; sample shape and class names go to the metadata."""
-    arrow = _pyarrow()
-    from pyarrow import parquet
-
-    facts: dict[str, Any] = {"shape": list(content.x.shape[1:])}
-    was = content.table or Table()
-    own, weight = special_names(content.columns or (), was.label, was.weights)
-    check_names(path, content.columns or ())
-    as_json = content.classes is not None and not _one_kind(content.classes)
-    if content.classes is not None:
-        facts |= {"classes": [pack_name(name) for name in content.classes], "json": as_json}
-    x = content.x.reshape(len(content.x), -1)
-    cells = None if content.columns is None else was.cells(content.columns, x)
-    kept = tuple(one.column for one in cells or () if one.column is not None)
-    facts["table"] = Table(kept, own, weight).to_dict()
-
-    def table(some: slice) -> Any:
-        if cells is None:
-            block = np.ascontiguousarray(x[some])
-            values = {
-                "x": arrow.FixedSizeListArray.from_arrays(
-                    arrow.array(block.reshape(-1)), block.shape[1]
-                )
-            }
-        else:
-            values = {one.name: _arrow_cells(arrow, one, some) for one in cells}
-        if content.labels is not None:
-            labels = [
-                dump_name(label) if as_json and label is not None else label
-                for label in content.labels[some]
-            ]
-            values[own] = arrow.array(
-                labels, arrow.string() if as_json else _arrow_type(arrow, content.classes or ())
-            )
-        if content.weights is not None:
-            values[weight] = arrow.array(content.weights[some].astype(np.float64))
-        return arrow.table(values)
-
-    step = max(1, 4 * CHUNK // (x.shape[1] * x.itemsize))
-    schema = table(slice(0, 1)).schema.with_metadata({_META: json.dumps(facts).encode()})
-    with atomic_file(path) as beside, parquet.ParquetWriter(beside, schema) as writer:
-        for at in range(0, len(x), step):
-            writer.write_table(table(slice(at, at + step)).cast(schema))
-
-
-def _arrow_cells(arrow: Any, cells: Cells, some: slice) -> Any:
-    numbers = np.ascontiguousarray(cells.numbers[some])
-    if cells.column is None or not cells.column.values:
-        return arrow.array(numbers)
-    values = arrow.DictionaryArray.from_arrays(
-        arrow.array(numbers.astype(np.int32)), arrow.array(cells.column.values)
-    )
-    return values if cells.column.dtype == "category" else values.dictionary_decode()
-
-
-def _one_kind(names: tuple[Any, ...]) -> bool:
-    """Whether a column of Parquet keeps the names as they are."""
-    if all(isinstance(name, str) for name in names):
-        return all(
-            name.encode("utf-8", "replace").decode() == name for name in names
-        )  # no lone surrogates
-    return all(type(name) is bool for name in names) or all(
-        type(name) is int and abs(name) < 2**63 for name in names
-    )
-
-
-def _arrow_type(arrow: Any, names: tuple[Any, ...]) -> Any:
-    first = names[0] if names else ""
-    return (
-        arrow.string()
-        if isinstance(first, str)
-        else arrow.bool_()
-        if isinstance(first, bool)
-        else arrow.int64()
-    )
-
-
 def _own_facts(path: Path, text: bytes | None) -> dict[str, Any]:
     if text is None:
         return {}
@@ -551,22 +428,17 @@ def _own_facts(path: Path, text: bytes | None) -> dict[str, Any]:
         if "table" in facts:
             own["table"] = Table.from_dict(facts["table"])
         if "classes" in facts:
-            own |= {
-                "classes": [unpack_name(name) for name in facts["classes"]],
-                "json": bool(facts["json"]),
-            }
+            own["classes"] = [unpack_name(name) for name in facts["classes"]]
+            own["json"] = bool(facts["json"])
         return own
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise damaged(path, _KIND, f"metadata of advect: {type(error).__name__}: {error}") from None
 
 
 def _is_text(types: Any, kind: Any) -> bool:
-    return (
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or getattr(types, "is_string_view", lambda _: False)(kind)
-    )
+    view = getattr(types, "is_string_view", lambda _: False)(kind)
+    return view or types.is_string(kind) or types.is_large_string(kind)
 
 
-def _pyarrow() -> Any:
+def pyarrow() -> Any:
     return needed("pyarrow", "Parquet files")

@@ -17,7 +17,8 @@ from advect.data.formats.folder import FolderSource, write_folder
 from advect.data.formats.guard import check_regular
 from advect.data.formats.idx import IdxSource, is_idx
 from advect.data.formats.npz import NpySource, NpzSource, write_npz
-from advect.data.formats.parquet import ParquetSource, write_parquet
+from advect.data.formats.parquet import ParquetSource
+from advect.data.formats.parquet_writer import write_parquet
 from advect.data.formats.text import CsvSource
 from advect.data.formats.text_writer import write_csv
 from advect.errors import InputError

@@ -14,7 +14,14 @@ from typing import IO
 
 import numpy as np
 
-from advect.data.formats.content import Advance, are_images, check_rows, number_dtype, quiet
+from advect.data.formats.content import (
+    Advance,
+    Source,
+    are_images,
+    check_rows,
+    number_dtype,
+    quiet,
+)
 from advect.data.formats.guard import check_growth, damaged, empty, reading
 from advect.data.formats.kinds import warn_rounded
 from advect.errors import InputError
@@ -68,9 +75,8 @@ class Stored:
 
     def gather(self, rows: np.ndarray, out: np.ndarray, advance: Advance) -> None:
         """The numbers of ``rows``, increasing, into ``out``."""
-        if self.stream is None or (
-            self.place is not None and len(rows) < self.shape[0]
-        ):  # streams compare checksums
+        some = self.place is not None and len(rows) < self.shape[0]
+        if some or self.stream is None:  # of the whole, a stream compares checksums
             self._mapped(rows, out, advance)
         elif self.fortran and len(self.shape) > 1:
             self._by_columns(rows, out, advance)
@@ -146,6 +152,22 @@ class Stored:
         return max(1, CHUNK // max(1, math.prod(shape[1:]) * self.dtype.itemsize))
 
 
+class StoredSource(Source):
+    """Features in arrays that follow one another in files; ``raw`` keeps the bytes of images."""
+
+    _parts: list[Stored]
+    _raw: bool
+
+    def __len__(self) -> int:
+        return sum(part.shape[0] for part in self._parts)
+
+    def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
+        return read_parts(self._parts, rows, self._raw, advance)
+
+    def blocks(self, size: int, advance: Advance = quiet) -> Iterator[np.ndarray]:
+        return read_blocks(self._parts, size, self._raw, advance)
+
+
 def check_parts(parts: list[Stored]) -> None:
     """Features in one or more arrays of one kind, with at least one sample and one number each."""
     for part in parts:
@@ -171,9 +193,8 @@ def read_parts(
     """Features of rows of arrays that follow one another; bytes of images from 0 to 1."""
     rows = check_rows(rows, sum(part.shape[0] for part in parts))
     dtype, sample = parts[0].dtype, parts[0].shape[1:]
-    out = empty(
-        parts[0].path, parts[0].kind, (len(rows), *sample), number_dtype(dtype, parts[0].path)
-    )
+    path, kind = parts[0].path, parts[0].kind
+    out = empty(path, kind, (len(rows), *sample), number_dtype(dtype, path))
     first = done = 0
     for part in parts:
         upto = int(np.searchsorted(rows, first + part.shape[0]))
@@ -189,16 +210,13 @@ def read_blocks(
     """Features of all rows as ``read_parts`` gives them, at most ``size`` at a time."""
     for part in parts:
         if part.seeks:
-            starts = range(0, part.shape[0], size)
-            yield from (
-                read_parts([part], np.arange(at, min(at + size, part.shape[0])), raw, advance)
-                for at in starts
-            )
+            for at in range(0, part.shape[0], size):
+                rows = np.arange(at, min(at + size, part.shape[0]))
+                yield read_parts([part], rows, raw, advance)
             continue
+        dtype = number_dtype(part.dtype, part.path)
         for block in part.blocks(size):
-            yield _scaled(
-                block.astype(number_dtype(part.dtype, part.path)), part.dtype, raw, part.path
-            )
+            yield _scaled(block.astype(dtype), part.dtype, raw, part.path)
             advance(len(block))
 
 

@@ -21,9 +21,8 @@ LABEL, WEIGHT = "label", "sample_weight"  # what our own files call these column
 # ends
 JSON = ":json"
 MOST_VALUES = 1000
-_WHOLE = re.compile(
-    r"(0|-?[1-9]\d*)(\.0)?", re.ASCII
-)  # 007 is a name; pandas writes 1.0 where labels are missing
+# 007 is a name; pandas writes 1.0 where labels are missing
+_WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _GRID = re.compile(r"x((?:\[\d+\])+)")
 
@@ -51,12 +50,12 @@ def layout(
     """Which columns are what: None takes our own names if they occur, False none."""
 
     def find(key: Key, what: str) -> int:
-        if isinstance(key, str) and key in names:
-            return names.index(key)
-        if isinstance(key, int) and not isinstance(key, bool) and -len(names) <= key < len(names):
+        if type(key) is int and -len(names) <= key < len(names):
             return key % len(names)
         if isinstance(key, str):
-            check_known(f"{what} in {path}", key, names)
+            if key not in names:
+                check_known(f"{what} in {path}", key, names)
+            return names.index(key)
         raise InputError(
             f"{what} must be a name or a position in {path}",
             repr(key),
@@ -158,7 +157,7 @@ def not_a_number(path: Path, row: str, column: str, cell: object) -> InputError:
             f"an empty cell in {at}",
             "Fill it in, or drop the row or column.",
         )
-    if isinstance(cell, float):
+    if type(cell) is float:
         large = ", or pass dtype='float64' if it is too large for float32" if np.isinf(cell) else ""
         return InputError(
             "features must be finite",
@@ -222,8 +221,5 @@ def grid_shape(names: Sequence[str]) -> tuple[int, ...] | None:
     if last is None:
         return None
     shape = tuple(int(i) + 1 for i in last[1][1:-1].split("]["))
-    return (
-        shape
-        if np.prod(shape, dtype=float) == len(names) and grid_names(shape) == list(names)
-        else None
-    )
+    fits = np.prod(shape, dtype=float) == len(names) and grid_names(shape) == list(names)
+    return shape if fits else None

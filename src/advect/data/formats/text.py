@@ -18,9 +18,10 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from advect.data.formats.content import Advance, Source, check_rows, class_names, load_name, quiet
+from advect.data.formats.content import Advance, Source, check_rows, class_names, quiet
 from advect.data.formats.guard import check_growth, damaged, empty, reading
 from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
+from advect.data.formats.names import load_name
 from advect.data.formats.table import (
     JSON,
     LABEL,
@@ -41,10 +42,8 @@ _KIND = "a table of text"
 _BLOCK = 1024
 _LONG = 8  # characters of a whole number that float32 may not hold
 _WIDEST = 1 << 20
-_LONGEST = (
-    1 << 24
-    # characters of a row: four million numbers, or what an unpacked file without line ends would fill
-)
+# characters of a row: four million numbers, or what an unpacked file without line ends would fill
+_LONGEST = 1 << 24
 _WORDS = {"true": 1.0, "false": 0.0}
 
 
@@ -101,9 +100,8 @@ class CsvSource(Source):
         self._wanted = check_dtype(dtype)
         self._dtype = self._wanted or np.dtype(np.float32)
         onehot = check_categorical(categorical)
-        if delimiter is not None and (
-            not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'
-        ):
+        bad = type(delimiter) is not str or len(delimiter) != 1 or delimiter in '"\r\n'
+        if delimiter is not None and bad:
             raise InputError(
                 "delimiter must be one character", repr(delimiter), "Pass ',', ';' or '\\t'."
             )
@@ -130,22 +128,18 @@ class CsvSource(Source):
             self.labels = self._read_labels(texts, as_json)
             self.classes = class_names(self.labels)
         self._values = self._categories() if onehot else {}
-        names = [name for at in self._layout.features for name in self._encoded(at)]
-        self._shape = grid_shape(names) if self._header else None
-        self.columns = None if self._shape or not (self._header or self._values) else tuple(names)
-        self._width = len(names)
+        self._out = [name for at in self._layout.features for name in self._encoded(at)]
+        self._shape = grid_shape(self._out) if self._header else None
+        if not self._shape and (self._header or self._values):
+            self.columns = tuple(self._out)
         special = [
             None if at is None or not self._header else self._names[at]
             for at in (self._layout.label, self._layout.weights)
         ]
         special[0] = special[0].removesuffix(JSON) if special[0] and as_json else special[0]
-        texts = {at: Column(self._names[at], "text", values) for at, values in self._values.items()}
-        kept = (
-            ()
-            if self.columns is None
-            else tuple(column for at, column in sorted((kinds | texts).items()))
-        )
-        self.table = Table(kept, *special)
+        kinds |= {at: Column(self._names[at], "text", some) for at, some in self._values.items()}
+        kept = [] if self.columns is None else [kinds[at] for at in sorted(kinds)]
+        self.table = Table(tuple(kept), *special)
 
     def __len__(self) -> int:
         return self._n
@@ -165,7 +159,7 @@ class CsvSource(Source):
         advance: Advance,
     ) -> np.ndarray:
         """The numbers of ``rows``; of ``records`` no more is used than up to the last of these."""
-        out = empty(self._path, _KIND, (len(rows), self._width), self._dtype)
+        out = empty(self._path, _KIND, (len(rows), len(self._out)), self._dtype)
         done, lines, wanted = 0, [], iter(rows.tolist())
         row = next(wanted)
         for at, (line, cells) in records:
@@ -281,10 +275,8 @@ class CsvSource(Source):
                         "Fill it in, or pass weights=False.",
                     )
                 weights.append(weight)
-            wholes, words = (
-                _still_whole(wholes, cells),
-                [at for at in words if cells[at].strip().lower() in _WORDS],
-            )
+            wholes = _still_whole(wholes, cells)
+            words = [at for at in words if cells[at].strip().lower() in _WORDS]
             if max(map(len, cells)) >= _LONG:
                 for at in wholes:
                     wide[at] = max(wide.get(at, 0.0), abs(number_in(cells[at]) or 0.0))
@@ -316,9 +308,8 @@ class CsvSource(Source):
         numeric = set(self._layout.features)
         for _, cells in self._records():
             numeric -= {at for at in numeric if cells[at].strip() and number_in(cells[at]) is None}
-        found: dict[int, set[str]] = {
-            at: set() for at in self._layout.features if at not in numeric
-        }
+        others = [at for at in self._layout.features if at not in numeric]
+        found: dict[int, set[str]] = {at: set() for at in others}
         if found:
             for _, cells in self._records():
                 for at, values in found.items():
@@ -344,22 +335,17 @@ class CsvSource(Source):
                 continue
             number = number_in(cell)
             if number is None:
-                raise not_a_number(
-                    self._path, f"row {row} (line {line})", self._names[at], cell.strip()
-                )
+                where = f"row {row} (line {line})"
+                raise not_a_number(self._path, where, self._names[at], cell.strip())
             numbers.append(number)
         return numbers
 
     def _check_finite(self, block: np.ndarray, lines: list[tuple[int, int]]) -> None:
         bad = np.argwhere(~np.isfinite(block))
         if len(bad):
-            (row, line), name = lines[bad[0][0]], self._name_of(int(bad[0][1]))
-            raise not_a_number(
-                self._path, f"row {row} (line {line})", name, float(block[tuple(bad[0])])
-            )
-
-    def _name_of(self, column: int) -> str:
-        return [name for at in self._layout.features for name in self._encoded(at)][column]
+            (row, line), name = lines[bad[0][0]], self._out[int(bad[0][1])]
+            where = f"row {row} (line {line})"
+            raise not_a_number(self._path, where, name, float(block[tuple(bad[0])]))
 
 
 class _Lines:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from advect._util.atomic import atomic_file
-from advect.data.formats.content import Content, dump_name
+from advect.data.formats.content import Content
 from advect.data.formats.kinds import Cells, Table
+from advect.data.formats.names import dump_name
 from advect.data.formats.table import JSON, LABEL, grid_names, special_names, text_labels
 from advect.data.formats.text import number_in, open_text
 from advect.errors import InputError
@@ -24,9 +25,8 @@ def write_csv(path: Path, content: Content) -> None:
     Classes without samples are not kept.
     """
     x, table = content.x.reshape(len(content.x), -1), content.table or Table()
-    columns = table.cells(
-        grid_names(content.x.shape[1:]) if content.columns is None else content.columns, x
-    )
+    given = grid_names(content.x.shape[1:]) if content.columns is None else content.columns
+    columns = table.cells(given, x)
     names = [column.name for column in columns]
     as_json = f"{table.label or LABEL}{JSON}"
     own, weight = special_names(names, table.label, table.weights, f"{LABEL}{JSON}", as_json)
@@ -68,20 +68,15 @@ def _written(columns: list[Cells]) -> Iterator[list[Any]]:
 def _texts(cells: Cells, numbers: list[Any]) -> list[Any]:
     if cells.column is not None and cells.column.values:
         return [cells.column.values[code] for code in numbers]
-    return (
-        ["true" if value else "false" for value in numbers]
-        if cells.numbers.dtype == bool
-        else numbers
-    )
+    if cells.numbers.dtype == bool:
+        return ["true" if value else "false" for value in numbers]
+    return numbers
 
 
 def _plain_names(names: set[Any]) -> bool:
     """Whether names come back from text: whole numbers, or texts that are not all such."""
     if all(type(name) is int for name in names):
         return True
-    if not all(
-        isinstance(name, str) and name and name == name.strip() and name.isprintable()
-        for name in names
-    ):
-        return False
-    return text_labels(names) is str
+    texts = all(type(name) is str for name in names)
+    plain = texts and all(name and name == name.strip() and name.isprintable() for name in names)
+    return plain and text_labels(names) is str
