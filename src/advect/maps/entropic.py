@@ -12,7 +12,7 @@ that a relative ε follows the spread of the data and not the way."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -125,8 +125,7 @@ class EntropicMap(Map, kind="entropic"):
         matrix = pair.matrix()
         solver = Sinkhorn(epsilon, tol=_TOL).prepare(matrix, first.weights, last.weights)
         to_start, to_end = _solve_both(matrix, within.matrix(), first.weights, solver)
-        # prepare made it a number
-        self._epsilon = float(solver.epsilon)  # pyright: ignore[reportArgumentType]
+        self._epsilon = solver.regularisation
         self._parts = {"end.potential": to_end, "end.labels": pair.label_distances}
         if self.debias:
             self._parts |= {"start.potential": to_start, "start.labels": within.label_distances}
@@ -242,16 +241,13 @@ def _solve_both(
     and two solutions may settle differently. So one problem starts from the other, and what is
     annealed is the difference of the two: where nothing but the mean has moved it is zero
     throughout, and the map is exact."""
-    final = float(solver.epsilon)  # pyright: ignore[reportArgumentType]
+    final = solver.regularisation
     epsilon = max(float(cross.max()), final)
-    own, difference = (
-        torch.zeros_like(weights),
-        (torch.zeros_like(weights), torch.zeros_like(weights)),
-    )
+    own = torch.zeros_like(weights)
+    difference = own, own
     while True:
-        step = replace(
-            solver, epsilon=epsilon, tol=solver.tol if epsilon == final else _ANNEALING_TOL
-        )
+        tol = _TOL if epsilon == final else _ANNEALING_TOL
+        step = Sinkhorn(epsilon, tol=tol)
         own = step.solve_self(within, weights, init=own).potentials[0]
         f, g = step.solve(
             cross, weights, weights, init=(own + difference[0], own + difference[1])
