@@ -16,7 +16,7 @@ from advect.cost import GroundCost, NoLabels
 from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.transport.distance import otdd_classes
+from advect.transport.class_tables import otdd_classes
 
 
 def align(

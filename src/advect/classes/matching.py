@@ -21,7 +21,7 @@ from advect.cost.ground import check_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.transport.distance import otdd_classes
+from advect.transport.class_tables import otdd_classes
 
 if TYPE_CHECKING:
     from torch import nn

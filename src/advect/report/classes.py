@@ -18,7 +18,7 @@ from advect.data.dataset import LabeledDataset
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot import Solver
 from advect.report.story import shown
-from advect.transport.distance import class_distances, match_classes
+from advect.transport.class_tables import class_distances, match_classes
 
 MOST_CLASSES = 30  # of a table that one can still read
 _HOT = 0.88  # shades on which white letters read better than dark ones

@@ -25,9 +25,11 @@ from advect.cost.rounding import largest_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.ot import Divergence, ExactOT, Sinkhorn, Solver, check_solver
+from advect.ot import Divergence, Sinkhorn, Solver, check_solver
 from advect.ot.divergence import debiased, envelope, warn_unless_converged
+from advect.transport.class_tables import class_distances, match_classes
 from advect.transport.notes import Note, of_pair, of_parts, of_solver, of_unresolved
+from advect.transport.redraw import redrawn, varies
 from advect.transport.same import same_measure
 from advect.transport.transport import Transport, check_dataset
 
@@ -204,7 +206,7 @@ class Distance:
         check_count("n", n, least=2)
         check_known("class_shares", class_shares, ("fixed", "drawn"))
         within = class_shares == "fixed"
-        if not any(_varies(data, within) for data in (self.source, self.target)):
+        if not any(varies(data, within) for data in (self.source, self.target)):
             raise InputError(
                 "a standard error needs samples that can be drawn in place of others",
                 "one sample with weight in each "
@@ -214,8 +216,8 @@ class Distance:
             )
         values = [
             otdd(
-                _redrawn(self.source, within, generator),
-                _redrawn(self.target, within, generator),
+                redrawn(self.source, within, generator),
+                redrawn(self.target, within, generator),
                 cost=self.pairs[0].cost,
                 solver=self.solver,
                 memory_limit=self.memory_limit,
@@ -314,36 +316,6 @@ class Distance:
         return ClassTable(coupled.cpu().numpy(), self.source.classes, self.target.classes)
 
 
-def class_distances(pair: PairCost) -> ClassTable:
-    """W₂ between the laws of classes under a cost, NaN for classes without samples; see
-    ``Distance.class_distances``.
-    """
-    values = (
-        pair.by_classes().label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy().copy()
-    )
-    values[[count == 0 for count in pair.source.counts.values()], :] = np.nan
-    values[:, [count == 0 for count in pair.target.counts.values()]] = np.nan
-    return ClassTable(values, pair.source.classes, pair.target.classes)
-
-
-def match_classes(
-    distances: np.ndarray, source: LabeledDataset, target: LabeledDataset
-) -> ClassTable:
-    """The exact coupling of class masses under given distances; see ``Distance.class_matching``."""
-    squared = torch.from_numpy(distances).square().nan_to_num(nan=0.0)  # no samples, no mass
-    coupling = ExactOT().solve(squared, source.class_mass.cpu(), target.class_mass.cpu()).plan()
-    return ClassTable(coupling.numpy(), source.classes, target.classes)
-
-
-def otdd_classes(source: LabeledDataset, target: LabeledDataset, cost: GroundCost) -> ClassTable:
-    """The coupling of class masses alone, without a transport problem between samples; see
-    ``Distance.class_matching``.
-    """
-    return match_classes(
-        class_distances(cost.fitted(source, target).between(source, target)).values, source, target
-    )
-
-
 def otdd(
     source: LabeledDataset,
     target: LabeledDataset,
@@ -395,38 +367,3 @@ def otdd(
     if not found.same:
         warn_unless_converged(found.divergence, found.converged)
     return found
-
-
-def _varies(data: LabeledDataset, within_classes: bool) -> bool:
-    """Whether ``_redrawn`` can give anything but the dataset: some class, or else the whole, has
-    two samples with weight.
-    """
-    codes = data.y[data.weights > 0]
-    return len(codes) > (len(codes.unique()) if within_classes else 1)
-
-
-def _redrawn(
-    data: LabeledDataset, within_classes: bool, generator: torch.Generator | None
-) -> LabeledDataset:
-    """As many samples again, drawn by weight from those that there are; of each class as many, and
-    of the same mass.
-    """
-    weights = data.weights.to("cpu" if generator is None else generator.device)
-    codes = (
-        data.y.to(weights.device) if within_classes else torch.zeros_like(weights, dtype=torch.long)
-    )
-    rows, masses = [], []
-    for code in codes.unique().tolist():
-        members = ((codes == code) & (weights > 0)).nonzero()[:, 0]
-        if len(members):
-            rows.append(
-                members[
-                    torch.multinomial(
-                        weights[members], len(members), replacement=True, generator=generator
-                    )
-                ]
-            )
-            masses.append(weights[members].sum().expand(len(members)) / len(members))
-    return data.subset(torch.cat(rows).to(data.x.device)).replace(
-        weights=torch.cat(masses).to(data.weights)
-    )
