@@ -393,10 +393,15 @@ class PairCost:
                 torch.linalg.vector_norm(part, dim=1, keepdim=True).square() for part in (u, v)
             ]
             onto = [labels.factors(v.dtype)[1]] if labels is not None and labels.thin else []
-            product = plan @ torch.cat([v, lengths[1], torch.ones_like(lengths[1]), *onto], dim=1)
+            factors = [v, lengths[1], torch.ones_like(lengths[1]), *onto]
+            width = sum(part.shape[1] for part in factors)
+            # products whose width is no multiple of 16 take half as long again
+            factors.append(v.new_zeros(len(v), -width % 16))
+            product = plan @ torch.cat(factors, dim=1)
             image, squares, rows, by_law = product.tensor_split(
                 [v.shape[1], v.shape[1] + 1, v.shape[1] + 2], dim=1
             )
+            by_law = by_law[:, : width - v.shape[1] - 2]
             value = (
                 (rows * lengths[0]).double().sum()
                 + squares.double().sum()

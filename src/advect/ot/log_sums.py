@@ -27,26 +27,20 @@ def exp_(values: Tensor) -> Tensor:
 
 
 def softmin(
-    cost: Tensor,
-    potential: Tensor,
-    weights: Tensor,
-    epsilon: float,
-    dim: int,
-    out: Tensor | None = None,
+    cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float, out: Tensor
 ) -> Tensor:
-    """T(g)_i = −ε log Σ_j w_j exp((g_j − C_ij)/ε) along ``dim``, stable for any epsilon; ``out`` is
-    scratch space.
+    """T(g)_i = −ε log Σ_j b_j exp((g_j − C_ij)/ε), stable for any epsilon; ``out`` is scratch
+    space.
     """
-    out = torch.empty_like(cost) if out is None else out
     shift = (potential / epsilon + weights.log()).to(out.dtype)
-    torch.add(shift[None, :] if dim == 1 else shift[:, None], cost, alpha=-1 / epsilon, out=out)
-    top = out.amax(dim=dim, keepdim=True)
-    sums = exp_(out.sub_(top)).sum(dim=dim)
-    return -epsilon * (top.squeeze(dim).double() + sums.double().log())
+    torch.add(shift, cost, alpha=-1 / epsilon, out=out)
+    top = out.amax(dim=1, keepdim=True)
+    sums = exp_(out.sub_(top)).sum(dim=1)
+    return -epsilon * (top.squeeze(1).double() + sums.double().log())
 
 
 class ColumnSums:
-    """log Σ_i a_i exp((f_i − C_ij)/ε) for each column, over blocks of rows that come one after the
+    """T(f)_j = −ε log Σ_i a_i exp((f_i − C_ij)/ε) over blocks of rows that come one after the
     other.
     """
 
@@ -55,16 +49,12 @@ class ColumnSums:
         self.sums = torch.zeros(columns, dtype=torch.float64, device=device)
 
     def add(self, costs: Tensor, f: Tensor, a: Tensor, epsilon: float, out: Tensor) -> None:
-        torch.add(
-            (f / epsilon + a.log()).to(out.dtype)[:, None], costs, alpha=-1 / epsilon, out=out
-        )
-        top = torch.maximum(
-            self.top, out.amax(dim=0).double()
-        )  # of numbers in the dtype of ``out``: it fits there again
-        shift = top.to(out.dtype).nan_to_num(
-            neginf=0.0
-        )  # no row with mass yet: nothing to subtract
-        sums = exp_(out.sub_(shift)).sum(dim=0).double()
+        shift = (f / epsilon + a.log()).to(out.dtype)
+        torch.add(shift[:, None], costs, alpha=-1 / epsilon, out=out)
+        # of numbers in the dtype of ``out``: it fits there again
+        top = torch.maximum(self.top, out.amax(dim=0).double())
+        # no row with mass yet: nothing to subtract
+        sums = exp_(out.sub_(top.to(out.dtype).nan_to_num(neginf=0.0))).sum(dim=0).double()
         self.sums = sums + torch.where(self.sums > 0, self.sums * torch.exp(self.top - top), 0.0)
         self.top = top
 

@@ -174,8 +174,11 @@ class ScaledPlan(Plan):
         self.shape, self.dtype, self.device = kernel.shape, kernel.cost_dtype, left.device
 
     def times(self, v: Tensor) -> Tensor:
-        if self.kernel.costly:  # its blocks are made for one product: those of the plan
-            return super().times(v)
+        if self.kernel.costly:  # its blocks are made for one product: that of the plan
+            out = v.new_empty(self.shape[0], *v.shape[1:])
+            for block, _, part in self.pieces():
+                torch.matmul(part.to(v.dtype), v, out=out[block])
+            return out
         product = self.kernel.times(self.right[:, None] * v.to(self.kernel.dtype))
         return (self.left[:, None] * product).to(v.dtype)
 

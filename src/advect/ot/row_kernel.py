@@ -123,9 +123,8 @@ class RowKernel(Kernel):
         self._load()
         f, columns = [], ColumnSums(self.shape[1], self.device)
         for block in self._blocks():
-            out = self._scratch_rows(block)
-            costs = self._cost_rows(block, None)
-            f.append(softmin(costs, g, b, epsilon, 1, out))
+            costs, out = self._cost_rows(block, None), self._scratch_rows(block)
+            f.append(softmin(costs, g, b, epsilon, out))
             columns.add(costs, f[-1], a[block], epsilon, out)
         return torch.cat(f), columns.softmin(epsilon)
 
