@@ -27,7 +27,7 @@ from advect._util.atomic import write_atomically
 from advect._util.jobs import Job, jobs_at_once, run_jobs
 from advect._util.memory import MemoryLimit, as_bytes
 from advect._util.progress import Progress
-from advect.cost import GroundCost, NoLabels
+from advect.cost import GroundCost
 from advect.cost.ground import check_cost
 from advect.cost.labels import LabelCost
 from advect.data.class_table import ClassTable
@@ -237,7 +237,7 @@ def _fingerprint(item: _Item) -> dict[str, Any]:
 
 def _distance(a: _Item, b: _Item, settings: _Settings) -> dict[str, Any]:
     source, target, cost = _ready(a, settings), _ready(b, settings), settings.cost
-    if not isinstance(cost.label, NoLabels):
+    if cost.label_cost.costs:
         cost = replace(cost, label=_KnownLabels(cost.label, source, target))
     limit = settings.memory_limit
     if settings.at_once > 1:

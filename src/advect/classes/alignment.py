@@ -12,7 +12,7 @@ import torch
 from advect._util.checks import check_known
 from advect.classes.pseudo import PseudoLabels
 from advect.classes.scores import assign
-from advect.cost import GroundCost, NoLabels
+from advect.cost import GroundCost
 from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -62,7 +62,7 @@ def align(
             )
         each.require_labels("align")
     cost = check_cost(cost) or GroundCost()
-    if isinstance(cost.label, NoLabels):
+    if not cost.label_cost.costs:
         raise InputError(
             "align needs a label cost", "NoLabels", "Use GroundCost(label=ad.Bures())."
         )

@@ -2,27 +2,112 @@
 
 A feature cost maps samples to points of a Euclidean space (``embed``), where the cost is the
 squared distance: then a plan is contracted with it by matrix products alone. A cost that is no such
-distance is a plain function on pairs."""
+distance is a plain function on pairs, which is asked for a matrix.
+"""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_finite, check_known
-from advect._util.linalg import mass_centre, principal_axes
+from advect._util.checks import check_finite, check_methods
+from advect.cost.feature_pair import FeaturePair, FunctionPair, PointPair
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
 
+class FeatureCost(ABC):
+    """d(x, x')² = ‖φ(x) − φ(x')‖² by the points φ(x) of samples.
+
+    A cost of one's own writes ``embed``. What else a cost may know has defaults: write ``fitted``
+    for a map that is fitted to the datasets once (and ``state``, ``with_state`` so that a
+    checkpoint keeps it), and ``carry`` for one that knows the images of Gaussian laws. A class that
+    has ``embed`` and is no subclass works too, with these defaults.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> class Weighted(ad.FeatureCost):
+        ...     def embed(self, data):
+        ...         return data.x * torch.tensor([1.0, 10.0])
+        >>> a = ad.LabeledDataset([[0.0, 0.0]], ["a"])
+        >>> b = ad.LabeledDataset([[3.0, 1.0]], ["a"])
+        >>> cost = ad.GroundCost(feature=Weighted(), label=ad.NoLabels())
+        >>> cost.between(a, b).matrix().tolist()              # ½ (9 + 100)
+        [[54.5]]
+    """
+
+    # whether both datasets must have the same columns
+    one_space: ClassVar[bool] = True
+    # whether columns count by the squares of their differences
+    by_columns: ClassVar[bool] = False
+    # roundings of the largest feature that the points have, however near to each other they are
+    roundings: ClassVar[float] = 0.0
+
+    @abstractmethod
+    def embed(self, data: LabeledDataset) -> Tensor:
+        """The samples as points, (n, e); differentiable if gradients are wanted."""
+
+    def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
+        """The dataset in the space of its embedded samples ``points``, where label laws are
+        compared: by default laws are estimated from these.
+
+        Raises:
+            InputError: laws that the dataset carries: the image of a Gaussian under a map that is
+                not linear is none.
+        """
+        if data.law is not None:
+            raise InputError(
+                f"an {type(self).__name__} carries samples, not Gaussian laws, whose images under "
+                "a map that is not linear are no Gaussians",
+                f"a dataset that carries {len(data.law)} laws",
+                "Let laws be estimated from embedded samples: FeatureDriven in a flow, "
+                ".replace(law=None, law_index=None) for "
+                "a distance. Or embed the samples first, or use Sketch, which is linear.",
+            )
+        return data.replace(x=points, sample_shape=tuple(points.shape[1:]))
+
+    def fitted(self, source: LabeledDataset, target: LabeledDataset) -> FeatureCost:
+        """The cost with what depends on the datasets made fixed; a flow does this once."""
+        return self
+
+    def state(self) -> dict[str, Tensor]:
+        """What ``fitted`` found, for a checkpoint; names begin with that of the cost."""
+        return {}
+
+    def with_state(self, state: dict[str, Tensor]) -> FeatureCost:
+        """The fitted cost again, from a state that may hold more."""
+        return self
+
+    def between(self, source: LabeledDataset, target: LabeledDataset) -> FeaturePair:
+        """The cost between the samples of two datasets, or of one with itself."""
+        x = _as_points(self.embed(source), source)
+        y = x if source is target else _as_points(self.embed(target), target)
+        if x.shape[1] != y.shape[1]:
+            raise InputError(
+                "an embedding must map both datasets to one space",
+                f"dimensions {x.shape[1]} and {y.shape[1]}",
+                "Check it.",
+            )
+        return PointPair(x, y, (source.weights, target.weights))
+
+    def widened(
+        self, source: LabeledDataset, target: LabeledDataset
+    ) -> tuple[FeatureCost, LabeledDataset, LabeledDataset]:
+        """The cost and the datasets for distances in float64. Points count as given: a map may know
+        no other dtype.
+        """
+        first = self.carry(source, self.embed(source))
+        second = first if target is source else self.carry(target, self.embed(target))
+        return (SquaredEuclidean(), *in_float64(first, second))
+
+
 @dataclass(frozen=True)
-class SquaredEuclidean:
+class SquaredEuclidean(FeatureCost):
     """‖x − x'‖² on the flattened features.
 
     Example:
@@ -32,19 +117,23 @@ class SquaredEuclidean:
         torch.Size([2, 2])
     """
 
+    by_columns = True
+
     def embed(self, data: LabeledDataset) -> Tensor:
         """The features themselves, (n, d)."""
         return data.x
 
     def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
-        """The dataset in the space of its embedded samples ``points``, where label laws are
-        compared: as it is.
-        """
         return data
+
+    def widened(
+        self, source: LabeledDataset, target: LabeledDataset
+    ) -> tuple[FeatureCost, LabeledDataset, LabeledDataset]:
+        return (self, *in_float64(source, target))
 
 
 @dataclass(frozen=True)
-class Embedding:
+class Embedding(FeatureCost):
     """‖φ(x) − φ(x')‖² for a map φ from samples (n, *sample_shape) to vectors, such as the body of a
     trained network.
 
@@ -60,6 +149,7 @@ class Embedding:
     """
 
     map: Callable[[Tensor], Any]
+    one_space = False  # samples of any shapes, as long as their images are of one
 
     def __post_init__(self) -> None:
         if not callable(self.map):
@@ -71,200 +161,87 @@ class Embedding:
 
     def embed(self, data: LabeledDataset) -> Tensor:
         """φ of the samples in their own shape, flattened to (n, e)."""
-        points = torch.as_tensor(self.map(data.samples))
-        if points.ndim == 0 or len(points) != len(data):
-            raise InputError(
-                f"an embedding must return a row for each of the {len(data)} samples",
-                f"shape {tuple(points.shape)}",
-                "Keep the batch axis.",
-            )
-        points = points.reshape(len(data), -1).to(data.x)
-        check_finite("the embedded features", points, "Check the embedding on these samples.")
-        return points
-
-    def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
-        """The embedded dataset, whose label laws are estimated from the embedded samples.
-
-        Raises:
-            InputError: laws that the dataset carries: the image of a Gaussian under a map that is
-                not linear is none.
-        """
-        if data.law is not None:
-            raise InputError(
-                "an Embedding carries samples, not Gaussian laws, whose images under a map that is "
-                "not linear are no Gaussians",
-                f"a dataset that carries {len(data.law)} laws",
-                "Let laws be estimated from embedded samples: FeatureDriven in a flow, "
-                ".replace(law=None, law_index=None) for "
-                "a distance. Or embed the samples first, or use Sketch, which is linear.",
-            )
-        return data.replace(x=points, sample_shape=tuple(points.shape[1:]))
+        return _checked_points(self.map(data.samples), data)
 
 
-@dataclass(frozen=True, eq=False)
-class SketchError:
-    """What a sketch leaves out.
+class Embeds(Protocol):
+    """What is enough for a feature cost of one's own."""
 
-    Attributes:
-        kept: share of the squared spread of both datasets that the sketch keeps (about 1 for random
-            directions).
-        bound: for ``"pca"``, how much an unregularised transport value with the ½ inside may grow without the sketch:
-            0 ≤ OT − OT_sketch ≤ bound, for features alone; label laws add at most label_weight
-            times the same, up to the n/(n − 1) of their covariances. None for random directions.
-        distortion: for ``"gaussian"``, ε such that every squared distance between two of the
-            samples is kept within the factor 1 ± ε with probability 0.95 (Johnson and
-            Lindenstrauss); inf where ``dim`` is too small for any. None for pca.
-    """
-
-    kept: float
-    bound: float | None
-    distortion: float | None
+    def embed(self, data: LabeledDataset) -> Tensor: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Sketch:
-    """‖Bᵀ(x − x')‖² with a d × dim matrix B: a cost, and label laws, of fewer dimensions.
+@dataclass(frozen=True)
+class _OwnEmbedding(FeatureCost):
+    """A class with ``embed`` that is no subclass of ``FeatureCost``."""
 
-    Gradients hold a fitted B fixed: they are those of the distance under this B, not of one that
-    fits B anew to features that moved. A flow fits it once, at its first step.
-
-    Args:
-        dim: how many.
-        kind: ``"pca"``, the principal directions of both datasets together, fitted by ``otdd`` and
-            ``OTDD`` when they first see them; or ``"gaussian"``, random directions that do not
-            depend on the data.
-        seed: of random directions.
-        basis: B, from ``fit``.
-
-    Example:
-        >>> import advect as ad
-        >>> source, target = ad.harmonize(ad.datasets.load("digits", n=200), ad.datasets.load("mnist", n=200))
-        >>> sketch = ad.Sketch(50).fit(source, target)
-        >>> sketch.embed(source).shape, sketch.error(source, target).kept > 0.8
-        (torch.Size([200, 50]), True)
-        >>> exact, fast = ad.otdd(source, target), ad.otdd(source, target, cost=ad.GroundCost(feature=sketch))
-        >>> 0.9 < fast.value / exact.value < 1
-        True
-    """
-
-    dim: int
-    kind: str = "pca"
-    seed: int = 0
-    basis: Tensor | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        check_count("dim", self.dim)
-        check_known("kind of sketch", self.kind, ("pca", "gaussian"))
-        if (
-            self.basis is not None
-            # as it is when a checkpoint is read: products with other strides differ in their last
-            # digits
-        ):
-            object.__setattr__(self, "basis", self.basis.contiguous())
-
-    def fit(self, *datasets: LabeledDataset) -> Sketch:
-        """The sketch with its basis for these datasets (one or two, of one dimension d)."""
-        x = datasets[0].x
-        if len({data.dim for data in datasets}) > 1:
-            raise InputError(
-                "a sketch needs one feature space",
-                [data.dim for data in datasets],
-                "Use ad.harmonize first.",
-            )
-        if self.dim > x.shape[1]:
-            raise InputError(
-                f"a sketch of {x.shape[1]} features cannot have more dimensions",
-                self.dim,
-                "Lower dim.",
-            )
-        if self.kind == "gaussian":
-            generator = torch.Generator().manual_seed(self.seed)
-            basis = (
-                torch.randn(x.shape[1], self.dim, generator=generator, dtype=torch.float64)
-                / self.dim**0.5
-            )
-            return replace(self, basis=basis.to(x))
-        few = x.new_zeros(self.dim, x.shape[1])  # so many axes, also of fewer samples
-        axes = principal_axes(itertools.chain(_centred_rows(datasets), [few]))[1]
-        return replace(self, basis=axes[: self.dim].mT.to(x))
+    own: Embeds
 
     def embed(self, data: LabeledDataset) -> Tensor:
-        """x B, (n, dim)."""
-        if self.basis is None:
-            raise InputError(
-                "a sketch must be fitted first", self, "Call sketch.fit(source, target)."
-            )
-        if self.basis.shape[0] != data.dim:
-            raise InputError(
-                f"a sketch of {self.basis.shape[0]} features",
-                f"{data.dim} features",
-                "Fit it to these datasets.",
-            )
-        return data.x @ self.basis.to(data.x)
+        return _checked_points(self.own.embed(data), data)
+
+
+@dataclass(frozen=True)
+class _OwnFunction(FeatureCost):
+    """A function (x, x') ↦ a matrix (n, m) of one's own: no points, and no linear images."""
+
+    function: Callable[[Tensor, Tensor], Any]
+
+    def embed(self, data: LabeledDataset) -> Tensor:
+        return data.x
 
     def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
-        """The sketched dataset with its laws: a sketch is linear, N(μ, S) becomes N(Bᵀμ, BᵀSB)."""
-        law = (
-            None
-            if data.law is None or self.basis is None
-            else data.law.carried(self.basis.to(data.law.means))
+        return data
+
+    def between(self, source: LabeledDataset, target: LabeledDataset) -> FeaturePair:
+        return FunctionPair(self.function, source.x, target.x)
+
+    def widened(
+        self, source: LabeledDataset, target: LabeledDataset
+    ) -> tuple[FeatureCost, LabeledDataset, LabeledDataset]:
+        return (self, *in_float64(source, target, moved=False))
+
+
+def as_feature_cost(feature: object) -> FeatureCost:
+    """A feature cost, what has ``embed``, or a function of (x, x'), as a feature cost."""
+    if isinstance(feature, FeatureCost):
+        return feature
+    method = "embed" if hasattr(feature, "embed") else "__call__"
+    remedy = "Pass ad.SquaredEuclidean(), ad.Sketch(dim) or a function of (x, x')."
+    check_methods("feature must be a feature cost", feature, (method,), remedy)
+    if method == "embed":
+        return _OwnEmbedding(cast(Embeds, feature))
+    return _OwnFunction(cast(Callable[[Tensor, Tensor], Any], feature))
+
+
+def in_float64(
+    source: LabeledDataset, target: LabeledDataset, *, moved: bool = True
+) -> tuple[LabeledDataset, LabeledDataset]:
+    """Both in float64 without a graph. Where they may be moved and carry no laws, to where they are
+    by one sample: rounding is then that of differences.
+    """
+    first = source.replace(x=source.x.detach()).to(dtype=torch.float64)
+    second = first
+    if target is not source:
+        second = target.replace(x=target.x.detach()).to(dtype=torch.float64)
+    if not moved or source.law is not None or target.law is not None:
+        return first, second
+    middle = first.x[int(source.weights.argmax())]
+    about = first.replace(x=first.x - middle)
+    return about, about if target is source else second.replace(x=second.x - middle)
+
+
+def _as_points(points: Any, data: LabeledDataset) -> Tensor:
+    points = torch.as_tensor(points)
+    if points.ndim == 0 or len(points) != len(data):
+        raise InputError(
+            f"an embedding must return a row for each of the {len(data)} samples",
+            f"shape {tuple(points.shape)}",
+            "Keep the batch axis.",
         )
-        return data.replace(x=points, sample_shape=tuple(points.shape[1:]), law=law)
-
-    def error(self, source: LabeledDataset, target: LabeledDataset) -> SketchError:
-        """What the sketch leaves out between two datasets, around their common centre."""
-        basis = self.fit(source, target).basis if self.basis is None else self.basis
-        assert basis is not None
-        centre = _centre((source, target))
-        whole = inside = residual = 0.0
-        for data in (source, target):
-            for x, weights in zip(
-                data.x.detach().split(4096), data.weights.split(4096), strict=True
-            ):
-                x = (x - centre).double()
-                image = x @ basis.double()
-                whole += float(weights @ x.square().sum(dim=1))
-                inside += float(weights @ image.square().sum(dim=1))
-                residual += (
-                    float(weights @ (x - image @ basis.double().T).square().sum(dim=1))
-                    if self.kind == "pca"
-                    else 0.0
-                )
-        kept = inside / whole if whole else 1.0
-        if self.kind == "pca":
-            return SketchError(kept, residual, None)
-        return SketchError(kept, None, _distortion(len(source) + len(target), self.dim))
+    return points.reshape(len(data), -1).to(data.x)
 
 
-def _centre(datasets: tuple[LabeledDataset, ...]) -> Tensor:
-    """The mean of the means of their mass."""
-    return torch.stack([mass_centre(data.x, data.weights) for data in datasets]).mean(dim=0)
-
-
-def _centred_rows(datasets: tuple[LabeledDataset, ...]) -> Iterator[Tensor]:
-    """Blocks of the rows √w_i (x_i − c) of all datasets around their common centre, in float64."""
-    centre = _centre(datasets)
-    for data in datasets:
-        for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):
-            yield weights.sqrt()[:, None] * (x - centre).double()
-
-
-def _distortion(n: int, dim: int, doubt: float = 0.05) -> float:
-    """The least ε with n² exp(−dim (ε²/2 − ε³/3)/2) ≤ doubt, by bisection on (0, 1)."""
-    needed = 2 * math.log(n * n / doubt) / dim
-
-    def enough(epsilon: float) -> bool:
-        return epsilon**2 / 2 - epsilon**3 / 3 >= needed
-
-    if not enough(1.0):
-        return math.inf
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
-EUCLIDEAN = (SquaredEuclidean, Embedding, Sketch)
-
-FeatureCost = SquaredEuclidean | Embedding | Sketch | Callable[[Tensor, Tensor], Tensor]
+def _checked_points(points: Any, data: LabeledDataset) -> Tensor:
+    points = _as_points(points, data)
+    check_finite("the embedded features", points, "Check the embedding on these samples.")
+    return points

@@ -6,35 +6,72 @@ each law of the target, differentiable in whatever the laws come from."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
+from advect._util.checks import check_methods
 from advect._util.linalg import squared_distances, squared_gaps
 from advect.data.dataset import LabeledDataset
-from advect.data.laws import Gaussians, bures
+from advect.data.laws import bures
 from advect.errors import InputError
 from advect.ot.divergence import debiased, envelope
 from advect.ot.exact import ExactOT
 from advect.ot.solver import Solver, check_solver, solve_divergence
 
-_SINGLE = (
-    9e-7  # relative error of label distances between float32 datasets; rounding them adds 6e-8
-)
+# relative error of label distances between float32 datasets; rounding them adds 6e-8
+_SINGLE = 9e-7
 
 
-class LabelCost(Protocol):
+class LabelCost(ABC):
     """Squared distances between the label laws of two datasets, or of one with itself (``source is
     target``).
+
+    A cost of one's own writes ``__call__``; a plain function does as well.
+
+    Example:
+        >>> import advect as ad
+        >>> class ByName(ad.LabelCost):
+        ...     def __call__(self, source, target):
+        ...         return source.x.new_tensor([[float(a != b) for b in target.classes] for a in source.classes])
+        >>> data = ad.LabeledDataset([[0.0], [0.0]], ["a", "b"])
+        >>> ad.GroundCost(label=ByName()).between(data, data).matrix().tolist()
+        [[0.0, 0.5], [0.5, 0.0]]
     """
 
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor: ...
+    # whether labels cost anything
+    costs: ClassVar[bool] = True
+
+    @abstractmethod
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        """(k, k'), a row for each law of the source and a column for each of the target;
+        differentiable in whatever the laws come from.
+        """
+
+    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
+        """An error for datasets whose labels cannot be compared; asked before laws are carried
+        anywhere.
+        """
+        return
+
+    @property
+    def estimates_covariances(self) -> bool:
+        """Whether full covariances of classes are estimated where datasets carry no laws."""
+        return False
+
+    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
+        """The distances of ``wanted`` pairs, (k, k') bool, zero for the others: for ranks that
+        share the work. Of a dataset with itself, ``wanted`` is symmetric.
+        """
+        return self(source, target) * wanted
 
 
 @dataclass(frozen=True)
-class Bures:
+class Bures(LabelCost):
     """Gaussian laws: W₂² = ‖μ − μ'‖² + tr(S + S' − 2 (S^½ S' S^½)^½), covariances estimated with n
     − 1.
 
@@ -62,12 +99,21 @@ class Bures:
 
     diagonal: bool = False
 
-    def __call__(
-        self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor | None = None
+    @property
+    def estimates_covariances(self) -> bool:
+        return not self.diagonal
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        return self._distances(source, target, None)
+
+    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
+        above = wanted.triu(diagonal=1) if source is target else wanted
+        return self._distances(source, target, above) * wanted
+
+    def _distances(
+        self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor | None
     ) -> Tensor:
-        """W₂² between classes; where only some pairs are ``wanted``, (k, k') bool, others are of no
-        meaning.
-        """
+        """In float32 as right as the class promises, so that products may be in float32."""
         laws_a = source.laws()
         laws_b = laws_a if source is target else target.laws()
         mixed = laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal
@@ -78,26 +124,15 @@ class Bures:
                 "Use Bures(diagonal=True).",
             )
         if self.diagonal:
-            laws_a, laws_b = (
-                (laws_a.diagonal(),) * 2
-                if laws_a is laws_b
-                else (laws_a.diagonal(), laws_b.diagonal())
-            )
+            same, laws_a = laws_b is laws_a, laws_a.diagonal()
+            laws_b = laws_a if same else laws_b.diagonal()
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
-        return law_distances(laws_a, laws_b, dtype, wanted)
-
-
-def law_distances(
-    a: Gaussians, b: Gaussians, dtype: torch.dtype, wanted: Tensor | None = None
-) -> Tensor:
-    """``bures`` between the laws of datasets in ``dtype``, as right as ``Bures`` promises; of
-    ``wanted`` pairs alone.
-    """
-    return bures(a, b, rtol=0.0 if dtype == torch.float64 else _SINGLE, wanted=wanted).to(dtype)
+        rtol = 0.0 if dtype == torch.float64 else _SINGLE
+        return bures(laws_a, laws_b, rtol=rtol, wanted=wanted).to(dtype)
 
 
 @dataclass(frozen=True)
-class MeansOnly:
+class MeansOnly(LabelCost):
     """Classes by their means alone: ‖μ − μ'‖².
 
     Example:
@@ -115,7 +150,7 @@ class MeansOnly:
 
 
 @dataclass(frozen=True)
-class NoLabels:
+class NoLabels(LabelCost):
     """Labels cost nothing: plain optimal transport of the features.
 
     Example:
@@ -125,12 +160,14 @@ class NoLabels:
         [[0.0, 0.0], [0.0, 0.0]]
     """
 
+    costs = False
+
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return source.x.new_zeros(n_laws(source), n_laws(target))
 
 
 @dataclass(frozen=True)
-class ExactLabelOT:
+class ExactLabelOT(LabelCost):
     """No Gaussian assumption: W₂² between the samples of each pair of classes, by an inner
     transport problem.
 
@@ -162,19 +199,19 @@ class ExactLabelOT:
         for data in (source, target):
             data.require_labels("ExactLabelOT")
 
-    def __call__(
-        self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor | None = None
-    ) -> Tensor:
-        """W₂² between classes, or between ``wanted`` pairs of them, (k, k') bool."""
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        return self.of_pairs(source, target, torch.ones(n_laws(source), n_laws(target)) > 0)
+
+    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         self.check(source, target)
         symmetric = source is target
         distances = source.x.new_zeros(len(source.classes), len(target.classes))
         a_parts, b_parts = _class_samples(source), _class_samples(target)
-        entries = []
-        for i, a in a_parts.items():
-            for j, b in b_parts.items():
-                if not (symmetric and j <= i) and (wanted is None or bool(wanted[i, j])):
-                    entries.append((i, j, self._squared(a, b)))
+        entries = [
+            (i, j, self._squared(a_parts[i], b_parts[j]))
+            for i, j in (wanted.triu(diagonal=1) if symmetric else wanted).nonzero().tolist()
+            if i in a_parts and j in b_parts
+        ]
         if not entries:
             return distances
         rows, columns = torch.tensor([(i, j) for i, j, _ in entries], device=distances.device).T
@@ -201,11 +238,30 @@ class ExactLabelOT:
         return envelope(2 * solved.value, 2 * debiased(*contracted))
 
 
+@dataclass(frozen=True)
+class _OwnLabels(LabelCost):
+    """A function of two datasets of one's own."""
+
+    function: Callable[[LabeledDataset, LabeledDataset], Tensor]
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        return torch.as_tensor(self.function(source, target))
+
+
+def as_label_cost(label: object) -> LabelCost:
+    """A label cost, or a function of two datasets as one."""
+    if isinstance(label, LabelCost):
+        return label
+    remedy = "Pass ad.Bures(), ad.NoLabels() or a function."
+    check_methods("label must be a label cost", label, ("__call__",), remedy)
+    return _OwnLabels(cast(Callable[[LabeledDataset, LabeledDataset], Tensor], label))
+
+
 def n_laws(data: LabeledDataset) -> int:
-    """How many rows a table of label distances has for a dataset."""
-    return (
-        len(data.law) if data.law is not None else max(len(data.classes), 1)
-    )  # unlabeled data has one law, unknown
+    """How many rows a table of label distances has for a dataset; unlabeled data has one law, which
+    is not known.
+    """
+    return len(data.law) if data.law is not None else max(len(data.classes), 1)
 
 
 def _class_samples(data: LabeledDataset) -> dict[int, tuple[Tensor, Tensor]]:

@@ -1,17 +1,13 @@
-"""What rounding leaves of a ground cost, and the same cost from float64 on."""
+"""What rounding leaves of a ground cost."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from advect._util.linalg import centred
-from advect.cost.features import EUCLIDEAN, Embedding, Sketch, SquaredEuclidean
-from advect.cost.ground import GroundCost, PairCost
-from advect.data.dataset import LabeledDataset
+from advect.cost.pair import PairCost
 
 
 def cost_rounding(pair: PairCost, dtype: torch.dtype) -> float:
@@ -24,10 +20,8 @@ def cost_rounding(pair: PairCost, dtype: torch.dtype) -> float:
     if pair.points is not None:
         reach, dim = _reach(pair), pair.points[0].shape[1]
         error = unit * (12 + math.sqrt(dim) / 2) * reach**2 / 2
-        if isinstance(
-            pair.cost.feature, Sketch
-        ):  # made of features that may be far from the origin
-            error += 8 * torch.finfo(pair.source.x.dtype).eps * _far(pair) * reach
+        if roundings := pair.cost.feature_cost.roundings:
+            error += roundings * torch.finfo(pair.source.x.dtype).eps * _far(pair) * reach
     return error + (_law_rounding(pair, unit, reach) if pair.has_labels else 0.0)
 
 
@@ -76,32 +70,3 @@ def _label_part(pair: PairCost) -> float:
     if not pair.has_labels:
         return 0.0
     return pair.cost.label_weight / 2 * float(pair.label_distances.detach().abs().max())
-
-
-def widened(
-    cost: GroundCost, source: LabeledDataset, target: LabeledDataset
-) -> tuple[GroundCost, LabeledDataset, LabeledDataset]:
-    """The cost and the datasets in float64, so that distances and label laws are computed there
-    from what is given.
-
-    The points of an embedding count as given: its map may know no other dtype. Where the cost is a
-        squared distance and no
-    laws are carried, both move to where they are by one sample: rounding is that of differences.
-    """
-    embedding = cost.feature if isinstance(cost.feature, Embedding) else None
-    movable = isinstance(cost.feature, EUCLIDEAN) and source.law is None and target.law is None
-
-    def wide(data: LabeledDataset) -> LabeledDataset:
-        if embedding is not None:
-            points: Tensor = embedding.embed(data)
-            data = data.replace(x=points, sample_shape=tuple(points.shape[1:]))
-        return data.replace(x=data.x.detach()).to(dtype=torch.float64)
-
-    first = wide(source)
-    second = first if target is source else wide(target)
-    cost = cost if embedding is None else replace(cost, feature=SquaredEuclidean())
-    if not movable:
-        return cost, first, second
-    middle = first.x[int(source.weights.argmax())]
-    moved = first.replace(x=first.x - middle)
-    return cost, moved, moved if target is source else second.replace(x=second.x - middle)

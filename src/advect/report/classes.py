@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect.cost import Bures, GroundCost, NoLabels
+from advect.cost import Bures, GroundCost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import ConvergenceWarning, InputError
@@ -65,7 +65,7 @@ def compare(
     before: LabeledDataset, after: LabeledDataset, target: LabeledDataset, cost: GroundCost
 ) -> dict[str, Any]:
     """Class distances before and after, and the matching after; with what they were measured."""
-    cost = replace(cost, label=Bures()) if isinstance(cost.label, NoLabels) else cost
+    cost = replace(cost, label=Bures()) if not cost.label_cost.costs else cost
     tables = [class_distances(cost.between(data, target)) for data in (before, after)]
     matching = match_classes(tables[1].values, after, target)
     return {

@@ -19,7 +19,7 @@ from torch import Tensor
 from advect._util.checks import check_count, check_known
 from advect._util.html import facts_table
 from advect._util.memory import MemoryLimit
-from advect.cost import GroundCost, NoLabels, PairCost
+from advect.cost import GroundCost, PairCost
 from advect.cost.ground import check_cost
 from advect.cost.rounding import largest_cost
 from advect.data.class_table import ClassTable
@@ -285,7 +285,7 @@ class Distance:
 
         Laws of single samples are joined by class (``LabeledDataset.class_laws``). Classes without
         samples have NaN. With ``NoLabels`` there is nothing to compare, and asking is an error."""
-        if isinstance(self.pairs[0].cost.label, NoLabels):
+        if not self.pairs[0].cost.label_cost.costs:
             raise InputError(
                 "class distances need a label cost", "NoLabels", "Use GroundCost(label=ad.Bures())."
             )

@@ -23,8 +23,7 @@ from torch import Tensor
 from advect._util.checks import check_finite
 from advect._util.memory import MemoryLimit, as_bytes
 from advect._util.ranks import Group
-from advect.cost import Bures, ExactLabelOT, GroundCost, PairCost
-from advect.cost.features import EUCLIDEAN
+from advect.cost import GroundCost, PairCost
 from advect.cost.labels import LabelCost, n_laws
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -85,7 +84,7 @@ class ShardedProblem(Problem):
         """W₂² between all classes, with a graph to the pairs of this rank."""
         places = _embedded(self.cost, source)
         others = places if target is source else _embedded(self.cost, target)
-        own = own_distances(self.cost.label, places, others, self.group)
+        own = own_distances(self.cost.label_cost, places, others, self.group)
         law = source.law
         moves = source.law_features.requires_grad if law is None else law.requires_grad
         own = own + self.link if moves else own.detach()
@@ -207,8 +206,7 @@ def _cut(data: LabeledDataset, rows: Tensor) -> LabeledDataset:
 
 def _embedded(cost: GroundCost, data: LabeledDataset) -> LabeledDataset:
     """The dataset in the space where features are compared: label laws live there too."""
-    feature = cost.feature
-    return feature.carry(data, feature.embed(data)) if isinstance(feature, EUCLIDEAN) else data
+    return cost.feature_cost.carry(data, cost.feature_cost.embed(data))
 
 
 def own_distances(
@@ -216,23 +214,19 @@ def own_distances(
 ) -> Tensor:
     """W₂² between classes for this rank's pairs, zero for the others; (k, k'), differentiable.
 
-    Decompositions are expensive, k × k' numbers are not. ``Bures`` with full laws and
-    ``ExactLabelOT`` compute no other pairs. Other label costs are cheap, or know no pairs: every
-    rank computes them whole and keeps its part."""
-    by_pairs = label if isinstance(label, (Bures, ExactLabelOT)) else None
-    symmetric = by_pairs is not None and source is target
-    own = own_pairs((n_laws(source), n_laws(target)), symmetric, group, source.x.device)
-    found = own * (by_pairs(source, target, own) if by_pairs else label(source, target))
-    return found + found.T if symmetric else found
+    Decompositions are expensive, k × k' numbers are not."""
+    shape, symmetric = (n_laws(source), n_laws(target)), source is target
+    return label.of_pairs(source, target, own_pairs(shape, symmetric, group, source.x.device))
 
 
 def own_pairs(
     shape: tuple[int, int], symmetric: bool, group: Group, device: torch.device
 ) -> Tensor:
-    """Which pairs are this rank's, (k, k') bool: in turn; of a symmetric matrix above the diagonal
-    only.
+    """Which pairs are this rank's, (k, k') bool: in turn; both (i, j) and (j, i) of a symmetric
+    matrix.
     """
-    wanted = torch.ones(shape, dtype=torch.bool, device=device)
-    wanted = wanted.triu(diagonal=1) if symmetric else wanted
-    turn = wanted.flatten().cumsum(dim=0).reshape(shape) - 1
-    return wanted & (turn % group.size == group.rank)
+    dealt = torch.ones(shape, dtype=torch.bool, device=device)
+    dealt = dealt.triu() if symmetric else dealt
+    turn = dealt.flatten().cumsum(dim=0).reshape(shape) - 1
+    own = dealt & (turn % group.size == group.rank)
+    return own | own.T if symmetric else own

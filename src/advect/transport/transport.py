@@ -17,9 +17,8 @@ from torch import Tensor
 
 from advect._util.memory import MemoryLimit, as_bytes
 from advect._util.ranks import Group
-from advect.cost import GroundCost, PairCost, Sketch
+from advect.cost import GroundCost, PairCost
 from advect.cost.ground import check_cost
-from advect.cost.rounding import widened
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot import Divergence, Sinkhorn, Solution, Solver
@@ -77,14 +76,11 @@ class Transport:
             as_bytes(self.memory_limit)
 
     def begin(self, rho: LabeledDataset, target: LabeledDataset) -> State:
-        """What is known before the first step: the basis of a ``Sketch``, fitted to these
-        datasets.
+        """What is known before the first step: what the cost has fitted to these datasets (the
+        basis of a ``Sketch``).
         """
-        feature = self.cost.fitted(rho, target).feature
-        basis = feature.basis if isinstance(feature, Sketch) else None
-        if basis is None:
-            return {}
-        return {"sketch": basis if self.group is None else self.group.of_first(basis)}
+        state, group = self.cost.fitted(rho, target).state(), self.group
+        return state if group is None else {k: group.of_first(v) for k, v in state.items()}
 
     def __call__(
         self, rho: LabeledDataset, target: LabeledDataset, state: State
@@ -124,7 +120,8 @@ class Transport:
         found = problem.contracted(solver, _warm(state, rho, target), _own(state))
         if 2 * lost > _LOST * abs(found.signed):
             return None
-        after = {name: state[name] for name in ("sketch", "tol") if name in state}
+        after = self.cost.with_state(state).state()
+        after |= {name: state[name] for name in ("tol",) if name in state}
         after |= _numbers(epsilon=epsilon, calls=calls + drawn, wide=_flag(state, "wide"))
         after |= _numbers(error=found.error, converged=found.met)
         if own is None:
@@ -158,7 +155,8 @@ class Transport:
 
     def _moving(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Problem:
         """The problems of a step."""
-        cost, dtype = self._fitted(state), self._dtype(rho, target, wide=_flag(state, "wide"))
+        cost = self.cost.with_state(state)
+        dtype = self._dtype(rho, target, wide=_flag(state, "wide"))
         labels, size = state.get("target_labels"), 1 if self.group is None else self.group.size
         rows = -(-len(rho) // size)
         needed = _MATRICES * max(len(rho), len(target)) * rows * dtype.itemsize
@@ -178,12 +176,6 @@ class Transport:
             return fixed.between(own, own)
 
         return Problem(between, (rho.weights, target.weights), dtype, limit, _COPIES)
-
-    def _fitted(self, state: State) -> GroundCost:
-        feature = self.cost.feature
-        if "sketch" not in state or not isinstance(feature, Sketch):
-            return self.cost
-        return replace(self.cost, feature=replace(feature, basis=state["sketch"]))
 
     def _dtype(
         self, rho: LabeledDataset, target: LabeledDataset, *, wide: bool = False
@@ -214,13 +206,13 @@ class Transport:
             found = problem.kept(solver)
         else:
             del problem
-            wide = self._lasting(*widened(self.cost, source, target), _WIDE)
+            wide = self._lasting(*self.cost.widened(source, target), _WIDE)
             found = wide.kept(wide.prepared(self.solver))
         return found, (cross, within_source, within_target)
 
     def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
         """As ``kept``, to the last digits of float64, costs included, as far as the solver goes."""
-        wide = self._lasting(*widened(self.cost, source, target), _WIDE)
+        wide = self._lasting(*self.cost.widened(source, target), _WIDE)
         return wide.kept(wide.refined(self.solver))
 
     def _lasting(

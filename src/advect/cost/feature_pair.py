@@ -1,0 +1,238 @@
+"""The feature cost between the samples of two datasets: rows for solvers, and a contraction with a
+plan.
+
+Points whose squared distance is the cost need products alone,
+
+    −x_i·y_j + (½‖x_i‖², 1, ½ w D[y_i]) · (1, ½‖y_j‖², e_{y_j})
+
+in which the thin second one also adds what few labels cost; many labels (a law for each sample) are
+looked up instead.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_finite
+from advect._util.linalg import centred
+from advect.cost.label_pair import Index, LabelTable
+from advect.errors import InputError
+from advect.ot.blocks import Rows
+from advect.ot.plan import Plan
+
+
+class FeaturePair(ABC):
+    """d(x_i, y_j)² of two datasets (or of one with itself, ``y is x``).
+
+    Attributes:
+        x, y: what it is computed from: points, or features.
+    """
+
+    x: Tensor
+    y: Tensor
+
+    @property
+    def points(self) -> tuple[Tensor, Tensor] | None:
+        """The samples as points whose squared distance is the cost, if it is of that kind."""
+        return None
+
+    @abstractmethod
+    def within(self) -> tuple[FeaturePair, FeaturePair]:
+        """The costs of both datasets with themselves."""
+
+    @abstractmethod
+    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> Rows:
+        """What makes rows of ½ d², with what labels cost; without a graph."""
+
+    @abstractmethod
+    def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """⟨P, d²⟩ with a graph, and P @ beside, for (m, k) numbers, in the same pass."""
+
+
+@dataclass(frozen=True, eq=False)
+class PointPair(FeaturePair):
+    """‖x_i − y_j‖² of points with masses."""
+
+    x: Tensor
+    y: Tensor
+    masses: tuple[Tensor, Tensor]
+
+    @property
+    def points(self) -> tuple[Tensor, Tensor]:
+        return self.x, self.y
+
+    def within(self) -> tuple[PointPair, PointPair]:
+        a, b = self.masses
+        return PointPair(self.x, self.x, (a, a)), PointPair(self.y, self.y, (b, b))
+
+    def centred(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """The points around their common centre, without a graph."""
+        dtype = dtype or torch.promote_types(self.x.dtype, self.y.dtype)
+        x = self.x.detach().to(dtype)
+        return centred(x, x if self.y is self.x else self.y.detach().to(dtype), self.masses)
+
+    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> PointRows:
+        x, y = self.centred(dtype)
+        norms = [part.square() / 2 for part in _lengths(x, y)]
+        left, right = [norms[0], torch.ones_like(norms[0])], [torch.ones_like(norms[1]), norms[1]]
+        if labels is not None and labels.thin:
+            for side, factor in zip((left, right), labels.factors(dtype), strict=True):
+                side.append(factor)
+        return PointRows(x, y, torch.cat(left, dim=1), torch.cat(right, dim=1), labels)
+
+    @torch.no_grad()
+    def _products(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, list, Tensor | None]:
+        """⟨P, d²⟩, its gradients 2 (diag(P1) x − P y) and 2 (diag(Pᵀ1) y − Pᵀ x) where wanted, and
+        P @ beside: by P [v, ‖v‖², 1, beside] in one pass over the plan, and Pᵀ [u, 1].
+        """
+        u, v = self.centred()
+        squares = [part.square() for part in _lengths(u, v)]
+        onto = [] if beside is None else [beside.to(v.dtype)]
+        d, product = (
+            v.shape[1],
+            plan @ torch.cat([v, squares[1], torch.ones_like(squares[1]), *onto], 1),
+        )
+        image, far, rows, rest = product.tensor_split([d, d + 1, d + 2], dim=1)
+        value = (rows * squares[0]).double().sum() + far.double().sum()
+        value -= 2 * torch.linalg.vecdot(u, image).double().sum()
+        pulls = []
+        if self.x.requires_grad:
+            twice = 4 if self.y is self.x else 2  # the plan of a self-problem is symmetric
+            pulls.append((self.x, image.mul_(-twice).addcmul_(rows, u, value=twice)))
+        if self.y.requires_grad and self.y is not self.x:
+            back = plan.T @ torch.cat([u, torch.ones_like(squares[0])], dim=1)
+            pulls.append((self.y, back[:, :-1].mul_(-2).addcmul_(back[:, -1:], v, value=2)))
+        return value, pulls, rest if onto else None
+
+    def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        value, pulls, rest = self._products(plan, beside)
+        return _with_gradients(value, pulls), rest
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionPair(FeaturePair):
+    """A function of one's own on features."""
+
+    function: Callable[[Tensor, Tensor], Any]
+    x: Tensor
+    y: Tensor
+
+    def within(self) -> tuple[FunctionPair, FunctionPair]:
+        own = self.function
+        return FunctionPair(own, self.x, self.x), FunctionPair(own, self.y, self.y)
+
+    def entries(self, x: Tensor, y: Tensor) -> Tensor:
+        """The function on some samples of either dataset, checked."""
+        made = torch.as_tensor(self.function(x, y))
+        if made.shape != (len(x), len(y)):
+            raise InputError(
+                f"a feature cost must return a matrix ({len(x)}, {len(y)})",
+                f"shape {tuple(made.shape)}",
+                "One entry for each pair, also for some of the rows.",
+            )
+        check_finite("the feature cost", made, "Check it on these samples.")
+        return made
+
+    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> FunctionRows:
+        return FunctionRows(self, labels, dtype)
+
+    def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Piece by piece, each with its gradient in the features, so that no graph of the size of
+        the plan stays. A piece that is the whole plan keeps its graph: it reaches parameters of the
+        function too.
+        """
+        rest = None if beside is None else plan @ beside
+        total = torch.zeros((), dtype=torch.float64, device=self.x.device)
+        ends = (self.x, self.y)
+        leaves = [end.detach().requires_grad_(end.requires_grad) for end in ends]
+        gradients = [(end, torch.zeros_like(end)) for end in ends if end.requires_grad]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        for rows, columns, part in plan.pieces():
+            if part.shape == (len(self.x), len(self.y)):
+                return (part * self.entries(*ends)).sum().double(), rest
+            with torch.enable_grad():
+                value = (part * self.entries(leaves[0][rows], leaves[1][columns])).sum()
+            total += value.detach()
+            if wanted:
+                found = torch.autograd.grad(
+                    value, wanted, allow_unused=True, materialize_grads=True
+                )
+                for (_, gradient), pull in zip(gradients, found, strict=True):
+                    gradient += pull
+        return _with_gradients(total, gradients), rest
+
+
+def _lengths(*points: Tensor) -> list[Tensor]:
+    return [torch.linalg.vector_norm(part, dim=1, keepdim=True) for part in points]
+
+
+def _with_gradients(value: Tensor, pulls: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """The number, with a graph that gives each tensor its gradient."""
+    for point, pull in pulls:
+        moving = (point * pull.to(point.dtype)).sum()
+        value = value + moving - moving.detach()
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class PointRows(Rows):
+    """−x_i·y_j + left_i·right_j, never negative: a product of points, and a thin one for norms and
+    few labels.
+    """
+
+    x: Tensor
+    y: Tensor
+    left: Tensor
+    right: Tensor
+    labels: LabelTable | None  # solvers may treat them apart
+
+    @property
+    def points(self) -> PointRows:
+        return self
+
+    def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
+        y, right = self.y, self.right
+        if columns is not None:
+            y, right = y[columns], right[columns]
+        out = torch.mm(self.x[rows], y.T, out=out)
+        out = torch.addmm(out, self.left[rows], right.T, beta=-1, out=out)
+        if self.labels is not None and not self.labels.thin:
+            out = self.labels.add(out, rows, columns)
+        return out.clamp_min_(0)
+
+    def mean(self, a: Tensor, b: Tensor) -> Tensor:
+        """Σ a_i b_j C_ij from the means of the factors."""
+        mean = _mean(self.left, a) @ _mean(self.right, b) - _mean(self.x, a) @ _mean(self.y, b)
+        return mean if self.labels is None or self.labels.thin else mean + self.labels.mean(a, b)
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionRows(Rows):
+    """½ d(x_i, y_j)² by a function of one's own, and the label part."""
+
+    pair: FunctionPair
+    labels: LabelTable | None
+    dtype: torch.dtype
+
+    def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
+        x, y = self.pair.x.detach(), self.pair.y.detach()
+        made = self.pair.entries(x[rows], y if columns is None else y[columns])
+        made = made.detach().to(self.dtype, copy=True).mul_(0.5)
+        made = made if self.labels is None else self.labels.add(made, rows, columns)
+        return made if out is None else out.copy_(made)
+
+    def mean(self, a: Tensor, b: Tensor) -> Tensor:
+        blocks = torch.arange(len(a), device=a.device).split(1024)
+        return torch.stack([a[block] @ (self(block, None).double() @ b) for block in blocks]).sum()
+
+
+def _mean(points: Tensor, weights: Tensor) -> Tensor:
+    """Σ w_i p_i in float64, a few rows at a time."""
+    parts = zip(points.split(1024), weights.split(1024), strict=True)
+    return torch.stack([weight @ part.double() for part, weight in parts]).sum(dim=0)

@@ -1,0 +1,217 @@
+"""The ground cost between two given datasets: for a solver a matrix or rows on demand, and for a
+plan that was found a number with a gradient.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_finite
+from advect._util.memory import readable
+from advect.cost.feature_pair import FeaturePair
+from advect.cost.label_pair import LabelDistances
+from advect.cost.labels import n_laws
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.ot.blocks import BlockedCost, Rows
+from advect.ot.plan import Plan, as_plan
+
+if TYPE_CHECKING:
+    from advect.cost.ground import GroundCost
+
+
+class PairCost:
+    """The ground cost between two given datasets: a matrix to solve with, and a differentiable
+    contraction.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> x = torch.tensor([[0.0], [1.0]], requires_grad=True)
+        >>> a, b = ad.LabeledDataset(x, ["s", "s"]), ad.LabeledDataset([[2.0], [3.0]], ["t", "t"])
+        >>> pair = ad.GroundCost(label=ad.NoLabels()).between(a, b)
+        >>> pair.contract(torch.eye(2) / 2).backward()       # ½ Σ P_ij ‖x_i − y_j‖²
+        >>> x.grad.flatten().tolist()
+        [-1.0, -1.0]
+    """
+
+    def __init__(
+        self,
+        cost: GroundCost,
+        source: LabeledDataset,
+        target: LabeledDataset,
+        features: FeaturePair | None = None,
+        labels: LabelDistances | None = None,
+    ) -> None:
+        self.cost, self.source, self.target = cost, source, target
+        self._features, self._labels = features, labels
+
+    def settled(self, source: LabeledDataset, target: LabeledDataset, limit: float) -> PairCost:
+        """The same for equal datasets, with label distances taken now: what they were estimated
+        with stays behind. A table of them that would pass ``limit`` bytes is an error.
+        """
+        if self.has_labels:
+            self.check_table(limit)
+        return PairCost(
+            self.cost, source, target, self.features, self.labels if self.has_labels else None
+        )
+
+    def by_classes(self) -> PairCost:
+        """The cost with one law for each class on both sides: laws of single samples are joined by
+        class.
+        """
+        source = self.source.with_class_laws()
+        target = source if self.target is self.source else self.target.with_class_laws()
+        same = source is self.source and target is self.target
+        return self if same else PairCost(self.cost, source, target)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether labels cost anything."""
+        return self.cost.has_labels
+
+    @property
+    def moves(self) -> bool:
+        """Whether a gradient is wanted in anything that the cost depends on."""
+        with_labels = self.has_labels and self.label_distances.requires_grad
+        return with_labels or self.source.x.requires_grad or self.target.x.requires_grad
+
+    @cached_property
+    def features(self) -> FeaturePair:
+        """What features cost."""
+        return self._features or self.cost.feature_cost.between(self.source, self.target)
+
+    @property
+    def points(self) -> tuple[Tensor, Tensor] | None:
+        """The samples as points whose squared distance is the feature cost, if the cost is of that
+        kind.
+        """
+        return self.features.points
+
+    @cached_property
+    def labels(self) -> LabelDistances:
+        """What labels cost."""
+        if self._labels is not None:
+            return self._labels
+        return LabelDistances(self.label_distances, self.law_rows, self.cost.label_weight)
+
+    @cached_property
+    def label_distances(self) -> Tensor:
+        """W₂² between label laws, a row for each law of the source; differentiable."""
+        if self._labels is not None:
+            return self._labels.distances
+        distances = self.cost.label_cost(*self._sides)
+        check_finite("the label distances", distances, "Check the label laws.")
+        return distances
+
+    @property
+    def law_rows(self) -> tuple[Tensor, Tensor]:
+        """For each sample of the source its row of ``label_distances``, for each of the target its
+        column.
+        """
+        if self._labels is not None:
+            return self._labels.codes
+        return self._sides[0].law_rows, self._sides[1].law_rows
+
+    @cached_property
+    def _sides(self) -> tuple[LabeledDataset, LabeledDataset]:
+        """The datasets in the space where features are compared: label laws live there too. Equal
+        laws are one.
+        """
+        # before laws are carried, which may have a reason of its own against it
+        self.cost.label_cost.check(self.source, self.target)
+        features, carry = self.features, self.cost.feature_cost.carry
+        source = carry(self.source, features.x).with_shared_laws()
+        if self.target is self.source:
+            return source, source
+        return source, carry(self.target, features.y).with_shared_laws()
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.promote_types(self.source.x.dtype, self.target.x.dtype)
+
+    @torch.no_grad()
+    def _rows(self, dtype: torch.dtype) -> Rows:
+        return self.features.rows(dtype, self.labels.table(dtype) if self.has_labels else None)
+
+    def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
+        """The cost as an (n, m) matrix, without a graph."""
+        self._settle()
+        with torch.no_grad():
+            return self._rows(dtype or self._dtype)(slice(None), None)
+
+    def _settle(self) -> None:
+        """Make points and label distances, with their graphs; what they take is gone before the
+        matrix is made.
+        """
+        _ = self.features, self.label_distances if self.has_labels else None
+
+    def blocked(
+        self, dtype: torch.dtype | None = None, limit: int = 0, beside: int = 0
+    ) -> BlockedCost:
+        """The cost as blocks of rows, for solves that may take ``limit`` bytes: no (n, m) matrix
+        unless it fits.
+
+        ``beside`` are bytes of the limit that are spoken for.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> data = ad.datasets.gaussians(90, generator=torch.Generator().manual_seed(0))
+            >>> pair = ad.GroundCost().between(data, data)
+            >>> torch.allclose(pair.blocked(limit=2**20).rows(slice(3, 9)), pair.matrix()[3:9], atol=1e-5)
+            True
+        """
+        dtype, shape = dtype or self._dtype, (len(self.source), len(self.target))
+        copies = beside + sum(part.numel() for part in self.points or ()) * dtype.itemsize
+        least = copies + BlockedCost.least(shape[1], dtype)
+        if limit < least:
+            raise InputError(
+                "memory_limit must leave room for the features and some rows of costs, "
+                f"{readable(least)}",
+                readable(limit),
+                "Raise it, take fewer samples, or fewer dimensions with Sketch.",
+            )
+        if self.has_labels:
+            copies += self.check_table(limit - least)
+        self._settle()
+        room = max(0, limit - copies)
+        return BlockedCost(lambda: self._rows(dtype), shape, dtype, self.source.x.device, room)
+
+    def check_table(self, room: float) -> int:
+        """Bytes of the table of label distances and a copy of it; an error if there is no room for
+        them.
+        """
+        sizes = [n_laws(side) for side in self._sides]
+        table = 2 * sizes[0] * sizes[1] * 8  # distances of laws are computed in float64
+        if table > room:
+            raise InputError(
+                f"the distances between {sizes[0]} and {sizes[1]} label laws need "
+                f"{readable(table)}",
+                f"{readable(int(max(0, room)))} of memory_limit beside the features",
+                "Join the laws of single samples by class (data.with_class_laws(); "
+                "JointFixedLabels in a flow), raise "
+                "memory_limit, or take fewer samples.",
+            )
+        return table
+
+    def contract(self, plan: Tensor | Plan) -> Tensor:
+        """⟨P, C⟩ as a differentiable number: the gradient of a transport value, by the envelope
+        theorem.
+
+        The features enter through products with the plan, the laws through the plan summed over
+        pairs of laws."""
+        plan = as_plan(plan)
+        onto = self.labels.onto if self.has_labels else None
+        value, by_law = self.features.contract(plan, onto)
+        if not self.has_labels:
+            return value / 2
+        by_class = self.class_plan(plan) if by_law is None else self.labels.gathered(by_law)
+        return value / 2 + self.labels.pull(by_class)
+
+    def class_plan(self, plan: Tensor | Plan) -> Tensor:
+        """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
+        return self.labels.class_plan(as_plan(plan))
+

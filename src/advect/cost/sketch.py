@@ -1,0 +1,194 @@
+"""A feature cost of fewer dimensions: squared distances of linear images."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_count, check_known
+from advect._util.linalg import mass_centre, principal_axes
+from advect.cost.features import FeatureCost, in_float64
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class SketchError:
+    """What a sketch leaves out.
+
+    Attributes:
+        kept: share of the squared spread of both datasets that the sketch keeps (about 1 for random
+            directions).
+        bound: for ``"pca"``, how much an unregularised transport value with the ½ inside may grow without the sketch:
+            0 ≤ OT − OT_sketch ≤ bound, for features alone; label laws add at most label_weight
+            times the same, up to the n/(n − 1) of their covariances. None for random directions.
+        distortion: for ``"gaussian"``, ε such that every squared distance between two of the
+            samples is kept within the factor 1 ± ε with probability 0.95 (Johnson and
+            Lindenstrauss); inf where ``dim`` is too small for any. None for pca.
+    """
+
+    kept: float
+    bound: float | None
+    distortion: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch(FeatureCost):
+    """‖Bᵀ(x − x')‖² with a d × dim matrix B: a cost, and label laws, of fewer dimensions.
+
+    Gradients hold a fitted B fixed: they are those of the distance under this B, not of one that
+    fits B anew to features that moved. A flow fits it once, at its first step.
+
+    Args:
+        dim: how many.
+        kind: ``"pca"``, the principal directions of both datasets together, fitted by ``otdd`` and
+            ``OTDD`` when they first see them; or ``"gaussian"``, random directions that do not
+            depend on the data.
+        seed: of random directions.
+        basis: B, from ``fit``.
+
+    Example:
+        >>> import advect as ad
+        >>> source, target = ad.harmonize(ad.datasets.load("digits", n=200), ad.datasets.load("mnist", n=200))
+        >>> sketch = ad.Sketch(50).fit(source, target)
+        >>> sketch.embed(source).shape, sketch.error(source, target).kept > 0.8
+        (torch.Size([200, 50]), True)
+        >>> exact, fast = ad.otdd(source, target), ad.otdd(source, target, cost=ad.GroundCost(feature=sketch))
+        >>> 0.9 < fast.value / exact.value < 1
+        True
+    """
+
+    dim: int
+    kind: str = "pca"
+    seed: int = 0
+    basis: Tensor | None = field(default=None, repr=False)
+    roundings = 8.0
+
+    def __post_init__(self) -> None:
+        check_count("dim", self.dim)
+        check_known("kind of sketch", self.kind, ("pca", "gaussian"))
+        if self.basis is not None:
+            # as it is when a checkpoint is read: products with other strides differ in their last
+            # digits
+            object.__setattr__(self, "basis", self.basis.contiguous())
+
+    def fit(self, *datasets: LabeledDataset) -> Sketch:
+        """The sketch with its basis for these datasets (one or two, of one dimension d)."""
+        x = datasets[0].x
+        if len({data.dim for data in datasets}) > 1:
+            raise InputError(
+                "a sketch needs one feature space",
+                [data.dim for data in datasets],
+                "Use ad.harmonize first.",
+            )
+        if self.dim > x.shape[1]:
+            raise InputError(
+                f"a sketch of {x.shape[1]} features cannot have more dimensions",
+                self.dim,
+                "Lower dim.",
+            )
+        if self.kind == "gaussian":
+            generator = torch.Generator().manual_seed(self.seed)
+            basis = (
+                torch.randn(x.shape[1], self.dim, generator=generator, dtype=torch.float64)
+                / self.dim**0.5
+            )
+            return replace(self, basis=basis.to(x))
+        few = x.new_zeros(self.dim, x.shape[1])  # so many axes, also of fewer samples
+        axes = principal_axes(itertools.chain(_centred_rows(datasets), [few]))[1]
+        return replace(self, basis=axes[: self.dim].mT.to(x))
+
+    def fitted(self, source: LabeledDataset, target: LabeledDataset) -> Sketch:
+        return self.fit(source, target) if self.basis is None else self
+
+    def state(self) -> dict[str, Tensor]:
+        return {} if self.basis is None else {"sketch": self.basis}
+
+    def with_state(self, state: dict[str, Tensor]) -> Sketch:
+        return replace(self, basis=state["sketch"]) if "sketch" in state else self
+
+    def embed(self, data: LabeledDataset) -> Tensor:
+        """x B, (n, dim)."""
+        if self.basis is None:
+            raise InputError(
+                "a sketch must be fitted first", self, "Call sketch.fit(source, target)."
+            )
+        if self.basis.shape[0] != data.dim:
+            raise InputError(
+                f"a sketch of {self.basis.shape[0]} features",
+                f"{data.dim} features",
+                "Fit it to these datasets.",
+            )
+        return data.x @ self.basis.to(data.x)
+
+    def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
+        """The sketched dataset with its laws: a sketch is linear, N(μ, S) becomes N(Bᵀμ, BᵀSB)."""
+        law = (
+            None
+            if data.law is None or self.basis is None
+            else data.law.carried(self.basis.to(data.law.means))
+        )
+        return data.replace(x=points, sample_shape=tuple(points.shape[1:]), law=law)
+
+    def widened(
+        self, source: LabeledDataset, target: LabeledDataset
+    ) -> tuple[Sketch, LabeledDataset, LabeledDataset]:
+        return (self, *in_float64(source, target))
+
+    def error(self, source: LabeledDataset, target: LabeledDataset) -> SketchError:
+        """What the sketch leaves out between two datasets, around their common centre."""
+        basis = self.fit(source, target).basis if self.basis is None else self.basis
+        assert basis is not None
+        centre = _centre((source, target))
+        whole = inside = residual = 0.0
+        for data in (source, target):
+            for x, weights in zip(
+                data.x.detach().split(4096), data.weights.split(4096), strict=True
+            ):
+                x = (x - centre).double()
+                image = x @ basis.double()
+                whole += float(weights @ x.square().sum(dim=1))
+                inside += float(weights @ image.square().sum(dim=1))
+                residual += (
+                    float(weights @ (x - image @ basis.double().T).square().sum(dim=1))
+                    if self.kind == "pca"
+                    else 0.0
+                )
+        kept = inside / whole if whole else 1.0
+        if self.kind == "pca":
+            return SketchError(kept, residual, None)
+        return SketchError(kept, None, _distortion(len(source) + len(target), self.dim))
+
+
+def _centre(datasets: tuple[LabeledDataset, ...]) -> Tensor:
+    """The mean of the means of their mass."""
+    return torch.stack([mass_centre(data.x, data.weights) for data in datasets]).mean(dim=0)
+
+
+def _centred_rows(datasets: tuple[LabeledDataset, ...]) -> Iterator[Tensor]:
+    """Blocks of the rows √w_i (x_i − c) of all datasets around their common centre, in float64."""
+    centre = _centre(datasets)
+    for data in datasets:
+        for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):
+            yield weights.sqrt()[:, None] * (x - centre).double()
+
+
+def _distortion(n: int, dim: int, doubt: float = 0.05) -> float:
+    """The least ε with n² exp(−dim (ε²/2 − ε³/3)/2) ≤ doubt, by bisection on (0, 1)."""
+    needed = 2 * math.log(n * n / doubt) / dim
+
+    def enough(epsilon: float) -> bool:
+        return epsilon**2 / 2 - epsilon**3 / 3 >= needed
+
+    if not enough(1.0):
+        return math.inf
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
