@@ -1,0 +1,207 @@
+"""Feature and label costs of one's own: what the docstrings promise, in every use of a cost."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+import advect as ad
+
+SCALES = torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64)
+
+
+def data(n, seed, shift=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 3, generator=generator, dtype=torch.float64) + shift
+    return ad.LabeledDataset(x, [i % 2 for i in range(n)])
+
+
+class Scaled:
+    """No subclass, nothing but ``embed``."""
+
+    def embed(self, data):
+        return data.x * SCALES
+
+
+class ByClassNumber:
+    """No subclass, nothing but ``__call__``; symmetric, and 0 where classes agree."""
+
+    def __call__(self, source, target):
+        names = [torch.tensor(side.classes, dtype=torch.float64) for side in (source, target)]
+        return (names[0][:, None] - names[1]).square()
+
+
+@dataclass(frozen=True)
+class Whitened(ad.FeatureCost):
+    """Fitted to the datasets once, as a sketch is; a checkpoint keeps what was fitted."""
+
+    scales: torch.Tensor | None = None
+
+    def embed(self, data):
+        assert self.scales is not None
+        return data.x / self.scales
+
+    def fitted(self, source, target):
+        scales = torch.cat([source.x, target.x]).detach().std(dim=0)
+        return self if self.scales is not None else Whitened(scales)
+
+    def state(self):
+        return {} if self.scales is None else {"whitened.scales": self.scales}
+
+    def with_state(self, state):
+        scales = state.get("whitened.scales")
+        return self if scales is None else Whitened(scales)
+
+
+SOURCE, TARGET = data(24, 0), data(18, 1, shift=1.0)
+SAME = ad.Embedding(lambda samples: samples * SCALES)
+
+
+class TestEmbed:
+    @pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly(), ad.ExactLabelOT()])
+    def test_distance(self, label):
+        own, known = (
+            ad.otdd(SOURCE, TARGET, cost=ad.GroundCost(feature=feature, label=label))
+            for feature in (Scaled(), SAME)
+        )
+        assert own.value == known.value
+        np.testing.assert_array_equal(own.class_distances.values, known.class_distances.values)
+
+    def test_in_blocks(self):
+        pair = ad.GroundCost(feature=Scaled()).between(SOURCE, TARGET)
+        torch.testing.assert_close(
+            pair.blocked(limit=2**20).rows(slice(2, 9)), pair.matrix()[2:9], rtol=1e-12, atol=1e-12
+        )
+        cost = ad.GroundCost(feature=Scaled())
+        whole = ad.otdd(SOURCE, TARGET, cost=cost)
+        assert ad.otdd(SOURCE, TARGET, cost=cost, memory_limit="64KiB").value == pytest.approx(
+            whole.value, rel=1e-6
+        )
+
+    def test_flow(self):
+        runs = [
+            ad.flow(
+                SOURCE,
+                ad.OTDD(TARGET, cost=ad.GroundCost(feature=feature)),
+                integrator=ad.Euler(0.05),
+                n_steps=4,
+            )
+            for feature in (Scaled(), SAME)
+        ]
+        assert runs[0].values[-1] < runs[0].values[0]
+        assert torch.equal(runs[0].dataset.x, runs[1].dataset.x)
+
+    def test_float32_goes_wide(self):
+        """Points count as given where float32 has not digits enough."""
+        narrow = [side.to(dtype=torch.float32) for side in (SOURCE, TARGET)]
+        narrow = [side.replace(x=side.x + 1000) for side in narrow]
+        for feature in (Scaled(), SAME):
+            cost = ad.GroundCost(feature=feature, label=ad.NoLabels())
+            wide, first, second = cost.widened(*narrow)
+            assert first.x.dtype == second.x.dtype == torch.float64
+            expected = (
+                torch.cdist(*((side.x * SCALES).float().double() for side in narrow)) ** 2 / 2
+            )
+            torch.testing.assert_close(
+                wide.between(first, second).matrix(), expected, rtol=1e-9, atol=1e-9
+            )
+
+    def test_laws_are_refused_and_errors_say_why(self):
+        cost = ad.GroundCost(feature=Scaled())
+        with pytest.raises(ad.InputError, match="carries samples, not Gaussian laws"):
+            ad.otdd(SOURCE.replace(law=SOURCE.moments()), TARGET, cost=cost)
+        short = type("Short", (), {"embed": lambda self, data: data.x[:3]})()
+        with pytest.raises(ad.InputError, match="a row for each of the 24"):
+            ad.GroundCost(feature=short).between(SOURCE, TARGET).matrix()
+        with pytest.raises(ad.InputError, match="feature must be a feature cost"):
+            ad.GroundCost(feature=Scaled)
+        with pytest.raises(ad.InputError, match=r"GroundCost\(feature"):
+            ad.otdd(SOURCE, TARGET, cost=Scaled())
+
+
+class TestFitted:
+    def test_fitted_once_and_kept_by_a_checkpoint(self, tmp_path):
+        energy = ad.OTDD(TARGET, cost=ad.GroundCost(feature=Whitened()))
+        options = {"integrator": ad.Euler(0.1)}
+        whole = ad.flow(SOURCE, energy, n_steps=4, **options)
+        path = tmp_path / "half.ckpt"
+        ad.flow(SOURCE, energy, n_steps=2, callbacks=[ad.Checkpoint(path)], **options)
+        rest = ad.flow(SOURCE, energy, n_steps=4, resume=path, **options)
+        assert whole.values[-1] < whole.values[0]
+        assert torch.equal(whole.dataset.x, rest.dataset.x)
+
+    def test_a_distance_fits(self):
+        cost = ad.GroundCost(feature=Whitened()).fitted(SOURCE, TARGET)
+        found = ad.otdd(SOURCE, TARGET, cost=ad.GroundCost(feature=Whitened()))
+        assert found.value == ad.otdd(SOURCE, TARGET, cost=cost).value
+        assert cost.fitted(TARGET, TARGET) is cost
+
+
+class TestLabels:
+    @pytest.mark.parametrize("own", [ByClassNumber(), lambda a, b: ByClassNumber()(a, b)])
+    def test_matrix_distance_and_flow(self, own):
+        cost = ad.GroundCost(label=own, label_weight=4.0)
+        matrix = cost.between(SOURCE, TARGET).matrix()
+        apart = (SOURCE.y[:, None] != TARGET.y).double()
+        expected = torch.cdist(SOURCE.x, TARGET.x) ** 2 / 2 + 2 * apart
+        torch.testing.assert_close(matrix, expected, rtol=1e-9, atol=1e-9)
+        assert ad.otdd(SOURCE, SOURCE, cost=cost).value == 0
+        run = ad.flow(SOURCE, ad.OTDD(TARGET, cost=cost), integrator=ad.Euler(0.1), n_steps=3)
+        assert run.values[-1] < run.values[0]
+
+    def test_gradients_reach_what_the_distances_come_from(self):
+        def means(a, b):
+            return torch.cdist(a.moments().means, b.moments().means) ** 2
+
+        found = []
+        for label in (means, ad.MeansOnly()):
+            x = SOURCE.x.clone().requires_grad_()
+            pair = ad.GroundCost(label=label).between(SOURCE.replace(x=x), TARGET)
+            pair.contract(torch.ones(24, 18, dtype=torch.float64) / 432).backward()
+            found.append(x.grad)
+        torch.testing.assert_close(found[0], found[1], rtol=1e-8, atol=1e-10)
+
+    def test_a_part_in_place_of_a_cost(self):
+        with pytest.raises(ad.InputError, match=r"GroundCost\(label"):
+            ad.otdd(SOURCE, TARGET, cost=ad.MeansOnly())
+        with pytest.raises(ad.InputError, match="label must be a label cost"):
+            ad.GroundCost(label="bures")
+
+
+class TestOneContraction:
+    """Plans in one piece and in many give the same number and the same gradients."""
+
+    @pytest.mark.parametrize(
+        "feature", [ad.SquaredEuclidean(), lambda x, y: torch.cdist(x, y) ** 2]
+    )
+    @pytest.mark.parametrize("label", [ad.Bures(), ad.NoLabels()])
+    def test_pieces(self, feature, label):
+        plan = torch.rand(24, 18, dtype=torch.float64)
+        cost, found = ad.GroundCost(feature=feature, label=label), []
+        solver = ad.Sinkhorn(epsilon=0.5)
+        for blocked in (False, True):
+            x, y = (side.x.clone().requires_grad_() for side in (SOURCE, TARGET))
+            pair = cost.between(SOURCE.replace(x=x), TARGET.replace(x=y))
+            given = pair.blocked(limit=2**20) if blocked else pair.matrix()
+            plan = solver.solve(given, SOURCE.weights, TARGET.weights).coupling
+            value = pair.contract(plan)
+            value.backward()
+            found.append((value.detach(), x.grad, y.grad))
+        torch.testing.assert_close(found[0], found[1], rtol=1e-6, atol=1e-8)
+
+    def test_parameters_of_a_function_have_a_gradient(self):
+        scale = torch.ones((), dtype=torch.float64, requires_grad=True)
+        cost = ad.GroundCost(
+            feature=lambda x, y: scale * torch.cdist(x, y) ** 2, label=ad.NoLabels()
+        )
+        plan = torch.rand(24, 18, dtype=torch.float64)
+        cost.between(SOURCE, TARGET).contract(plan).backward()
+        expected = (plan * torch.cdist(SOURCE.x, TARGET.x) ** 2).sum() / 2
+        torch.testing.assert_close(scale.grad, expected)
+
+
+def test_a_cost_with_other_parts_is_another():
+    cost = ad.GroundCost(feature=Scaled())
+    assert replace(cost, label=ad.NoLabels()).has_labels is False
+    assert cost.has_labels and not replace(cost, label_weight=0.0).has_labels
