@@ -26,6 +26,8 @@ from advect.errors import InputError
 from advect.ot.blocks import Rows
 from advect.ot.plan import Plan
 
+_WIDTH = 16  # columns of which products take a multiple: others take half as long again
+
 
 class FeaturePair(ABC):
     """d(x_i, y_j)² of two datasets (or of one with itself, ``y is x``).
@@ -93,12 +95,12 @@ class PointPair(FeaturePair):
         """
         u, v = self.centred()
         squares = [part.square() for part in _lengths(u, v)]
-        onto = [] if beside is None else [beside.to(v.dtype)]
-        d, product = (
-            v.shape[1],
-            plan @ torch.cat([v, squares[1], torch.ones_like(squares[1]), *onto], 1),
-        )
-        image, far, rows, rest = product.tensor_split([d, d + 1, d + 2], dim=1)
+        parts = [v, squares[1], torch.ones_like(squares[1])]
+        parts += [] if beside is None else [beside.to(v.dtype)]
+        widths = [part.shape[1] for part in parts]
+        parts.append(v.new_zeros(len(v), -sum(widths) % _WIDTH))
+        product = plan @ torch.cat(parts, dim=1)
+        image, far, rows, *rest = product[:, : sum(widths)].split(widths, dim=1)
         value = (rows * squares[0]).double().sum() + far.double().sum()
         value -= 2 * torch.linalg.vecdot(u, image).double().sum()
         pulls = []
@@ -108,7 +110,7 @@ class PointPair(FeaturePair):
         if self.y.requires_grad and self.y is not self.x:
             back = plan.T @ torch.cat([u, torch.ones_like(squares[0])], dim=1)
             pulls.append((self.y, back[:, :-1].mul_(-2).addcmul_(back[:, -1:], v, value=2)))
-        return value, pulls, rest if onto else None
+        return value, pulls, rest[0] if rest else None
 
     def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
         value, pulls, rest = self._products(plan, beside)
