@@ -214,4 +214,3 @@ class PairCost:
     def class_plan(self, plan: Tensor | Plan) -> Tensor:
         """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
         return self.labels.class_plan(as_plan(plan))
-
