@@ -215,18 +215,21 @@ def own_distances(
     """W₂² between classes for this rank's pairs, zero for the others; (k, k'), differentiable.
 
     Decompositions are expensive, k × k' numbers are not."""
-    shape, symmetric = (n_laws(source), n_laws(target)), source is target
-    return label.of_pairs(source, target, own_pairs(shape, symmetric, group, source.x.device))
+    shape, device = (n_laws(source), n_laws(target)), source.x.device
+    own = own_pairs(shape, source is target, group, device)
+    if source is target:  # both (i, j) and (j, i); a law and itself, which is no work, on the first
+        own = own | own.T
+        own = own | torch.eye(len(own), dtype=torch.bool, device=device) if group.rank == 0 else own
+    return label.of_pairs(source, target, own)
 
 
 def own_pairs(
     shape: tuple[int, int], symmetric: bool, group: Group, device: torch.device
 ) -> Tensor:
-    """Which pairs are this rank's, (k, k') bool: in turn; both (i, j) and (j, i) of a symmetric
-    matrix.
+    """Which pairs are this rank's, (k, k') bool: in turn; of a symmetric matrix above the diagonal
+    only.
     """
-    dealt = torch.ones(shape, dtype=torch.bool, device=device)
-    dealt = dealt.triu() if symmetric else dealt
-    turn = dealt.flatten().cumsum(dim=0).reshape(shape) - 1
-    own = dealt & (turn % group.size == group.rank)
-    return own | own.T if symmetric else own
+    wanted = torch.ones(shape, dtype=torch.bool, device=device)
+    wanted = wanted.triu(diagonal=1) if symmetric else wanted
+    turn = wanted.flatten().cumsum(dim=0).reshape(shape) - 1
+    return wanted & (turn % group.size == group.rank)
