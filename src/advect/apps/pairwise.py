@@ -228,7 +228,7 @@ class _KnownLabels:
 
 @lru_cache(maxsize=2 * _TILE)
 def _ready(item: _Item, settings: _Settings) -> _Ready:
-    return _Ready(item.read(), settings.cost.label)
+    return _Ready(item.read(), settings.cost.label_cost)
 
 
 def _fingerprint(item: _Item) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _fingerprint(item: _Item) -> dict[str, Any]:
 def _distance(a: _Item, b: _Item, settings: _Settings) -> dict[str, Any]:
     source, target, cost = _ready(a, settings), _ready(b, settings), settings.cost
     if cost.label_cost.costs:
-        cost = replace(cost, label=_KnownLabels(cost.label, source, target))
+        cost = replace(cost, label=_KnownLabels(cost.label_cost, source, target))
     limit = settings.memory_limit
     if settings.at_once > 1:
         limit = as_bytes(limit, source.data.x.device) // settings.at_once
