@@ -5,7 +5,7 @@ plan that was found a number with a gradient.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,15 +13,35 @@ from torch import Tensor
 from advect._util.checks import check_finite
 from advect._util.memory import readable
 from advect.cost.feature_pair import FeaturePair
+from advect.cost.features import FeatureCost
 from advect.cost.label_pair import LabelDistances
-from advect.cost.labels import n_laws
+from advect.cost.labels import LabelCost, n_laws
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot.blocks import BlockedCost, Rows
 from advect.ot.plan import Plan, as_plan
 
-if TYPE_CHECKING:
-    from advect.cost.ground import GroundCost
+
+class Formula(Protocol):
+    """What a pair asks of the ground cost that it was made by."""
+
+    @property
+    def label_weight(self) -> float: ...
+
+    @property
+    def feature_cost(self) -> FeatureCost: ...
+
+    @property
+    def label_cost(self) -> LabelCost: ...
+
+    @property
+    def has_labels(self) -> bool: ...
+
+    @property
+    def by_columns(self) -> bool: ...
+
+    @property
+    def estimates_covariances(self) -> bool: ...
 
 
 class PairCost:
@@ -40,7 +60,7 @@ class PairCost:
 
     def __init__(
         self,
-        cost: GroundCost,
+        cost: Formula,
         source: LabeledDataset,
         target: LabeledDataset,
         features: FeaturePair | None = None,

@@ -218,7 +218,7 @@ class Distance:
             otdd(
                 redrawn(self.source, within, generator),
                 redrawn(self.target, within, generator),
-                cost=self.pairs[0].cost,
+                cost=check_cost(self.pairs[0].cost),
                 solver=self.solver,
                 memory_limit=self.memory_limit,
             ).value
