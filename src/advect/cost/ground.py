@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -52,12 +51,12 @@ class GroundCost:
         check_non_negative("label_weight", self.label_weight)
         _ = self.label_cost, self.feature_cost  # an error for what is none
 
-    @cached_property
+    @property
     def feature_cost(self) -> FeatureCost:
         """``feature`` as a feature cost, whatever was given."""
         return as_feature_cost(self.feature)
 
-    @cached_property
+    @property
     def label_cost(self) -> LabelCost:
         """``label`` as a label cost, whatever was given."""
         return as_label_cost(self.label)
@@ -82,7 +81,8 @@ class GroundCost:
     def fitted(self, source: LabeledDataset, target: LabeledDataset) -> GroundCost:
         """The cost with a feature cost fitted to these datasets, where it needs to be (``Sketch``)."""
         _check_scale(source, target)
-        return self._with_feature(self.feature_cost.fitted(source, target))
+        own = self.feature_cost
+        return self._changed(own, own.fitted(source, target))
 
     def state(self) -> dict[str, Tensor]:
         """What ``fitted`` found, for a checkpoint."""
@@ -90,10 +90,11 @@ class GroundCost:
 
     def with_state(self, state: dict[str, Tensor]) -> GroundCost:
         """The fitted cost again, from a state that may hold more."""
-        return self._with_feature(self.feature_cost.with_state(state))
+        own = self.feature_cost
+        return self._changed(own, own.with_state(state))
 
-    def _with_feature(self, feature: FeatureCost) -> GroundCost:
-        return self if feature is self.feature_cost else replace(self, feature=feature)
+    def _changed(self, before: FeatureCost, after: FeatureCost) -> GroundCost:
+        return self if after is before else replace(self, feature=after)
 
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
@@ -105,8 +106,9 @@ class GroundCost:
             first = source.replace(law=None, law_index=None)
             target = first if target is source else target.replace(law=None, law_index=None)
             source = first
-        feature, source, target = self.feature_cost.widened(source, target)
-        return self._with_feature(feature), source, target
+        own = self.feature_cost
+        feature, source, target = own.widened(source, target)
+        return self._changed(own, feature), source, target
 
     def between(self, source: LabeledDataset, target: LabeledDataset) -> PairCost:
         """The cost between the samples of two datasets (or of one with itself)."""
