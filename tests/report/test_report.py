@@ -541,7 +541,7 @@ def test_every_flow_to_a_dataset_shows_its_target(ranks, target, tmp_path):
     """Once a search for an ``OTDD`` missed those of other kinds."""
     if ranks:
         with ad.distributed.group() as group:
-            energy = ad.distributed.ShardedOTDD(target, group=group)
+            energy = ad.OTDD(target, group=group)
             options = {"group": group, "n_steps": 2, "callbacks": [ad.Recorder()]}
             result = ad.distributed.flow(gaussians(), energy, **options)
     else:

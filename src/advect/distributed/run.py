@@ -1,6 +1,6 @@
-"""A flow on all ranks of a group: ``advect.flows.loop`` with the callbacks where they belong.
+"""A flow on all ranks of a group: ``advect.flow`` with the callbacks where they belong.
 
-Every rank walks the same states. Callbacks run on rank 0, and what they answer is told to all, so
+Every rank walks the same states. Callbacks run on rank 0, and what they answer goes to all, so
 that a flow stops everywhere at the same step even when the answer depends on the clock. Frames on
 disk are the exception: every rank writes its rows."""
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -20,8 +19,11 @@ from advect.flows.callbacks import Recorder
 from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
-from advect.flows.loop import Callback, FlowResult, Step, flow as flow_alone
+from advect.flows.loop import flow as flow_alone
+from advect.flows.result import FlowResult
 from advect.flows.snapshots import Snapshot
+from advect.flows.steps import Step
+from advect.flows.watchers import Callback, Watchers
 from advect.functionals.base import Functional
 
 
@@ -38,7 +40,7 @@ def flow(
     generator: torch.Generator | None = None,
     resume: str | Path | None = None,
 ) -> FlowResult:
-    """``advect.flows.loop`` on all ranks of a group, each of which calls it with the same
+    """``advect.flow`` on all ranks of a group, each of which calls it with the same
     arguments; see there for them.
 
     Args:
@@ -84,73 +86,44 @@ class _Together:
 
     def __init__(self, callbacks: Sequence[Callback], group: Group) -> None:
         self.group, self._reason = group, ""
-        self.everywhere: list[SharedFrames] = []
-        self.on_first: list[Callback] = []
-        for callback in callbacks:
-            if isinstance(callback, Recorder) and callback.directory is not None:
-                self.everywhere.append(SharedFrames(callback, group))
-            else:
-                self.on_first.append(callback)
+        shared = [c for c in callbacks if isinstance(c, Recorder) and c.directory is not None]
+        self.everywhere = [SharedFrames(recorder, group) for recorder in shared]
+        self.on_first = Watchers(c for c in callbacks if c not in shared)
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
         for frames in self.everywhere:
             frames.begin(source, start)
-        self.group.first(lambda: self._each("begin", source, start))
+        self.group.first(lambda: self.on_first.begin(source, start))
 
     def __call__(self, step: Step) -> bool:
         for frames in self.everywhere:
             frames(step)
-        self._reason = self.group.first(lambda: self._answer(step))
+        self._reason = self.group.first(lambda: self.on_first(step))
         return bool(self._reason)
 
-    def _answer(self, step: Step) -> str:
-        """Why to stop; nothing to go on."""
-        stopped = [callback for callback in self.on_first if callback(step)]
-        if not stopped:
-            return ""
-        reason = getattr(stopped[0], "reason", None)
-        name = getattr(stopped[0], "__name__", type(stopped[0]).__name__)
-        return str(
-            (reason() if callable(reason) else "") or f"{name} asked to stop at step {step.index}"
-        )
-
     def end(self, step: Step, status: str) -> None:
-        if (
-            status == "interrupted"
-        ):  # each rank on its own, at its own step: none may wait for another
+        if status == "interrupted":
+            # Each rank on its own, at its own step: none may wait for another.
             self.group.parted = self.group.size > 1
             if self.group.rank == 0:
-                self._each("end", step, status)
+                self.on_first.end(step, status)
             return
         for frames in self.everywhere:
             frames.end(step, status)
-        self.group.first(lambda: self._each("end", step, status))
-
-    def _each(self, name: str, *arguments: Any) -> None:
-        for callback in self.on_first:
-            method = getattr(callback, name, None)
-            if callable(method):
-                method(*arguments)
+        self.group.first(lambda: self.on_first.end(step, status))
 
     def reason(self) -> str:
         return self._reason
 
     def close(self) -> None:
-        for callback in [*(frames.recorder for frames in self.everywhere), *self.on_first]:
-            if callable(close := getattr(callback, "close", None)):
-                close()
+        for frames in self.everywhere:
+            frames.recorder.close()
+        self.on_first.close()
 
     @property
-    def trajectory(self) -> Trajectory | None:
-        kept = (
-            getattr(callback, "trajectory", None) for callback in [*self.everywhere, *self.on_first]
-        )
-        return next((trajectory for trajectory in kept if trajectory is not None), None)
+    def trajectory(self) -> Trajectory:
+        return next((frames.trajectory for frames in self.everywhere), self.on_first.trajectory)
 
     @property
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
-        return {
-            name: values
-            for c in self.on_first
-            for name, values in getattr(c, "metrics", {}).items()
-        }
+        return self.on_first.metrics

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 
-from advect._util.checks import check_count, check_kind, check_methods
+from advect._util.checks import check_count, check_kind
 from advect.data.dataset import LabeledDataset
 from advect.data.formats.names import stored_name
-from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
 from advect.flows.control import Backtracking, StalledError, StepControl, default_control
 from advect.flows.dynamics import Dynamics
@@ -23,28 +21,11 @@ from advect.flows.integrators import Integrator
 from advect.flows.result import FlowResult, Lowest
 from advect.flows.snapshots import Snapshot, load_snapshot
 from advect.flows.steps import Step, iterate, parts_of
+from advect.flows.watchers import Callback, Watchers
 from advect.functionals import Functional
 from advect.transport.notes import ended_above
 
-Callback = Callable[[Step], bool | None]
-_Flow = TypeVar("_Flow", bound=Callable[..., Any])
 
-
-def _closing(walk: _Flow) -> _Flow:
-    """Whatever becomes of a flow, its callbacks are closed at the end of it."""
-
-    @functools.wraps(walk)
-    def closed(*arguments: Any, **options: Any) -> Any:
-        try:
-            return walk(*arguments, **options)
-        finally:
-            for callback in options.get("callbacks", ()):
-                _hook(callback, "close")
-
-    return cast(_Flow, closed)
-
-
-@_closing
 def flow(
     source: LabeledDataset,
     functional: Functional,
@@ -79,7 +60,7 @@ def flow(
         A ``FlowResult``. Ctrl-C ends the flow cleanly with status "interrupted", after a last
         checkpoint where there is a ``Checkpoint``; a value that is not finite ends it with status
         "diverged" and the last good state, one that no step makes fall with "stalled", and one that
-        ended above its lowest is told as "rose" (``result.best`` is the lowest).
+        ended above its lowest with "rose" (``result.best`` is the lowest).
 
     Example:
         >>> import torch, advect as ad
@@ -90,77 +71,56 @@ def flow(
         >>> result.status, result.values[-1] < 0.01 * result.values[0]
         ('completed', True)
     """
-    remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-    check_kind("source must be a LabeledDataset", source, LabeledDataset, remedy)
-    remedy = "Use ad.OTDD(target), or wrap v as ad.Potential(v)."
-    check_kind("a flow needs a Functional", functional, Functional, remedy)
-    n_steps = check_count("n_steps", n_steps, least=0)
-    dynamics, integrator = parts_of(dynamics, integrator)
-    for callback in callbacks:
-        check_methods(
-            "a callback must be a function of a step",
-            callback,
-            ("__call__",),
-            "Pass ad.Recorder() or a function.",
+    watchers = Watchers(callbacks)
+    try:
+        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+        check_kind("source must be a LabeledDataset", source, LabeledDataset, remedy)
+        remedy = "Use ad.OTDD(target), or wrap v as ad.Potential(v)."
+        check_kind("a flow needs a Functional", functional, Functional, remedy)
+        n_steps = check_count("n_steps", n_steps, least=0)
+        dynamics, integrator = parts_of(dynamics, integrator)
+        control = control or default_control(Field(functional, dynamics), integrator)
+        start = None if resume is None else _resumed(Path(resume), source, n_steps)
+        if start is not None and start.before_control and isinstance(control, Backtracking):
+            warnings.warn(_BEFORE_CONTROL, stacklevel=2)
+        history = _History(start)
+        watchers.begin(source, start)
+        parts = {"dynamics": dynamics, "integrator": integrator, "control": control}
+        steps = iterate(source, functional, **parts, generator=generator, start=start)
+        status, message, last = _walk(steps, history, watchers, n_steps)
+        if status == "completed" and not (functional.stochastic or integrator.stochastic):
+            rose = ended_above(history.values, last.dataset.x.dtype)
+            if rose:
+                status, message = "rose", f"{n_steps} steps made; {rose}"
+        watchers.end(last, status)
+        return FlowResult(
+            last.dataset,
+            source,
+            status,
+            message,
+            history.values,
+            history.terms,
+            history.speeds,
+            history.seconds,
+            last.index,
+            watchers.trajectory,
+            watchers.metrics,
+            functional,
+            **parts,
+            best=history.best,
+            unconverged=history.unconverged,
+            state=last.state,
         )
-    control = control or default_control(Field(functional, dynamics), integrator)
-    start = None if resume is None else _resumed(Path(resume), source, n_steps)
-    if start is not None and start.before_control and isinstance(control, Backtracking):
-        warnings.warn(
-            "the checkpoint is of an earlier version, which did not control steps and whose fd "
-            "followed T(x) − x: this goes on "
-            "with controlled steps and exact gradients. To go on as before: "
-            "control=ad.FixedSteps() and "
-            "ad.FeatureDriven(through_laws=False), or --control fixed and "
-            "--dynamics.no-through-laws in a new run.",
-            stacklevel=2,
-        )
-    history = _History(start)
-    for callback in callbacks:
-        _hook(callback, "begin", source, start)
-    steps = iterate(
-        source,
-        functional,
-        dynamics=dynamics,
-        integrator=integrator,
-        control=control,
-        generator=generator,
-        start=start,
-    )
-    status, message, last = _walk(steps, history, callbacks, n_steps)
-    noisy = functional.stochastic or integrator.stochastic
-    if (
-        status == "completed"
-        and not noisy
-        and (rose := ended_above(history.values, last.dataset.x.dtype))
-    ):
-        status, message = "rose", f"{n_steps} steps made; {rose}"
-    for callback in callbacks:
-        _hook(callback, "end", last, status)
-    kept = (getattr(callback, "trajectory", None) for callback in callbacks)
-    metrics: dict[str, list[tuple[int, float]]] = {}
-    for callback in callbacks:
-        metrics |= getattr(callback, "metrics", {})
-    return FlowResult(
-        last.dataset,
-        source,
-        status,
-        message,
-        history.values,
-        history.terms,
-        history.speeds,
-        history.seconds,
-        last.index,
-        next((trajectory for trajectory in kept if trajectory is not None), Trajectory()),
-        metrics,
-        functional,
-        dynamics,
-        integrator,
-        control,
-        history.best,
-        history.unconverged,
-        last.state,
-    )
+    finally:
+        watchers.close()
+
+
+_BEFORE_CONTROL = (
+    "the checkpoint is of an earlier version, which did not control steps and whose fd followed "
+    "T(x) − x: this goes on with controlled steps and exact gradients. To go on as before: "
+    "control=ad.FixedSteps() and ad.FeatureDriven(through_laws=False), or --control fixed and "
+    "--dynamics.no-through-laws in a new run."
+)
 
 
 def _resumed(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
@@ -172,15 +132,14 @@ def _resumed(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
             f"n_steps={n_steps}",
             "n_steps counts the steps before too.",
         )
-    known = {
-        stored_name(name): name for name in source.classes
-    }  # names that a file cannot hold are those of the source
+    # Names that a file cannot hold are those of the source.
+    known = {stored_name(name): name for name in source.classes}
     classes = tuple(known.get(name, name) for name in start.dataset.classes)
     return replace(start, dataset=start.dataset.replace(classes=classes))
 
 
 def _walk(
-    steps: Iterator[Step], history: _History, callbacks: Sequence[Callback], n_steps: int
+    steps: Iterator[Step], history: _History, watchers: Watchers, n_steps: int
 ) -> tuple[str, str, Step]:
     """Go along the steps until they are made, a callback says stop, or there is no next one:
     status, message, last step.
@@ -189,12 +148,7 @@ def _walk(
     try:
         for step in steps:
             last = step = history.add(step)
-            stopped = [callback for callback in callbacks if callback(step)]
-            if stopped:
-                reason = (
-                    _hook(stopped[0], "reason")
-                    or f"{_name(stopped[0])} asked to stop at step {step.index}"
-                )
+            if reason := watchers(step):
                 return "stopped", reason, step
             if step.index >= n_steps:
                 return "completed", f"{n_steps} steps made", step
@@ -258,13 +212,3 @@ class _History:
             self.terms.setdefault(name, []).append(value)
         snapshot = replace(step.snapshot, history=before, length=length, best=lower)
         return replace(step, snapshot=snapshot)
-
-
-def _hook(callback: Callback, name: str, *arguments: Any) -> Any:
-    """Call an optional method of a callback object."""
-    method = getattr(callback, name, None)
-    return method(*arguments) if callable(method) else None
-
-
-def _name(callback: Callback) -> str:
-    return getattr(callback, "__name__", type(callback).__name__)

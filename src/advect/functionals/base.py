@@ -67,6 +67,11 @@ class Functional:
         return type(self).__name__
 
     @property
+    def parts(self) -> tuple[Functional, ...]:
+        """What it is the sum of: itself, but for a ``Sum``."""
+        return (self,)
+
+    @property
     def options(self) -> dict[str, Any]:
         """How the distance to the target is computed, by name (``cost``, ``solver``), for
         reports.
@@ -170,11 +175,7 @@ class Sum(Functional):
     """
 
     def __init__(self, *functionals: Functional) -> None:
-        self.functionals = tuple(
-            part
-            for functional in functionals
-            for part in (functional.functionals if isinstance(functional, Sum) else (functional,))
-        )
+        self.functionals = tuple(part for whole in functionals for part in whole.parts)
         if not self.functionals:
             raise InputError("a sum needs at least one functional", "none", "Pass functionals.")
         targets = [part.target for part in self.functionals if part.target is not None]
@@ -187,6 +188,10 @@ class Sum(Functional):
     @property
     def stochastic(self) -> bool:
         return any(functional.stochastic for functional in self.functionals)
+
+    @property
+    def parts(self) -> tuple[Functional, ...]:
+        return self.functionals
 
     @property
     def options(self) -> dict[str, Any]:

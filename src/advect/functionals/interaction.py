@@ -23,9 +23,27 @@ _BLOCK_ENTRIES = 4_000_000  # numbers in the largest temporary of a block
 
 
 @dataclass(frozen=True)
-class Radial:
+class Differences:
+    """A pair function of the differences x − x', given by its ``profile`` W(dx, same_label)."""
+
+    profile: PairFunction
+
+    def __call__(self, dx: Tensor, same: Tensor) -> Tensor:
+        return self.profile(dx, same)
+
+    def width(self, dim: int) -> int:
+        """Numbers for each pair in the largest temporary."""
+        return dim
+
+    def between(self, left: Tensor, right: Tensor, same: Tensor) -> Tensor:
+        """W for each pair of two sets of samples."""
+        return self.profile(left[:, None, :] - right, same)
+
+
+@dataclass(frozen=True)
+class Radial(Differences):
     """A pair function of the squared distance, W = profile(‖x − x'‖², same_label): no (n, n, d)
-    differences are formed.
+    differences are formed. Use it wherever W has no direction.
 
     Example:
         >>> import advect as ad
@@ -34,10 +52,15 @@ class Radial:
         0.5
     """
 
-    profile: PairFunction
-
     def __call__(self, dx: Tensor, same: Tensor) -> Tensor:
         return self.profile(dx.square().sum(dim=-1), same)
+
+    def width(self, dim: int) -> int:
+        return 1
+
+    def between(self, left: Tensor, right: Tensor, same: Tensor) -> Tensor:
+        squares = left.square().sum(1)[:, None] + right.square().sum(1) - 2 * left @ right.T
+        return self.profile(squares.clamp_min(0), same)
 
 
 class Interaction(Functional):
@@ -62,15 +85,15 @@ class Interaction(Functional):
                 "Pass a function w(dx, same_label).",
             )
         self.w = w
+        self._pairs = w if isinstance(w, Differences) else Differences(w)
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         x, gradient = rho.x.detach(), torch.zeros_like(rho.x)
         rho.require_labels("an interaction, which asks whether two labels are the same,")
-        x = x - mass_centre(
-            x, rho.weights
-        )  # only differences count, and a large common offset would drown them
+        # Only differences count, and a large common offset would drown them.
+        x = x - mass_centre(x, rho.weights)
         total = torch.zeros((), dtype=torch.float64, device=x.device)
-        width = len(rho) * (1 if isinstance(self.w, Radial) else rho.dim)
+        width = len(rho) * self._pairs.width(rho.dim)
         for rows in torch.arange(len(rho), device=x.device).split(max(1, _BLOCK_ENTRIES // width)):
             value, left, right = self._block(rho, x, rows, rho.x.requires_grad)
             total = total + value
@@ -87,11 +110,7 @@ class Interaction(Functional):
         with torch.set_grad_enabled(wanted):
             left, right = x[rows].requires_grad_(wanted), x.clone().requires_grad_(wanted)
             same = rho.y[rows][:, None] == rho.y
-            if isinstance(self.w, Radial):
-                squares = left.square().sum(1)[:, None] + right.square().sum(1) - 2 * left @ right.T
-                values = self.w.profile(squares.clamp_min(0), same)
-            else:
-                values = self.w(left[:, None, :] - right, same)
+            values = self._pairs.between(left, right, same)
             if values.shape != same.shape:
                 raise InputError(
                     f"w(dx, same) must return shape {tuple(same.shape)}",

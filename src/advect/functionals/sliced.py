@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -225,9 +225,7 @@ def _squares(
 
 def _later(function: Callable[[int], Tensor], start: int) -> Tensor:
     """The function now, its insides again when a gradient is asked for."""
-    result = checkpoint(function, start, use_reentrant=False, preserve_rng_state=False)
-    assert isinstance(result, Tensor)
-    return result
+    return cast(Tensor, checkpoint(function, start, use_reentrant=False, preserve_rng_state=False))
 
 
 def _moves(*datasets: LabeledDataset) -> bool:
