@@ -8,6 +8,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -728,17 +729,49 @@ class TestEdges:
 
 def test_a_map_of_ones_own(tmp_path):
     class Shift(Map, kind="shift"):
-        def _fit(self, start, end):
+        def learn(self, start, end):
             self.by = (end.x - start.x).mean(dim=0)
 
-        def _move(self, x, codes):
+        def move(self, x, codes):
             return x + self.by
-
-        def _pack(self):
-            return {"by": self.by}, {}
-
-        def _unpack(self, tensors, facts):
-            self.by = tensors["by"]
 
     path = Shift().fit([[0.0], [2.0]], [[1.0], [3.0]]).save(tmp_path / "map.safetensors")
     assert ad.maps.load(path).transform([[5.0]]).tolist() == [[6.0]]
+
+
+def test_a_map_of_ones_own_with_options_and_labels(tmp_path):
+    @dataclass(eq=False)
+    class ShiftOfClass(Map, kind="shift of class"):
+        share: float = 1.0
+
+        def learn(self, start, end):
+            self.classes_ = start.classes
+            kinds = [start.y == code for code in range(len(self.classes_))]
+            self.by = torch.stack([(end.x - start.x)[kind].mean(dim=0) for kind in kinds])
+
+        def move(self, x, codes):
+            return x + self.share * torch.where(codes[:, None] < 0, 0, self.by[codes])
+
+    data = ad.LabeledDataset([[0.0], [1.0], [9.0]], [("a", 1), ("a", 1), "b"])
+    fitted = ShiftOfClass(0.5).fit(
+        data, data.replace(x=data.x + torch.tensor([[2.0], [2.0], [8.0]]))
+    )
+    again = ad.maps.load(fitted.save(tmp_path / "map.safetensors"))
+    assert again.share == 0.5 and again.classes_ == fitted.classes_ == (("a", 1), "b")
+    assert again.transform([[0.0], [0.0], [0.0]], [("a", 1), "b", None]).tolist() == [
+        [1.0],
+        [4.0],
+        [0.0],
+    ]
+    with pytest.raises(ad.InputError, match="classes of the fit"):
+        again.transform([[0.0]], ["c"])
+
+
+@each_map
+def test_files_from_before_classes_were_kept_by_all_maps(make, tmp_path):
+    data = labeled([10, 12], 3, 0)
+    fitted = make().fit(data, moved(data))
+    tensors, facts = read_tensors(fitted.save(tmp_path / "map.safetensors"))
+    del facts["classes"]
+    write_tensors(tmp_path / "old.safetensors", tensors, facts)
+    assert ad.maps.load(tmp_path / "old.safetensors").classes_ == fitted.classes_

@@ -2,22 +2,23 @@
 come, live in a file.
 
 A map is the action of a flow, h: x_0 ↦ x_T, made into a function (paper, section 5.3). How a point
-is carried is left to each map; here are the checks, the forms of data, and files that are never
-unpickled."""
+is carried is left to each map (``learn`` and ``move``); here are the checks, the forms of data, and
+files that are never unpickled."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from advect.data.coerce import as_codes, as_features
 from advect.data.dataset import LabeledDataset
+from advect.data.formats.names import pack_any, unpack_name
 from advect.data.store import read_tensors, write_tensors
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
@@ -25,14 +26,41 @@ from advect.maps.pairs import as_pairs
 
 _KINDS: dict[str, type[Map]] = {}  # files name a kind, never a class
 _NAME, _VERSION = "advect map", 1
+_OF_FIT = ("sample_shape_", "classes_", "columns_")  # what files hold of every map
+
+
+class Samples(NamedTuple):
+    """Samples that a user passed: their values (n, …), codes and names of their labels if they came
+    with any, and how tensors are given back.
+    """
+
+    values: Tensor
+    labels: tuple[Tensor, Sequence[Hashable]] | None
+    as_came: Callable[[Tensor], Any]
+
+    @classmethod
+    def of(cls, x: Any) -> Samples:
+        match x:
+            case LabeledDataset():
+                return cls(x.samples.detach(), (x.y.cpu(), x.classes), lambda rows: rows)
+            case Tensor():
+                return cls(as_features(x).detach(), None, lambda rows: rows)
+            case _:
+                return cls(as_features(x), None, Tensor.numpy)
 
 
 class Map(ABC):
     """A map fitted on the first and last states of particles; it carries samples that the flow
     never saw.
 
-    ``EntropicMap`` and ``NearestMap`` need no training, ``NeuralMap`` is a network. A map of your
-    own names its kind and defines ``_fit``, ``_move``, ``_pack`` and ``_unpack``.
+    Which to take: ``EntropicMap`` first, which needs no training, looks at labels where they are
+    known and carried held-out images best; ``NearestMap`` to see at once what any map must beat, or
+    where the flow moved neighbours alike; ``NeuralMap`` where very many samples are to be carried,
+    or a network is to be exported.
+
+    A map of your own names its kind, for files, and defines ``learn`` and ``move``. What ``learn``
+    sets on the map is what ``save`` writes: tensors, and facts that JSON has. One that keeps other
+    things there defines ``pack`` and ``unpack`` too.
 
     Attributes:
         sample_shape_: shape of the samples that it was fitted on, and takes.
@@ -41,17 +69,11 @@ class Map(ABC):
     Example:
         >>> import advect as ad
         >>> class Shift(ad.maps.Map, kind="shift"):
-        ...     def _fit(self, start, end):
+        ...     def learn(self, start, end):
         ...         self.by = (end.x - start.x).mean(dim=0)
         ...
-        ...     def _move(self, x, codes):
+        ...     def move(self, x, codes):
         ...         return x + self.by
-        ...
-        ...     def _pack(self):
-        ...         return {"by": self.by}, {}
-        ...
-        ...     def _unpack(self, tensors, facts):
-        ...         self.by = tensors["by"]
         >>> Shift().fit([[0.0], [2.0]], [[1.0], [3.0]]).transform([[5.0]]).tolist()
         [[6.0]]
     """
@@ -90,7 +112,7 @@ class Map(ABC):
         first, last = as_pairs(start, end)
         self.sample_shape_ = None  # a failure below leaves a map that says it is not fitted
         self.classes_, self.columns_ = (), first.columns
-        self._fit(first, last)
+        self.learn(first, last)
         self.sample_shape_ = first.sample_shape
         return self
 
@@ -117,18 +139,13 @@ class Map(ABC):
             >>> ad.maps.NearestMap().fit(images, images + 1).transform(images[:2]).shape
             (2, 4, 4)
         """
-        values = self._samples(x)
-        rows = values.reshape(len(values), -1)
-        codes = self._codes(x, y, len(rows))
+        samples = self._opened(x)
+        rows = samples.values.reshape(len(samples.values), -1)
         with torch.no_grad():
-            moved = self._move(rows, codes).to(rows)
+            moved = self.move(rows, self._codes(samples, y)).to(rows)
         if isinstance(x, LabeledDataset):
             return x.replace(x=moved, law=None, law_index=None)
-        return (
-            moved.reshape(values.shape)
-            if isinstance(x, Tensor)
-            else moved.reshape(values.shape).numpy()
-        )
+        return samples.as_came(moved.reshape(samples.values.shape))
 
     def save(self, path: str | Path) -> Path:
         """Write the fitted map as one safetensors file; read back, it gives the same results to the
@@ -145,19 +162,17 @@ class Map(ABC):
             NearestMap(k=2, bandwidth=None)
         """
         shape = self._fitted()
-        tensors, own = self._pack()
+        tensors, own = self.pack()
         facts = {
             "kind": _NAME,
             "version": _VERSION,
             "map": self.kind,
             "sample_shape": list(shape),
+            "columns": None if self.columns_ is None else list(self.columns_),
+            "classes": [pack_any(name) for name in self.classes_],
             "own": own,
         }
-        write_tensors(
-            Path(path),
-            tensors,
-            facts | {"columns": None if self.columns_ is None else list(self.columns_)},
-        )
+        write_tensors(Path(path), tensors, facts)
         return Path(path)
 
     @classmethod
@@ -203,8 +218,9 @@ class Map(ABC):
                 None if columns is None else tuple(map(str, columns)),
                 shape,
             )
-            found._unpack(tensors, facts["own"])
-            found._move(
+            found.classes_ = tuple(map(unpack_name, facts.get("classes", ())))
+            found.unpack(tensors, facts["own"])
+            found.move(
                 torch.zeros(1, math.prod(shape)), torch.full((1,), -1)
             )  # parts that do not fit show here
         except (
@@ -222,26 +238,31 @@ class Map(ABC):
         return found
 
     @abstractmethod
-    def _fit(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        """Learn; set ``classes_`` if labels are looked at. All weights are positive, all classes
-        have samples.
+    def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
+        """Learn from pairs, row i of both; set ``classes_`` if labels are looked at. All weights
+        are positive, all classes have samples.
         """
 
     @abstractmethod
-    def _move(self, x: Tensor, codes: Tensor) -> Tensor:
+    def move(self, x: Tensor, codes: Tensor) -> Tensor:
         """Carry rows (n, d) with positions (n,) in ``classes_``, −1 where the label is not
         known.
         """
 
-    @abstractmethod
-    def _pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that ``_move`` needs, as tensors and facts for JSON."""
-
-    @abstractmethod
-    def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Take up what ``_pack`` gave, ``sample_shape_`` being known; any error is reported as a
-        damaged file.
+    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that ``move`` needs, as tensors and facts for JSON: by default what is set on the
+        map, its options among it.
         """
+        own = {name: value for name, value in vars(self).items() if name not in _OF_FIT}
+        tensors = {name: value for name, value in own.items() if torch.is_tensor(value)}
+        return tensors, {name: value for name, value in own.items() if name not in tensors}
+
+    def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Take up what ``pack`` gave, ``sample_shape_`` and ``classes_`` being known; any error is
+        reported as a damaged file.
+        """
+        for name, value in (facts | tensors).items():
+            setattr(self, name, value)
 
     def _fitted(self) -> tuple[int, ...]:
         if self.sample_shape_ is None:
@@ -252,14 +273,10 @@ class Map(ABC):
             )
         return self.sample_shape_
 
-    def _samples(self, x: Any) -> Tensor:
-        """The features as they came, once they fit."""
-        shape = self._fitted()
-        values = (
-            x.x.reshape(len(x), *x.sample_shape)
-            if isinstance(x, LabeledDataset)
-            else as_features(x)
-        )
+    def _opened(self, x: Any) -> Samples:
+        """The samples as they came, once they fit."""
+        shape, samples = self._fitted(), Samples.of(x)
+        values = samples.values
         if tuple(values.shape[1:]) not in (shape, (math.prod(shape),)):
             raise InputError(
                 f"this map takes samples of shape {shape}, one to a row",
@@ -277,17 +294,17 @@ class Map(ABC):
                 ", ".join(map(str, names)),
                 f"Take x[{list(self.columns_)}].",
             )
-        return values.detach()
+        return samples
 
-    def _codes(self, x: Any, y: Any, n: int) -> Tensor:
+    def _codes(self, samples: Samples, y: Any) -> Tensor:
         """Positions in ``classes_``; −1 for labels that are missing, and for all where labels do
         not count.
         """
-        if not self.classes_ or (y is None and not isinstance(x, LabeledDataset)):
+        n = len(samples.values)
+        known = samples.labels if y is None or not self.classes_ else as_codes(y, None, n)
+        if not self.classes_ or known is None:
             return torch.full((n,), -1)
-        codes, names = (
-            (x.y.cpu(), x.classes) if y is None else as_codes(y, None, n)
-        )  # names alone: never positions
+        codes, names = known  # by names alone: never positions
         position = {name: code for code, name in enumerate(self.classes_)}
         strange = [
             names[code]

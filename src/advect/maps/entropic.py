@@ -78,7 +78,7 @@ class EntropicMap(Map, kind="entropic"):
             >>> entropic.classes_, entropic.posterior([[8.0]]).round(3).tolist()
             (('high', 'low'), [[1.0, 0.0]])
         """
-        values = self._samples(x)
+        samples = self._opened(x)
         if not self.classes_:
             raise InputError(
                 "a posterior needs classes",
@@ -86,11 +86,11 @@ class EntropicMap(Map, kind="entropic"):
                 "Fit on labeled datasets.",
             )
         with torch.no_grad():
-            points = self._standard(values.reshape(len(values), -1))
-            rows = torch.cat([self._posterior(part) for part in self._blocks(points)]).to(values)
-        return rows if isinstance(x, (Tensor, LabeledDataset)) else rows.numpy()
+            points = self._standard(samples.values.flatten(1))
+            rows = torch.cat([self._posterior(part) for part in self._blocks(points)])
+        return samples.as_came(rows.to(samples.values))
 
-    def _fit(self, start: LabeledDataset, end: LabeledDataset) -> None:
+    def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         labels = self.label_weight > 0 and start.complete and end.complete
         if self.label_weight > 0 and not labels and bool(start.labeled.any() | end.labeled.any()):
             raise InputError(
@@ -175,7 +175,7 @@ class EntropicMap(Map, kind="entropic"):
         plan = self._particles.plan(x, None)
         return plan @ one_hot(self._start.y, len(self.classes_)).to(plan)
 
-    def _move(self, x: Tensor, codes: Tensor) -> Tensor:
+    def move(self, x: Tensor, codes: Tensor) -> Tensor:
         points, home = self._standard(x), x.to(self._centres)
         codes = codes.to(points.device)
         moved = torch.cat(
@@ -199,7 +199,7 @@ class EntropicMap(Map, kind="entropic"):
         end = self._sides["end"].image(x, classes)
         return end - self._sides["start"].image(x, classes) if self.debias else end
 
-    def _pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = pack_pairs(self._start, self._end)
         relative = isinstance(self.epsilon, Relative)
         facts |= {
@@ -214,7 +214,7 @@ class EntropicMap(Map, kind="entropic"):
             "centres": self._centres
         }, facts
 
-    def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         self.epsilon = Relative(facts["epsilon"]) if facts["relative"] else facts["epsilon"]
         self.label_weight, self.debias = facts["label_weight"], bool(facts["debias"])
         self.__post_init__()

@@ -48,7 +48,7 @@ class NearestMap(Map, kind="nearest"):
         if self.bandwidth is not None:
             self.bandwidth = check_positive("bandwidth", self.bandwidth)
 
-    def _fit(self, start: LabeledDataset, end: LabeledDataset) -> None:
+    def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         if self.k > len(start):
             raise InputError(
                 f"k must be at most the number of particles, {len(start)}",
@@ -62,7 +62,7 @@ class NearestMap(Map, kind="nearest"):
         )  # distances of any scale are safe to square
         self._centre = centre
 
-    def _move(self, x: Tensor, codes: Tensor) -> Tensor:
+    def move(self, x: Tensor, codes: Tensor) -> Tensor:
         x, codes = x.to(self._start.x.device), codes.to(self._start.x.device)
         moved = x.to(torch.promote_types(x.dtype, self._start.x.dtype), copy=True)
         for code in codes.unique().tolist():
@@ -98,7 +98,7 @@ class NearestMap(Map, kind="nearest"):
             start += weight[:, None] * self._start.x[index]
         return moved + (x - start)
 
-    def _pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = pack_pairs(self._start, self._end)
         return tensors | {"centre": self._centre}, facts | {
             "k": self.k,
@@ -106,7 +106,7 @@ class NearestMap(Map, kind="nearest"):
             "scale": self._scale,
         }
 
-    def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         self.k, self.bandwidth = facts["k"], facts["bandwidth"]
         self.__post_init__()
         self._start, self._end = unpack_pairs(tensors, facts, self.sample_shape_)

@@ -13,6 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from advect._util.checks import check_kind
 from advect.errors import InputError
 
 Network = Callable[[tuple[int, ...]], nn.Module]
@@ -151,17 +152,13 @@ def build(network: Network | None, shape: tuple[int, ...]) -> nn.Module:
     if network is None:
         return Autoencoder(shape) if is_image(shape) else Perceptron(shape)
     made = network(shape)
-    if not isinstance(made, nn.Module):
-        raise InputError(
-            "network must make a torch module from a sample shape",
-            type(made).__name__,
-            "Return an nn.Module.",
-        )
+    what = "network must make a torch module from a sample shape"
+    check_kind(what, made, nn.Module, "Return an nn.Module.")
     made = made.float().eval()
     with torch.no_grad():
         out = made(torch.zeros(2, *shape))
-    if not isinstance(out, Tensor) or tuple(out.shape) != (2, *shape):
-        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+    got = tuple(out.shape) if torch.is_tensor(out) else type(out).__name__
+    if got != (2, *shape):
         raise InputError(
             f"the network must map (2, *{shape}) to the same shape", got, "Check its last layer."
         )

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, check_known, check_positive
+from advect._util.checks import check_count, check_known, check_number, check_positive
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -30,6 +30,7 @@ from advect.maps.base import Map
 from advect.maps.networks import Network, Pushforward, build, is_image
 
 _BATCH = 512  # rows carried at once
+_OPTIONS = ("epochs", "learning_rate", "batch_size", "restarts", "held_out", "patience", "seed")
 _STATISTICS = ("centre", "scale", "shift", "spread")
 
 
@@ -96,14 +97,14 @@ class NeuralMap(Map, kind="neural"):
         }.items():
             setattr(self, name, check_count(name, getattr(self, name), least=least))
         self.learning_rate = check_positive("learning_rate", self.learning_rate)
-        if not isinstance(self.held_out, (int, float)) or not 0 <= self.held_out < 1:
+        if not 0 <= check_number("held_out", self.held_out) < 1:
             raise InputError(
                 "held_out must be a share of at least 0 and below 1",
                 self.held_out,
                 "0.1 keeps a tenth aside.",
             )
 
-    def _fit(self, start: LabeledDataset, end: LabeledDataset) -> None:
+    def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         pairs = _Pairs(start, end, self.device)
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(len(start), generator=generator)
@@ -153,7 +154,7 @@ class NeuralMap(Map, kind="neural"):
                 optimizer.step()
             yield pairs.error(module, rows)
 
-    def _move(self, x: Tensor, codes: Tensor) -> Tensor:
+    def move(self, x: Tensor, codes: Tensor) -> Tensor:
         samples = x.reshape(len(x), *self._module.centre.shape).to(self._module.centre.device)
         return torch.cat([self._module(part) for part in samples.split(_BATCH)]).reshape(x.shape)
 
@@ -223,36 +224,19 @@ class NeuralMap(Map, kind="neural"):
         write_atomically(path, program.model_proto.SerializeToString())
         return path
 
-    def _pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if self.network is not None:
             raise InputError(
                 "a file cannot hold the code of a network of your own",
                 f"network={self.network!r}",
                 "Use export(path), or save map.as_module().state_dict() and build it again.",
             )
-        names = (
-            "epochs",
-            "learning_rate",
-            "batch_size",
-            "restarts",
-            "held_out",
-            "patience",
-            "seed",
-        )
-        facts: dict[str, Any] = {name: getattr(self, name) for name in names}
+        facts: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS}
         facts |= {"history": self.history_, "held_out_error": self.held_out_error_}
         return dict(self._module.state_dict()), facts
 
-    def _unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        for name in (
-            "epochs",
-            "learning_rate",
-            "batch_size",
-            "restarts",
-            "held_out",
-            "patience",
-            "seed",
-        ):
+    def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        for name in _OPTIONS:
             setattr(self, name, facts[name])
         self.__post_init__()
         self.history_ = [[(float(a), float(b)) for a, b in errors] for errors in facts["history"]]
