@@ -231,15 +231,15 @@ class TestTransfer:
         few = self.target.sample(6, balanced=True)
         with pytest.raises(ad.InputError, match="did not stay finite"):
             ad.apps.transfer(self.source, few, options=ad.apps.TransferOptions(step_size=1e30))
-        calls, energy = [], ad.OTDD.__call__
+        calls, terms = [], ad.OTDD.terms
 
-        def interrupted(functional, rho):
+        def interrupted(functional, rho, state):
             calls.append(rho)
             if len(calls) == 4:
                 raise KeyboardInterrupt
-            return energy(functional, rho)
+            return terms(functional, rho, state)
 
-        monkeypatch.setattr(ad.OTDD, "__call__", interrupted)
+        monkeypatch.setattr(ad.OTDD, "terms", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ad.apps.transfer(self.source, few)
 
