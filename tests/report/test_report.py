@@ -17,9 +17,9 @@ import torch
 
 import advect as ad
 from advect.datasets.trajectory import Frame
-from advect.report import Story, gather, write_report
-from advect.report.classes import heat, partners
-from advect.report.pack import Box, Shades, fitting_sprite, pack_sprite
+from advect.report import Story, scene, write_report
+from advect.report.class_tables import heat, partners
+from advect.report.encoding import Box, Shades, fitting_sprite, pack_sprite
 
 EVIL = "<script>alert(1)</script>"
 
@@ -631,6 +631,5 @@ def test_notebook_tables_are_escaped(target):
 
 def test_gathering_is_repeatable(result):
     assert (
-        gather.gather(Story.of_result(result)).player
-        == gather.gather(Story.of_result(result)).player
+        scene.gather(Story.of_result(result)).player == scene.gather(Story.of_result(result)).player
     )

@@ -27,8 +27,8 @@ from PIL import Image
 
 from advect import viz
 from advect.viz.couplings import drawn_pairs
-from advect.viz.look import DARK, LIGHT, class_marks, short
-from advect.viz.pairs import complete_part, plane_map
+from advect.viz.pairwise_map import complete_part, plane_map
+from advect.viz.theme import DARK, LIGHT, class_marks, short
 
 DOCS = Path(__file__).parents[2] / "docs"
 

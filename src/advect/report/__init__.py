@@ -1,9 +1,9 @@
 """The report of a flow: one HTML file that opens anywhere and needs no network. ``from
 advect.report import write_report``.
 
-``story`` says what was run, from a result or a run directory; ``gather`` chooses what is shown of
-it, ``classes`` compares the classes, ``pack`` turns numbers and images into text, ``page`` writes
-the file. The page's own player is ``player.js``."""
+``story`` says what was run, from a result or a run directory; ``scene`` chooses what is shown of
+it (``shown_frames``, ``class_tables``, ``pictures``, ``summary``), ``encoding`` turns numbers and
+images into text, ``page`` writes the file. The page's own player is ``player.js``."""
 
 from advect.report.page import write_report
 from advect.report.story import Story

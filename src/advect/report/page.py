@@ -21,7 +21,7 @@ from advect.data.dataset import LabeledDataset
 from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
-from advect.report.gather import Scene, gather
+from advect.report.scene import Scene, gather
 from advect.report.story import Curve, Story
 
 
@@ -134,14 +134,15 @@ def _versions() -> str:
 
 
 def _story(result: Any) -> Story:
-    if isinstance(result, Story):
-        return result
-    if isinstance(result, FlowResult):
-        return Story.of_result(result)
-    if isinstance(result, Trajectory):
-        return Story(result)
-    if isinstance(result, (str, Path)):
-        return Story.of_run(result)
+    match result:
+        case Story():
+            return result
+        case FlowResult():
+            return Story.of_result(result)
+        case Trajectory():
+            return Story(result)
+        case str() | Path():
+            return Story.of_run(result)
     raise InputError(
         "a report is made of a FlowResult, a run directory or a Story",
         type(result).__name__,

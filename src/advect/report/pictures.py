@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from advect.data.dataset import LabeledDataset
-from advect.report.pack import Shades, fitting_sprite
+from advect.report.encoding import Shades, fitting_sprite
 
 MOST_IMAGES = 40
 _GRID_BUDGET, _THUMB_BUDGET = (

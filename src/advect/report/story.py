@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from advect._util.checks import check_kind
 from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
 from advect.data.formats.guard import read_text
@@ -19,8 +20,7 @@ from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.flows.snapshots import load_snapshot
 from advect.ot import Sinkhorn, Solver
-
-Curve = Sequence[tuple[int, float]]
+from advect.viz.states import Curve, curves_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +76,12 @@ class Story:
     code: str | None = None
 
     def __post_init__(self) -> None:
-        for name, data in (("target", self.target), ("source", self.source)):
-            if data is not None and not isinstance(data, LabeledDataset):
-                raise InputError(
-                    f"{name} must be a LabeledDataset",
-                    type(data).__name__,
-                    "Wrap arrays as ad.LabeledDataset(x, y).",
-                )
+        for name in ("target", "source"):
+            what, remedy = (
+                f"{name} must be a LabeledDataset",
+                "Wrap arrays as ad.LabeledDataset(x, y).",
+            )
+            check_kind(what, getattr(self, name), (LabeledDataset, type(None)), remedy)
         if len(self.trajectory) == 0:
             raise InputError(
                 "a report needs recorded frames",
@@ -93,22 +92,16 @@ class Story:
     @classmethod
     def of_result(cls, result: FlowResult) -> Story:
         """What a flow in memory tells of itself."""
-        first = result.n_steps + 1 - len(result.values)
-
-        def curve(values: Sequence[float]) -> Curve:
-            return list(enumerate(values, start=first))
-
+        objective, terms, metrics = curves_of(result)
         setup, code = _setup(result)
         compare = {k: v for k, v in result.options.items() if k in ("cost", "solver")}
         return cls(
             result.trajectory,
             target=result.target,
             source=result.source,
-            objective=curve(result.values),
-            terms={name: curve(values) for name, values in result.terms.items()}
-            if len(result.terms) > 1
-            else {},
-            metrics=result.metrics,
+            objective=objective,
+            terms=terms,
+            metrics=metrics,
             status=result.status,
             message=result.message,
             diagnosis=[str(note) for note in result.diagnosis],
@@ -225,7 +218,7 @@ def shown(thing: Any) -> str:
     """An options object with what was chosen, defaults of no interest left out; addresses of
     functions say nothing.
     """
-    if is_dataclass(thing) and not isinstance(thing, type):
+    if is_dataclass(type(thing)):
         parts = {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
         parts = {
             name: value for name, value in parts.items() if value is not None and value is not False

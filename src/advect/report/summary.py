@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from advect.data.dataset import LabeledDataset
-from advect.report.movie import Frames
+from advect.report.shown_frames import Frames
 from advect.report.story import Curve, Story
 
 _MOST_KNOTS = 500  # of a curve

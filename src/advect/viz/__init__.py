@@ -8,13 +8,13 @@ the look. What is drawn is read from datasets and results, never computed anew."
 from advect.viz.animations import animation
 from advect.viz.couplings import coupling, coupling_matrix
 from advect.viz.images import image_grid
-from advect.viz.look import PALETTE, style
-from advect.viz.moving import particle_grid, particles, paths
-from advect.viz.pairs import pairwise
+from advect.viz.pairwise_map import pairwise
+from advect.viz.particle_figures import particle_grid, particles, paths
+from advect.viz.projections import View, pca, tsne
 from advect.viz.saving import save
 from advect.viz.series import class_counts, curves
 from advect.viz.tables import class_table
-from advect.viz.views import View, pca, tsne
+from advect.viz.theme import PALETTE, style
 
 __all__ = [
     "PALETTE",

@@ -19,20 +19,11 @@ from advect.data.dataset import LabeledDataset
 from advect.data.spaces.images import layout
 from advect.errors import InputError
 from advect.viz.images import bare, check_images, in_turn, mosaic, pixels, scaled, show_mosaic
-from advect.viz.inputs import (
-    Frames,
-    State,
-    caption,
-    check_target,
-    dataset_of,
-    names_of,
-    same_samples,
-    states_of,
-)
-from advect.viz.look import TEXT, class_marks, look, new_figure
-from advect.viz.moving import draw_state, draw_target, single_panel
 from advect.viz.panels import check_points, draw_paths, limits_of, paths_of
-from advect.viz.views import pca
+from advect.viz.particle_figures import draw_state, draw_target, single_panel
+from advect.viz.projections import pca
+from advect.viz.states import Frames, State, names_of, others, same_samples, states_of
+from advect.viz.theme import TEXT, class_marks, look, new_figure
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -94,10 +85,10 @@ def animation(
     path, fps, hold = Path(path), check_positive("fps", fps), check_non_negative("hold", hold)
     write = _writer(path, fps)
     dpi, trails = check_positive("dpi", dpi), check_count("trails", trails, least=0)
-    check_target(target)
+    others(target)
     states = states_of(frames)
     if kind is None:
-        kind = "images" if layout(dataset_of(states[0]).sample_shape) else "particles"
+        kind = "images" if layout(states[0].dataset.sample_shape) else "particles"
     check_known("kind of animation", kind, ("particles", "images"))
     figure, show = (
         _images(states, rows, seed)
@@ -113,14 +104,14 @@ def animation(
 def _particles(
     states: Sequence[State], target: LabeledDataset | None, ellipses: bool, trails: int, seed: int
 ) -> Scene:
-    if max(dataset_of(state).dim for state in states) > 3:
-        view = pca(states, target)
-        states, target = view.frames, view.target
-    datasets = [dataset_of(state) for state in states]
-    others = [] if target is None else [target]
-    dim, marks = check_points([*datasets, *others]), class_marks(names_of(datasets))
+    if max(state.dataset.dim for state in states) > 3:
+        view = pca([state.as_given() for state in states], target)
+        states, target = states_of(view.frames), view.target
+    datasets = [state.dataset for state in states]
+    together = [*datasets, *others(target)]
+    dim, marks = check_points(together), class_marks(names_of(datasets))
     outlines = ellipses and dim == 2
-    limits = limits_of([*datasets, *others], outlines)
+    limits = limits_of(together, outlines)
     complete = all(data.complete for data in datasets)
     figure, axes = single_panel(limits, marks, target=target is not None, unlabeled=not complete)
     draw_target(axes, target, marks, outlines)
@@ -129,7 +120,7 @@ def _particles(
 
     def show(position: int) -> list[Any]:
         state = states[position]
-        axes.title.set_text(caption(state, f"frame {position}"))
+        axes.title.set_text(state.caption(f"frame {position}"))
         lines = draw_paths(axes, walked[:, : position + 1]) if len(walked) else []
         return lines + draw_state(axes, state, marks, outlines)
 
@@ -156,7 +147,7 @@ def _images(states: Sequence[State], rows: int, seed: int) -> Scene:
     def show(position: int) -> list[Any]:
         image.set_data(mosaic(pictures[position]))
         axes.set_title(
-            caption(states[position], f"frame {position}"), fontsize=TEXT, color=look().ink
+            states[position].caption(f"frame {position}"), fontsize=TEXT, color=look().ink
         )
         return []
 

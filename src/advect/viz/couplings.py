@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, check_kind
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.transport.distance import Distance
-from advect.viz.inputs import as_array, dataset_of, names_of
-from advect.viz.look import (
+from advect.viz.panels import check_points, draw_paths, draw_points, limits_of
+from advect.viz.particle_figures import single_panel
+from advect.viz.projections import View
+from advect.viz.states import as_array, names_of, states_of
+from advect.viz.tables import add_bar
+from advect.viz.theme import (
     SMALL,
     class_marks,
     dress,
@@ -25,10 +29,6 @@ from advect.viz.look import (
     short,
     text_width,
 )
-from advect.viz.moving import single_panel
-from advect.viz.panels import check_points, draw_paths, draw_points, limits_of
-from advect.viz.tables import add_bar
-from advect.viz.views import View
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,12 +143,8 @@ def coupling_matrix(distance: Distance) -> Figure:
 def _plan(
     distance: Distance, view: View | None
 ) -> tuple[np.ndarray, LabeledDataset, LabeledDataset]:
-    if not isinstance(distance, Distance):
-        raise InputError(
-            "a coupling is drawn of a Distance",
-            type(distance).__name__,
-            "Pass what ad.otdd returned.",
-        )
+    remedy = "Pass what ad.otdd returned."
+    check_kind("a coupling is drawn of a Distance", distance, Distance, remedy)
     source, target = distance.source, distance.target
     if view is not None:
         if len(view.frames) != 1 or view.target is None:
@@ -158,7 +154,7 @@ def _plan(
                 "Use viz.pca([source], target).",
             )
         sizes = len(source), len(target)
-        source, target = dataset_of(view.frames[0]), view.target
+        source, target = states_of(view.frames)[0].dataset, view.target
         if (len(source), len(target)) != sizes:
             raise InputError(
                 f"the view must hold the {sizes} samples of the distance",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from advect.viz.images import bare
-from advect.viz.look import SMALL, heat_colours, look, short, text_width
+from advect.viz.theme import SMALL, heat_colours, look, short, text_width
 
 _FEW = 15  # rows and columns up to which numbers fit their cells
 

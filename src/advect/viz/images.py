@@ -14,10 +14,9 @@ import torch
 from advect._util.checks import check_count
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces.images import Pixels, layout
-from advect.datasets.trajectory import Frame
 from advect.errors import InputError
-from advect.viz.inputs import Frames, State, as_array, dataset_of, panel_states, same_samples
-from advect.viz.look import dress, look, new_figure, short, text_width
+from advect.viz.states import Frames, State, as_array, same_samples, states_of
+from advect.viz.theme import dress, look, new_figure, short, text_width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +53,7 @@ def image_grid(
         >>> [len(axes.get_yticklabels()) for axes in figure.axes]
         [5]
     """
-    states = panel_states(frames, columns, default=12)
+    states = states_of(frames, columns, of_flow=12)
     data = check_images(states)
     if titles is not None and len(titles) != len(states):
         raise InputError(
@@ -65,9 +64,7 @@ def image_grid(
     chosen = in_turn(data[0], min(check_count("rows", rows), len(data[0])), seed)
     pictures = np.stack([pixels(each, chosen) for each in data], axis=1)  # (rows, frames, H, W, …)
     height, width = pictures.shape[2:4]
-    steps = [
-        f"{s.index}" if isinstance(s, Frame) else f"{position}" for position, s in enumerate(states)
-    ]
+    steps = [f"{place if s.step is None else s.step}" for place, s in enumerate(states)]
     captions = steps if titles is None else [short(title, 24) for title in titles]
     wide = text_width(captions) + 0.08
     cell = min(wide if 0.62 < wide < 1.1 else 0.62, 6.5 / len(data))
@@ -88,7 +85,7 @@ def image_grid(
     axes.set_yticks([r * (height + 1) + height / 2 - 0.5 for r in range(len(chosen))], names)
     axes.tick_params(top=False, bottom=False, labeltop=True, labelbottom=False)
     axes.set(
-        title=("step" if isinstance(states[0], Frame) else "frame") if titles is None else "",
+        title="" if titles is not None else "frame" if states[0].step is None else "step",
         ylabel="class",
     )
     bare(axes)
@@ -97,7 +94,7 @@ def image_grid(
 
 def check_images(states: Sequence[State]) -> list[LabeledDataset]:
     """The datasets of the states: the same samples in each, and images."""
-    data = [dataset_of(state) for state in states]
+    data = [state.dataset for state in states]
     if layout(data[0].sample_shape) is None:
         raise InputError(
             "images have shape (H, W), (H, W, 3) or (3, H, W)",

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from advect.data.dataset import LabeledDataset
-from advect.datasets.trajectory import Frame
 from advect.errors import InputError
-from advect.viz.inputs import State, as_array, dataset_of, some_rows
-from advect.viz.look import TEXT, Mark, dress, look, short
+from advect.viz.states import State, as_array, some_rows
+from advect.viz.theme import TEXT, Mark, dress, look, short
 
 Marks = Mapping[Hashable, Mark]
 Limits = list[tuple[float, float]]
@@ -128,7 +127,7 @@ def paths_of(states: Sequence[State], n: int = 60, seed: int = 0) -> tuple[np.nd
     """(n, states, d) positions over time of some samples, and which these are. More lines than that
     are a blot.
     """
-    datasets = [dataset_of(state) for state in states]
+    datasets = [state.dataset for state in states]
     if len({data.x.shape for data in datasets}) > 1:
         raise InputError(
             "trails must follow the same samples",
@@ -165,11 +164,7 @@ def draw_paths(
 
 def until(states: Sequence[State], state: State) -> list[State]:
     """The states that are not later than this one; all of them where that is not known."""
-    return [
-        s
-        for s in states
-        if not (isinstance(s, Frame) and isinstance(state, Frame) and s.index > state.index)
-    ]
+    return [s for s in states if s.step is None or state.step is None or s.step <= state.step]
 
 
 def finish_panel(axes: Any, limits: Limits, *, left: bool = True, name: str = "") -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advect.datasets.trajectory import Frame, Trajectory
+from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
-from advect.viz.inputs import Frames, dataset_of, names_of, states_of
-from advect.viz.look import SMALL, add_legend, class_marks, dress, look, new_figure, short
 from advect.viz.panels import class_label
+from advect.viz.states import Curve, Frames, curves_of, names_of, states_of
+from advect.viz.theme import SMALL, add_legend, class_marks, dress, look, new_figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,30 +41,14 @@ def curves(result: FlowResult | Trajectory) -> Figure:
         >>> [axes.get_ylabel() for axes in viz.curves(result).axes]
         ['objective', 'spread']
     """
-    if isinstance(result, Trajectory):
-        frames = [state for state in states_of(result) if isinstance(state, Frame)]
-        steps, parts, metrics = (
-            [f.index for f in frames],
-            {"objective": [f.value for f in frames]},
-            {},
-        )
-    elif isinstance(result, FlowResult):
-        steps = range(result.n_steps + 1 - len(result.values), result.n_steps + 1)
-        parts = {"objective": result.values, **(result.terms if len(result.terms) > 1 else {})}
-        metrics = {name: points for name, points in result.metrics.items() if points}
-    else:
-        raise InputError(
-            "curves are drawn of a FlowResult or a Trajectory",
-            type(result).__name__,
-            "Pass what ad.flow returned.",
-        )
+    objective, terms, metrics = curves_of(result)
+    parts = {"objective": objective, **terms}
     n, across = 1 + len(metrics), min(3, 1 + len(metrics))
     down = math.ceil(n / across)
     figure = new_figure(3.3 * across, 2.4 * down)
     panels: Any = [figure.add_subplot(down, across, position + 1) for position in range(n)]
     now, colours = look(), itertools.cycle(look().palette)
-    dot = {"marker": "o", "markersize": 3} if len(steps) <= 12 else {}
-    for position, (name, values) in enumerate(parts.items()):
+    for position, (name, points) in enumerate(parts.items()):
         total = position == 0
         line = (
             {"color": now.ink, "linewidth": 2.0}
@@ -72,17 +56,21 @@ def curves(result: FlowResult | Trajectory) -> Figure:
             else {"color": next(colours), "linewidth": 1.4}
         )
         dashes = "-" if total else _DASHES[position % len(_DASHES)]
-        panels[0].plot(steps, values, label=short(name, 28), linestyle=dashes, **line, **dot)
+        _plot(panels[0], points, label=short(name, 28), linestyle=dashes, **line)
     if len(parts) > 1:
         add_legend(figure, panels[0].get_lines())
     for axes, points in zip(panels[1:], metrics.values(), strict=True):
-        few = {"marker": "o", "markersize": 3} if len(points) <= 12 else {}
-        axes.plot(*zip(*points, strict=True), color=now.palette[1], linewidth=1.6, **few)
-    if min(itertools.chain(*parts.values())) > 0:
+        _plot(axes, points, color=now.palette[1], linewidth=1.6)
+    if min(value for points in parts.values() for _, value in points) > 0:
         panels[0].set_yscale("log")
     for axes, label in zip(panels, ("objective", *metrics), strict=True):
         _finish(axes, "step", short(label, 28))
     return figure
+
+
+def _plot(axes: Any, points: Curve, **line: Any) -> None:
+    dots = {"marker": "o", "markersize": 3} if len(points) <= 12 else {}
+    axes.plot(*zip(*points, strict=True), **line, **dots)
 
 
 def class_counts(frames: Frames) -> Figure:
@@ -107,17 +95,16 @@ def class_counts(frames: Frames) -> Figure:
     from matplotlib.patches import Patch
 
     states = states_of(frames)
-    counts = [dataset_of(state).counts for state in states]
-    names = names_of(dataset_of(state) for state in states)
+    counts = [state.dataset.counts for state in states]
+    names = names_of(state.dataset for state in states)
     if not names:
         raise InputError(
             "counts of classes need labels", "samples without any", "ad.pseudo_labels finds some."
         )
     marks, now = class_marks(names), look()
-    recorded = all(isinstance(state, Frame) for state in states)
-    steps = [
-        state.index if isinstance(state, Frame) else position
-        for position, state in enumerate(states)
+    recorded = all(state.step is not None for state in states)
+    steps: list[Any] = [
+        position if state.step is None else state.step for position, state in enumerate(states)
     ]
     if len(steps) == 1:  # a single state is a bar
         steps, counts = [steps[0] - 0.5, steps[0] + 0.5], counts * 2

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from advect._util.checks import check_kind
 from advect.classes.matching import ClassMatching
 from advect.data.class_table import ClassTable
 from advect.errors import InputError
 from advect.transport.distance import Distance
 from advect.viz.heat import cell_sizes, draw_heat, has_numbers, name_room
-from advect.viz.look import SMALL, TEXT, look, new_figure, text_width
+from advect.viz.theme import SMALL, TEXT, look, new_figure, text_width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,19 +44,14 @@ def class_table(
     """
     from matplotlib.patches import Rectangle
 
-    matching = table if isinstance(table, ClassMatching) else None
-    if isinstance(table, Distance):
-        table, otherwise = table.class_distances, "W₂ between classes"
-    elif isinstance(table, ClassMatching):
-        table, otherwise = table.soft, "share of each class"
-    else:
-        otherwise = ""
-    if not isinstance(table, ClassTable):
-        raise InputError(
-            "a table must be a ClassTable, a Distance or a ClassMatching",
-            type(table).__name__,
-            "Use distance.class_distances, for instance.",
-        )
+    partners, otherwise = {}, ""
+    match table:
+        case Distance():
+            table, otherwise = table.class_distances, "W₂ between classes"
+        case ClassMatching():
+            table, partners, otherwise = table.soft, table.hard, "share of each class"
+    what = "a table must be a ClassTable, a Distance or a ClassMatching"
+    check_kind(what, table, ClassTable, "Use distance.class_distances, for instance.")
     if 0 in table.shape:
         raise InputError(
             "a table needs rows and columns to be drawn",
@@ -72,14 +68,10 @@ def class_table(
     )
     axes = figure.add_subplot()
     image = draw_heat(axes, np.asarray(table, dtype=float), table.rows, table.columns)
-    if matching is not None:
-        for name, match in matching.hard.items():
-            corner = table.columns.index(match) - 0.5, table.rows.index(name) - 0.5
-            axes.add_patch(
-                Rectangle(
-                    corner, 1, 1, fill=False, edgecolor=now.palette[0], linewidth=1.5, zorder=3
-                )
-            )
+    for name, partner in partners.items():
+        corner = table.columns.index(partner) - 0.5, table.rows.index(name) - 0.5
+        frame = {"fill": False, "edgecolor": now.palette[0], "linewidth": 1.5, "zorder": 3}
+        axes.add_patch(Rectangle(corner, 1, 1, **frame))
     if not numbers:
         add_bar(figure, image, axes)
     axes.set(xlabel="target class", ylabel="source class")

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 
 from advect.data.dataset import LabeledDataset
-from advect.data.spaces.projection import Projection
 from advect.errors import InputError
-from advect.report.classes import partners, tables_for_page
-from advect.report.movie import Frames, Part, codes_of, thinned
-from advect.report.pack import Box, pack_integers
+from advect.report.class_tables import partners, tables_for_page
+from advect.report.encoding import Box, pack_integers
 from advect.report.pictures import Album
+from advect.report.shown_frames import Frames, Part, codes_of, thinned
 from advect.report.story import Story
 from advect.report.summary import charts, number, summary
-from advect.viz.inputs import as_array
-from advect.viz.look import DARK, LIGHT
+from advect.viz.projections import principal_view
+from advect.viz.states import as_array
+from advect.viz.theme import DARK, LIGHT
 
 
 @dataclass(frozen=True)
@@ -140,15 +140,16 @@ def _view(clouds: Sequence[Tensor]) -> tuple[Callable[[Tensor], np.ndarray], str
         return (
             lambda x: as_array(x[:, :2])
         ), "The first two features; there are too few samples for a projection."
-    projection = Projection.fit(some, 2, "both")
-    flat = projection.apply(some)
-    share = float(flat.var(dim=0).sum() / some.var(dim=0).sum().clamp_min(1e-300))
+    projection, shares = principal_view(some, 2)
     whose = (
         "the first and last frame and the target"
         if len(clouds) == 3
         else "the first and last frame"
     )
-    how = f"The first two principal components of {whose}, which hold {share:.0%} of their variance; the same at every step."
+    how = (
+        f"The first two principal components of {whose}, which hold {sum(shares):.0%} of their "
+        "variance; the same at every step."
+    )
     return (
         lambda x: np.concatenate([as_array(projection.apply(block)) for block in x.split(256)])
     ), how

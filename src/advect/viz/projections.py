@@ -16,17 +16,9 @@ from torch import Tensor
 from advect._util.checks import check_count, check_positive
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces.projection import Projection
+from advect.datasets.trajectory import Frame
 from advect.errors import InputError
-from advect.viz.inputs import (
-    Frames,
-    State,
-    as_array,
-    check_target,
-    dataset_of,
-    some_rows,
-    states_of,
-    with_dataset,
-)
+from advect.viz.states import Frames, State, as_array, others, some_rows, states_of
 
 _ROWS = 20_000  # more rows change principal components little and take long
 
@@ -48,7 +40,7 @@ class View:
         ((2,), True)
     """
 
-    frames: list[State]
+    frames: list[LabeledDataset | Frame]
     target: LabeledDataset | None
     axes: tuple[str, ...]
 
@@ -80,20 +72,25 @@ def pca(
         (2, 'PC 1, ... % of the variance')
     """
     states, dim = _check(frames, target, dim, columns)
-    parts = [dataset_of(state).x.detach() for state in states] + (
-        [] if target is None else [target.x.detach()]
-    )
+    parts = [data.x.detach() for data in (*(state.dataset for state in states), *others(target))]
     stride = max(1, sum(map(len, parts)) // _ROWS)
     rows = torch.cat([part[::stride].cpu().double() for part in parts])
-    fitted = Projection.fit(rows, dim, "both")
-    total = float((rows - rows.mean(dim=0)).square().sum())
-    kept = fitted.apply(rows).square().sum(dim=0).tolist()
-    shares = [part / total if total > 0 else 0.0 for part in kept]
+    fitted, shares = principal_view(rows, dim)
     names = tuple(
         f"PC {position}, {share:.0%} of the variance".replace("%", " %")
         for position, share in enumerate(shares, 1)
     )
     return _view(states, target, [fitted.apply(part) for part in parts], names)
+
+
+def principal_view(rows: Tensor, dim: int) -> tuple[Projection, list[float]]:
+    """The projection of rows (n, d) on their first principal components, and the share of the
+    variance that each holds.
+    """
+    fitted = Projection.fit(rows, dim, "both")
+    total = float((rows - rows.mean(dim=0)).square().sum())
+    kept = fitted.apply(rows).square().sum(dim=0).tolist()
+    return fitted, [part / total if total > 0 else 0.0 for part in kept]
 
 
 def tsne(
@@ -132,11 +129,9 @@ def tsne(
     from sklearn.manifold import TSNE
 
     states, dim = _check(frames, target, dim, columns)
-    states = [with_dataset(state, _some(dataset_of(state), samples, seed)) for state in states]
+    states = [state.with_dataset(_some(state.dataset, samples, seed)) for state in states]
     target = None if target is None else _some(target, samples, seed)
-    parts = [as_array(dataset_of(state).x) for state in states] + (
-        [] if target is None else [as_array(target.x)]
-    )
+    parts = [as_array(data.x) for data in (*(s.dataset for s in states), *others(target))]
     points = np.concatenate(parts)
     if perplexity is None:
         perplexity = min(30.0, max(1.0, (len(points) - 1) / 3))
@@ -149,11 +144,8 @@ def tsne(
     if (
         points.shape[1] > 50 < len(points)
     ):  # the usual first step: it takes out noise and saves time
-        points = (
-            Projection.fit(torch.from_numpy(points), 50, "both")
-            .apply(torch.from_numpy(points))
-            .numpy()
-        )
+        rows = torch.from_numpy(points)
+        points = Projection.fit(rows, 50, "both").apply(rows).numpy()
     distinct = len(np.unique(points, axis=0)) > dim
     model = TSNE(
         dim, perplexity=float(perplexity), random_state=seed, init="pca" if distinct else "random"
@@ -166,11 +158,10 @@ def tsne(
 def _check(
     frames: Frames, target: LabeledDataset | None, dim: int, columns: int | None
 ) -> tuple[list[State], int]:
-    check_target(target)
     if check_count("dim", dim) not in (2, 3):
         raise InputError("a view has 2 or 3 dimensions", dim, "Pass dim=2 or dim=3.")
     states = states_of(frames, columns)
-    dims = {data.dim for data in (*map(dataset_of, states), *([] if target is None else [target]))}
+    dims = {data.dim for data in (*(state.dataset for state in states), *others(target))}
     if len(dims) != 1 or min(dims) < dim:
         raise InputError(
             f"a view in {dim} dimensions needs samples of one dimension, at least {dim}",
@@ -200,7 +191,7 @@ def _view(
         )
 
     frames = [
-        with_dataset(state, seen(dataset_of(state), x))
+        state.with_dataset(seen(state.dataset, x)).as_given()
         for state, x in zip(states, points, strict=False)
     ]
     return View(frames, None if target is None else seen(target, points[-1]), names)

@@ -7,20 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, check_kind
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.viz.inputs import (
-    Frames,
-    State,
-    caption,
-    check_target,
-    dataset_of,
-    names_of,
-    panel_states,
-    states_of,
-)
-from advect.viz.look import TEXT, add_legend, class_marks, look, new_figure
 from advect.viz.panels import (
     Limits,
     Marks,
@@ -34,6 +23,8 @@ from advect.viz.panels import (
     paths_of,
     until,
 )
+from advect.viz.states import Frames, State, names_of, others, states_of
+from advect.viz.theme import TEXT, add_legend, class_marks, look, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -111,20 +102,14 @@ def particle_grid(
         >>> len(viz.particle_grid(rows, titles=["before", "after"]).axes)
         4
     """
-    check_target(target)
-    if not isinstance(rows, Mapping):
-        raise InputError(
-            "rows must be frames by name",
-            type(rows).__name__,
-            'Pass {"a flow": frames}; a single flow is viz.particles(frames).',
-        )
-    grid = {name: panel_states(frames, columns) for name, frames in rows.items()}
+    beside, remedy = others(target), "A single flow is viz.particles(frames)."
+    check_kind('rows must be frames by name, {"a flow": frames}', rows, Mapping, remedy)
+    grid = {name: states_of(frames, columns, of_flow=6) for name, frames in rows.items()}
     width = _check_grid(grid, titles)
-    others = [] if target is None else [target]
-    drawn = [dataset_of(state) for states in grid.values() for state in states]
-    dim, marks = check_points([*drawn, *others]), class_marks(names_of(drawn))
+    drawn = [state.dataset for states in grid.values() for state in states]
+    dim, marks = check_points([*drawn, *beside]), class_marks(names_of(drawn))
     outlines = ellipses and dim == 2
-    limits = [limits_of([*map(dataset_of, states), *others], outlines) for states in grid.values()]
+    limits = [limits_of([*(s.dataset for s in row), *beside], outlines) for row in grid.values()]
     panel = 2.9 if width <= 3 else 2.3
     heights = [
         0.88 * panel if dim == 3 else panel * (y[1] - y[0]) / (x[1] - x[0]) for x, y, *_ in limits
@@ -143,7 +128,7 @@ def particle_grid(
             if passed:
                 draw_paths(axes, paths_of(passed)[0])
             draw_state(axes, state, marks, outlines)
-            title = caption(state) if titles is None else titles[c] if r == 0 else ""
+            title = state.caption() if titles is None else titles[c] if r == 0 else ""
             axes.set_title(title, pad=0 if dim == 3 else 4)
             finish_panel(axes, limits[r], left=c == 0, name=name)
     complete = all(data.complete for data in drawn)
@@ -183,17 +168,13 @@ def paths(
         >>> figure.axes[0].get_title()
         'steps 0 to 4'
     """
-    check_target(target)
     states = states_of(frames)
-    datasets = [dataset_of(state) for state in states]
-    others = [] if target is None else [target]
-    dim, marks = (
-        check_points([*datasets, *others]),
-        class_marks(names_of([datasets[0], datasets[-1]])),
-    )
+    datasets = [state.dataset for state in states]
+    together = [*datasets, *others(target)]
+    dim, marks = check_points(together), class_marks(names_of([datasets[0], datasets[-1]]))
     outlines = ellipses and dim == 2
     walked, rows = paths_of(states, check_count("n", n), seed)
-    limits = limits_of([*datasets, *others], outlines)
+    limits = limits_of(together, outlines)
     complete = all(data.complete for data in datasets)
     figure, axes = single_panel(limits, marks, target=target is not None, unlabeled=not complete)
     draw_target(axes, target, marks, outlines)
@@ -206,12 +187,8 @@ def paths(
     )
     draw_points(axes, datasets[0].subset(rows), marks, hollow=True, size=5)
     draw_state(axes, states[-1], marks, outlines)
-    begin, end = caption(states[0]), caption(states[-1])
-    axes.title.set_text(
-        f"steps {begin.removeprefix('step ')} to {end.removeprefix('step ')}"
-        if begin and end
-        else ""
-    )
+    begin, end = states[0].step, states[-1].step
+    axes.title.set_text("" if begin is None or end is None else f"steps {begin} to {end}")
     return figure
 
 
@@ -228,7 +205,7 @@ def draw_target(
 
 def draw_state(axes: Any, state: State, marks: Marks, outlines: bool) -> list[Any]:
     """The particles of one state and the ellipses of its classes."""
-    data = dataset_of(state)
+    data = state.dataset
     return draw_points(axes, data, marks) + (draw_ellipses(axes, data, marks) if outlines else [])
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from advect.errors import InputError
 from advect.viz.heat import cell_sizes, draw_heat, has_numbers, name_room
-from advect.viz.look import SMALL, dress, look, new_figure, short
 from advect.viz.tables import add_bar
+from advect.viz.theme import SMALL, dress, look, new_figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,10 +15,10 @@ from torch import Tensor
 from advect.data.dataset import LabeledDataset
 from advect.datasets.trajectory import Frame
 from advect.errors import DamageWarning, InputError
-from advect.report.pack import pack_integers
+from advect.report.encoding import pack_integers
 from advect.report.story import Story
-from advect.viz.inputs import names_of, some_rows, spread
-from advect.viz.look import class_marks, style
+from advect.viz.states import names_of, some_rows, spread
+from advect.viz.theme import class_marks, style
 
 MOST_FRAMES, MOST_SAMPLES = 60, 2000
 NO_CLASS = 65535  # where a label is missing, or is not one of the flow's
