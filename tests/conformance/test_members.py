@@ -241,24 +241,18 @@ def test_broken_integrators(make, promise):
 class Crowd(ad.maps.Map, kind="crowd of a test"):
     """What becomes of a sample depends on those beside it."""
 
-    def _fit(self, start, end):
+    def learn(self, start, end):
         self.by = end.x.mean(0)
 
-    def _move(self, x, codes):
+    def move(self, x, codes):
         return x - x.mean(0) + self.by
-
-    def _pack(self):
-        return {"by": self.by}, {}
-
-    def _unpack(self, tensors, facts):
-        self.by = tensors["by"]
 
 
 class Lost(Crowd, kind="lost of a test"):
-    def _move(self, x, codes):
+    def move(self, x, codes):
         return x + self.by
 
-    def _unpack(self, tensors, facts):
+    def unpack(self, tensors, facts):
         self.by = 2 * tensors["by"]
 
 
