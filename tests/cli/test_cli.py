@@ -5,6 +5,8 @@ left alone.
 import json
 import math
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -1162,6 +1164,31 @@ def test_help_shows_every_default(cli, monkeypatch):
                     assert str(option.default) in said[:900], (name, option)
     assert "[default: 50.0]" in cli("transfer", "--help")[1]  # not that of a distance
     assert "[default: 5.0]" in cli("repurpose", "--help")[1]
+
+
+def test_a_command_of_ones_own(cli, empty):
+    (empty / "mine.py").write_text(
+        "def twice(x: float, *, plus: int = 1) -> int:\n    print(2 * x + plus)\n    return 3\n"
+    )
+    assert cli("mine.py:twice", "4", "--plus", "2") == (3, "10.0\n", "")
+    assert "[default: 1]" in cli("mine.py:twice", "--help")[1]
+    for words in (["mine.py:thrice"], ["none.py:twice"], ["mine.py:twice", "4", "--minus", "1"]):
+        code, _, err = cli(*words)
+        assert code == 2 and err.startswith("error: ")
+
+
+def test_a_name_of_ones_own_is_known_to_all_commands(empty):
+    (empty / "mine.py").write_text(
+        "import advect as ad\nfrom advect.cli.app import main\n"
+        "class Slow(ad.Euler):\n    pass\n"
+        "ad.register('integrator', 'slow', Slow)\nraise SystemExit(main())\n"
+    )
+    words = ["mine.py", "flow", A, B, "--integrator", "slow", "--integrator.step-size", "0.3"]
+    words += ["--steps", "2", "--no-report", "-o", "run"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    config = tomllib.loads(Path("run/config.toml").read_text())
+    assert config["integrator"] == {"name": "slow", "step_size": 0.3}
 
 
 def test_every_command_has_an_example(cli):

@@ -26,6 +26,7 @@ from cyclopts.argument import update_argument_collection
 from cyclopts.config import Env
 from pydantic import ValidationError
 
+from advect.cli.code import Permission, is_code, load_object, settled_code
 from advect.cli.commands import COMMANDS, GROUPS
 from advect.cli.interrupt import NotedInterrupt
 from advect.cli.options import overridden
@@ -173,12 +174,17 @@ def _run(tokens: list[str]) -> int:
     """Run a command; every way it can end is a code."""
     try:
         with _reading_no_sources():
-            code = build_app()(tokens, exit_on_error=False, print_error=False)
-        return code if isinstance(code, int) else DONE
+            app = build_app()
+            if tokens and is_code(tokens[0]):  # a command of the user's own, named by the user
+                named = Permission(frozenset({settled_code(tokens[0])}))
+                command = load_object(tokens[0], "a command", named)
+                app.command(command, name=tokens[0], help_epilogue="")
+            code = app(tokens, exit_on_error=False, print_error=False)
+        return code if type(code) is int else DONE
     except Exit as ended:
         return ended.code
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else FAILED
+        return ended.code if type(ended.code) is int else FAILED
     except CycloptsError as error:
         command = " ".join(("advect", *(error.command_chain or ())))
         say(f"error: {_message(error)}\nSee: {command} --help")
