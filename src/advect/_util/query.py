@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from advect._util import registry
 from advect._util.registry import check_name
 from advect._util.signatures import Option
 from advect.errors import InputError
@@ -115,6 +116,20 @@ def values(given: Mapping[str, str], known: Mapping[str, Option], whose: str) ->
                 f"Write {name}=….",
             ) from None
     return found
+
+
+def made(kind: str, text: str, **shared: Any) -> Any:
+    """The object that a line names, such as ``ward?n_clusters=5``; it gets those of the ``shared``
+    options that it takes and the line leaves open.
+
+    Example:
+        >>> made("map", "nearest?k=3", seed=1)
+        NearestMap(k=3)
+    """
+    name, _, said = text.partition("?")
+    own = registry.options(kind, name)
+    usual = {option: shared[option] for option in shared if option in own}
+    return registry.make(kind, name, usual | values(split(said, text), own, name))
 
 
 def _atom(text: str) -> Any:

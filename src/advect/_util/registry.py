@@ -68,6 +68,13 @@ _NAMES: dict[str, dict[str, Any]] = {
     "interaction": {name: name for name in ("attraction", "repulsion", "spreading")},
 }
 
+_CALLED = {  # where errors use another word than the parameter
+    "clustering": "clusterer",
+    "feature": "feature cost",
+    "label": "label cost",
+    "laws": "motion of laws",
+}
+
 
 def kinds() -> tuple[str, ...]:
     """The kinds of things that have names."""
@@ -117,7 +124,7 @@ def found(kind: str, name: str) -> Any:
         >>> found("solver", "exact").__name__
         'ExactOT'
     """
-    check_name(kind, name, _NAMES[kind])
+    check_name(_CALLED.get(kind, kind), name, _NAMES[kind])
     target = _NAMES[kind][name]
     if type(target) is not str:
         return target
@@ -144,7 +151,7 @@ def options(kind: str, name: str) -> dict[str, Option]:
         >>> {name: option.default for name, option in options("integrator", "momentum").items()}
         {'step_size': 0.1, 'momentum': 0.9, 'nesterov': False}
     """
-    check_name(kind, name, _NAMES[kind])
+    check_name(_CALLED.get(kind, kind), name, _NAMES[kind])
     target = _NAMES[kind][name]
     return of_source(target) if type(target) is str else of_object(target)
 

@@ -16,7 +16,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from advect._util.checks import check_methods
-from advect._util.registry import known, make, options
+from advect._util.query import made
+from advect._util.registry import known
 from advect.cost import Bures, GroundCost, NoLabels
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
@@ -43,8 +44,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         label_weight: how much a change of label costs against a change of features.
         epsilon: of the transport, in units of the cost, or ``ad.Relative(share)`` of its mean; None
             for 1 % of the mean.
-        map: "entropic", "nearest", "neural", a name that ``ad.register`` gave, or a map of
-            ``ad.maps`` with options of its own, of which a copy is fitted.
+        map: "entropic", "nearest?k=3", "neural", a name that ``ad.register`` gave, or a map of
+            ``ad.maps``, of which a copy is fitted.
         dynamics: "fd", "jd-fl", "jd-vl", or a dynamics object. Joint dynamics need labels.
         random_state: of a neural map.
 
@@ -175,8 +176,7 @@ def _chosen(kind: str, value: Any, methods: tuple[str, ...], **shared: Any) -> A
     object.
     """
     if isinstance(value, str):
-        own = options(kind, value)
-        return make(kind, value, {name: shared[name] for name in shared if name in own})
+        return made(kind, value, **shared)
     names = f"Known names: {', '.join(known(kind))}."
     check_methods(f"{kind} must be a name or an object", value, methods, names)
     return copy.deepcopy(value)

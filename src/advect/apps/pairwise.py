@@ -24,6 +24,7 @@ from torch import Tensor
 
 from advect import datasets as references
 from advect._util.atomic import write_atomically
+from advect._util.checks import check_kind
 from advect._util.jobs import Job, jobs_at_once, run_jobs
 from advect._util.memory import MemoryLimit, as_bytes
 from advect._util.progress import Progress
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 # pairs are taken in tiles of so many datasets by so many, so that a worker finds most of them at
 # hand
 _TILE = 4
+_REFERENCE = (str, os.PathLike)
 _FORMAT = "advect.pairwise/1"
 
 
@@ -176,18 +178,19 @@ class _Item:
     its digest.
     """
 
-    source: LabeledDataset | tuple[str | Path, Mapping[str, Any]] = field(compare=False, repr=False)
+    held: LabeledDataset | None = field(default=None, compare=False, repr=False)
+    reference: str | Path = field(default="", compare=False, repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     content: str = ""
 
     def read(self) -> LabeledDataset:
-        if isinstance(self.source, LabeledDataset):
-            return self.source
-        reference, options = self.source
-        data = references.load(reference, progress=False, **options)
+        if self.held is not None:
+            return self.held
+        data = references.load(self.reference, progress=False, **self.options)
         if self.content and digest(data) != self.content:
             raise InputError(
                 "a dataset has changed while distances to it were computed",
-                reference,
+                self.reference,
                 "Compute them again.",
             )
         return data
@@ -349,21 +352,18 @@ def _set(matrix: np.ndarray, names: tuple[str, ...], pair: tuple[str, str], valu
 
 
 def _named(datasets: Any) -> dict[str, _Item]:
-    if isinstance(datasets, Mapping):
-        given = {str(name): data for name, data in datasets.items()}
-    elif isinstance(datasets, Sequence) and not isinstance(datasets, (str, bytes)):
-        plain = all(isinstance(data, (str, os.PathLike)) for data in datasets) and len(
-            set(datasets)
-        ) == len(datasets)
-        given = {
-            str(data) if plain else str(position): data for position, data in enumerate(datasets)
-        }
-    else:
-        raise InputError(
-            "datasets must be several, by name or in order",
-            type(datasets).__name__,
-            "Pass a dict or a list.",
-        )
+    match datasets:
+        case Mapping():
+            given = {str(name): data for name, data in datasets.items()}
+        case [*some]:
+            plain = all(isinstance(data, _REFERENCE) for data in some) and len({*some}) == len(some)
+            given = {str(data if plain else place): data for place, data in enumerate(some)}
+        case _:
+            raise InputError(
+                "datasets must be several, by name or in order",
+                type(datasets).__name__,
+                "Pass a dict or a list.",
+            )
     if len(given) < 2 or len(given) < len(datasets):
         raise InputError(
             "pairs need two or more datasets with different names",
@@ -375,23 +375,17 @@ def _named(datasets: Any) -> dict[str, _Item]:
 
 def _item(name: str, data: Any) -> _Item:
     if isinstance(data, LabeledDataset):
-        return _Item(
-            data.replace(x=data.x.detach()) if data.x.requires_grad else data, digest(data)
-        )
-    if not isinstance(data, (str, os.PathLike)):
-        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-        raise InputError(
-            f"{name} must be a LabeledDataset or a reference", type(data).__name__, remedy
-        )
+        held = data.replace(x=data.x.detach()) if data.x.requires_grad else data
+        return _Item(held, content=digest(data))
+    what = f"{name} must be a LabeledDataset or a reference"
+    check_kind(what, data, _REFERENCE, "Wrap arrays as ad.LabeledDataset(x, y).")
     parsed = Reference.parse(data, [known.name for known in references.names()])
     if not (parsed.is_file or parsed.kind == "run"):
-        return _Item((os.fspath(data), {}))
-    place = os.path.abspath(
-        os.path.expanduser(parsed.path)
-    )  # workers may have been started in another directory
-    return _Item(
-        (Path(place) if parsed.kind == "path" else f"{parsed.kind}:{place}", parsed.options)
-    )
+        return _Item(reference=os.fspath(data))
+    # workers may have been started in another directory
+    place = os.path.abspath(os.path.expanduser(parsed.path))
+    reference = Path(place) if parsed.kind == "path" else f"{parsed.kind}:{place}"
+    return _Item(reference=reference, options=parsed.options)
 
 
 def _recognised(
@@ -405,7 +399,7 @@ def _recognised(
     outcomes = run_jobs(_fingerprint, jobs, label="reading datasets", n_jobs=n_jobs, progress=False)
     told = dict(zip(unread, outcomes, strict=True))
     known = {
-        name: _Item(item.source, (told[name].result or {}).get("content", ""))
+        name: replace(item, content=(told[name].result or {}).get("content", ""))
         for name, item in unread.items()
     }
     return items | known, {

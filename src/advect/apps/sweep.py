@@ -182,28 +182,20 @@ def _call(function: Callable[..., Any], parameters: dict[str, Any]) -> dict[str,
 
 
 def _combinations(grid: Any, seeds: int | Sequence[int] | None) -> list[dict[str, Any]]:
-    if isinstance(grid, Mapping):
-        for name, values in grid.items():
-            if (
-                isinstance(values, (str, bytes))
-                or not hasattr(values, "__len__")
-                or not hasattr(values, "__iter__")
-            ):
-                raise InputError(
-                    f"{name} needs a list of values",
-                    repr(values),
-                    f"Write [{values!r}] for a single one.",
-                )
-        found = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    elif isinstance(grid, Sequence) and all(isinstance(parameters, Mapping) for parameters in grid):
-        found = [dict(parameters) for parameters in grid]
-    else:
-        raise InputError(
-            "a grid must be lists by name, or a list of dictionaries",
-            type(grid).__name__,
-            "Pass one of these.",
-        )
-    if not all(isinstance(name, str) for parameters in found for name in parameters):
+    match grid:
+        case Mapping():
+            for name, values in grid.items():
+                _check_values(name, values)
+            found = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        case [*rows] if all(isinstance(row, Mapping) for row in rows):
+            found = [dict(row) for row in rows]
+        case _:
+            raise InputError(
+                "a grid must be lists by name, or a list of dictionaries",
+                type(grid).__name__,
+                "Pass one of these.",
+            )
+    if not {type(name) for parameters in found for name in parameters} <= {str}:
         raise InputError("parameters must have names", "a key that is not text", "Use strings.")
     if seeds is not None:
         some = range(check_count("seeds", seeds)) if isinstance(seeds, int) else list(seeds)
@@ -217,6 +209,16 @@ def _combinations(grid: Any, seeds: int | Sequence[int] | None) -> list[dict[str
             "a sweep needs at least one combination", "none", "Give each parameter a value."
         )
     return found
+
+
+def _check_values(name: str, values: Any) -> None:
+    """Several values: text, which has a length too, is one."""
+    if isinstance(values, (str, bytes)) or not {"__len__", "__iter__"} <= {*dir(values)}:
+        raise InputError(
+            f"{name} needs a list of values",
+            repr(values),
+            f"Write [{values!r}] for a single one.",
+        )
 
 
 def _shown(parameters: dict[str, Any]) -> str:

@@ -22,6 +22,8 @@ from advect._util.checks import (
     check_non_negative,
     check_positive,
 )
+from advect._util.query import made
+from advect._util.registry import known
 from advect.classes.clustering import Clusterer
 from advect.classes.neighbor_graph import neighbor_graph
 from advect.errors import InputError
@@ -341,28 +343,17 @@ def _quietly(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return function(*args, **options)
 
 
-CLUSTERERS: dict[str, Callable[[], Clusterer]] = {
-    "kmeans": KMeans,
-    "ward": Ward,
-    "mixture": GaussianMixture,
-    "spectral": Spectral,
-    "hdbscan": HDBSCAN,
-    "dbscan": DBSCAN,
-}
-
-
 def as_clusterer(clusterer: Any) -> Clusterer:
-    """A clusterer by name or as it is; a scikit-learn one or a function wrapped."""
+    """A clusterer by name (``"ward?n_clusters=5"``) or as it is; a scikit-learn one or a function wrapped."""
     if isinstance(clusterer, Clusterer):
         return clusterer
     if isinstance(clusterer, str):
-        check_known("clusterer", clusterer, CLUSTERERS)
-        return CLUSTERERS[clusterer]()
+        return made("clustering", clusterer)
     if inspect.isclass(clusterer) or not (hasattr(clusterer, "fit_predict") or callable(clusterer)):
         raise InputError(
             "a clusterer must be a name, an object such as ad.Ward(), a scikit-learn clusterer or "
             "a function of points and the clusters before",
             repr(clusterer),
-            f"Names: {', '.join(sorted(CLUSTERERS))}.",
+            f"Names: {', '.join(known('clustering'))}.",
         )
     return (AnyClusterer if hasattr(clusterer, "fit_predict") else OwnFunction)(clusterer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -85,21 +84,7 @@ def convert(
 
     with talk.listening():
         data = load(reference, options, talk)
-        path = save(data, out, overwrite)
+        path = data.save(out, overwrite=overwrite)
     talk.result(
         {"reference": reference, "out": path, **facts(data)}, f"{path}: {len(data)} samples"
     )
-
-
-def save(data: object, out: Path, overwrite: bool) -> Path:
-    """Write a dataset; the remedy for a file that is there is the option of that name."""
-    from advect.data.dataset import LabeledDataset
-    from advect.errors import InputError
-
-    assert isinstance(data, LabeledDataset)
-    try:
-        return data.save(out, overwrite=overwrite)
-    except InputError as error:
-        raise InputError(
-            error.what, error.got, error.remedy.replace("overwrite=True", "--overwrite")
-        ) from None

@@ -125,7 +125,8 @@ def _run(ready: Ready, talk: Talk, *, resume: bool) -> ad.FlowResult:
     import advect as ad
     from advect.cli.interrupt import Interruptible
 
-    options, objects, callbacks = ready.job.options, ready.objects, ready.callbacks(talk)
+    options, objects, callbacks = ready.job.options, ready.objects, ready.callbacks()
+    progress = None if talk.quiet else ad.Progress(options.steps, "flow")
     with Interruptible() as interruptible:
         try:
             return ad.flow(
@@ -135,14 +136,13 @@ def _run(ready: Ready, talk: Talk, *, resume: bool) -> ad.FlowResult:
                 integrator=objects.integrator,
                 control=objects.control,
                 n_steps=options.steps,
-                callbacks=[*callbacks, interruptible],
+                callbacks=[*callbacks, *([progress] if progress else []), interruptible],
                 generator=torch.Generator().manual_seed(options.seed),
                 resume=ready.job.directory if resume else None,
             )
         finally:
-            for callback in callbacks:
-                if isinstance(callback, ad.Progress):
-                    callback.close()
+            if progress is not None:
+                progress.close()
 
 
 def _tell(

@@ -15,6 +15,7 @@ from advect.cli.output import Talk
 from advect.cli.rundir import (
     Curves,
     RunFiles,
+    entry,
     environment,
     read_config,
     read_json,
@@ -79,7 +80,7 @@ class Ready:
         """The main target, if there is one."""
         return self.targets.get("")
 
-    def callbacks(self, talk: Talk) -> list[Any]:
+    def callbacks(self) -> list[Any]:
         """All that watches the flow, in order: the files that describe it come first."""
         import advect as ad
 
@@ -105,8 +106,6 @@ class Ready:
             )
         if options.stop.given:
             watch.append(options.stop.built())
-        if not talk.quiet:
-            watch.append(ad.Progress(options.steps, "flow"))
         return watch
 
     def at(self, directory: Path) -> Ready:
@@ -232,8 +231,8 @@ def check_same(ready: Ready, talk: Talk) -> None:
     import torch
 
     known = read_json(ready.job.directory / "env.json")
-    digests = known.get("digests", {})
-    if not isinstance(digests, dict):
+    digests = entry(known, "digests", dict) if "digests" in known else {}
+    if digests is None:
         path = ready.job.directory / "env.json"
         raise InputError(
             "env.json cannot be used",

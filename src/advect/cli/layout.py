@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from advect._util.atomic import is_leftover
-from advect.cli.rundir import read_config, read_json
+from advect.cli.rundir import entry as part_of, read_config, read_json
 from advect.errors import InputError
 
 _RUN = re.compile(
@@ -126,20 +126,10 @@ class Sets(Layout):
             facts = read_json(directory / "result.json")
         except InputError:
             return set()
-        tables = [facts.get(part) for part in ("sets", "datasets")]
-        files = [
-            file
-            for table in tables
-            if isinstance(table, dict)
-            for file in table.values()
-            if isinstance(file, dict)
-        ]
-        return {
-            file[key]
-            for file in files
-            for key in ("file", "predictions", "flowed")
-            if isinstance(file.get(key), str)
-        }
+        tables = [part_of(facts, part, dict) or {} for part in ("sets", "datasets")]
+        files = [part_of(table, name, dict) or {} for table in tables for name in table]
+        names = {part_of(file, k, str) for file in files for k in ("file", "predictions", "flowed")}
+        return {name for name in names if name is not None}
 
 
 def _is_config(directory: Path) -> bool:

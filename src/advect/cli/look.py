@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from advect.cli.code import Permission
-from advect.cli.config import FlowOptions, Out, Overwrite
-from advect.cli.output import TALK, Talk, TalkOptions, note_lines, noted
+from advect.cli.config import Out, Overwrite
+from advect.cli.output import TALK, TalkOptions, note_lines, noted
 from advect.cli.places import check_free_file, require_run
-from advect.cli.rundir import read_config, read_json
+from advect.cli.rundir import entry, read_config, read_json
 from advect.errors import DamageWarning, InputError
 
 if TYPE_CHECKING:
@@ -95,23 +95,10 @@ def _ended(directory: Path) -> dict[str, Any]:
     except InputError as error:
         warnings.warn(str(error), DamageWarning, stacklevel=2)
         return {}
-    best, texts = (
-        facts.get("best"),
-        {name: value for name, value in facts.items() if isinstance(value, str)},
-    )
-    return {
-        **texts,
-        "best": best if isinstance(best, dict) else None,
-        "diagnosis": _notes(facts.get("diagnosis")),
-    }
-
-
-def _notes(found: Any) -> list[dict[str, str]]:
-    """The notes of a result; none in runs of earlier versions, or where they are damaged."""
-    known = [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
-    return [
-        {"what": str(note.get("what", "")), "remedy": str(note.get("remedy", ""))} for note in known
-    ]
+    texts = {name: value for name in facts if (value := entry(facts, name, str)) is not None}
+    notes = [note for note in entry(facts, "diagnosis", list) or () if type(note) is dict]
+    said = [{part: str(note.get(part, "")) for part in ("what", "remedy")} for note in notes]
+    return {**texts, "best": entry(facts, "best", dict), "diagnosis": said}
 
 
 def _listed(steps: list[int]) -> str:
@@ -135,6 +122,7 @@ def report(
     Args:
         run: Its directory.
     """
+    from advect.cli.job import target_of
     from advect.report import Story, write_report
 
     with talk.listening():
@@ -146,7 +134,7 @@ def report(
         known = {name: ended[name] for name in ("status", "message") if name in ended}
         known["diagnosis"] = [*map(_sentence, ended.get("diagnosis", []))]
         story = dataclasses.replace(Story.of_run(directory), **known, **_compared(job))
-        path = write_report(_told(story, job, _target(job, talk)), path)
+        path = write_report(_told(story, job, target_of(job, talk)), path)
     talk.result({"run": directory, "report": path, "bytes": path.stat().st_size}, f"{path}")
 
 
@@ -210,6 +198,7 @@ def animate(
     """
     from advect import viz
     from advect._util.checks import check_known
+    from advect.cli.job import target_of
     from advect.datasets.trajectory import Trajectory
 
     directory, path = require_run(run.expanduser()), out.expanduser()
@@ -217,7 +206,7 @@ def animate(
     check_free_file(path, overwrite)
     with talk.listening():
         trajectory = Trajectory.open(directory)
-        viz.animation(trajectory, path, target=_target(_job(directory), talk), fps=fps)
+        viz.animation(trajectory, path, target=target_of(_job(directory), talk), fps=fps)
     facts = {"run": directory, "out": path, "frames": len(trajectory), "bytes": path.stat().st_size}
     talk.result(facts, f"{path}: {len(trajectory)} frames")
 
@@ -229,10 +218,3 @@ def _job(directory: Path) -> Job:
     return Job(
         source, target, options, directory, Permission()
     )  # to look at a run, no code of others is run
-
-
-def _target(job: Job, talk: Talk) -> ad.LabeledDataset | None:
-    from advect.cli.job import target_of
-
-    assert isinstance(job.options, FlowOptions)
-    return target_of(job, talk)

@@ -106,7 +106,6 @@ def apply(
         map: What advect map fit wrote.
         dataset: The samples, in the space of the source.
     """
-    from advect.cli.data import save
     from advect.cli.inputs import load
     from advect.datasets.run_frames import in_units
 
@@ -122,7 +121,7 @@ def apply(
         moved = in_units(
             moved, space, units, "a map without a feature space" if space is None else "the map"
         )
-        path = save(moved, out, overwrite)
+        path = moved.save(out, overwrite=overwrite)
     shape = " × ".join(str(side) for side in moved.sample_shape)
     facts = {
         "map": map,

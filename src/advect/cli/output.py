@@ -131,17 +131,16 @@ def plain(value: Any) -> Any:
         >>> plain({("a", 1): [1.5, float("inf")], 2: None})
         {"('a', 1)": [1.5, None], '2': None}
     """
-    if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if hasattr(value, "tolist"):  # numpy and torch
-        return plain(value.tolist())
-    return str(value)
+    match value:
+        case Mapping():
+            return {str(name): plain(part) for name, part in value.items()}
+        case list() | tuple():
+            return [plain(part) for part in value]
+        case None | str() | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+    return plain(value.tolist()) if hasattr(value, "tolist") else str(value)  # numpy and torch
 
 
 def noted(notes: Iterable[Any]) -> list[dict[str, str]]:

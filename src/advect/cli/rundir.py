@@ -16,7 +16,9 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from advect._util.atomic import write_atomically
 from advect.cli.config import FlowOptions
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from advect.data.dataset import LabeledDataset
     from advect.flows.loop import Step
     from advect.flows.snapshots import Snapshot
+
+Kind = TypeVar("Kind")
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
@@ -53,26 +57,29 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
+def entry(table: Any, key: str, kind: type[Kind]) -> Kind | None:
+    """What a JSON object has under a key, if it is of that kind: files may be damaged.
+
+    Example:
+        >>> entry({"steps": 3, "status": 7}, "steps", int), entry({"status": 7}, "status", str)
+        (3, None)
+    """
+    found = table.get(key)
+    return found if type(found) is kind else None
+
+
 def write_config(directory: Path, source: str, target: str | None, options: FlowOptions) -> None:
     """The resolved options as TOML."""
     import tomlkit
 
     whole = {
         "source": source,
-        **({} if target is None else {"target": target}),
-        **options.model_dump(mode="json"),
+        "target": target,
+        **options.model_dump(mode="json", exclude_none=True),
     }
-    write_atomically(directory / "config.toml", tomlkit.dumps(_without_none(whole)).encode())
-
-
-def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """TOML has no null; tables last, as it wants them."""
-    kept = {
-        name: _without_none(value) if isinstance(value, Mapping) else value
-        for name, value in values.items()
-    }
-    kept = {name: value for name, value in kept.items() if value is not None and value != {}}
-    return dict(sorted(kept.items(), key=lambda item: isinstance(item[1], dict)))
+    kept = {name: value for name, value in whole.items() if value is not None and value != {}}
+    ordered = dict(sorted(kept.items(), key=lambda item: type(item[1]) is dict))  # tables last
+    write_atomically(directory / "config.toml", tomlkit.dumps(ordered).encode())
 
 
 def read_config(directory: Path) -> tuple[str, str | None, FlowOptions]:
@@ -82,9 +89,8 @@ def read_config(directory: Path) -> tuple[str, str | None, FlowOptions]:
     path = directory / "config.toml"
     try:
         values = tomllib.loads(read_text(path))
-        source, target = values.pop("source"), values.pop("target", None)
-        if not isinstance(source, str) or not isinstance(target, str | None):
-            raise TypeError("source and target must be text")
+        ends = TypeAdapter(tuple[str, str | None])
+        source, target = ends.validate_python((values.pop("source"), values.pop("target", None)))
         return source, target, FlowOptions.model_validate(values)
     except FileNotFoundError:
         raise InputError(
