@@ -5,6 +5,7 @@ may be singular.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,9 +34,7 @@ def mass_centre(x: Tensor, mass: Tensor) -> Tensor:
 
 
 def squared_distances(x: Tensor, y: Tensor, masses: tuple[Tensor, Tensor] | None = None) -> Tensor:
-    """‖x_i − y_j‖² as an (n, m) matrix, by one matrix product around a common centre (``centred``);
-    never negative.
-    """
+    """‖x_i − y_j‖² as an (n, m) matrix by one product around a common centre; never negative."""
     x, y = centred(x, y, masses)
     products = torch.addmm(x.square().sum(dim=1)[:, None], x, y.T, alpha=-2)  # (n, m)
     return (products + y.square().sum(dim=1)).clamp_min(0)
@@ -51,9 +50,7 @@ _FEW = 4096
 
 
 def squared_gaps(x: Tensor, y: Tensor) -> Tensor:
-    """‖x_i − y_j‖² by differences where there are few pairs, so that near ones are exact however
-    far apart others are.
-    """
+    """‖x_i − y_j‖², by differences where pairs are few: near ones are exact then."""
     if len(x) * len(y) > _FEW:
         return squared_distances(x, y)
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
@@ -90,9 +87,7 @@ def principal_axes(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 class _SymmetricRoot(torch.autograd.Function):
-    """S ↦ S^½ for batches of positive semi-definite matrices; its derivative solves X S^½ + S^½ X =
-    dS.
-    """
+    """S ↦ S^½ for batches of semi-definite matrices; its derivative solves X S^½ + S^½ X = dS."""
 
     @staticmethod
     def forward(ctx, matrices: Tensor) -> Tensor:
@@ -102,12 +97,11 @@ class _SymmetricRoot(torch.autograd.Function):
         return (vectors * roots[..., None, :]) @ vectors.mT
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        roots, vectors = ctx.saved_tensors
+    def backward(ctx, *grads: Tensor) -> Tensor:
+        (grad,), (roots, vectors) = grads, ctx.saved_tensors
         sums = roots[..., :, None] + roots[..., None, :]
-        floor = (
-            sums.amax(dim=(-2, -1), keepdim=True) * 1e-12
-        )  # the null space has no derivative: take 0 there
+        # the null space has no derivative: take 0 there
+        floor = sums.amax(dim=(-2, -1), keepdim=True) * 1e-12
         inverse = torch.where(sums > floor, 1 / sums.clamp_min(torch.finfo(sums.dtype).tiny), 0)
         inner = vectors.mT @ ((grad + grad.mT) / 2) @ vectors
         return vectors @ (inner * inverse) @ vectors.mT
@@ -127,4 +121,5 @@ def symmetric_root(matrices: Tensor) -> Tensor:
         [[2.0, 0.0], [0.0, 0.0]]
     """
     symmetric = ((matrices + matrices.mT) / 2).double()
-    return _SymmetricRoot.apply(symmetric).to(matrices.dtype)  # pyright: ignore[reportAttributeAccessIssue]
+    roots: Any = _SymmetricRoot.apply(symmetric)
+    return roots.to(matrices.dtype)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,9 +23,7 @@ from torch import Tensor
 from advect._util.threads import side_by_side
 
 _PROBES = 4
-_WORTHWHILE = (
-    64  # rows below which a product in float64 takes no time, and few probes could mislead
-)
+_WORTHWHILE = 64  # rows below which a product in float64 is quick, and few probes could mislead
 _SMALL = 16  # rows of factors that are decomposed in one batch
 _ENTRIES = 4_000_000  # of the products in such a batch
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: what a product in float64 cannot tell from zero
@@ -63,22 +63,15 @@ def nuclear_norms(
     alike = len(set(a_sizes)) == 1 and len(set(b_sizes)) == 1
     if alike and min(a_sizes[0], b_sizes[0]) > 0 and max(a_sizes[0], b_sizes[0]) <= _SMALL:
         factors = a.reshape(len(a_sizes), -1, a.shape[1]), b.reshape(len(b_sizes), -1, b.shape[1])
-        step = max(
-            1, _ENTRIES // (len(b) * a_sizes[0])
-        )  # products of all pairs of many laws would dwarf their distances
-        return torch.cat(
-            [_SmallNuclearNorms.apply(part, factors[1]) for part in factors[0].split(step)]
-        )  # pyright: ignore
+        # products of all pairs of many laws would dwarf their distances
+        step = max(1, _ENTRIES // (len(b) * a_sizes[0]))
+        small: Any = _SmallNuclearNorms.apply
+        return torch.cat([small(part, factors[1]) for part in factors[0].split(step)])
     wanted = torch.ones(len(a_sizes), len(b_sizes), dtype=torch.bool) if wanted is None else wanted
-    request = _Request(
-        tuple(a_sizes),
-        tuple(b_sizes),
-        a is b,
-        wanted.tolist(),
-        None if near is None else near.detach(),
-        rtol,
-    )
-    return _NuclearNorms.apply(a, b, request)  # pyright: ignore
+    near = None if near is None else near.detach()
+    request = _Request(tuple(a_sizes), tuple(b_sizes), a is b, wanted.tolist(), near, rtol)
+    norms: Any = _NuclearNorms.apply(a, b, request)
+    return norms
 
 
 def polar_factor(matrix: Tensor, least: float = 0.0) -> Tensor:
@@ -95,14 +88,13 @@ def polar_factor(matrix: Tensor, least: float = 0.0) -> Tensor:
     right = left.mT @ matrix  # rows s_i v_iᵀ
     singular = torch.linalg.vector_norm(right, dim=1)
     top = float(singular.max().clamp_min(torch.finfo(matrix.dtype).tiny))
-    least = max(
-        least, 1e-12 * top
-    )  # of the whole: rounding must not become a direction at its own scale
+    # of the whole: rounding must not become a direction at its own scale
+    least = max(least, 1e-12 * top)
     large, small = singular > max(1e-6 * top, least), (singular > least) & (singular <= 1e-6 * top)
     factor = left[:, large] @ (right[large] / singular[large, None])
-    return (
-        factor + left[:, small] @ polar_factor(right[small], least) if bool(small.any()) else factor
-    )
+    if bool(small.any()):
+        factor = factor + left[:, small] @ polar_factor(right[small], least)
+    return factor
 
 
 @dataclass(frozen=True)
@@ -139,30 +131,28 @@ class _NuclearNorms(torch.autograd.Function):
         ctx.request = request
         norms = a.new_zeros(len(request.a_sizes), len(request.b_sizes))
         a_blocks, b_blocks = a.split(request.a_sizes), b.split(request.b_sizes)
-        single = (
-            _SinglePrecision(a, b, request) if request.near is not None and request.rtol else None
-        )
+        narrow = request.near is not None and request.rtol
+        single = _SinglePrecision(a, b, request) if narrow else None
+
+        def norm(i: int, j: int) -> Tensor:
+            return torch.linalg.svdvals(a_blocks[i] @ b_blocks[j].mT).sum()
+
         for i, a_i in enumerate(a_blocks):
             columns = request.columns(i)
             known = {} if single is None else single.norms(i, columns)
             rest = [j for j in columns if j not in known]
-            sums = side_by_side(
-                lambda j, a_i=a_i: torch.linalg.svdvals(a_i @ b_blocks[j].mT).sum(),
-                rest,
-                rows=len(a_i),
-            )
+            sums = side_by_side(partial(norm, i), rest, rows=len(a_i))
             for j, value in (*known.items(), *zip(rest, sums, strict=True)):
                 norms[i, j] = value
         if not request.symmetric:
             return norms
-        own = torch.stack(
-            [block.square().sum() for block in a_blocks]
-        )  # A Aᵀ is positive: its nuclear norm is its trace
+        # A Aᵀ is positive: its nuclear norm is its trace
+        own = torch.stack([block.square().sum() for block in a_blocks])
         return norms + norms.mT + own.diag()
 
     @staticmethod
-    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        a, b = ctx.saved_tensors
+    def backward(ctx, *grads: Tensor):
+        (grad,), (a, b) = grads, ctx.saved_tensors
         request: _Request = ctx.request
         grad_a, grad_b = torch.zeros_like(a), torch.zeros_like(b)
         a_blocks, b_blocks = a.split(request.a_sizes), b.split(request.b_sizes)
@@ -174,12 +164,10 @@ class _NuclearNorms(torch.autograd.Function):
             for blocks in (a_blocks, b_blocks)
         ]
         least = _ROUNDING * lengths[0][:, None] * lengths[1]
-        counts = _that_count(
-            grad, *lengths, negligible=request.rtol / 100 or torch.finfo(grad.dtype).eps
-        ).tolist()
-        dtype = (
-            torch.float32 if request.rtol else grad.dtype
-        )  # of products with polar factors, which need no more digits
+        negligible = request.rtol / 100 or torch.finfo(grad.dtype).eps
+        counts = _that_count(grad, *lengths, negligible=negligible).tolist()
+        # of products with polar factors, which need no more digits
+        dtype = torch.float32 if request.rtol else grad.dtype
         first, second = ctx.needs_input_grad[:2]
 
         def pull(pair: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -188,13 +176,11 @@ class _NuclearNorms(torch.autograd.Function):
             on_a = factor @ b_blocks[j].to(dtype) if first else factor[:0]
             return on_a, factor.mT @ a_blocks[i].to(dtype) if second else factor[:0]
 
-        for i, size in enumerate(
-            request.a_sizes
-        ):  # row by row: all factors at once would be as large as the transport plan
+        # row by row: all factors at once would be as large as the transport plan
+        for i, size in enumerate(request.a_sizes):
             columns = [j for j in request.columns(i) if counts[i][j]]
-            for j, (on_a, on_b) in zip(
-                columns, side_by_side(pull, [(i, j) for j in columns], rows=size), strict=True
-            ):
+            pulls = side_by_side(pull, [(i, j) for j in columns], rows=size)
+            for j, (on_a, on_b) in zip(columns, pulls, strict=True):
                 if first:
                     a_grads[i].add_(grad[i, j] * on_a)
                 if second:
@@ -224,15 +210,11 @@ class _SinglePrecision:
         self.near, self.rtol, sizes = request.near, request.rtol, request.b_sizes
         self.a, self.b = a.float().split(request.a_sizes), b.float().split(sizes)
         generator = torch.Generator().manual_seed(0)
-        self.vectors = (
-            torch.randn(len(b), _PROBES, generator=generator, dtype=b.dtype)
-            .to(b.device)
-            .split(sizes)
-        )
+        vectors = torch.randn(len(b), _PROBES, generator=generator, dtype=b.dtype)
+        self.vectors = vectors.to(b.device).split(sizes)
         images = [block.mT @ part for block, part in zip(b.split(sizes), self.vectors, strict=True)]
-        self.images = (a @ torch.cat(images, dim=1)).split(
-            request.a_sizes
-        )  # A Bᵀ v in float64, (n, k' probes)
+        # A Bᵀ v in float64, (n, k' probes)
+        self.images = (a @ torch.cat(images, dim=1)).split(request.a_sizes)
 
     def norms(self, i: int, columns: list[int]) -> dict[int, Tensor]:
         """Those of pairs (i, j) that are certain to be right."""
@@ -243,10 +225,8 @@ class _SinglePrecision:
     def _norm(self, i: int, j: int) -> Tensor | None:
         product = (self.a[i] @ self.b[j].mT).double()
         image = self.images[i][:, _PROBES * j : _PROBES * (j + 1)]
-        error = (
-            torch.linalg.matrix_norm(product @ self.vectors[j] - image)
-            * (min(product.shape) / _PROBES) ** 0.5
-        )
+        error = torch.linalg.matrix_norm(product @ self.vectors[j] - image)
+        error = error * (min(product.shape) / _PROBES) ** 0.5
         norm = torch.linalg.svdvals(product).sum()
         return norm if bool(2 * error <= self.rtol * (self.near[i, j] - 2 * norm)) else None
 
@@ -263,15 +243,13 @@ class _SmallNuclearNorms(torch.autograd.Function):
         return torch.linalg.svdvals(products).sum(dim=2)
 
     @staticmethod
-    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        a, b = ctx.saved_tensors
+    def backward(ctx, *grads: Tensor):
+        (grad,), (a, b) = grads, ctx.saved_tensors
         products = torch.einsum("ird,jsd->ijrs", a, b)
         left, singular, right = torch.linalg.svd(products, full_matrices=False)
         lengths = [torch.linalg.matrix_norm(part) for part in (a, b)]
-        least = torch.maximum(
-            _ROUNDING * lengths[0][:, None] * lengths[1], 1e-12 * singular.amax(dim=2)
-        )
-        factors = (
-            (left * (singular > least[:, :, None])[:, :, None, :]) @ right * grad[:, :, None, None]
-        )
+        rounding = _ROUNDING * lengths[0][:, None] * lengths[1]
+        least = torch.maximum(rounding, 1e-12 * singular.amax(dim=2))
+        counts = (singular > least[:, :, None])[:, :, None, :]
+        factors = (left * counts) @ right * grad[:, :, None, None]
         return torch.einsum("ijrs,jsd->ird", factors, b), torch.einsum("ijrs,ird->jsd", factors, a)

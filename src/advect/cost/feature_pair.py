@@ -184,9 +184,7 @@ def _with_gradients(value: Tensor, pulls: list[tuple[Tensor, Tensor]]) -> Tensor
 
 @dataclass(frozen=True, eq=False)
 class PointRows(Rows):
-    """−x_i·y_j + left_i·right_j, never negative: a product of points, and a thin one for norms and
-    few labels.
-    """
+    """−x_i·y_j + left_i·right_j, never negative: the thin factors hold norms and few labels."""
 
     x: Tensor
     y: Tensor

@@ -45,6 +45,8 @@ class FeatureCost(ABC):
     one_space: ClassVar[bool] = True
     # whether columns count by the squares of their differences
     by_columns: ClassVar[bool] = False
+    # whether points are linear in features, so that features in float64 make points in float64
+    linear: ClassVar[bool] = False
     # roundings of the largest feature that the points have, however near to each other they are
     roundings: ClassVar[float] = 0.0
 
@@ -98,9 +100,11 @@ class FeatureCost(ABC):
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
     ) -> tuple[FeatureCost, LabeledDataset, LabeledDataset]:
-        """The cost and the datasets for distances in float64. Points count as given: a map may know
-        no other dtype.
+        """The cost and the datasets for distances in float64. Points of a map that is not linear
+        count as given: it may know no other dtype.
         """
+        if self.linear:
+            return (self, *in_float64(source, target))
         first = self.carry(source, self.embed(source))
         second = first if target is source else self.carry(target, self.embed(target))
         return (SquaredEuclidean(), *in_float64(first, second))
@@ -117,7 +121,7 @@ class SquaredEuclidean(FeatureCost):
         torch.Size([2, 2])
     """
 
-    by_columns = True
+    by_columns = linear = True
 
     def embed(self, data: LabeledDataset) -> Tensor:
         """The features themselves, (n, d)."""
@@ -125,11 +129,6 @@ class SquaredEuclidean(FeatureCost):
 
     def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
         return data
-
-    def widened(
-        self, source: LabeledDataset, target: LabeledDataset
-    ) -> tuple[FeatureCost, LabeledDataset, LabeledDataset]:
-        return (self, *in_float64(source, target))
 
 
 @dataclass(frozen=True)

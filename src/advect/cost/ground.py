@@ -73,9 +73,7 @@ class GroundCost:
 
     @property
     def estimates_covariances(self) -> bool:
-        """Whether full covariances of classes are estimated, in as many dimensions as there are
-        columns.
-        """
+        """Whether full covariances of classes are estimated, of as many dimensions as columns."""
         return self.by_columns and self.has_labels and self.label_cost.estimates_covariances
 
     def fitted(self, source: LabeledDataset, target: LabeledDataset) -> GroundCost:
@@ -99,9 +97,7 @@ class GroundCost:
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
     ) -> tuple[GroundCost, LabeledDataset, LabeledDataset]:
-        """The cost and the datasets in float64, so that distances and label laws are computed there
-        from what is given.
-        """
+        """The cost and the datasets in float64: all is computed there from what is given."""
         if not self.has_labels:
             first = source.replace(law=None, law_index=None)
             target = first if target is source else target.replace(law=None, law_index=None)

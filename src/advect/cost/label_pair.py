@@ -18,9 +18,7 @@ _ENTRIES = 4_000_000  # of a block that is looked up at a time
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """What the labels of a pair of samples cost: ``values[i, j]`` for laws i and j, and the law of
-    each sample.
-    """
+    """What labels cost: ``values[i, j]`` for laws i and j, and the law of each sample."""
 
     values: Tensor
     codes: tuple[Tensor, Tensor]
@@ -69,9 +67,7 @@ class LabelDistances:
 
     @property
     def onto(self) -> Tensor | None:
-        """(m, k'), which law each sample of the target has; None where there are too many laws for
-        a product with it.
-        """
+        """(m, k'), which law each sample of the target has; None for too many laws."""
         few = self.distances.shape[1]
         return one_hot(self.codes[1], few).to(self.distances.dtype) if few <= FEW_LAWS else None
 

@@ -48,14 +48,10 @@ class LabelCost(ABC):
 
     @abstractmethod
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        """(k, k'), a row for each law of the source and a column for each of the target;
-        differentiable in whatever the laws come from.
-        """
+        """(k, k'), a row for each law of the source, differentiable in what laws come from."""
 
     def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
-        """An error for datasets whose labels cannot be compared; asked before laws are carried
-        anywhere.
-        """
+        """An error for labels that cannot be compared; asked before laws are carried anywhere."""
         return
 
     @property
@@ -220,9 +216,7 @@ class ExactLabelOT(LabelCost):
         return distances + distances.T if symmetric else distances
 
     def _squared(self, a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
-        """W₂² of two weighted clouds: the value from the solver, the gradient from the plans
-        (envelope theorem).
-        """
+        """W₂² of two weighted clouds, with the gradient that the plans give (envelope theorem)."""
         (x, p), (y, q) = a, b
         dtype = self.solver.dtype or x.dtype
         xx, xy, yy = (
@@ -258,9 +252,7 @@ def as_label_cost(label: object) -> LabelCost:
 
 
 def n_laws(data: LabeledDataset) -> int:
-    """How many rows a table of label distances has for a dataset; unlabeled data has one law, which
-    is not known.
-    """
+    """Rows of a table of label distances for a dataset; unlabeled data has one law, unknown."""
     return len(data.law) if data.law is not None else max(len(data.classes), 1)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from advect._util.checks import check_count, check_known
 from advect._util.linalg import mass_centre, principal_axes
-from advect.cost.features import FeatureCost, in_float64
+from advect.cost.features import FeatureCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
@@ -67,7 +67,7 @@ class Sketch(FeatureCost):
     kind: str = "pca"
     seed: int = 0
     basis: Tensor | None = field(default=None, repr=False)
-    roundings = 8.0
+    linear, roundings = True, 8.0
 
     def __post_init__(self) -> None:
         check_count("dim", self.dim)
@@ -94,11 +94,8 @@ class Sketch(FeatureCost):
             )
         if self.kind == "gaussian":
             generator = torch.Generator().manual_seed(self.seed)
-            basis = (
-                torch.randn(x.shape[1], self.dim, generator=generator, dtype=torch.float64)
-                / self.dim**0.5
-            )
-            return replace(self, basis=basis.to(x))
+            basis = torch.randn(x.shape[1], self.dim, generator=generator, dtype=torch.float64)
+            return replace(self, basis=(basis / self.dim**0.5).to(x))
         few = x.new_zeros(self.dim, x.shape[1])  # so many axes, also of fewer samples
         axes = principal_axes(itertools.chain(_centred_rows(datasets), [few]))[1]
         return replace(self, basis=axes[: self.dim].mT.to(x))
@@ -128,51 +125,32 @@ class Sketch(FeatureCost):
 
     def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
         """The sketched dataset with its laws: a sketch is linear, N(μ, S) becomes N(Bᵀμ, BᵀSB)."""
-        law = (
-            None
-            if data.law is None or self.basis is None
-            else data.law.carried(self.basis.to(data.law.means))
-        )
+        law = data.law
+        if law is not None and self.basis is not None:
+            law = law.carried(self.basis.to(law.means))
         return data.replace(x=points, sample_shape=tuple(points.shape[1:]), law=law)
-
-    def widened(
-        self, source: LabeledDataset, target: LabeledDataset
-    ) -> tuple[Sketch, LabeledDataset, LabeledDataset]:
-        return (self, *in_float64(source, target))
 
     def error(self, source: LabeledDataset, target: LabeledDataset) -> SketchError:
         """What the sketch leaves out between two datasets, around their common centre."""
         basis = self.fit(source, target).basis if self.basis is None else self.basis
         assert basis is not None
-        centre = _centre((source, target))
+        basis = basis.double()
         whole = inside = residual = 0.0
-        for data in (source, target):
-            for x, weights in zip(
-                data.x.detach().split(4096), data.weights.split(4096), strict=True
-            ):
-                x = (x - centre).double()
-                image = x @ basis.double()
-                whole += float(weights @ x.square().sum(dim=1))
-                inside += float(weights @ image.square().sum(dim=1))
-                residual += (
-                    float(weights @ (x - image @ basis.double().T).square().sum(dim=1))
-                    if self.kind == "pca"
-                    else 0.0
-                )
+        for rows in _centred_rows((source, target)):
+            image = rows @ basis
+            whole += float(rows.square().sum())
+            inside += float(image.square().sum())
+            if self.kind == "pca":
+                residual += float((rows - image @ basis.T).square().sum())
         kept = inside / whole if whole else 1.0
         if self.kind == "pca":
             return SketchError(kept, residual, None)
         return SketchError(kept, None, _distortion(len(source) + len(target), self.dim))
 
 
-def _centre(datasets: tuple[LabeledDataset, ...]) -> Tensor:
-    """The mean of the means of their mass."""
-    return torch.stack([mass_centre(data.x, data.weights) for data in datasets]).mean(dim=0)
-
-
 def _centred_rows(datasets: tuple[LabeledDataset, ...]) -> Iterator[Tensor]:
     """Blocks of the rows √w_i (x_i − c) of all datasets around their common centre, in float64."""
-    centre = _centre(datasets)
+    centre = torch.stack([mass_centre(data.x, data.weights) for data in datasets]).mean(dim=0)
     for data in datasets:
         for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):
             yield weights.sqrt()[:, None] * (x - centre).double()

@@ -90,12 +90,9 @@ class ClassStatistics:
         Raises:
             InputError: other dimensions, or one with full and one with diagonal covariances.
         """
-        if not isinstance(other, ClassStatistics) or other.diagonal != self.diagonal:
-            got = (
-                f"diagonal={other.diagonal}"
-                if isinstance(other, ClassStatistics)
-                else type(other).__name__
-            )
+        alike = isinstance(other, ClassStatistics)
+        if not alike or other.diagonal != self.diagonal:
+            got = f"diagonal={other.diagonal}" if alike else type(other).__name__
             raise InputError(
                 f"statistics to merge must be ClassStatistics(diagonal={self.diagonal})",
                 got,
