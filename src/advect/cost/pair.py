@@ -80,9 +80,7 @@ class PairCost:
         )
 
     def by_classes(self) -> PairCost:
-        """The cost with one law for each class on both sides: laws of single samples are joined by
-        class.
-        """
+        """The cost with one law for each class: laws of single samples are joined by class."""
         source = self.source.with_class_laws()
         target = source if self.target is self.source else self.target.with_class_laws()
         same = source is self.source and target is self.target
@@ -106,9 +104,7 @@ class PairCost:
 
     @property
     def points(self) -> tuple[Tensor, Tensor] | None:
-        """The samples as points whose squared distance is the feature cost, if the cost is of that
-        kind.
-        """
+        """The samples as points whose squared distance is the feature cost, where there are any."""
         return self.features.points
 
     @cached_property
@@ -138,9 +134,7 @@ class PairCost:
 
     @cached_property
     def _sides(self) -> tuple[LabeledDataset, LabeledDataset]:
-        """The datasets in the space where features are compared: label laws live there too. Equal
-        laws are one.
-        """
+        """The datasets where features are compared: laws live there too; equal laws are one."""
         # before laws are carried, which may have a reason of its own against it
         self.cost.label_cost.check(self.source, self.target)
         features, carry = self.features, self.cost.feature_cost.carry
@@ -164,9 +158,7 @@ class PairCost:
             return self._rows(dtype or self._dtype)(slice(None), None)
 
     def _settle(self) -> None:
-        """Make points and label distances, with their graphs; what they take is gone before the
-        matrix is made.
-        """
+        """Make points and label distances, with their graphs, before a matrix is made."""
         _ = self.features, self.label_distances if self.has_labels else None
 
     def blocked(
@@ -201,9 +193,7 @@ class PairCost:
         return BlockedCost(lambda: self._rows(dtype), shape, dtype, self.source.x.device, room)
 
     def check_table(self, room: float) -> int:
-        """Bytes of the table of label distances and a copy of it; an error if there is no room for
-        them.
-        """
+        """Bytes of the table of label distances and a copy; an error if there is no room."""
         sizes = [n_laws(side) for side in self._sides]
         table = 2 * sizes[0] * sizes[1] * 8  # distances of laws are computed in float64
         if table > room:

@@ -26,16 +26,13 @@ def cost_rounding(pair: PairCost, dtype: torch.dtype) -> float:
 
 
 def _law_rounding(pair: PairCost, unit: float, reach: float) -> float:
-    """The share of label laws: means that are far from the origin are rounded there, and
-    covariances in the dtype of x.
-    """
+    """The share of laws: means are rounded at the origin, covariances in the dtype of x."""
     labels, weight = _label_part(pair), pair.cost.label_weight
     own = max(torch.finfo(data.x.dtype).eps for data in (pair.source, pair.target))
     wide = torch.finfo(torch.float64).eps
     means = (own + wide * math.sqrt(max(len(pair.source), len(pair.target)))) * 2 * _far(pair)
-    spread = (
-        (4 * own + 16 * wide) * weight * reach**2
-    )  # distances are differences of numbers of this size
+    # distances are differences of numbers of this size
+    spread = (4 * own + 16 * wide) * weight * reach**2
     return (
         4 * unit * labels + spread + math.sqrt(2 * weight * labels) * means + weight / 2 * means**2
     )
@@ -48,9 +45,7 @@ def _far(pair: PairCost) -> float:
 
 
 def largest_cost(pair: PairCost) -> float | None:
-    """A bound of the entries of a cost, without looking at them; None for a function of one's
-    own.
-    """
+    """A bound of the entries of a cost, without looking; None for a function of one's own."""
     return None if pair.points is None else _reach(pair) ** 2 / 2 + _label_part(pair)
 
 

@@ -278,9 +278,7 @@ class ClassStatistics:
 def _former(
     count: int, weight: float, squares: float, near: Tensor, rest: Tensor, scatter: Tensor
 ) -> Moments:
-    """From the sums of earlier files; of a class without weight they kept nothing, so its mean is
-    not known.
-    """
+    """From the sums of earlier files, which kept nothing of a class without weight."""
     if weight == 0:
         return Moments(count, weight, 0.0, near.new_full(near.shape, torch.nan), rest, scatter)
     freedom = weight - squares / weight
@@ -288,9 +286,7 @@ def _former(
 
 
 def _numbers(x: Any) -> Tensor:
-    """Real numbers in float64, also where a dataset would take float32: whole numbers and lists may
-    be large.
-    """
+    """Real numbers in float64, also where a dataset would take float32."""
     values = as_tensor(x).detach().cpu()
     return values if values.is_complex() else values.double()
 

@@ -84,9 +84,7 @@ class FeatureDriven:
 
     @property
     def descends(self) -> bool:
-        """Whether velocities are those of the value that is shown, so that small steps make it
-        fall.
-        """
+        """Whether velocities are those of the value that is shown: small steps make it fall."""
         return self.through_laws
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
@@ -118,9 +116,8 @@ class _Joint:
         return {"x": rho.x, **self.motion(rho.dim).parameters(_laws(rho))}
 
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
-        return rho.replace(
-            x=parameters["x"], law=self.motion(rho.dim).attach(_laws(rho), parameters)
-        )
+        law = self.motion(rho.dim).attach(_laws(rho), parameters)
+        return rho.replace(x=parameters["x"], law=law)
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
         laws, motion = _laws(rho), self.motion(rho.dim)
@@ -241,17 +238,13 @@ def _laws(rho: LabeledDataset) -> Gaussians:
 
 
 def _first_laws(data: LabeledDataset) -> Gaussians:
-    """The laws that a dataset carries, otherwise those of its samples, in the precision of its
-    features.
-    """
+    """The laws that a dataset carries, or those of its samples, in the dtype of its features."""
     data.require_labels("a flow of label laws")
     return data.laws().to(data.x.device, data.x.dtype)
 
 
 def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
-    """−gradient ÷ mass by rows; rows without mass, or with less than the gradient's dtype can tell,
-    stay where they are.
-    """
+    """−gradient ÷ mass by rows; those with too little mass for the dtype stay where they are."""
     least = torch.finfo(
         gradient.dtype
     ).tiny  # the inverse of a smaller mass is infinite in this dtype

@@ -160,9 +160,7 @@ class DiagonalMotion(LawMotion):
 
 
 def _nearest_psd(matrices: Tensor) -> Tensor:
-    """The nearest positive semi-definite matrices in Frobenius norm: negative eigenvalues become
-    zero.
-    """
+    """The nearest positive semi-definite matrices: negative eigenvalues become zero."""
     symmetric = (matrices + matrices.mT) / 2
     values, vectors = torch.linalg.eigh(symmetric.double())
     if bool((values >= 0).all()):

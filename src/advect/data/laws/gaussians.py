@@ -97,9 +97,7 @@ class Gaussians:
         return Gaussians(self.means @ basis, self.covariance.carried(basis))
 
     def distinct(self) -> tuple[Gaussians, Tensor]:
-        """Each different law once, in the order of first appearance, and for every law the position
-        of its equal there.
-        """
+        """Each different law once, in order of appearance, and where each law's equal is."""
         seen: dict[bytes, int] = {}
         first, places = [], []
         for k, values in enumerate(zip(self.means.detach(), self.covariance.parts(), strict=True)):

@@ -148,9 +148,7 @@ class Moments:
 
 
 def class_shares(y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
-    """Weights within each class, p, and the scales √(p / (1 − Σ p²)) that turn centred samples into
-    factor rows; float64.
-    """
+    """Weights within each class, p, and √(p / (1 − Σ p²)), which makes factor rows; float64."""
     share, freedom, _ = weigh(y, weights, n_classes)
     return share, _scales(share, freedom, y)
 
@@ -174,9 +172,7 @@ def weigh(y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor, T
 
 
 def _scales(share: Tensor, freedom: Tensor, y: Tensor) -> Tensor:
-    """√p / √freedom, roots first: the quotient of a heavy sample beside very light ones is beyond
-    floats.
-    """
+    """√p / √freedom, roots first: a heavy sample beside very light ones is beyond floats."""
     return (
         torch.where(freedom > 0, 1 / torch.where(freedom > 0, freedom, 1).sqrt(), 0)[y]
         * share.sqrt()
