@@ -16,7 +16,7 @@ INNER = ad.Sinkhorn(ad.Relative(0.1), tol=1e-6)
 STEPS = 2
 
 
-class Recede(ad.Functional):
+class Follow(ad.Functional):
     """One that a user may write, with a state: the squared distance from where each sample was a
     step before.
     """
@@ -53,10 +53,10 @@ FUNCTIONALS = {
     "Interaction": lambda: ad.Interaction(ad.repulsion()),
     "Internal": ad.Internal,
     "Internal, porous": lambda: ad.Internal(2.0, by_class=True),
-    "of one's own": Recede,
+    "of one's own": Follow,
     "scaled": lambda: 0.5 * otdd(),
     "sum": lambda: otdd() + 0.1 * ad.Potential(ad.norm()) + 0.1 * ad.Internal(),
-    "sums in sums": lambda: 2 * (0.5 * ad.SlicedOTDD(TARGET, 8) + otdd()) - 0.1 * Recede(),
+    "sums in sums": lambda: 2 * (0.5 * ad.SlicedOTDD(TARGET, 8) + otdd()) - 0.1 * Follow(),
 }
 STEEP = {"integrator": ad.Euler(1.9)}  # too long a step, which is made smaller where it rises
 JOINT = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Heun(0.1)}

@@ -37,6 +37,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     },
     "integrator": {
         "euler": "Euler",
+        "heun": "Heun",
         "momentum": "Momentum",
         "adam": "Adam",
         "adagrad": "Adagrad",

@@ -136,9 +136,8 @@ class Checkpoint(_Writer):
 
     def _save(self, step: Step) -> None:
         if step.index != self._saved:
-            for name in (
-                self._strange
-            ):  # of another flow, or beyond where we came from: not to be mistaken for ours
+            # Of another flow, or beyond where we came from: not to be mistaken for ours.
+            for name in self._strange:
                 (self.directory / name).unlink(missing_ok=True)
             self._strange = []
             save_snapshot(step.snapshot, self.directory / CHECKPOINTS[self._turn])
@@ -255,9 +254,8 @@ class Metric(_Writer):
         }
 
     def __call__(self, step: Step) -> None:
-        if (
-            self.log is not None and self._first is not None
-        ):  # figures from here on are measured anew
+        if self.log is not None and self._first is not None:
+            # Figures from here on are measured again.
             first, self._first = self._first, None
             keep_lines(
                 self.log,

@@ -48,7 +48,7 @@ class FixedSteps:
 
     The default for stochastic functionals and integrators, for those with a memory (``Momentum``,
     ``Adam``, ``Adagrad``), and for ``FeatureDriven(through_laws=False)``, whose velocity is not the
-    gradient. A result tells when its value rose.
+    gradient. The status and the diagnosis of a result say when its value rose.
 
     Example:
         >>> import advect as ad
@@ -79,8 +79,8 @@ class Backtracking:
     step until it is at rest. A step that was made smaller grows back to the integrator's own
     ``step_size``, and never beyond.
 
-    The default with ``Euler`` for deterministic functionals. With ``Momentum``, ``Adam`` or
-    ``Adagrad`` a rejection also empties their memory, which may point uphill where the velocity
+    The default with ``Euler`` and ``Heun`` for deterministic functionals. With ``Momentum``,
+    ``Adam`` or ``Adagrad`` a rejection also empties their memory, which may point uphill where the velocity
     does not. Noise cannot be controlled: stochastic integrators and functionals are refused.
 
     Args:

@@ -147,6 +147,9 @@ class Heun(Integrator):
     For when the way matters and not the end alone: at the same error its steps may be much longer
     than those of ``Euler``. Covariances that move along curves (``BuresMotion``) stay first order.
 
+    Args:
+        step_size: flow time of a step; or a schedule such as ``Decay(0.4, 10)``.
+
     Example:
         >>> import math, advect as ad
         >>> data, bowl = ad.LabeledDataset([[1.0]], ["a"]), ad.Potential(lambda x, y: x.square().sum(1) / 2)

@@ -45,11 +45,11 @@ def flow(
         functional: what to decrease, e.g. ``OTDD(target) + 0.1 * Potential(norm())``.
         dynamics: what may move: ``FeatureDriven()`` (default), ``JointFixedLabels()``,
             ``JointVariableLabels()``.
-        integrator: how: ``Euler(0.1)`` (default), ``Momentum``, ``Adam``, ``Adagrad``,
+        integrator: how: ``Euler(0.1)`` (default), ``Heun``, ``Momentum``, ``Adam``, ``Adagrad``,
             ``EulerMaruyama``.
         control: whether a step is made: ``Backtracking()`` makes it smaller until the value falls,
-            ``FixedSteps()`` makes it whatever comes. By default the first with ``Euler`` where
-            velocities are gradients of a value without noise.
+            ``FixedSteps()`` makes it whatever comes. By default the first with ``Euler`` or
+            ``Heun`` where velocities are gradients of a value without noise.
         n_steps: how many moves in all, those before a resume included.
         callbacks: functions of a ``Step``; a true answer stops the flow. See ``Recorder``,
             ``Checkpoint``, ``StopWhen``, ``Progress``, ``Metric``.

@@ -96,21 +96,17 @@ class FlowResult:
             >>> print(result.diagnosis[0].what)
             The value rose in 3 of 3 steps, first at step 1, and ended at 32, above its lowest of 0.5 at step 0.
         """
-        random = [
-            part
-            for part in (self.functional, self.integrator)
-            if getattr(part, "stochastic", False)
-        ]
-        notes = of_noise([getattr(part, "name", type(part).__name__) for part in random])
+        random: list[str] = []
+        if self.functional is not None and self.functional.stochastic:
+            random.append(self.functional.name)
+        if self.integrator is not None and self.integrator.stochastic:
+            random.append(type(self.integrator).__name__)
+        notes = of_noise(random)
         if not random:
-            whole = all(
-                len(term) == len(self.values) for term in self.terms.values()
-            )  # a term may be of some steps only
-            sizes = (
-                [sum(map(abs, parts)) for parts in zip(*self.terms.values(), strict=True)]
-                if whole and self.terms
-                else None
-            )
+            sizes, terms = None, list(self.terms.values())
+            # A term may be of some steps only.
+            if terms and all(len(term) == len(self.values) for term in terms):
+                sizes = [sum(map(abs, parts)) for parts in zip(*terms, strict=True)]
             notes += of_values(
                 self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
 from advect.errors import InputError
+from advect.functionals.base import under
 
 CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 
@@ -33,9 +34,8 @@ class Snapshot:
     length: int = 0
     control: dict[str, float] = field(default_factory=dict)
     best: tuple[int, float, LabeledDataset] | None = None
-    before_control: bool = (
-        False  # of a version without step control, whose default fd followed T(x) − x
-    )
+    # of a version without step control, whose default fd followed T(x) − x
+    before_control: bool = False
 
 
 def save_snapshot(snapshot: Snapshot, path: Path) -> None:
@@ -85,37 +85,23 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
             "not a checkpoint", path, "Pass a file or directory written by Checkpoint."
         )
 
-    def part(prefix: str) -> dict[str, Tensor]:
-        return {
-            name.removeprefix(prefix): value
-            for name, value in tensors.items()
-            if name.startswith(prefix)
-        }
-
     generator = tensors["generator"].cpu() if "generator" in tensors else None
     with unpacking(path):
         _check_parts(facts["index"], facts["history"], generator)
-        dataset = unpack_dataset(part("dataset."), facts["dataset"])
-        length = len(facts["history"].get("values", []))
-        found = Snapshot(
+        lower = facts.get("best")  # checkpoints of earlier versions have neither this nor a control
+        if lower is not None:
+            packed = unpack_dataset(under("best.", tensors), lower["dataset"])
+            lower = (lower["index"], lower["value"], packed)
+        return Snapshot(
             facts["index"],
-            dataset,
-            part("integrator."),
-            part("functional."),
+            unpack_dataset(under("dataset.", tensors), facts["dataset"]),
+            under("integrator.", tensors),
+            under("functional.", tensors),
             generator,
             facts["history"],
-            length,
-        )
-        lower = facts.get("best")  # checkpoints of earlier versions have neither this nor a control
-        best = (
-            None
-            if lower is None
-            else (lower["index"], lower["value"], unpack_dataset(part("best."), lower["dataset"]))
-        )
-        return replace(
-            found,
-            control=dict(facts.get("control", {})),
-            best=best,
+            len(facts["history"].get("values", [])),
+            dict(facts.get("control", {})),
+            lower,
             before_control="control" not in facts,
         )
 

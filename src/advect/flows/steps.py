@@ -36,7 +36,7 @@ class Step:
         velocity: −gradient ÷ mass for what moves.  seconds: time since the flow started.
         snapshot: all that is needed to continue from here, for checkpoints.
         state: what the functional remembers after it was evaluated here; "error" and "converged"
-            tell of what it solved.
+            are of what it solved.
 
     Example:
         >>> import advect as ad

@@ -10,9 +10,13 @@ from advect._util.checks import check_number
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
-State = dict[
-    str, Tensor
-]  # what a functional remembers from one call to the next: a flat dictionary
+# What a functional remembers from one call to the next: a flat dictionary, which a checkpoint holds.
+State = dict[str, Tensor]
+
+
+def under(prefix: str, state: State) -> State:
+    """The part of a state whose names begin with a prefix, without it."""
+    return {key.removeprefix(prefix): v for key, v in state.items() if key.startswith(prefix)}
 
 
 def met(state: State) -> bool:
@@ -45,13 +49,13 @@ class Functional:
         >>> total = 0.5 * StayNear(data.x) + ad.Potential(ad.norm())
         >>> total(data.replace(x=data.x + 1)).item()         # ½ · 1 + (1 + 3)/2
         2.5
-        >>> class Recede(ad.Functional):                     # to the mean of the step before
+        >>> class Follow(ad.Functional):                     # toward the mean of the step before
         ...     def begin(self, rho):
         ...         return {"mean": rho.x.detach().mean(0)}
         ...     def terms(self, rho, state):
         ...         value = (rho.weights * (rho.x - state["mean"]).square().sum(1)).sum()
         ...         return {self.name: value}, self.begin(rho)
-        >>> Recede()(data).item()
+        >>> Follow()(data).item()
         1.0
     """
 
@@ -205,10 +209,8 @@ class Sum(Functional):
         terms: dict[str, Tensor] = {}
         after: State = {}
         for k, part in enumerate(self.functionals):
-            start = f"{k}."
-            own = {key.removeprefix(start): v for key, v in state.items() if key.startswith(start)}
-            found, own = part.terms(rho, own or part.begin(rho))
-            after |= {f"{start}{key}": v for key, v in own.items()}
+            found, own = part.terms(rho, under(f"{k}.", state) or part.begin(rho))
+            after |= {f"{k}.{key}": v for key, v in own.items()}
             for name, value in found.items():
                 numbered = (f"{name} ({n})" for n in range(2, len(terms) + 3))
                 terms[next(free for free in (name, *numbered) if free not in terms)] = value
