@@ -16,11 +16,13 @@ CASES = make.cases()
 
 
 def agrees(found, name):
-    """The same steps, in sums of another order, which steps that are too long make larger."""
-    expected = EXPECTED[name]
-    assert found["values"] == pytest.approx(expected["values"], rel=1e-7, abs=1e-12)
+    """The same steps, in sums of another order, which steps that are too long make larger. A kernel
+    of low rank has fewer landmarks for a dataset and itself now: 1e-4, within its own error of 2e-2.
+    """
+    expected, loose = EXPECTED[name], name == "fd, low rank"
+    assert found["values"] == pytest.approx(expected["values"], rel=1e-4 if loose else 1e-7)
     x, wanted = (torch.tensor(each["x"], dtype=torch.float64) for each in (found, expected))
-    torch.testing.assert_close(x, wanted, rtol=0, atol=1e-6)
+    torch.testing.assert_close(x, wanted, rtol=0, atol=1e-3 if loose else 1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
