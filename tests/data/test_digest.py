@@ -33,7 +33,6 @@ STORED = {
     "4260227f17462fdeb567f5387cccc29c": {"a": 1},
     "08ca11a15090377c4fcddba628256c13": {1, 2},
     "d20ba973f68c479d98ab3b777e69d5c0": (1, 2),
-    "24895c1880a7826d3aedb7d34a009a8f": ad.Sinkhorn,
     "fd0e6c532afa90f5db0fc02e5e474ac7": ad.Sinkhorn(epsilon=0.1),
     "9d3de4028f979dc61442848eddc05580": ad.ExactOT(),
     "2cd323a02c30d0162bf81c1515240a01": ad.GroundCost(),

@@ -41,14 +41,14 @@ def check_non_negative(name: str, value: object) -> float:
     return number
 
 
-def check_count(name: str, value: object, least: int = 1) -> int:
+def check_count(name: str, value: Any, least: int = 1) -> int:
     """A whole number of at least ``least``."""
     number = _as_number(name, value)
     if not math.isfinite(number) or number != int(number) or number < least:
         raise InputError(
             f"{name} must be a whole number of at least {least}", value, f"Pass {least} or more."
         )
-    return value if isinstance(value, int) else int(number)
+    return int(value)
 
 
 # a table may have millions of columns, and to compare them all takes minutes
@@ -70,7 +70,8 @@ def check_known(kind: str, name: object, known: Iterable[str]) -> None:
 def check_kind(what: str, value: object, kind: type | tuple[type, ...], remedy: str) -> None:
     """``value`` is of this kind: ``what`` says which, and the message names what was given."""
     if not isinstance(value, kind):
-        raise InputError(what, type(value).__name__, remedy)
+        short = type(value) in (bool, int, float)
+        raise InputError(what, repr(value) if short else type(value).__name__, remedy)
 
 
 def check_sides(size: object) -> tuple[int, int]:

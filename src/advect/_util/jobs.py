@@ -1,6 +1,6 @@
 """Many independent jobs with small results, each written as JSON as soon as it is there.
 
-joblib runs them, where the caller has told it to: in this process, in others, on a Dask or Ray
+joblib runs them, where the caller has configured it to: in this process, in others, on a Dask or Ray
 cluster. A job that fails leaves a message and the others go on; one whose result is on the disk is
 not done again. What the jobs are is for others."""
 

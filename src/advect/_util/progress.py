@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Literal
 
@@ -51,10 +51,9 @@ def track(
             repr(progress),
             "Pass one of these.",
         )
-    shown = (
-        _Shown(total, label, stream or sys.stderr, patience, interval) if progress is None else None
-    )
-    done = 0
+    shown, done = None, 0
+    if progress is None:
+        shown = _Shown(total, label, stream or sys.stderr, patience, interval)
 
     def advance(k: int) -> None:
         nonlocal done
@@ -81,11 +80,47 @@ def time_left(remaining: float, pace: float) -> str:
     seconds = round(max(remaining, 0) / pace)
     if seconds < 120:
         return f"{seconds} s"
-    return (
-        f"{seconds // 60}:{seconds % 60:02d} min"
-        if seconds < 7200
-        else f"{seconds // 3600}:{seconds % 3600 // 60:02d} h"
-    )
+    if seconds < 7200:
+        return f"{seconds // 60}:{seconds % 60:02d} min"
+    return f"{seconds // 3600}:{seconds % 3600 // 60:02d} h"
+
+
+class Bar:
+    """A bar on a terminal: done of total, time left, and ``more`` columns of rich, whose fields are
+    set with each update.
+    """
+
+    def __init__(
+        self,
+        stream: IO[str],
+        label: str,
+        total: int,
+        done: int = 0,
+        more: Sequence[str] = (),
+        transient: bool = True,
+        **fields: Any,
+    ) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        columns = (progress.BarColumn(), progress.MofNCompleteColumn())
+        texts = [progress.TextColumn(text) for text in ("{task.description}", *more)]
+        self._bar = progress.Progress(
+            texts[0],
+            *columns,
+            progress.TimeRemainingColumn(),
+            *texts[1:],
+            console=Console(file=stream),
+            transient=transient,
+        )
+        self._task = self._bar.add_task(label, total=total or None, completed=done, **fields)
+        self._bar.start()
+
+    def update(self, done: int, **fields: Any) -> None:
+        self._bar.update(self._task, completed=done, **fields)
+
+    def stop(self) -> None:
+        self._bar.stop()
 
 
 class _Shown:
@@ -95,43 +130,19 @@ class _Shown:
         self.total, self.label, self.stream, self.interval = total, label, stream, interval
         self.begun = time.monotonic()
         self.next = self.begun + (patience if stream.isatty() else interval)
-        self.bar: Any = None
-        self.task: Any = None
+        self.bar: Bar | None = None
 
     def update(self, done: int) -> None:
         now = time.monotonic()
         if self.bar is not None:
-            self.bar.update(self.task, completed=done)
+            self.bar.update(done)
         elif now >= self.next:
             self.next = now + self.interval
             if self.stream.isatty():
-                self._start(done)
-            else:
-                pace = done / (now - self.begun) if now > self.begun else 0.0
-                rate = f", {pace:.3g}/s" if pace else ""
-                left = f", {time_left(self.total - done, pace)} left" if self.total and pace else ""
-                print(
-                    f"{self.label}: {done}/{self.total or '?'}{rate}{left}",
-                    file=self.stream,
-                    flush=True,
-                )
-
-    def _start(self, done: int) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress as Bar,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        self.bar = Bar(*columns, console=Console(file=self.stream), transient=True)
-        self.task = self.bar.add_task(self.label, total=self.total or None, completed=done)
-        self.bar.start()
+                self.bar = Bar(self.stream, self.label, self.total, done)
+                return
+            pace = done / (now - self.begun) if now > self.begun else 0.0
+            rate = f", {pace:.3g}/s" if pace else ""
+            left = f", {time_left(self.total - done, pace)} left" if self.total and pace else ""
+            line = f"{self.label}: {done}/{self.total or '?'}{rate}{left}"
+            print(line, file=self.stream, flush=True)

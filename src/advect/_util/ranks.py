@@ -1,4 +1,4 @@
-"""The ranks of one flow: joining and leaving, and the few ways in which they speak, counted.
+"""The ranks of one flow: joining and leaving, and the few collectives they use, counted.
 
 Every collective goes through ``Group``, which counts calls, bytes and seconds, and turns the
 failure of one (a rank has died, or does not answer within the timeout) into ``LostRankError``. A
@@ -73,7 +73,7 @@ class Group:
         rank: which of them this is, from 0.  size: how many there are.
         device: where this rank's tensors should be.
         traffic: for each kind of collective, what went through it on this rank.
-        parted: whether the ranks have stopped walking together (an interruption, a lost one): no
+        parted: whether the ranks no longer work together (an interruption, a lost one): no
             more collectives then.
 
     Example:
@@ -151,30 +151,30 @@ class Group:
         """What the function returns on rank 0 (plain JSON); an error there is one everywhere."""
         if self.size == 1:
             return function()
-        told: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         failure: BaseException | None = None
         if self.rank == 0:
             try:
-                told = {"answer": function()}
+                answer = {"value": function()}
             except InputError as error:
-                told, failure = {"input": [error.what, str(error.got), error.remedy]}, error
+                answer, failure = {"input": [error.what, str(error.got), error.remedy]}, error
             except Exception as error:
-                told, failure = {"failed": f"{type(error).__name__}: {error}"}, error
-        told = self._broadcast(told)
+                answer, failure = {"failed": f"{type(error).__name__}: {error}"}, error
+        answer = self._broadcast(answer)
         if failure is not None:
             raise failure
-        if "input" in told:
-            raise InputError(*told["input"])
-        if "failed" in told:
+        if "input" in answer:
+            raise InputError(*answer["input"])
+        if "failed" in answer:
             raise LostRankError(
-                f"rank 0 failed ({told['failed']}), and rank {self.rank} of {self.size} stops with "
+                f"rank 0 failed ({answer['failed']}), and rank {self.rank} of {self.size} stops with "
                 "it."
             )
-        return told["answer"]
+        return answer["value"]
 
-    def _broadcast(self, told: dict[str, Any]) -> dict[str, Any]:
+    def _broadcast(self, answer: dict[str, Any]) -> dict[str, Any]:
         """A small JSON object from rank 0 to all."""
-        content = torch.frombuffer(bytearray(json.dumps(told).encode()), dtype=torch.uint8).to(
+        content = torch.frombuffer(bytearray(json.dumps(answer).encode()), dtype=torch.uint8).to(
             self.device
         )
         length = torch.tensor([len(content)], device=self.device)
@@ -197,10 +197,10 @@ class Group:
             torch.tensor([_fingerprint(tensors)], device=self.device), self.size
         ).tolist()
         if len(set(marks)) > 1:
-            strangers = [rank for rank, mark in enumerate(marks) if mark != marks[0]]
+            others = [rank for rank, mark in enumerate(marks) if mark != marks[0]]
             raise InputError(
                 f"{what} must be the same on every rank",
-                f"others on rank {', '.join(map(str, strangers))} than on rank 0",
+                f"others on rank {', '.join(map(str, others))} than on rank 0",
                 "Give every rank the same files and seeds, and stochastic integrators a generator "
                 "of the same seed.",
             )
@@ -271,7 +271,7 @@ def group(*, backend: str | None = None, timeout: float = 300.0) -> Iterator[Gro
         ranks = Group(dist.get_rank(), dist.get_world_size(), device)
         yield ranks
         if not ranks.parted:
-            ranks.wait()  # nobody leaves while another still needs it
+            ranks.wait()  # no rank leaves while another still needs it
     finally:
         if joined:
             dist.destroy_process_group()
@@ -297,12 +297,8 @@ def _fingerprint(tensors: tuple[Tensor, ...]) -> int:
     """Of the bits and their places; exact sums, whatever the order of addition."""
     total = 0
     for tensor in tensors:
-        bits = (
-            tensor.detach()
-            .contiguous()
-            .reshape(-1)
-            .view(torch.int32 if tensor.element_size() == 4 else torch.int64)
-        )
+        whole = torch.int32 if tensor.element_size() == 4 else torch.int64
+        bits = tensor.detach().contiguous().reshape(-1).view(whole)
         places = 1 + torch.arange(min(len(bits), _BLOCK), device=bits.device)
         for block in bits.split(_BLOCK):
             total = (31 * total + int((block * places[: len(block)]).sum()) + len(block)) % (

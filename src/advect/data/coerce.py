@@ -108,18 +108,18 @@ def as_codes(
     names = class_names(labels) if classes is None else _class_names(classes)
     position = {name: code for code, name in enumerate(names)}
     given = [label for label in labels if label is not None]
-    strange = [label for label in given if label not in position]
+    unknown = [label for label in given if label not in position]
     unplaced = [
-        label for label in strange if type(label) not in (int, bool) or not 0 <= label < len(names)
+        label for label in unknown if type(label) not in (int, bool) or not 0 <= label < len(names)
     ]
-    if not strange:
+    if not unknown:
         codes = [-1 if label is None else position[label] for label in labels]
-    elif not unplaced and len(strange) == len(given):  # never some as names, others as positions
+    elif not unplaced and len(unknown) == len(given):  # never some as names, others as positions
         codes = [-1 if label is None else label for label in labels]
     else:
         raise InputError(
             "labels must be among classes, or be positions in it",
-            f"{(unplaced or strange)[0]!r} with classes {names}",
+            f"{(unplaced or unknown)[0]!r} with classes {names}",
             "Add the class, or leave classes out to take it from the labels.",
         )
     return torch.tensor(codes, dtype=torch.int64), names

@@ -271,7 +271,7 @@ class LabeledDataset(Doors):
         """Mean and covariance (n − 1) of each class, estimated from the samples; differentiable in
         ``x``.
 
-        In float64 whatever ``x`` is, since float32 cannot tell close classes far from the origin
+        In float64 whatever ``x`` is, since float32 cannot separate close classes far from the origin
         apart.
 
         Example:

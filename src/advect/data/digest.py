@@ -49,7 +49,7 @@ _HOME = {name: home for home, names in _FIRST_HOMES.items() for name in names}
 
 
 def digest(*parts: Any) -> str:
-    """32 hexadecimal digits that tell the content of ``parts`` from any other.
+    """32 hexadecimal digits that are those of no other content than ``parts``.
 
     A function is its name and its code, with the values it closes over, and the constants, data and
     functions of its own module that it uses: plain values and lists, tuples, dictionaries and sets
@@ -194,11 +194,8 @@ def _of_function(function: types.FunctionType) -> tuple[Any, ...]:
     met, parts = [function], []
     for one in met:  # grows on the way
         around = {name: one.__globals__[name] for name in _names_used(one)}
-        calls = {
-            name: value
-            for name, value in around.items()
-            if type(value) is types.FunctionType and value.__module__ == one.__module__
-        }
+        functions = {n: v for n, v in around.items() if type(v) is types.FunctionType}
+        calls = {n: v for n, v in functions.items() if v.__module__ == one.__module__}
         met += [value for value in dict.fromkeys(calls.values()) if value not in met]
         constants = {name: value for name, value in around.items() if _is_constant(value)}
         places = {name: met.index(value) for name, value in calls.items()}
@@ -219,15 +216,14 @@ def _of_code(function: types.FunctionType) -> tuple[Any, ...]:
         except ValueError:  # a name that has no value yet
             closed.append("empty")
     parts = tuple(
-        (
-            code.co_code,
-            code.co_names,
-            code.co_varnames,
-            tuple(c for c in code.co_consts if type(c) is not types.CodeType),
-        )
+        (code.co_code, code.co_names, code.co_varnames, _plain_constants(code))
         for code in _codes(function.__code__)
     )
     return _name(function), parts, function.__defaults__, function.__kwdefaults__, closed
+
+
+def _plain_constants(code: types.CodeType) -> tuple[Any, ...]:
+    return tuple(value for value in code.co_consts if type(value) is not types.CodeType)
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -168,7 +168,7 @@ def split_rows(codes: Tensor, fraction: float, generator: torch.Generator | None
         if len(rows) > 1:
             kept = min(max(kept, 1), len(rows) - 1)
         first[rows[:kept]] = True
-    if bool(first.all()) or not bool(first.any()):  # only classes of one sample: split them anyhow
+    if bool(first.all()) or not bool(first.any()):  # only classes of one sample: split by row
         kept = min(max(round(fraction * n), 1), n - 1)
         first[shuffled] = torch.arange(n, device=codes.device) < kept
     return first

@@ -47,7 +47,7 @@ def read_tensors(
         if _ENTRY in metadata:
             checksum, _, text = metadata[_ENTRY].partition(" ")
             found = _checksum(tensors, text)
-        else:  # a file of before, whose checksum is of the numbers alone
+        else:  # an older file, whose checksum is of the numbers alone
             checksum, text = metadata["checksum"], metadata["facts"]
             found = _checksum_of_numbers(tensors)
         facts = json.loads(text)
@@ -218,9 +218,6 @@ def join_rows(
     """The whole dataset from what ``pack_rows`` has cut."""
     tensors, facts = shards[0]
     if len(shards) > 1:
-        tensors = tensors | {
-            name: torch.cat([part[name] for part, _ in shards])
-            for name in tensors
-            if name in _BY_ROW
-        }
+        by_row = [name for name in tensors if name in _BY_ROW]
+        tensors = tensors | {n: torch.cat([part[n] for part, _ in shards]) for n in by_row}
     return tensors, facts

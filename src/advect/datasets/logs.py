@@ -61,7 +61,7 @@ def append_line(path: Path, record: Record) -> None:
 
 
 def read_log(path: Path, sound: Callable[[Record], bool]) -> Log:
-    """What a log holds; ``sound`` tells whether a record is one that belongs there."""
+    """What a log holds; ``sound`` says whether a record belongs there."""
     check_plain(path)
     try:
         whole = path.read_bytes() if path.exists() else b""
@@ -120,10 +120,10 @@ def is_metric(record: Record) -> bool:
     terms = record.get("terms", {})
     numbers = (record.get("value"), record.get("seconds", 0.0), record.get("speed", 0.0))
     return (
-        isinstance(record.get("name"), str)
+        type(record.get("name")) is str
         and _is_index(record.get("index"))
         and all(map(_is_number, numbers))
-        and isinstance(terms, dict)
+        and type(terms) is dict
         and all(map(_is_number, terms.values()))
     )
 
@@ -133,12 +133,12 @@ def _line(record: Record) -> bytes:
 
 
 def _record(line: bytes) -> Record | None:
-    """The record of a line, if it is one and its check is right; logs of before had no checks."""
+    """The record of a line, if it is one and its check is right; older logs have no checks."""
     try:
         record = json.loads(line) if len(line) <= _LONGEST else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict):
+    if type(record) is not dict:
         return None
     check = record.pop("check", None)
     return record if check is None or check == _check(record) else None

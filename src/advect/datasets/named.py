@@ -27,16 +27,8 @@ from advect.errors import InputError
 
 _TEN = tuple("0123456789")
 _FASHION = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
 _KANA = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 _CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -136,9 +128,11 @@ class _Plain(Source):
         self._source = source
         self.labels, self.classes = source.labels, source.classes
         self.columns, self.weights = source.columns, source.weights
-        if source.classes and all(
-            isinstance(name, str) and re.fullmatch(r"\d+", name, re.ASCII)
-            for name in source.classes
+        digits = [name for name in source.classes or () if re.fullmatch(r"[0-9]+", str(name))]
+        if (
+            source.classes
+            and all(type(name) is str for name in source.classes)
+            and (len(digits) == len(source.classes))
         ):
             number = {name: int(name) for name in source.classes} | {None: None}
             if len(set(number.values())) == len(number):
@@ -158,14 +152,14 @@ class _Plain(Source):
 
 
 def _file(name: str) -> Path | None:
-    """Where the user or the cache has it; a place that cannot be looked into has nothing."""
+    """Where the user or the cache has it; a place that cannot be read has nothing."""
     places = [os.environ.get("ADVECT_DATA"), None if name == "digits" else cache_directory()]
     files = [os.path.join(os.path.expanduser(place), f"{name}.npz") for place in places if place]
     return next((Path(file) for file in files if os.path.isfile(file)), None)
 
 
 def _check_places(name: str) -> None:
-    """What lies where nobody may look is not replaced by something else in silence."""
+    """What cannot be read is not silently replaced by something else."""
     given, cache = os.environ.get("ADVECT_DATA"), None if name == "digits" else cache_directory()
     if given and _closed(given):
         raise InputError(

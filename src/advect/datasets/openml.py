@@ -44,22 +44,14 @@ def fetch_images(name: str, images: Images, remedy: str) -> dict[str, np.ndarray
         raise _other(name, images, str(error), remedy) from None
     codes = codes - codes.min()  # some count from 1
     if levels is None or codes.max() != len(images.classes) - 1:
-        raise _other(
-            name,
-            images,
-            f"values {pixels.min()} to {pixels.max()}, {codes.max() + 1} classes",
-            remedy,
-        )
+        got = f"values {pixels.min()} to {pixels.max()}, {codes.max() + 1} classes"
+        raise _other(name, images, got, remedy)
     x = levels.reshape(n, *images.shape)
     if len(images.shape) == 3:  # stored with the channels first
         x = levels.reshape(n, images.shape[2], *images.shape[:2]).transpose(0, 2, 3, 1)
     y = codes.astype(np.uint8)
-    parts = {
-        "x_train": x[: images.train],
-        "y_train": y[: images.train],
-        "x_test": x[images.train :],
-        "y_test": y[images.train :],
-    }
+    train, test = slice(images.train), slice(images.train, None)
+    parts = {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}
     return {**parts, "classes": np.array(images.classes)}
 
 
@@ -75,13 +67,8 @@ def fetch_table(
         )
     target = {} if label is None else {"target_column": str(label)}
     where = None if home is None else str(home / "openml")
-    bunch = _fetch(
-        int(number),
-        "Check the number and the network, or read a file of your own.",
-        as_frame=True,
-        data_home=where,
-        **target,
-    )
+    remedy = "Check the number and the network, or read a file of your own."
+    bunch = _fetch(int(number), remedy, as_frame=True, data_home=where, **target)
     names = bunch.target_names
     if len(names) > 1:
         raise InputError(

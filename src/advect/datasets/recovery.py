@@ -20,7 +20,7 @@ def frame_path(directory: Path, index: int, shard: int = 0, shards: int = 1) -> 
 
 
 def find_frames(directory: Path, log: Log) -> list[Record]:
-    """The frames that damaged lines of the log may have told of: those between the steps of the
+    """The frames that damaged lines of the log may have named: those between the steps of the
     sound lines around them.
 
     A frame without a line is none, and what a crash left behind the last line is not to be taken
@@ -32,18 +32,12 @@ def find_frames(directory: Path, log: Log) -> list[Record]:
     files = [file for file in _files(directory) if file["index"] not in known]
     found: dict[int, Record] = {}
     for line in log.damaged:
-        before = max(
-            (record["index"] for at, record in log.records.items() if at < line), default=-1
-        )
-        after = min(
-            (record["index"] for at, record in log.records.items() if at > line), default=None
-        )
+        steps = {at: record["index"] for at, record in log.records.items()}
+        before = max((step for at, step in steps.items() if at < line), default=-1)
+        after = min((step for at, step in steps.items() if at > line), default=None)
         for file in files:
-            if (
-                before < file["index"]
-                and (after is None or file["index"] < after)
-                and file["index"] not in found
-            ):
+            between = before < file["index"] and (after is None or file["index"] < after)
+            if between and file["index"] not in found:
                 record = _with_value(directory, file, last=after is None)
                 found |= {} if record is None else {file["index"]: record}
     return [found[index] for index in sorted(found)]

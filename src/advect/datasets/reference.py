@@ -19,20 +19,12 @@ from advect.errors import InputError
 OTHERS = ("name", "openml", "toy", "run")  # kinds of references besides the formats of files
 SAMPLING = ("n", "balanced", "seed", "max_samples")
 # Types of options that a guess would get wrong: a column may be called 7, a delimiter may be a comma.
-_TYPES = dict.fromkeys(
-    [
-        "delimiter",
-        "encoding",
-        "x_key",
-        "y_key",
-        "split",
-        "dtype",
-        "categorical",
-        "channels",
-        "units",
-    ],
-    "str",
-) | {"label": "str | int | False", "weights": "str | int | False", "columns": "list[str | int]"}
+_TEXTS = "delimiter encoding x_key y_key split dtype categorical channels units"
+_TYPES = dict.fromkeys(_TEXTS.split(), "str") | {
+    "label": "str | int | False",
+    "weights": "str | int | False",
+    "columns": "list[str | int]",
+}
 _SCHEME = re.compile(r"([A-Za-z][\w+-]+):(.*)", re.DOTALL)
 
 
@@ -44,7 +36,7 @@ class Reference:
     Args:
         kind: ``"npz"``, ``"npy"``, ``"csv"``, ``"parquet"``, ``"folder"``, ``"idx"``, ``"openml"``,
             ``"toy"`` or ``"run"``; ``"name"`` for a dataset that has one, ``"path"`` for a file
-            whose suffix tells the rest.
+            whose suffix says the rest.
         path: the file, directory, number or name.
         options: what came after ``?``.
 
@@ -132,4 +124,4 @@ def _options(ref: str, query: str) -> dict[str, Any]:
 
 
 def _comparable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(value) if type(value) is list else value

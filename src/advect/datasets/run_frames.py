@@ -65,11 +65,7 @@ def in_units(
 ) -> LabeledDataset:
     """A dataset in the units of one side; no pixel of an image leaves the frame's range."""
     if units == "common" or (space is None and units == "source"):
-        scaled = (
-            units == "common"
-            and frame.table is not None
-            and (space is None or space.changes("source"))
-        )
+        scaled = units == "common" and (space is None or space.changes("source"))
         return frame.replace(table=frame.table.without_kinds) if scaled and frame.table else frame
     if space is None:
         raise InputError(

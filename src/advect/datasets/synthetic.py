@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_finite, check_non_negative
+from advect._util.checks import check_count, check_finite, check_kind, check_non_negative
 from advect._util.memory import check_room
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -56,10 +56,8 @@ def gaussians(
         >>> data, data.counts
         (LabeledDataset(n=90, sample_shape=(2,), classes=3, dtype=float32), {0: 30, 1: 30, 2: 30})
     """
-    separation, spread = (
-        check_non_negative("separation", separation),
-        check_non_negative("spread", spread),
-    )
+    separation = check_non_negative("separation", separation)
+    spread = check_non_negative("spread", spread)
     centre, turn = _check_numbers("shift", shift, (2,)), _check_numbers("rotation", rotation, ())
     y, k = _balanced_labels(n, classes, generator)
     radial = (y + 1) / (k + 1)
@@ -158,12 +156,8 @@ def rings(
 
 
 def _balanced_labels(n: int, classes: int, generator: torch.Generator | None) -> tuple[Tensor, int]:
-    if not (generator is None or isinstance(generator, torch.Generator)):
-        raise InputError(
-            "generator must be a torch.Generator or None",
-            repr(generator),
-            "Use torch.Generator().manual_seed(0).",
-        )
+    what, remedy = "generator must be a torch.Generator or None", "Use torch.Generator()."
+    check_kind(what, generator, (torch.Generator, type(None)), remedy)
     n, classes = check_count("n", n), check_count("classes", classes)
     if n < classes:
         raise InputError(

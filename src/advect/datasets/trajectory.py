@@ -11,7 +11,6 @@ from advect.data.dataset import LabeledDataset
 from advect.data.store import (
     damaged,
     join_rows,
-    pack_dataset,
     pack_rows,
     read_tensors,
     unpack_dataset,
@@ -81,12 +80,8 @@ class Trajectory:
         if self.directory is None:
             self._datasets[index] = dataset
         else:
-            tensors, facts = pack_dataset(dataset)
-            write_tensors(
-                frame_path(self.directory, index),
-                tensors,
-                {**facts, "index": index, "value": value},
-            )
+            rows = slice(len(dataset))
+            self.write_rows(self.directory, Frame(index, value, dataset), rows, 0, 1)
         self.commit(index, value)
 
     def wants(self, index: int, value: float) -> bool:

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from advect._util.checks import check_count, check_positive
 from advect._util.lock import Hold
-from advect._util.progress import time_left
+from advect._util.progress import Bar, time_left
 from advect.data.dataset import LabeledDataset
 from advect.datasets.logs import append_line, is_metric, keep_lines, read_lines
 from advect.datasets.trajectory import Trajectory
@@ -298,8 +298,7 @@ class Progress:
     ) -> None:
         self.n_steps, self.label = check_count("n_steps", n_steps, least=0), label
         self.stream, self.interval = stream, interval
-        self._bar: Any = None
-        self._task: Any = None
+        self._bar: Bar | None = None
         self._next = 0.0
         self._first = 0
 
@@ -309,47 +308,22 @@ class Progress:
         self._first = 0 if start is None else start.index
         if not stream.isatty():
             return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress as Bar,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-        )
-        self._bar = Bar(
-            *columns,
-            TimeRemainingColumn(),
-            TextColumn("value {task.fields[value]}"),
-            console=Console(file=stream),
-        )
-        self._task = self._bar.add_task(
-            self.label, total=self.n_steps, completed=self._first, rate="", value="…"
-        )
-        self._bar.start()
+        more = ("{task.fields[rate]}", "value {task.fields[value]}")
+        start_at = {"done": self._first, "rate": "", "value": "…"}
+        self._bar = Bar(stream, self.label, self.n_steps, more=more, transient=False, **start_at)
 
     def __call__(self, step: Step) -> None:
         made = step.index - self._first
         rate = f"{made / step.seconds:.1f} steps/s" if step.seconds > 0 else ""
         if self._bar is not None:
-            self._bar.update(self._task, completed=step.index, rate=rate, value=f"{step.value:.5g}")
+            self._bar.update(step.index, rate=rate, value=f"{step.value:.5g}")
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + self.interval
-            left = (
-                f", {time_left(self.n_steps - step.index, made / step.seconds)} left"
-                if made and step.seconds
-                else ""
-            )
-            line = (
-                f"{self.label}: {step.index}/{self.n_steps}, value {step.value:.5g}{left}, {rate}"
-            )
+            left = ""
+            if made and step.seconds:
+                left = f", {time_left(self.n_steps - step.index, made / step.seconds)} left"
+            done = f"{self.label}: {step.index}/{self.n_steps}"
+            line = f"{done}, value {step.value:.5g}{left}, {rate}"
             print(line, file=self.stream or sys.stderr, flush=True)
 
     def end(self, step: Step, status: str) -> None:

@@ -47,11 +47,8 @@ def frame_fields(
             "a frame needs a row and a column of features", f"shape {features.shape}", "Add some."
         )
     features, kinds = _encoded(features, onehot)
-    largest = {
-        str(name): _largest(features[name])
-        for name, kind in features.dtypes.items()
-        if kind.kind in "iu"
-    }
+    whole = [name for name, kind in features.dtypes.items() if kind.kind in "iu"]
+    largest = {str(name): _largest(features[name]) for name in whole}
     wide = any(most >= EXACT["float32"] for most in largest.values())
     wide = wide or any(_dtype(kind) == np.float64 for kind in features.dtypes)
     x = _numbers(features, np.dtype(np.float64 if wide else np.float32))
@@ -111,11 +108,8 @@ def to_frame(
 
 def _labels(column: Any) -> dict[str, Any]:
     """Names, None where missing; a column of categories also has the classes in their order."""
-    missing = column.isna().to_numpy()
-    names = [
-        None if gone else label
-        for label, gone in zip(column.tolist(), missing.tolist(), strict=True)
-    ]
+    both = zip(column.tolist(), column.isna().tolist(), strict=True)
+    names = [None if missing else label for label, missing in both]
     classes = {"classes": column.cat.categories.tolist()} if hasattr(column, "cat") else {}
     return {"y": names, **classes}
 
@@ -123,11 +117,8 @@ def _labels(column: Any) -> dict[str, Any]:
 def _encoded(features: Any, onehot: bool) -> tuple[Any, tuple[Column, ...]]:
     """Only columns of numbers, and what they were; others have a column for each value."""
     others = [name for name, kind in features.dtypes.items() if _dtype(kind) is None]
-    kinds = {
-        str(name): Column(str(name), _plain_kind(kind))
-        for name, kind in features.dtypes.items()
-        if name not in others
-    }
+    numbers = {str(n): kind for n, kind in features.dtypes.items() if n not in others}
+    kinds = {name: Column(name, _plain_kind(kind)) for name, kind in numbers.items()}
     if not others:
         return features, tuple(kinds.values())
     for name in others:
@@ -152,11 +143,8 @@ def _encoded(features: Any, onehot: bool) -> tuple[Any, tuple[Column, ...]]:
             parts[str(name)] = column
             continue
         texts, known = column.astype(str), hasattr(column, "cat")
-        values = plain_values(
-            column.cat.categories.tolist()
-            if known
-            else category_values("the frame", name, set(texts))
-        )
+        found = column.cat.categories.tolist() if known else set(texts)
+        values = plain_values(found if known else category_values("the frame", name, found))
         parts |= {f"{name}={value}": (texts == str(value)).astype(np.float32) for value in values}
         kinds[str(name)] = Column(str(name), "category" if known else "text", values)
     return type(features)(parts), tuple(kinds.values())

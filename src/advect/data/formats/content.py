@@ -139,9 +139,9 @@ class Content(Source):
             )
         if self.classes is None:
             self.classes = class_names(self.labels)
-        if strange := set(self.labels) - {None, *self.classes}:
+        if unknown := set(self.labels) - {None, *self.classes}:
             raise InputError(
-                "labels must be among classes", repr(strange.pop()), f"Classes: {self.classes}."
+                "labels must be among classes", repr(unknown.pop()), f"Classes: {self.classes}."
             )
 
     def __len__(self) -> int:

@@ -266,15 +266,13 @@ def _check_ours(path: Path) -> None:
     for entry in path.iterdir():
         if entry.name.startswith(".") and entry.is_file():
             continue
-        strange = (
-            entry
-            if not entry.is_dir() or entry.name.startswith(".")
-            else next((f for f in _visible(entry) if f.suffix.lower() not in SUFFIXES), None)
-        )
-        if strange is not None:
+        unknown = [entry]
+        if entry.is_dir() and not entry.name.startswith("."):
+            unknown = [file for file in _visible(entry) if file.suffix.lower() not in SUFFIXES]
+        if unknown:
             raise InputError(
                 "only a folder of images can be written over",
-                f"{strange} is none",
+                f"{unknown[0]} is none",
                 "Choose another place.",
             )
 

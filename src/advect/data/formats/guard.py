@@ -23,14 +23,8 @@ from advect._util.memory import check_room, readable
 from advect.errors import InputError
 
 _BROKEN = (
-    OSError,
-    EOFError,
-    zlib.error,
-    lzma.LZMAError,
-    zipfile.BadZipFile,
-    struct.error,
-    NotImplementedError,
-    RecursionError,  # JSON and literals that are nested too deep
+    *(OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error),
+    *(NotImplementedError, RecursionError),  # the last for JSON and literals nested too deep
 )
 _GROWTH, _SMALL = 500, 1 << 26  # only almost constant data shrinks more; up to 64 MiB do no harm
 _KINDS = {
@@ -58,7 +52,7 @@ def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
         raise InputError(f"not {kind} but a file", path, "Give the path of a directory.") from None
     except PermissionError:
         raise InputError(
-            "no permission to read", path, "Ask its owner, or run as somebody who may read it."
+            "no permission to read", path, "Ask its owner, or run as a user who may read it."
         ) from None
     except MemoryError:
         raise InputError("too large for the memory", path, "Read fewer rows of it.") from None

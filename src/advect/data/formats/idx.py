@@ -168,12 +168,9 @@ def _open_idx(path: Path) -> Stored:
     with reading(path, _KIND), opened() as file:
         head = file.read(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _DTYPES or not 1 <= head[3] <= 32:
-            raise damaged(
-                path,
-                _KIND,
-                f"starts with {head.hex(' ') or 'nothing'} instead of 00 00, a dtype and a number "
-                "of axes",
-            )
+            wanted = "00 00, a dtype and a number of axes"
+            why = f"starts with {head.hex(' ') or 'nothing'} instead of {wanted}"
+            raise damaged(path, _KIND, why)
         shape = struct.unpack(f">{head[3]}I", file.read(4 * head[3]))
     stored = Stored(path, _KIND, "the array", np.dtype(_DTYPES[head[2]]), shape, 4 + 4 * head[3])
     if packed:

@@ -87,13 +87,8 @@ class Table:
         for at, name in enumerate(names):
             column = first.get(at)
             if column is not None:
-                found.append(
-                    Cells(
-                        column.name,
-                        _restored(column, x[:, [place[part] for part in column.names]]),
-                        column,
-                    )
-                )
+                own = x[:, [place[part] for part in column.names]]
+                found.append(Cells(column.name, _restored(column, own), column))
             elif at not in done:
                 found.append(Cells(name, x[:, at]))
         return found
@@ -123,14 +118,11 @@ class Table:
             raise ValueError(
                 f"not a description of a table: {type(error).__name__}: {error}"
             ) from None
-        if not all(name is None or isinstance(name, str) for name in (label, weights)):
+        if not all(name is None or type(name) is str for name in (label, weights)):
             raise ValueError("names of columns must be text")
         for one in columns:
-            fine = (
-                isinstance(one.name, str)
-                and one.dtype in _DTYPES
-                and (one.dtype in ("category", "text")) == bool(one.values)
-            )
+            valued = one.dtype in ("category", "text")
+            fine = type(one.name) is str and one.dtype in _DTYPES and valued == bool(one.values)
             if not fine or not all(type(value) in (str, int) for value in one.values):
                 raise ValueError(f"not a column of a table: {one!r:.200}")
         return cls(columns, label, weights)

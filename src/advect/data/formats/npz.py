@@ -197,11 +197,11 @@ def _named(
     given = {label for label in labels if label is not None}
     if "names" not in entries and given <= set(names):
         return labels, names
-    strange = [one for one in given if type(one) not in (int, bool) or not -1 <= one < len(names)]
-    if strange:
+    unknown = [one for one in given if type(one) not in (int, bool) or not -1 <= one < len(names)]
+    if unknown:
         raise InputError(
             f"labels must be among classes, or positions in it, in {path}",
-            f"{strange[0]!r} with {len(names)} classes",
+            f"{unknown[0]!r} with {len(names)} classes",
             "Store y with values from 0 to the number of classes, −1 for a missing label.",
         )
     return [None if label is None or label < 0 else names[label] for label in labels], names

@@ -303,9 +303,9 @@ class ParquetSource(Source):
             return labels, class_names(labels)
         classes = tuple(own["classes"])
         stored = {dump_name(known) if own["json"] else known: known for known in classes}
-        strange = {label for label in labels if label is not None} - set(stored)
-        if strange:
-            raise damaged(self._path, _KIND, f"label {strange.pop()!r} is not among its classes")
+        unknown = {label for label in labels if label is not None} - set(stored)
+        if unknown:
+            raise damaged(self._path, _KIND, f"label {unknown.pop()!r} is not among its classes")
         return [None if label is None else stored[label] for label in labels], classes
 
     def _feature(self, field: Any, onehot: bool, known: Column | None = None) -> _Feature:

@@ -57,11 +57,8 @@ class Stored:
     def check_ratio(self, packed: int) -> None:
         """No ``packed`` bytes can hold more than deflate's best ratio, and few should."""
         if self.nbytes > _DEFLATE * packed:
-            raise damaged(
-                self.path,
-                self.kind,
-                f"{self.name} says {self.shape} {self.dtype} in {packed} compressed bytes",
-            )
+            why = f"{self.name} says {self.shape} {self.dtype} in {packed} compressed bytes"
+            raise damaged(self.path, self.kind, why)
         check_growth(self.path, self.name, self.nbytes, packed)
 
     def whole(self) -> np.ndarray:

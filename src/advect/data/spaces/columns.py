@@ -102,11 +102,8 @@ def align(
             "side's mean, or project=k to compare principal components of each; or rename with "
             ".replace(columns=…).",
         )
-    wanted = (
-        (*target, *only_source)
-        if how == "union"
-        else tuple(name for name in target if name in set(source))
-    )
+    shared = tuple(name for name in target if name in set(source))
+    wanted = (*target, *only_source) if how == "union" else shared
     if not wanted:
         raise InputError(
             "the datasets share no column",

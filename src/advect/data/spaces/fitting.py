@@ -76,10 +76,8 @@ def fit_chains(
         if meeting.shared:
             first = second = Projection.fit(torch.cat(ready), options.project, "both")
         else:
-            first, second = (
-                Projection.fit(x, options.project, of)
-                for x, of in zip(ready, ("source", "target"), strict=True)
-            )
+            first = Projection.fit(ready[0], options.project, "source")
+            second = Projection.fit(ready[1], options.project, "target")
         meeting.steps[0].append(first)
         meeting.steps[1].append(second)
         meeting.shape, meeting.columns = (options.project,), None
