@@ -97,8 +97,8 @@ def _several(add: Add, kind: str, parts: Any, within: Above) -> None:
 
 @functools.singledispatch
 def _feed(value: Any, add: Add, within: Above) -> None:
-    """What is said of a value of each kind; here of those that no function below is for."""
-    _several(add, f"object {_name(type(value))}", _content(value), within)
+    """What is said of a value of each kind; here of those that consist of others."""
+    _several(add, *_parts(value), within)
 
 
 def _feed_plain(value: Any, add: Add, within: Above) -> None:
@@ -144,17 +144,6 @@ def _(value: Tensor, add: Add, within: Above) -> None:
     _feed_array(value.detach().cpu().numpy(), add, within)
 
 
-@_feed.register
-def _(value: LabeledDataset, add: Add, within: Above) -> None:
-    _several(add, "dataset", pack_dataset(value), within)
-
-
-@_feed.register(list)
-@_feed.register(tuple)
-def _(value: Any, add: Add, within: Above) -> None:
-    _several(add, type(value).__name__, value, within)
-
-
 @_feed.register(set)
 @_feed.register(frozenset)
 def _(value: Iterable[Any], add: Add, within: Above) -> None:
@@ -167,19 +156,18 @@ def _(value: Mapping, add: Add, within: Above) -> None:
     _several(add, "mapping", sorted(items), within)
 
 
-@_feed.register
-def _(value: types.FunctionType, add: Add, within: Above) -> None:
-    _several(add, "function", _of_function(value), within)
+@functools.singledispatch
+def _parts(value: Any) -> tuple[str, Any]:
+    """A kind, and what a value of it consists of."""
+    return f"object {_name(type(value))}", _content(value)
 
 
-@_feed.register
-def _(value: types.MethodType, add: Add, within: Above) -> None:
-    _several(add, "method", (value.__func__, value.__self__), within)
-
-
-@_feed.register
-def _(value: functools.partial, add: Add, within: Above) -> None:
-    _several(add, "partial", (value.func, value.args, value.keywords), within)
+_parts.register(LabeledDataset, lambda value: ("dataset", pack_dataset(value)))
+_parts.register(list, lambda value: (type(value).__name__, value))
+_parts.register(tuple, lambda value: (type(value).__name__, value))
+_parts.register(types.FunctionType, lambda value: ("function", _of_function(value)))
+_parts.register(types.MethodType, lambda value: ("method", (value.__func__, value.__self__)))
+_parts.register(functools.partial, lambda v: ("partial", (v.func, v.args, v.keywords)))
 
 
 def _name(value: Any) -> str:

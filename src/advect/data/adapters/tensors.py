@@ -33,6 +33,14 @@ from advect.errors import InputError
 _REMEDY = "Add a transform that brings them all to one shape."
 
 
+class NamedTensors(TensorDataset):
+    """Samples and positions in ``classes``, as torchvision's datasets have them."""
+
+    def __init__(self, samples: Tensor, y: Tensor, classes: list[Hashable]) -> None:
+        super().__init__(samples, y)
+        self.classes = classes
+
+
 @dataclass(frozen=True)
 class _Wanted:
     """How many samples to take at most, drawn how, and who hears how far it is."""
@@ -106,7 +114,7 @@ def _(dataset: DataLoader, wanted: _Wanted) -> tuple[Any, list[Any]]:
 
 @_read.register
 def _(dataset: TensorDataset, wanted: _Wanted) -> tuple[Any, list[Any]]:
-    if type(dataset) is not TensorDataset:  # one that may change what it gives
+    if type(dataset) not in (TensorDataset, NamedTensors):  # one that may change what it gives
         return _read.dispatch(object)(dataset, wanted)
     x, y = _pair(dataset.tensors, "the TensorDataset")
     rows = wanted.rows(len(dataset))
@@ -129,9 +137,7 @@ def _refuse(dataset: Any, wanted: _Wanted) -> tuple[Any, list[Any]]:
 
 def to_tensors(samples: Tensor, y: Tensor, classes: Sequence[Hashable]) -> TensorDataset:
     """Samples and positions of classes, with the names as ``classes``, as in torchvision."""
-    dataset = TensorDataset(samples.detach().clone(), y.clone())
-    dataset.classes = list(classes)  # pyright: ignore[reportAttributeAccessIssue]
-    return dataset
+    return NamedTensors(samples.detach().clone(), y.clone(), list(classes))
 
 
 def label_array(labels: Sequence[Hashable]) -> np.ndarray:
