@@ -18,7 +18,7 @@ from advect._util.checks import check_finite
 from advect._util.memory import readable
 from advect.errors import InputError
 from advect.ot.cost import ENTRIES, LEAST_ROWS, Cost, Points
-from advect.ot.plan import Index
+from advect.ot.plan import Index, Maybe
 from advect.ot.row_kernel import RowKernel
 
 
@@ -40,9 +40,7 @@ class DenseCost(Cost):
     def matrix(self) -> Tensor:
         return self._matrix
 
-    def rows(
-        self, index: Index, columns: Tensor | None = None, out: Tensor | None = None
-    ) -> Tensor:
+    def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
         rows = self._matrix[index]
         rows = rows if columns is None else rows[:, columns]
         return rows if out is None else out.copy_(rows)
@@ -157,9 +155,7 @@ class BlockedCost(Cost):
             self._rows = self._open()
         return self._rows
 
-    def rows(
-        self, index: Index, columns: Tensor | None = None, out: Tensor | None = None
-    ) -> Tensor:
+    def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
         return self._maker(index, out, columns)
 
     def mean(self, a: Tensor, b: Tensor) -> float:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from advect.errors import InputError
 from advect.ot.kernel import Kernel
-from advect.ot.plan import Index
+from advect.ot.plan import Index, Maybe
 
 ENTRIES = 8_000_000  # numbers in a block: enough rows for an efficient product
 LEAST_ROWS, _BLOCKS_AT_ONCE = 16, 16
@@ -66,9 +66,7 @@ class Cost(ABC):
         self._extremes: tuple[float, float] | None = None
 
     @abstractmethod
-    def rows(
-        self, index: Index, columns: Tensor | None = None, out: Tensor | None = None
-    ) -> Tensor:
+    def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
         """The rows at ``index``, at some columns or all; written into ``out`` if given, else not to
         be written to.
         """

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 from torch import Tensor
 
 from advect._util.checks import check_positive
 from advect.errors import InputError
+from advect.ot.blocks import as_cost
 from advect.ot.cost import Cost
+from advect.ot.solution import AnyCost
+from advect.ot.solver import Solver
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,22 @@ class Relative:
 
 
 Epsilon = float | Relative
+
+
+class Entropic(Solver):
+    """A solver with an ``epsilon``, which ``prepare`` turns into a number; a frozen dataclass."""
+
+    epsilon: Epsilon
+
+    @property
+    def regularisation(self) -> float:
+        return float(cast(float, self.epsilon))
+
+    def with_epsilon(self, epsilon: float) -> Self:
+        return replace(cast(Any, self), epsilon=epsilon)
+
+    def prepare(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
+        return self.with_epsilon(epsilon_for(self.epsilon, as_cost(cost), a, b))
 
 
 def check_epsilon(epsilon: Epsilon) -> None:

@@ -15,10 +15,12 @@ from torch import Tensor
 from advect._util.checks import check_count, check_finite
 from advect._util.memory import readable
 from advect.errors import ConvergenceWarning, InputError
+from advect.ot.blocks import DenseCost
 from advect.ot.cost import Cost
 from advect.ot.plan import SparsePlan
-from advect.ot.solution import Potentials, Solution, check_problem
+from advect.ot.solution import AnyCost, Mass, Solution, Start, check_problem
 from advect.ot.solver import Solver
+from advect.ot.support import Support
 
 # of float64 and the size of the cost that the simplex needs: costs, their copy in its unit, flows,
 # plan
@@ -58,104 +60,74 @@ class ExactOT(Solver):
         """The self-problems need none."""
         return 3 * n * m
 
-    def solve(
-        self,
-        cost: Cost | Tensor,
-        a: Tensor | None = None,
-        b: Tensor | None = None,
-        init: Potentials | None = None,
-    ) -> Solution:
+    def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
         """The exact solution; ``init`` is accepted for uniformity, the simplex has no use for
         it.
         """
         import ot  # POT takes seconds to import
 
-        given, a, b = check_problem(cost, a, b)
-        cost = _whole(given)
-        check_finite("the cost", cost, "Check the features and the cost function.")
-        rows, columns = a > 0, b > 0
-        whole = bool(rows.all()) and bool(columns.all())
-        inner = (
-            cost if whole else cost[rows][:, columns]
-        ).double()  # points without mass must not set the unit
+        cost, a, b = check_problem(cost, a, b)
+        matrix, support = _whole(cost), Support(a, b)
+        check_finite("the cost", matrix, "Check the features and the cost function.")
+        p, q = support.cut(a, b)
+        inner = support.within(DenseCost(matrix)).dense().double()
         least, most = torch.stack(torch.aminmax(inner)).tolist()
         largest = max(abs(least), abs(most))
-        unit = (
-            largest or 1.0
-        )  # the simplex compares costs with absolute thresholds: give it costs of order 1
+        # The simplex compares costs with absolute thresholds: give it costs of order 1. Points
+        # without mass do not set the unit.
+        unit = largest or 1.0
+        scaled, masses = inner.cpu().numpy() / unit, (p.cpu().numpy(), q.cpu().numpy())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # replaced by ours below, which says what to do
-            plan, log = ot.emd(
-                a[rows].cpu().numpy(),
-                b[columns].cpu().numpy(),
-                inner.cpu().numpy() / unit,
-                numItermax=self.max_iter,
-                log=True,
-            )
-        converged = log["warning"] is None
-        if not converged:
+            plan, log = ot.emd(*masses, scaled, numItermax=self.max_iter, log=True)
+        if log["warning"] is not None:
             warnings.warn(
                 f"exact transport stopped early ({log['warning']}). Raise "
                 f"max_iter={self.max_iter}, or use Sinkhorn.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        kept = torch.from_numpy(plan).to_sparse()  # at most n + m − 1 entries
-        present = zip((rows, columns), kept.indices(), strict=True)
-        places = torch.stack([part.nonzero()[:, 0].cpu()[at] for part, at in present])
-        coupling = _sparse(places, kept.values(), cost)
-        row_sums, column_sums = (
-            torch.from_numpy(plan.sum(axis=axis)).to(cost.device) for axis in (1, 0)
-        )
-        marginal = float((row_sums - a[rows]).abs().sum() + (column_sums - b[columns]).abs().sum())
-        f, g = (
-            torch.as_tensor(log[name] * unit, dtype=torch.float64).to(cost.device)
-            for name in ("u", "v")
-        )
+        marginal = float(abs(plan.sum(axis=1) - masses[0]).sum())
+        marginal += float(abs(plan.sum(axis=0) - masses[1]).sum())
+        f, g = (torch.as_tensor(log[name] * unit, dtype=torch.float64).to(p) for name in "uv")
         value = float(log["cost"]) * unit
-        gap = abs(value - float(a[rows] @ f + b[columns] @ g)) + _violation(
-            inner, f, g
-        )  # strong duality, as far as it holds
+        # strong duality, as far as it holds
+        gap = abs(value - float(p @ f + q @ g)) + _violation(inner, f, g)
         rounding = torch.finfo(torch.float64).eps * (8 + math.sqrt(max(inner.shape))) * largest
-        error = (
-            0.0 if value == 0 and least >= 0 else gap + marginal * largest + rounding
-        )  # no plan is cheaper than free
-        g = _extended(g, columns, lambda: (cost.double()[rows] - f[:, None]).amin(dim=0))
-        f = _extended(f, rows, lambda: (cost.double() - g).amin(dim=1))
+        # no plan is cheaper than free
+        error = 0.0 if value == 0 and least >= 0 else gap + marginal * largest + rounding
+        rows, columns = support.rows, support.columns
+        g = _extended(g, columns, lambda: (matrix.double()[rows] - f[:, None]).amin(dim=0))
+        f = _extended(f, rows, lambda: (matrix.double() - g).amin(dim=1))
         return Solution(
             value=value,
             potentials=(f, g),
             epsilon=0.0,
-            converged=converged,
+            converged=log["warning"] is None,
             n_iter=0,
             marginal_error=marginal + torch.finfo(cost.dtype).eps,
-            coupling=coupling,
+            coupling=support.plan(_sparse(torch.from_numpy(plan).to_sparse(), cost)),
             value_error=error,
         )
 
-    def solve_self(
-        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
-    ) -> Solution:
+    def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         """A measure stays where it is when that costs nothing: value 0, potentials 0, the plan
         diag(a).
         """
         cost, a, _ = check_problem(cost, a, None)
         diagonal, (least, most) = cost.largest_on_diagonal(), cost.extremes()
         if diagonal > 1e-6 * most or least < -diagonal:
-            return self.solve(
-                cost, a, a
-            )  # a cost of one's own for which staying is not free, or not the cheapest
+            # a cost of one's own for which staying is not free, or not the cheapest
+            return self.solve(cost, a, a)
         zero, places = torch.zeros_like(a), torch.arange(len(a), device=a.device).expand(2, -1)
-        coupling = _sparse(places, a, cost)
+        plan = torch.sparse_coo_tensor(places, a, cost.shape, check_invariants=True)
+        coupling = _sparse(plan, cost)
         return Solution(0.0, (zero, zero), 0.0, True, 0, 0.0, coupling, value_error=diagonal)
 
 
-def _sparse(places: Tensor, values: Tensor, cost: Cost | Tensor) -> SparsePlan:
-    """The plan with these entries, like the cost."""
-    shape, options = tuple(cost.shape), {"device": cost.device, "dtype": cost.dtype}
-    return SparsePlan(
-        torch.sparse_coo_tensor(places, values, shape, check_invariants=True, **options).coalesce()
-    )
+def _sparse(plan: Tensor, cost: Cost) -> SparsePlan:
+    """The plan, at most n + m − 1 entries, like the cost."""
+    return SparsePlan(plan.coalesce().to(device=cost.device, dtype=cost.dtype))
 
 
 def _violation(cost: Tensor, f: Tensor, g: Tensor) -> float:

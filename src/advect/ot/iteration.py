@@ -23,16 +23,12 @@ Potentials = tuple[Tensor, Tensor]
 
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
-_RETRIES = (
-    (300, 0.7),
-    (2000, 0.85),
-)  # iterations after which a solve that is still far off anneals anew, at this ratio
+# iterations after which a solve that is still far off anneals anew, at this ratio
+_RETRIES = ((300, 0.7), (2000, 0.85))
 _NEAR = 0.2  # marginal error from which Newton steps take over
 _HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
-_CG_ITERATIONS, _DIRECT_SIZE = (
-    100,
-    1024,
-)  # a harder Newton system is solved directly if it is not larger than this
+# a harder Newton system is solved directly if it is not larger than this
+_CG_ITERATIONS, _DIRECT_SIZE = 100, 1024
 
 
 class Iteration:
@@ -95,10 +91,8 @@ class Iteration:
             self.n_iter += 1
             column = self.kernel.transposed(self.a * self.u) if self.column is None else self.column
             residual = self.b - self.b * self.v * column
-            previous, self.error = (
-                self.error if math.isfinite(self.error) else previous,
-                float(residual.abs().sum()),
-            )
+            previous = self.error if math.isfinite(self.error) else previous
+            self.error = float(residual.abs().sum())
             if self.error <= tol or self.n_iter >= max_iter:
                 return self.error <= tol
             if not math.isfinite(self.error):
@@ -109,12 +103,11 @@ class Iteration:
                 self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
                 self._widen()  # the kernel has lost sight of some group of points
-            extremes = float(
-                torch.stack([self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]).max()
-            )
-            if not math.isfinite(extremes):
+            sizes = [self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]
+            largest = float(torch.stack(sizes).max())  # one wait for the device
+            if not math.isfinite(largest):
                 self._recover()
-            elif extremes > self.limit:
+            elif largest > self.limit:
                 self.start(*self.potentials())
                 self._match_rows()
 
@@ -122,25 +115,26 @@ class Iteration:
         """The best f for the current g: row sums of the plan become a."""
         weight = self.b * self.v
         if self.kernel.costly:
-            product, self.column = self.kernel.sweep(
-                weight, lambda product, rows: self.a[rows] / product
-            )
+            product, self.column = self.kernel.sweep(weight, lambda part, rows: self.a[rows] / part)
         else:
             product, self.column = self.kernel.times(weight), None
         self.u = 1 / product
 
     def _newton_step(self, residual: Tensor, tol: float, max_iter: int) -> bool:
         """A damped Newton step on g ↦ max_f dual(f, g), whose gradient is b − Pᵀ1; False if it
-        leads nowhere.
-
-        The system is S δ = b − c with c = Pᵀ1, S = diag(c) − Pᵀ diag(1/a) P and δ = Δg/ε.
-        """
+        leads nowhere."""
+        # For given g the best f matches the rows exactly, P1 = a, so the dual becomes a concave
+        # function of g alone. Its gradient is b − c with c = Pᵀ1, the columns' residual. When g
+        # moves by ε δ, each column of P is scaled by exp(δ_j) and the rows, to be matched again, by
+        # exp(−(Pδ)_i / a_i): to first order c changes by S δ with S = diag(c) − Pᵀ diag(1/a) P, the
+        # Schur complement of the dual's Hessian. S is positive semidefinite and blind to constants
+        # alone (f + c, g − c is the same plan), unless P falls into groups that hardly exchange
+        # mass: then a constant on each group costs next to nothing, δ is long, and the step is cut
+        # to what the range of the kernel can hold. Steps are damped until the dual rises.
         direction = self._solve_newton_system(residual, tol, max_iter)
         u, v, column = self.u, self.v, self.column
-        numbers = torch.stack(
-            [(residual @ direction).double(), direction.abs().max().double(), self._dual()]
-        )
-        slope, longest, before = numbers.tolist()  # one wait for the device
+        numbers = (residual @ direction).double(), direction.abs().max().double(), self._dual()
+        slope, longest, before = torch.stack(numbers).tolist()  # one wait for the device
         if not (math.isfinite(slope) and slope > 0):
             return False
         rounding = 8 * torch.finfo(v.dtype).eps * (1 + abs(before))
@@ -159,28 +153,29 @@ class Iteration:
     def _solve_newton_system(self, residual: Tensor, tol: float, max_iter: int) -> Tensor:
         """Preconditioned conjugate gradients, two products each; directly where they would need too
         many.
+
+        They are written out and not a library's: the products live on the device of the kernel (and
+        on several ranks), each is one ``sweep``, they stop at an L1 residual, which is the marginal
+        error, count as iterations of the solve, and end at a direction without curvature, which for
+        S, singular by a constant, is rounding and not failure.
         """
         weight = self.b * self.v  # P = diag(a u) K diag(weight)
         diagonal = self.b - residual
         squared = self.a * self.u.square()
-        tolerance = max(
-            min(0.1, math.sqrt(self.error)) * self.error, tol / 3
-        )  # no closer than what is asked for
+        # no closer than what is asked for
+        tolerance = max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)
         solution, rest = torch.zeros_like(residual), residual
         search = scaled = rest / diagonal
         product = rest @ scaled
         for _ in range(_CG_ITERATIONS):
-            _, image = self.kernel.sweep(
-                weight * search, lambda product, rows: squared[rows] * product
-            )
+            _, image = self.kernel.sweep(weight * search, lambda part, rows: squared[rows] * part)
             image = diagonal * search - weight * image
             self.n_iter += 1
             curvature = search @ image
             step = product / curvature
             change = rest - step * image
-            flat, left = torch.stack(
-                [1e-14 * (search @ (diagonal * search)) - curvature, change.abs().sum()]
-            ).tolist()
+            least = 1e-14 * (search @ (diagonal * search))
+            flat, left = torch.stack([least - curvature, change.abs().sum()]).tolist()
             if not flat < 0:
                 break  # a direction that rounding cannot tell from a constant
             solution, rest = solution + step * search, change
@@ -189,9 +184,8 @@ class Iteration:
             scaled = rest / diagonal
             product, last = rest @ scaled, product
             search = scaled + (product / last) * search
-        return (
-            self._solve_directly(residual, diagonal) if len(residual) <= _DIRECT_SIZE else solution
-        )
+        small = len(residual) <= _DIRECT_SIZE
+        return self._solve_directly(residual, diagonal) if small else solution
 
     def _solve_directly(self, residual: Tensor, diagonal: Tensor) -> Tensor:
         """S δ = residual in float64, scaled to a unit diagonal; the shift stands for the constants
@@ -207,9 +201,8 @@ class Iteration:
         factor, failed = torch.linalg.cholesky_ex(matrix)
         if int(failed):
             return torch.zeros_like(residual)
-        return (torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0] / root).to(
-            residual.dtype
-        )
+        solved = torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0]
+        return (solved / root).to(residual.dtype)
 
     def _dual(self) -> Tensor:
         """The dual value in units of ε, up to the absorbed part."""
@@ -236,10 +229,8 @@ class Iteration:
         self._match_rows()
 
     def potentials(self) -> Potentials:
-        return (
-            self.f + self.epsilon * self.u.double().log(),
-            self.g + self.epsilon * self.v.double().log(),
-        )
+        u, v = (self.epsilon * part.double().log() for part in (self.u, self.v))
+        return self.f + u, self.g + v
 
 
 class Symmetric:

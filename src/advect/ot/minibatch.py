@@ -25,7 +25,7 @@ from advect.ot.cost import Cost
 from advect.ot.divergence import SIDES, Divergence
 from advect.ot.plan import ScatteredPlan
 from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solution import Potentials, Solution, check_problem
+from advect.ot.solution import AnyCost, Mass, Solution, Start, check_problem
 from advect.ot.solver import Keep, Solver, check_solver, released
 
 
@@ -151,7 +151,7 @@ class MiniBatch(Solver):
     def at(self, step: int) -> Self:
         return replace(self, seed=self.seed + 7919 * step)
 
-    def prepare(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
+    def prepare(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
         """With a relative epsilon of the solver made a number for the whole problem."""
         return replace(self, solver=self.solver.prepare(cost, a, b))
 
@@ -159,35 +159,23 @@ class MiniBatch(Solver):
         part = (min(self.size, shape[0]), min(self.size, shape[1]))
         return self.solver.precise(part, largest, dtype)
 
-    def solve(
-        self,
-        cost: Cost | Tensor,
-        a: Tensor | None = None,
-        b: Tensor | None = None,
-        init: Potentials | None = None,
-    ) -> Solution:
+    def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
         """The mean over parts; ``init`` is accepted for uniformity."""
         cost, a, b = check_problem(cost, a, b)
-        prepared = self.prepare(cost, a, b)
-        parts = _Average(a, b)
+        solver, parts = self.solver.prepare(cost, a, b), []
         for rows, columns in self._draws(a, b):
-            solved = prepared.solver.solve(cost.select(rows, columns), a[rows], b[columns])
-            solved.release()
-            parts.add(solved, rows, columns, float(a[rows].sum()))
-        return parts.solution()
+            solved = solver.solve(cost.select(rows, columns), a[rows], b[columns])
+            parts.append((float(a[rows].sum()), rows, columns, released("cross", solved)))
+        return _averaged(a, b, parts)
 
-    def solve_self(
-        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
-    ) -> Solution:
+    def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         """Parts with themselves, as in the divergence."""
         cost, a, _ = check_problem(cost, a, None)
-        prepared = self.prepare(cost, a, a)
-        parts = _Average(a, a)
+        solver, parts = self.solver.prepare(cost, a, a), []
         for rows, _ in self._draws(a, a):
-            solved = prepared.solver.solve_self(cost.select(rows, rows), a[rows])
-            solved.release()
-            parts.add(solved, rows, rows, float(a[rows].sum()))
-        return parts.solution()
+            solved = solver.solve_self(cost.select(rows, rows), a[rows])
+            parts.append((float(a[rows].sum()), rows, rows, released("source", solved)))
+        return _averaged(a, a, parts)
 
     def divergence(
         self,
@@ -203,28 +191,24 @@ class MiniBatch(Solver):
         start.
         """
         costs = {side: make(side) for side in SIDES}
-        totals = {"cross": _Average(a, b), "source": _Average(a, a), "target": _Average(b, b)}
+        solved: dict[str, list[_Part]] = {side: [] for side in SIDES}
         values, masses, shares = [], [], (torch.zeros_like(a), torch.zeros_like(b))
         for rows, columns in self._draws(a, b):
-            places = {
-                "cross": (rows, columns),
-                "source": (rows, rows),
-                "target": (columns, columns),
-            }
-            parts = {side: costs[side].select(*at) for side, at in places.items()}
+            places = ((rows, columns), (rows, rows), (columns, columns))
+            parts = {s: costs[s].select(*at) for s, at in zip(SIDES, places, strict=True)}
             own = (a[rows] / a[rows].sum(), b[columns] / b[columns].sum())
-            solved = self.solver.divergence(parts.__getitem__, *own)
+            found = self.solver.divergence(parts.__getitem__, *own)
             masses.append(float(a[rows].sum()))
-            for side, part in zip(SIDES, solved.solutions, strict=True):
-                totals[side].add(part, *places[side], masses[-1])
-            for share, part, at in zip(shares, solved.contributions, (rows, columns), strict=True):
+            for side, part, at in zip(SIDES, found.solutions, places, strict=True):
+                solved[side].append((masses[-1], *at, part))
+            for share, part, at in zip(shares, found.contributions, (rows, columns), strict=True):
                 share.index_add_(0, at, part, alpha=masses[-1])
-            values.append(solved.signed)
+            values.append(found.signed)
         for cost in costs.values():
             cost.release()
-        keep = keep or released
+        keep, weights = keep or released, {"cross": (a, b), "source": (a, a), "target": (b, b)}
         return BatchDivergence(
-            *(keep(side, totals[side].solution()) for side in SIDES),
+            *(keep(side, _averaged(*weights[side], solved[side])) for side in SIDES),
             weights=(a, b),
             values=tuple(values),
             masses=tuple(masses),
@@ -244,59 +228,41 @@ def _parts(positions: Tensor, size: int, count: int, generator: torch.Generator)
     parts: list[Tensor] = []
     while len(parts) < count:
         order = torch.randperm(len(positions), generator=generator).to(positions.device)
-        parts.extend(
-            positions[order].tensor_split(-(-len(positions) // size))
-        )  # sizes that differ by one at the most
+        # sizes that differ by one at the most
+        parts.extend(positions[order].tensor_split(-(-len(positions) // size)))
     return parts[:count]
 
 
-class _Average:
+_Part = tuple[float, Tensor, Tensor, Solution]  # the mass it drew, its rows, its columns
+
+
+def _averaged(a: Tensor, b: Tensor, parts: list[_Part]) -> Solution:
     """Solutions of parts gathered into one of the whole: value, plan and marginals are means over
     parts by their mass.
     """
+    total = math.fsum(mass for mass, *_ in parts)
+    parts = [(mass / total, rows, columns, part) for mass, rows, columns, part in parts]
+    f, row_mass = _spread(a, [(share, at, part.potentials[0]) for share, at, _, part in parts])
+    g, column_mass = _spread(b, [(share, at, part.potentials[1]) for share, _, at, part in parts])
+    off = float((row_mass - a).abs().sum() + (column_mass - b).abs().sum())
+    plans = [(share, rows, columns, part.coupling) for share, rows, columns, part in parts]
+    return Solution(
+        value=math.fsum(share * part.value for share, *_, part in parts),
+        potentials=(f, g),  # ⟨a, f⟩ + ⟨b, g⟩ is the value
+        epsilon=parts[0][3].epsilon,
+        converged=all(part.converged for *_, part in parts),
+        n_iter=sum(part.n_iter for *_, part in parts),
+        marginal_error=off + max(part.marginal_error for *_, part in parts),
+        coupling=ScatteredPlan(plans, (len(a), len(b))),
+        value_error=math.fsum(share * part.value_error for share, *_, part in parts),
+    )
 
-    def __init__(self, a: Tensor, b: Tensor) -> None:
-        self.a, self.b = a, b
-        self.parts: list[tuple[Tensor, Tensor, Solution]] = []
-        self.masses: list[float] = []
 
-    def add(self, solution: Solution, rows: Tensor, columns: Tensor, mass: float) -> None:
-        self.parts.append((rows, columns, solution))
-        self.masses.append(mass)
-
-    def solution(self) -> Solution:
-        shares = [mass / math.fsum(self.masses) for mass in self.masses]
-        sides: list[tuple[Tensor, Tensor]] = []
-        for weights, side in ((self.a, 0), (self.b, 1)):
-            potential, mass = torch.zeros_like(weights), torch.zeros_like(weights)
-            for (rows, columns, solved), share in zip(self.parts, shares, strict=True):
-                index = columns if side else rows
-                own = weights[index] / weights[index].sum() * share
-                potential.index_add_(0, index, own * solved.potentials[side])
-                mass.index_add_(0, index, own)
-            sides.append(
-                (torch.where(weights > 0, potential / weights.clamp_min(1e-300), 0.0), mass)
-            )
-        (f, row_mass), (g, column_mass) = sides
-        plans = [
-            (share, rows, columns, part.coupling)
-            for share, (rows, columns, part) in zip(shares, self.parts, strict=True)
-        ]
-        return Solution(
-            value=math.fsum(
-                share * part.value for share, (*_, part) in zip(shares, self.parts, strict=True)
-            ),
-            potentials=(f, g),  # ⟨a, f⟩ + ⟨b, g⟩ is the value
-            epsilon=self.parts[0][2].epsilon,
-            converged=all(part.converged for *_, part in self.parts),
-            n_iter=sum(part.n_iter for *_, part in self.parts),
-            marginal_error=float(
-                (row_mass - self.a).abs().sum() + (column_mass - self.b).abs().sum()
-            )
-            + max(part.marginal_error for *_, part in self.parts),
-            coupling=ScatteredPlan(plans, (len(self.a), len(self.b))),
-            value_error=math.fsum(
-                share * part.value_error
-                for share, (*_, part) in zip(shares, self.parts, strict=True)
-            ),
-        )
+def _spread(weights: Tensor, parts: list[tuple[float, Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Potentials of parts as one of all points, and the mass that the parts drew of each point."""
+    potential, mass = torch.zeros_like(weights), torch.zeros_like(weights)
+    for share, at, own in parts:
+        drawn = weights[at] / weights[at].sum() * share
+        potential.index_add_(0, at, drawn * own)
+        mass.index_add_(0, at, drawn)
+    return torch.where(weights > 0, potential / weights.clamp_min(1e-300), 0.0), mass

@@ -12,27 +12,24 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Self, cast
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_count, check_positive
 from advect.errors import ConvergenceWarning, InputError
-from advect.ot.blocks import as_cost
-from advect.ot.cost import Cost, Points
-from advect.ot.epsilon import Relative, check_epsilon, epsilon_for
+from advect.ot.cost import Points
+from advect.ot.epsilon import Entropic, Relative, check_epsilon
 from advect.ot.plan import ScaledPlan
-from advect.ot.solution import Potentials, Solution, check_problem
-from advect.ot.solver import Solver
+from advect.ot.solution import AnyCost, Mass, Solution, Start, check_problem
 
 _CHECK_EVERY = 10  # iterations between two looks at the error
 _SAMPLE = 256  # rows on which the kernel is compared with the exact one
 
 
 @dataclass(frozen=True)
-class NystromSinkhorn(Solver):
+class NystromSinkhorn(Entropic):
     """Sinkhorn with a low-rank kernel, in float64.
 
     For an epsilon that is not small against the cost: at a few percent of the mean cost in many
@@ -80,24 +77,7 @@ class NystromSinkhorn(Solver):
         """Costs are wanted as what makes their rows: points and a table."""
         return True
 
-    @property
-    def regularisation(self) -> float:
-        return float(cast(float, self.epsilon))
-
-    def with_epsilon(self, epsilon: float) -> Self:
-        return replace(self, epsilon=epsilon)
-
-    def prepare(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
-        """The solver with a relative epsilon turned into a number for this problem."""
-        return replace(self, epsilon=epsilon_for(self.epsilon, as_cost(cost), a, b))
-
-    def solve(
-        self,
-        cost: Cost | Tensor,
-        a: Tensor | None = None,
-        b: Tensor | None = None,
-        init: Potentials | None = None,
-    ) -> Solution:
+    def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
         """Transport ``a`` to ``b``; ``init`` are potentials to start from."""
         kernel, a, b, epsilon = self._open(cost, a, b)
         v = torch.ones_like(b) if init is None else torch.exp(init[1].to(b) / epsilon)
@@ -113,9 +93,7 @@ class NystromSinkhorn(Solver):
         u = _inverse(kernel.times(b * v), a)
         return self._solution(kernel, a, b, u, v, epsilon, error, n_iter)
 
-    def solve_self(
-        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
-    ) -> Solution:
+    def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         """Transport ``a`` to itself: one potential, the averaged update."""
         kernel, a, _, epsilon = self._open(cost, a, None)
         u = torch.ones_like(a) if init is None else torch.exp(init.to(a) / epsilon)
@@ -129,9 +107,7 @@ class NystromSinkhorn(Solver):
             u, n_iter = (u * _inverse(product, a)).sqrt(), n_iter + 1
         return self._solution(kernel, a, a, u, u, epsilon, error, n_iter)
 
-    def _open(
-        self, cost: Cost | Tensor, a: Tensor | None, b: Tensor | None
-    ) -> tuple[LowRankKernel, Tensor, Tensor, float]:
+    def _open(self, cost: AnyCost, a: Mass, b: Mass) -> tuple[LowRankKernel, Tensor, Tensor, float]:
         cost, a, b = check_problem(cost, a, b)
         if cost.points is None:
             raise InputError(
@@ -156,11 +132,8 @@ class NystromSinkhorn(Solver):
         n_iter: int,
     ) -> Solution:
         if not (math.isfinite(error) and bool((u > 0).all()) and bool((v > 0).all())):
-            u, v, error = (
-                torch.full_like(u, math.nan),
-                torch.full_like(v, math.nan),
-                math.inf,
-            )  # failed: no number is right
+            # failed: no number is right
+            u, v, error = torch.full_like(u, math.nan), torch.full_like(v, math.nan), math.inf
         f, g = epsilon * u.log(), epsilon * v.log()
         true_error = kernel.exact_error(a, b, f, g, self.seed) if math.isfinite(error) else math.inf
         converged = error <= self.tol and true_error <= self.kernel_tol
@@ -170,10 +143,9 @@ class NystromSinkhorn(Solver):
         if not converged:
             warnings.warn(
                 f"a kernel of rank {self.rank} leaves a marginal error of {true_error:.1e} under "
-                "the exact kernel (asked for: "
-                f"{self.kernel_tol:.0e}; under its own, {error:.1e} after {n_iter} iterations). "
-                "Raise epsilon (now "
-                f"{epsilon:.3g}), rank or max_iter, or use MiniBatch.",
+                f"the exact kernel (asked for: {self.kernel_tol:.0e}; under its own, {error:.1e} "
+                f"after {n_iter} iterations). Raise epsilon (now {epsilon:.3g}), rank or max_iter, "
+                "or use MiniBatch.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -197,19 +169,13 @@ class LowRankKernel:
         x, y, labels = rows.x, rows.y, rows.labels
         self.shape = (len(x), len(y))
         if labels is None:
-            self.codes = (
-                x.new_zeros(len(x), dtype=torch.int64),
-                x.new_zeros(len(y), dtype=torch.int64),
-            )
+            self.codes = (x.new_zeros(len(x)).long(), x.new_zeros(len(y)).long())
             self.mixing = x.new_ones(1, 1, dtype=torch.float64)
         else:
-            self.codes, self.mixing = (
-                labels.codes,
-                torch.exp(-labels.values.double() / epsilon),
-            )  # (k, k')
-        pool = (
-            x[present[0]] if y is x else torch.cat([x[present[0]], y[present[1]]])
-        )  # landmarks are points with mass
+            self.codes = labels.codes
+            self.mixing = torch.exp(-labels.values.double() / epsilon)  # (k, k')
+        # landmarks are points with mass
+        pool = x[present[0]] if y is x else torch.cat([x[present[0]], y[present[1]]])
         chosen = torch.randperm(len(pool), generator=generator)[:rank].to(x.device)
         marks = pool[chosen].double()
         values, vectors = torch.linalg.eigh(_gaussian(marks, marks, epsilon))
@@ -237,9 +203,8 @@ class LowRankKernel:
                 (block.T @ u[rows] for rows, block in self.pieces()),
                 start=u.new_zeros(self.shape[1], u.shape[1]),
             )
-        return self._product(
-            self.right, self.left, (self.codes[1], self.codes[0]), self.mixing.T, u
-        )
+        codes = (self.codes[1], self.codes[0])
+        return self._product(self.right, self.left, codes, self.mixing.T, u)
 
     def _by_pieces(self, width: int) -> bool:
         """Whether mixing sums over laws would be more work than the matrix, some rows at a time: a
@@ -253,13 +218,11 @@ class LowRankKernel:
         left: Tensor, right: Tensor, codes: tuple[Tensor, Tensor], mixing: Tensor, v: Tensor
     ) -> Tensor:
         if v.ndim == 1:
-            sums = right.new_zeros(mixing.shape[1], right.shape[1]).index_add_(
-                0, codes[1], right * v[:, None]
-            )
+            sums = right.new_zeros(mixing.shape[1], right.shape[1])
+            sums.index_add_(0, codes[1], right * v[:, None])
             return torch.linalg.vecdot(left, (mixing @ sums)[codes[0]])
-        sums = torch.stack(
-            [right[codes[1] == c].T @ v[codes[1] == c] for c in range(mixing.shape[1])]
-        )  # (k', r, p)
+        laws = range(mixing.shape[1])
+        sums = torch.stack([right[codes[1] == c].T @ v[codes[1] == c] for c in laws])  # (k', r, p)
         mixed = torch.einsum("kc,crp->krp", mixing, sums)
         out = v.new_empty(len(left), v.shape[1])
         for c in range(mixing.shape[0]):
@@ -271,11 +234,8 @@ class LowRankKernel:
         step = max(1, 4_000_000 // self.shape[1])
         for start in range(0, self.shape[0], step):
             block = slice(start, min(start + step, self.shape[0]))
-            yield (
-                block,
-                (self.left[block] @ self.right.T)
-                * self.mixing[self.codes[0][block]][:, self.codes[1]],
-            )
+            mixing = self.mixing[self.codes[0][block]][:, self.codes[1]]
+            yield block, (self.left[block] @ self.right.T) * mixing
 
     def exact_error(self, a: Tensor, b: Tensor, f: Tensor, g: Tensor, seed: int) -> float:
         """‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the plan that these potentials have under the exact kernel,
@@ -294,9 +254,8 @@ class LowRankKernel:
             cost = _half_squared(x[picked], y).double()
             if costs is not None:
                 cost = cost + costs[codes[0][picked]][:, codes[1]]
-            sums = torch.exp((mine[picked, None] + theirs - cost) / self.epsilon + other.log()).sum(
-                dim=1
-            )
+            exponents = (mine[picked, None] + theirs - cost) / self.epsilon + other.log()
+            sums = torch.exp(exponents).sum(dim=1)
             weights = own[picked] / own[picked].sum().clamp_min(1e-300)
             total += float((weights * (sums - 1).abs()).sum())
         return total
@@ -305,10 +264,8 @@ class LowRankKernel:
         """A bound of the costs: no two points are further apart than both are from the origin,
         which is their centre.
         """
-        lengths = (
-            float(torch.linalg.vector_norm(part, dim=1).max())
-            for part in (self.rows.x, self.rows.y)
-        )
+        sides = (self.rows.x, self.rows.y)
+        lengths = (float(torch.linalg.vector_norm(part, dim=1).max()) for part in sides)
         table = 0.0 if self.rows.labels is None else float(self.rows.labels.values.max())
         return sum(lengths) ** 2 / 2 + table
 
@@ -326,9 +283,8 @@ def _gaussian(x: Tensor, y: Tensor, epsilon: float) -> Tensor:
 
 
 def _factor(points: Tensor, marks: Tensor, root: Tensor, epsilon: float) -> Tensor:
-    return torch.cat(
-        [_gaussian(part.double(), marks, epsilon) @ root for part in points.split(4096)]
-    )
+    parts = (part.double() for part in points.split(4096))
+    return torch.cat([_gaussian(part, marks, epsilon) @ root for part in parts])
 
 
 def _inverse(values: Tensor, mass: Tensor) -> Tensor:

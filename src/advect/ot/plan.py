@@ -17,6 +17,7 @@ from advect._util.memory import check_room
 from advect.errors import InputError
 
 Index = slice | Tensor
+Maybe = Tensor | None
 
 
 class Plan(ABC):

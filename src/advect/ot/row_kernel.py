@@ -46,7 +46,6 @@ class RowKernel(Kernel):
                 self._costs = given.to(self.dtype)  # once, instead of at each use
         self._matrix: Tensor | None = None  # of the dtype of K: it holds what ``_holds`` says
         self._holds = "nothing"
-        self._scratch: Tensor | None = None
 
     @property
     def cost_dtype(self) -> torch.dtype:
@@ -107,12 +106,12 @@ class RowKernel(Kernel):
         return torch.cat(products), total
 
     def pieces(self) -> Iterator[tuple[slice, Tensor]]:
-        kept = self._kept
+        if (kept := self._kept) is not None:
+            yield from ((block, kept[block]) for block in self._blocks())
+            return
+        scratch = self._scratch()
         for block in self._blocks():
-            if kept is not None:
-                yield block, kept[block]
-                continue
-            out = self._scratch_rows(block)
+            out = scratch[: block.stop - block.start]
             costs = self._cost_rows(block, out)
             yield block, fill_kernel(costs, self.f[block], self.g, self.epsilon, out)
 
@@ -121,9 +120,9 @@ class RowKernel(Kernel):
         sums needs.
         """
         self._load()
-        f, columns = [], ColumnSums(self.shape[1], self.device)
+        f, columns, scratch = [], ColumnSums(self.shape[1], self.device), self._scratch()
         for block in self._blocks():
-            costs, out = self._cost_rows(block, None), self._scratch_rows(block)
+            costs, out = self._cost_rows(block, None), scratch[: block.stop - block.start]
             f.append(softmin(costs, g, b, epsilon, out))
             columns.add(costs, f[-1], a[block], epsilon, out)
         return torch.cat(f), columns.softmin(epsilon)
@@ -142,7 +141,7 @@ class RowKernel(Kernel):
         return super().plan(left, right)
 
     def release(self) -> None:
-        self._matrix = self._scratch = None
+        self._matrix = None
         self._costs, self._copies = self.source.matrix, self.source.matrix is not None
         self._holds, self._fits = "nothing", False
         self.source.release()
@@ -189,8 +188,7 @@ class RowKernel(Kernel):
         fits = out is not None and out.dtype == self.cost_dtype
         return self.source.rows(block, out=out if fits else None)
 
-    def _scratch_rows(self, block: slice) -> Tensor:
-        rows = block.stop - block.start
-        if self._scratch is None or len(self._scratch) < rows:
-            self._scratch = torch.empty(rows, self.shape[1], dtype=self.dtype, device=self.device)
-        return self._scratch[:rows]
+    def _scratch(self) -> Tensor:
+        """Space for one block, for as long as a pass takes."""
+        block = next(self._blocks())
+        return torch.empty(block.stop, self.shape[1], dtype=self.dtype, device=self.device)

@@ -17,7 +17,7 @@ from advect._util.ranks import Group
 from advect.errors import InputError
 from advect.ot.cost import Cost, check_extremes
 from advect.ot.kernel import Kernel
-from advect.ot.plan import Index, Plan
+from advect.ot.plan import Index, Maybe, Plan
 
 
 class ShardedCost(Cost):
@@ -46,9 +46,7 @@ class ShardedCost(Cost):
         super().__init__((n, own.shape[1]), own.dtype, own.device, own.room)
         self.own, self.group = own, group
 
-    def rows(
-        self, index: Index, columns: Tensor | None = None, out: Tensor | None = None
-    ) -> Tensor:
+    def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
         """Of this rank's rows, those at ``index``."""
         return self.own.rows(index, columns, out)
 

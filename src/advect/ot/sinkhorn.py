@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Self, cast
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -21,12 +21,11 @@ from advect.errors import ConvergenceWarning, InputError
 from advect.ot.blocks import as_cost
 from advect.ot.certificate import CAP, Scale, is_small
 from advect.ot.cost import Cost
-from advect.ot.epsilon import Relative, check_epsilon, epsilon_for
+from advect.ot.epsilon import Entropic, Relative, check_epsilon, epsilon_for
 from advect.ot.iteration import Iteration, Symmetric
 from advect.ot.kernel import Kernel
 from advect.ot.plan import Plan
-from advect.ot.solution import Potentials, Solution, check_problem
-from advect.ot.solver import Solver
+from advect.ot.solution import AnyCost, Mass, Potentials, Solution, Start, check_problem
 from advect.ot.support import Support
 
 _LARGE = 2**26  # bytes of a matrix from which memory is looked after
@@ -36,7 +35,7 @@ _WIDE = torch.float64
 
 
 @dataclass(frozen=True)
-class Sinkhorn(Solver):
+class Sinkhorn(Entropic):
     """Entropic transport: epsilon > 0 blurs the plan and makes the problem smooth and fast.
 
     Args:
@@ -72,13 +71,6 @@ class Sinkhorn(Solver):
         check_count("max_iter", self.max_iter)
 
     @property
-    def regularisation(self) -> float:
-        return float(cast(float, self.epsilon))
-
-    def with_epsilon(self, epsilon: float) -> Self:
-        return replace(self, epsilon=epsilon)
-
-    @property
     def tolerance(self) -> float | None:
         return self.tol
 
@@ -91,10 +83,6 @@ class Sinkhorn(Solver):
         least = max(_LEAST_TOL, rounding)
         return None if tol <= least else replace(self, tol=max(least, tol * share))
 
-    def prepare(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
-        """The solver with a relative epsilon turned into a number for this problem."""
-        return replace(self, epsilon=epsilon_for(self.epsilon, as_cost(cost), a, b))
-
     def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
         return Scale(shape, 0.0, largest, self.regularisation).enough(dtype)
 
@@ -102,7 +90,7 @@ class Sinkhorn(Solver):
     def refines(self) -> bool:
         return True
 
-    def refined(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
+    def refined(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
         """The solver for this problem with the least tolerance that float64 can reach, unless one
         was given.
         """
@@ -111,13 +99,7 @@ class Sinkhorn(Solver):
         least = Scale.of(cost, prepared.regularisation).least_tolerance(_WIDE)
         return replace(prepared, tol=least if self.tol is None else self.tol)
 
-    def solve(
-        self,
-        cost: Cost | Tensor,
-        a: Tensor | None = None,
-        b: Tensor | None = None,
-        init: Potentials | None = None,
-    ) -> Solution:
+    def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
         cost, support, epsilon = self._posed(cost, a, b)
         start = None if init is None else support.cut(*_check_init(init, cost))
         kernel, scale = self._opened(support.within(cost), epsilon)
@@ -138,9 +120,7 @@ class Sinkhorn(Solver):
             support, plan, potentials, epsilon, converged, state.n_iter, marginal, error
         )
 
-    def solve_self(
-        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
-    ) -> Solution:
+    def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         """Transport ``a`` to itself under a symmetric cost with a zero diagonal: one potential,
         solved to rounding.
         """
@@ -169,12 +149,7 @@ class Sinkhorn(Solver):
         return _solution(support, plan, (f, f), epsilon, converged, n_iter, marginal, error)
 
     def certify(
-        self,
-        cost: Cost | Tensor,
-        a: Tensor,
-        b: Tensor,
-        potentials: Potentials,
-        slack: float = 0.0,
+        self, cost: AnyCost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
     ) -> Solution | None:
         """These potentials as a solution if rounding of the cost explains its marginal error, but
         for ``slack``; else None.
@@ -199,9 +174,7 @@ class Sinkhorn(Solver):
         plan = kernel.plan(*masses)
         return _solution(support, plan, potentials, epsilon, converged, 0, marginal, error)
 
-    def _posed(
-        self, cost: Cost | Tensor, a: Tensor | None, b: Tensor | None
-    ) -> tuple[Cost, Support, float]:
+    def _posed(self, cost: AnyCost, a: Mass, b: Mass) -> tuple[Cost, Support, float]:
         """The checked problem: a cost whose kernel is kept only where it fits, points with mass,
         and epsilon as a number.
         """

@@ -16,6 +16,9 @@ from advect.ot.cost import Cost
 from advect.ot.plan import Plan, as_plan
 
 Potentials = tuple[Tensor, Tensor]
+Start = Potentials | None  # to begin from
+Mass = Tensor | None  # weights; None for equal ones
+AnyCost = Cost | Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +77,13 @@ class Solution:
         self.coupling.release()
 
 
-def check_problem(cost: Any, a: Tensor | None, b: Tensor | None) -> tuple[Cost, Tensor, Tensor]:
+def check_problem(cost: Any, a: Mass, b: Mass) -> tuple[Cost, Tensor, Tensor]:
     """A cost, and float64 probability weights for its rows and columns."""
     cost = as_cost(cost)
     return cost, _weights("a", a, cost.shape[0], cost), _weights("b", b, cost.shape[1], cost)
 
 
-def _weights(name: str, weights: Tensor | None, n: int, like: Cost) -> Tensor:
+def _weights(name: str, weights: Mass, n: int, like: Cost) -> Tensor:
     if weights is None:
         return torch.full((n,), 1 / n, dtype=torch.float64, device=like.device)
     weights = torch.as_tensor(weights).detach().to(device=like.device, dtype=torch.float64)

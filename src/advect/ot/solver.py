@@ -14,7 +14,7 @@ from advect._util.checks import check_methods
 from advect.ot.blocks import as_cost
 from advect.ot.cost import Cost
 from advect.ot.divergence import SIDES, Divergence, warn_unless_converged
-from advect.ot.solution import Potentials, Solution, check_problem
+from advect.ot.solution import AnyCost, Mass, Potentials, Solution, Start, check_problem
 
 Keep = Callable[[str, Solution], Solution]
 
@@ -50,36 +50,23 @@ class Solver(ABC):
     """
 
     @abstractmethod
-    def solve(
-        self,
-        cost: Cost | Tensor,
-        a: Tensor | None = None,
-        b: Tensor | None = None,
-        init: Potentials | None = None,
-    ) -> Solution:
+    def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
         """Transport a to b under the cost, from potentials ``init`` if given: they change the work,
         not the result.
         """
 
     @abstractmethod
-    def solve_self(
-        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
-    ) -> Solution:
+    def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         """Transport a to itself under a symmetric cost."""
 
-    def prepare(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
+    def prepare(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
         """The solver with every option that depends on the problem made a number, so that related
         problems share it.
         """
         return self
 
     def certify(
-        self,
-        cost: Cost | Tensor,
-        a: Tensor,
-        b: Tensor,
-        potentials: Potentials,
-        slack: float = 0.0,
+        self, cost: AnyCost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
     ) -> Solution | None:
         """These potentials as a solution if they are one to rounding, and to a marginal error
         ``slack``; otherwise None.
@@ -163,7 +150,7 @@ class Solver(ABC):
         """Whether ``refined`` is any closer."""
         return False
 
-    def refined(self, cost: Cost | Tensor, a: Tensor, b: Tensor) -> Self:
+    def refined(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
         """The solver for this problem as close as float64 allows."""
         return self
 
@@ -210,18 +197,10 @@ class _Adopted(Solver):
 
     own: Any
 
-    def solve(
-        self,
-        cost: Cost | Tensor,
-        a: Tensor | None = None,
-        b: Tensor | None = None,
-        init: Potentials | None = None,
-    ) -> Solution:
+    def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
         return self.own.solve(as_cost(cost).dense(), a, b, init=init)
 
-    def solve_self(
-        self, cost: Cost | Tensor, a: Tensor | None = None, init: Tensor | None = None
-    ) -> Solution:
+    def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         return self.own.solve_self(as_cost(cost).dense(), a, init=init)
 
     def __repr__(self) -> str:
@@ -229,9 +208,9 @@ class _Adopted(Solver):
 
 
 def divergence(
-    cross_cost: Cost | Tensor,
-    source_cost: Cost | Tensor,
-    target_cost: Cost | Tensor,
+    cross_cost: AnyCost,
+    source_cost: AnyCost,
+    target_cost: AnyCost,
     a: Tensor | None = None,
     b: Tensor | None = None,
     *,
@@ -261,7 +240,7 @@ def divergence(
 
 
 def solve_divergence(
-    costs: tuple[Cost | Tensor, Cost | Tensor, Cost | Tensor],
+    costs: tuple[AnyCost, AnyCost, AnyCost],
     a: Tensor | None = None,
     b: Tensor | None = None,
     *,
