@@ -95,7 +95,7 @@ def _ask_module(module: torch.nn.Module, part: Tensor) -> Tensor:
 
 
 def _as_answer(answer: Any, n: int) -> np.ndarray:
-    if isinstance(answer, Tensor):
+    if torch.is_tensor(answer):
         answer = answer.detach().cpu().numpy()
     try:
         array = np.asarray(answer)

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advect._util.checks import check_kind
 from advect.apps.carry import CarryOptions, carrier, carry
 from advect.apps.query import query
 from advect.classes import PseudoLabels, pseudo_labels
 from advect.classes.matching import ClassMatching
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.flows.callbacks import Metric
 from advect.flows.loop import FlowResult
 from advect.maps.base import Map
@@ -135,12 +135,8 @@ def repurpose(
     options = options or RepurposeOptions()
     if isinstance(data, Mapping):
         return {name: repurpose(model, reference, part, options) for name, part in data.items()}
-    if not isinstance(data, LabeledDataset):
-        raise InputError(
-            "data must be a LabeledDataset, or several by name",
-            type(data).__name__,
-            "Wrap arrays first.",
-        )
+    what = "data must be a LabeledDataset, or several by name"
+    check_kind(what, data, LabeledDataset, "Wrap arrays first.")
     reference.require_labels("the reference of a model")
     pseudo = None
     if not bool(data.labeled.any()):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from advect._util.checks import check_kind
 from advect._util.linalg import squared_distances
 from advect.apps.carry import CarryOptions, carrier, carry
 from advect.classes.matching import ClassMatching
@@ -104,12 +105,8 @@ def transfer(
     """
     options = options or TransferOptions()
     for name, data in (("source", source), ("few", few)):
-        if not isinstance(data, LabeledDataset):
-            raise InputError(
-                f"{name} must be a LabeledDataset",
-                type(data).__name__,
-                "Wrap arrays as ad.LabeledDataset(x, y).",
-            )
+        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+        check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
         data.require_labels(
             f"transfer from {name}" if name == "source" else "transfer to a few samples"
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from advect._util.checks import check_known
+from advect._util.checks import check_kind, check_known
 from advect.classes.pseudo import PseudoLabels
 from advect.classes.scores import assign
 from advect.cost import GroundCost
@@ -54,12 +54,8 @@ def align(
     check_known("way to align", by, _WAYS)
     data = pseudo.dataset if isinstance(pseudo, PseudoLabels) else pseudo
     for what, each in (("pseudo", data), ("reference", reference)):
-        if not isinstance(each, LabeledDataset):
-            raise InputError(
-                f"{what} must be a dataset",
-                type(each).__name__,
-                "Pass pseudo_labels(…) and a LabeledDataset.",
-            )
+        remedy = "Pass pseudo_labels(…) and a LabeledDataset."
+        check_kind(f"{what} must be a dataset", each, LabeledDataset, remedy)
         each.require_labels("align")
     cost = check_cost(cost) or GroundCost()
     if not cost.label_cost.costs:

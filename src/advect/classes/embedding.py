@@ -12,43 +12,44 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, check_kind
 from advect._util.linalg import principal_axes
 from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
-_COMPONENTS = (
-    50  # more of the true classes of four sets of images are found there than in all pixels
-)
+# more of the true classes of four sets of images are found there than in all pixels
+_COMPONENTS = 50
 Embedded = int | float | Callable[[Tensor], Any] | Any | None
 
 
 def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarray:
     """(n, p) points; what ``embedding`` may be is said at ``pseudo_labels``."""
-    if not isinstance(data, LabeledDataset):
-        raise InputError(
-            "data must be a LabeledDataset",
-            type(data).__name__,
-            "Wrap features as ad.LabeledDataset(x).",
-        )
-    if isinstance(embedding, str) and embedding == "auto":
-        embedding = _COMPONENTS if min(data.x.shape) > _COMPONENTS else None
-    if isinstance(embedding, (int, float, np.number)):
-        return _principal(_features(data), embedding)
+    remedy = "Wrap features as ad.LabeledDataset(x)."
+    check_kind("data must be a LabeledDataset", data, LabeledDataset, remedy)
+    match embedding:
+        case "auto":
+            count = _COMPONENTS if min(data.x.shape) > _COMPONENTS else None
+            return points_of(data, count, seed)
+        case None:
+            return _features(data)
+        case int() | float() | np.number():
+            return _principal(_features(data), embedding)
+        case Embedding():
+            return _embedded(data, embedding)
     if hasattr(embedding, "fit_transform"):
         return _transformed(_features(data), embedding, seed)
-    if embedding is None:
-        return _features(data)
-    if not isinstance(embedding, Embedding):
-        if not callable(embedding):
-            raise InputError(
-                "an embedding must be a number of components, a share of variance, a transformer "
-                "or a function",
-                repr(embedding),
-                "Pass for instance embedding=50, embedding=0.9 or the body of a network.",
-            )
-        embedding = Embedding(embedding)
+    if not callable(embedding):
+        raise InputError(
+            "an embedding must be a number of components, a share of variance, a transformer or a "
+            "function",
+            repr(embedding),
+            "Pass for instance embedding=50, embedding=0.9 or the body of a network.",
+        )
+    return _embedded(data, Embedding(embedding))
+
+
+def _embedded(data: LabeledDataset, embedding: Embedding) -> np.ndarray:
     with torch.no_grad():
         return embedding.embed(data).detach().cpu().double().numpy()
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from advect.cost import GroundCost
 from advect.cost.ground import check_cost
@@ -249,7 +248,7 @@ def _divided(values: np.ndarray, masses: np.ndarray) -> np.ndarray:
 
 
 def _as_array(scores: Any) -> np.ndarray:
-    if isinstance(scores, Tensor):
+    if torch.is_tensor(scores):
         scores = scores.detach().cpu().numpy()
     try:
         return np.asarray(scores)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, check_kind
 from advect.classes.clusterers import as_clusterer
 from advect.classes.clustering import Clusterer, count_distinct, join_nearest, of_order_one
 from advect.classes.embedding import Embedded, points_of
@@ -127,12 +127,8 @@ def pseudo_labels(
 def _asked(n_clusters: Any, target: LabeledDataset | None) -> tuple[int | None, list[int] | None]:
     """The number of clusters, or the numbers to compare, as far as the user says."""
     if target is not None:
-        if not isinstance(target, LabeledDataset):
-            raise InputError(
-                "target must be a LabeledDataset",
-                type(target).__name__,
-                "Pass n_clusters for a number.",
-            )
+        remedy = "Pass n_clusters for a number."
+        check_kind("target must be a LabeledDataset", target, LabeledDataset, remedy)
         if n_clusters is not None:
             raise InputError(
                 "the number of clusters is n_clusters or that of target's classes",
@@ -147,8 +143,10 @@ def _asked(n_clusters: Any, target: LabeledDataset | None) -> tuple[int | None, 
                 "Pass n_clusters.",
             )
         return k, None
-    if n_clusters is None or isinstance(n_clusters, str) or not isinstance(n_clusters, Iterable):
-        return None if n_clusters is None else check_count("n_clusters", n_clusters), None
+    if n_clusters is None:
+        return None, None
+    if isinstance(n_clusters, str) or not isinstance(n_clusters, Iterable):
+        return check_count("n_clusters", n_clusters), None
     candidates = [check_count("n_clusters", k, least=2) for k in n_clusters]
     if not candidates:
         raise InputError(

@@ -99,15 +99,16 @@ def _contingency(codes: Any, truth: Any) -> tuple[np.ndarray, list[Hashable], li
 
 
 def _listed(what: str, values: Any) -> list[Hashable]:
-    if isinstance(values, PseudoLabels):
-        values = values.codes
-    if isinstance(values, LabeledDataset):
-        values.require_labels("a score of clusters")
-        values = values.labels
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+    match values:
+        case PseudoLabels():
+            values = values.codes.tolist()
+        case LabeledDataset():
+            values.require_labels("a score of clusters")
+            values = values.labels
+        case Tensor() | np.ndarray():
+            values = values.tolist()
     try:
-        names = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        names = list(values)
         missing = sum(name is None or name != name for name in names)
         hash(tuple(names))
     except TypeError:
