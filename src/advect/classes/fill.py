@@ -106,30 +106,13 @@ def _propagated(points: np.ndarray, codes: np.ndarray, neighbors: int, alpha: fl
 
 
 def _scores(graph: Any, roots: np.ndarray, alpha: float, right: np.ndarray) -> np.ndarray:
-    """(I − α S)^−1 of the right side, which has no negative entries where that has none."""
-    return _conjugate_gradients(lambda f: f - alpha * (graph @ (f / roots)) / roots, right).clip(
-        min=0
-    )
+    """(I − α S)^−1 of each column of the right side, by conjugate gradients; no entry is negative
+    where the right side has none.
+    """
+    from scipy.sparse import diags_array, eye_array
+    from scipy.sparse.linalg import cg
 
-
-def _conjugate_gradients(
-    matrix: Any, right: np.ndarray, tolerance: float = 1e-12, max_iter: int = 2000
-) -> np.ndarray:
-    """The solution of a symmetric positive system for several right sides, (n, k), at once."""
-    solution, residual, direction = np.zeros_like(right), right.copy(), right.copy()
-    size = (residual**2).sum(axis=0)
-    goal = tolerance**2 * size
-    for _ in range(max_iter):
-        if (size <= goal).all():
-            break
-        image = matrix(direction)
-        curvature = (direction * image).sum(axis=0)
-        step = np.divide(size, curvature, out=np.zeros_like(size), where=curvature > 0)
-        solution += step * direction
-        residual -= step * image
-        before, size = size, (residual**2).sum(axis=0)
-        direction = (
-            residual
-            + np.divide(size, before, out=np.zeros_like(size), where=before > 0) * direction
-        )
-    return solution
+    inverse = diags_array(1 / roots[:, 0])
+    system = eye_array(len(right)) - alpha * (inverse @ graph @ inverse)
+    solved = [cg(system, column, rtol=1e-12, atol=0, maxiter=2000)[0] for column in right.T]
+    return np.stack(solved, axis=1).clip(min=0)

@@ -17,30 +17,16 @@ def neighbor_graph(points: np.ndarray, neighbors: int) -> Any:
 
     As long as there are several pieces, each is joined to the point nearest to it outside, with
     weight ½."""
+    from scipy.sparse.csgraph import connected_components
     from sklearn.neighbors import kneighbors_graph
 
     graph: Any = kneighbors_graph(points, min(neighbors, len(points) - 1))
     graph = ((graph + graph.T) / 2).tocsr()
-    while (piece := _pieces(graph)).any():
+    while (piece := connected_components(graph, directed=False)[1]).any():
         ends = _bridges(points, piece)
         bridges = type(graph)((np.full(len(ends[0]), 0.5), ends), shape=graph.shape)
         graph = graph.maximum(bridges.maximum(bridges.T)).tocsr()
     return graph
-
-
-def _pieces(graph: Any) -> np.ndarray:
-    """The first point of the piece that each point is in: the least number among neighbours is
-    passed on until none changes.
-    """
-    least = np.arange(graph.shape[0])
-    while True:
-        lower = np.minimum(
-            least, np.minimum.reduceat(least[graph.indices], graph.indptr[:-1])
-        )  # no row is empty
-        lower = lower[lower]
-        if (lower == least).all():
-            return least
-        least = lower
 
 
 def _bridges(points: np.ndarray, piece: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

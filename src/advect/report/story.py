@@ -1,4 +1,4 @@
-"""What a report tells of a flow, whether it has just ended or is read back from its run
+"""What a report says of a flow, whether it has just ended or is read back from its run
 directory.
 """
 
@@ -91,7 +91,7 @@ class Story:
 
     @classmethod
     def of_result(cls, result: FlowResult) -> Story:
-        """What a flow in memory tells of itself."""
+        """What a flow in memory says of itself."""
         objective, terms, metrics = curves_of(result)
         setup, code = _setup(result)
         compare = {k: v for k, v in result.options.items() if k in ("cost", "solver")}
@@ -114,7 +114,7 @@ class Story:
 
     @classmethod
     def of_run(cls, directory: str | Path) -> Story:
-        """What a run directory tells: its frames, ``metrics.jsonl``, ``config.toml``.
+        """What a run directory holds: its frames, ``metrics.jsonl``, ``config.toml``.
 
         The objective and its terms come from the lines called "flow" in ``metrics.jsonl``, else
         from the newest checkpoint, else from the frames.
