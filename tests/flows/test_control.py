@@ -293,6 +293,43 @@ class TestSeam:
             ]
             assert 3.4 < errors[0] / errors[1] < 5.0 and 3.4 < errors[1] / errors[2] < 5.0
 
+    @pytest.mark.parametrize("control", [ad.FixedSteps(), ad.Backtracking()])
+    def test_implicit_steps(self, control):
+        """x' = x + τ v(x'), by iteration: at a step far beyond what an explicit one stands."""
+
+        class Implicit(ad.Integrator):
+            def step(self, field, here, state):
+                there = here
+                for _ in range(60):
+                    way = there.dataset.x - here.dataset.x
+                    there = field.move(here, {"x": 0.9 * way + 0.1 * 2.0 * there.velocity["x"]})
+                return there, state
+
+        quadratic = ad.Potential(lambda x, y: 2.0 * x.square().sum(1))  # v(x) = −4 x
+        walk = states(SOURCE, quadratic, 2, integrator=Implicit(), control=control)
+        torch.testing.assert_close(walk[1].dataset.x, SOURCE.x / 9)
+        torch.testing.assert_close(walk[2].dataset.x, SOURCE.x / 81)
+
+    def test_a_step_of_its_own_size(self):
+        """An integrator that rejects keeps the size in its state, and counts what it evaluates."""
+
+        class Own(ad.Integrator):
+            def init(self, parameters):
+                return {"size": torch.tensor(2.0)}
+
+            def step(self, field, here, state):
+                size = float(state["size"])
+                while True:
+                    there = field.move(here, {k: size * v for k, v in here.velocity.items()})
+                    if there.value < here.value:
+                        return there, {"size": torch.tensor(1.2 * size)}
+                    size /= 2
+
+        energy = Counted(ad.Potential(bowl))
+        result = ad.flow(SOURCE, energy, integrator=Own(), n_steps=8)
+        assert rises(result.values, torch.float64) == 0 and result.values[-1] < result.values[0] / 9
+        assert int(result.state["calls"]) == 9 < energy.evaluations
+
 
 class TestResume:
     def test_the_size_of_steps_is_kept(self, tmp_path):
