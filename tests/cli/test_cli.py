@@ -545,6 +545,9 @@ made = ad.Potential(ad.norm())
 number = 3
 bare = lambda: 3
 
+def any_of(source, **options):
+    return StayNear(source, **options)
+
 class Nowhere(ad.Functional):
     def __call__(self, rho):
         return rho.x.sum() * float("nan")
@@ -568,10 +571,12 @@ def test_own_functionals_and_metrics(own, answer):
         "0.5*mine.py:StayNear?strength=2",
         "-f",
         "mine.py:made",
+        "-f",
+        "2*mine.py:any_of?strength=2",
         "--metric",
         "mine.py:spread",
     )
-    assert set(said["terms"]) == {"OTDD", "0.5 StayNear", "Potential"}
+    assert set(said["terms"]) == {"OTDD", "0.5 StayNear", "Potential", "2 StayNear"}
     assert "mine.py:StayNear?strength=2" in Path("run/config.toml").read_text()
     assert answer("show", "run")["metrics"] == ["spread"]
 

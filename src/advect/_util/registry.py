@@ -52,12 +52,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     },
     "feature": {"euclidean": "SquaredEuclidean", "embedding": "Embedding", "sketch": "Sketch"},
     "cost": {"ground": "GroundCost"},
-    "label": {
-        "bures": "Bures",
-        "exact": "ExactLabelOT",
-        "means": "MeansOnly",
-        "none": "NoLabels",
-    },
+    "label": {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"},
     "map": {
         "entropic": "maps.EntropicMap",
         "nearest": "maps.NearestMap",

@@ -215,9 +215,7 @@ def _check_values(name: str, values: Any) -> None:
     """Several values: text, which has a length too, is one."""
     if isinstance(values, (str, bytes)) or not {"__len__", "__iter__"} <= {*dir(values)}:
         raise InputError(
-            f"{name} needs a list of values",
-            repr(values),
-            f"Write [{values!r}] for a single one.",
+            f"{name} needs a list of values", repr(values), f"Write [{values!r}] for a single one."
         )
 
 

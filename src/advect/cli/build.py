@@ -7,13 +7,14 @@ computed."""
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advect._util import query
 from advect._util.registry import call, check_name, make
-from advect._util.signatures import of_object
+from advect._util.signatures import Option, of_object
 from advect.cli.code import Permission, load_object
 from advect.cli.config import DynamicsOptions, FlowOptions, SpaceOptions
 from advect.cli.options import Chosen
@@ -197,6 +198,8 @@ def _own(
         held = {"source": source, "target": targets.get("")}
         own = {name: data for name, data in held.items() if name in takes}
         free = {name: option for name, option in takes.items() if name not in own}
+        if any(one.kind is one.VAR_KEYWORD for one in inspect.signature(made).parameters.values()):
+            free = {name: Option(name) for name in given} | free  # it takes any
         for name in given:
             check_name(f"option of {term.name}", name, free)
         if term.written:

@@ -16,12 +16,7 @@ Reading = Annotated[DataOptions, Parameter(name="*")]
 
 
 @app.command(help_epilogue="Example:\n  advect data info 'csv:pets.csv?label=kind'")
-def info(
-    reference: str,
-    *,
-    options: Reading = READ_ALL,
-    talk: TalkOptions = TALK,
-) -> None:
+def info(reference: str, *, options: Reading = READ_ALL, talk: TalkOptions = TALK) -> None:
     """Size, shape, classes and range of a dataset.
 
     Args:
