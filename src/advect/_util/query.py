@@ -123,8 +123,8 @@ def made(kind: str, text: str, **shared: Any) -> Any:
     options that it takes and the line leaves open.
 
     Example:
-        >>> made("map", "nearest?k=3", seed=1)
-        NearestMap(k=3)
+        >>> made("map", "nearest?k=3", seed=1).k
+        3
     """
     name, _, said = text.partition("?")
     own = registry.options(kind, name)
