@@ -74,9 +74,9 @@ def check_kind(what: str, value: object, kind: type | tuple[type, ...], remedy: 
         raise InputError(what, repr(value) if short else type(value).__name__, remedy)
 
 
-def check_sides(size: object) -> tuple[int, int]:
+def check_sides(size: Any) -> tuple[int, int]:
     """Height and width of images, from both or from one side for both."""
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    sides = tuple(size) if type(size) in (tuple, list) else (size, size)
     if len(sides) != 2:
         raise InputError(
             "size must be one side or (height, width)",
