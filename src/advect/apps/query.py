@@ -77,9 +77,8 @@ def _asker(model: Any) -> Any:
 
 
 def _ask_module(module: torch.nn.Module, part: Tensor) -> Tensor:
-    modes = [
-        (layer, layer.training) for layer in module.modules()
-    ]  # layers may be frozen one by one
+    # layers may be frozen one by one
+    modes = [(layer, layer.training) for layer in module.modules()]
     parameter = next(module.parameters(), None)
     try:
         module.eval()

@@ -144,9 +144,8 @@ def repurpose(
         moving = pseudo.dataset
     else:
         moving = data if data.complete else data.subset(data.labeled)
-    query(
-        model, reference.samples[:1]
-    )  # a model that cannot answer should say so before a long flow
+    # a model that cannot answer should say so before a long flow
+    query(model, reference.samples[:1])
     result = _carry(model, reference, moving, options, scored=pseudo is None)
     follow = carrier(options).fit(result)
     flowed = result.dataset if len(moving) == len(data) else _carry_rest(data, result, follow)

@@ -113,9 +113,8 @@ def transfer(
     recorder = Recorder(every=options.every)
     result = carry(source, few, options, [recorder])
     matching = ClassMatching.between(result.dataset, few)
-    frames = [
-        frame.dataset for frame in result.trajectory if frame.index > 0
-    ]  # z_1 … z_T of the paper
+    # z_1 … z_T of the paper
+    frames = [frame.dataset for frame in result.trajectory if frame.index > 0]
     if result.trajectory[-1].index != result.n_steps:
         frames.append(result.dataset)
     follow = carrier(options).fit(result)

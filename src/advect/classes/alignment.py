@@ -74,9 +74,8 @@ def _by_transport(data: LabeledDataset, reference: LabeledDataset, cost: GroundC
         cost.between(data, reference).by_classes().label_distances.detach().double().cpu().numpy()
     )
     names = np.zeros(len(data.classes), dtype=np.int64)
-    names[filled] = known[
-        assign(-squared[np.ix_(filled, known)])
-    ]  # classes in excess must not take part of a cluster's mass
+    # classes in excess must not take part of a cluster's mass
+    names[filled] = known[assign(-squared[np.ix_(filled, known)])]
     return names.tolist()
 
 

@@ -220,9 +220,8 @@ class Map(ABC):
             )
             found.classes_ = tuple(map(unpack_name, facts.get("classes", ())))
             found.unpack(tensors, facts["own"])
-            found.move(
-                torch.zeros(1, math.prod(shape)), torch.full((1,), -1)
-            )  # parts that do not fit show here
+            # parts that do not fit show here
+            found.move(torch.zeros(1, math.prod(shape)), torch.full((1,), -1))
         except (
             KeyError,
             TypeError,

@@ -57,9 +57,8 @@ class NearestMap(Map, kind="nearest"):
             )
         self._start, self._end, self.classes_ = start, end, start.classes
         centre = start.x.double().mean(dim=0)
-        self._scale = (
-            float((start.x - centre).abs().max()) or 1.0
-        )  # distances of any scale are safe to square
+        # distances of any scale are safe to square
+        self._scale = float((start.x - centre).abs().max()) or 1.0
         self._centre = centre
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
@@ -80,9 +79,8 @@ class NearestMap(Map, kind="nearest"):
         points, start = (
             (part.double() - self._centre) / self._scale for part in (x, self._start.x[among])
         )
-        distances = torch.addmm(
-            start.square().sum(dim=1) / 2, points, start.T, beta=1, alpha=-1
-        )  # ½‖x − x_0‖² − ½‖x‖²
+        # ½‖x − x_0‖² − ½‖x‖²
+        distances = torch.addmm(start.square().sum(dim=1) / 2, points, start.T, beta=1, alpha=-1)
         near = distances.topk(min(self.k, len(among)), dim=1, largest=False)
         weights = self._start.weights[among][near.indices].log()  # (rows, k)
         if self.bandwidth is not None:

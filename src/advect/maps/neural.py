@@ -244,9 +244,8 @@ class NeuralMap(Map, kind="neural"):
         shape = self._fitted()
         if any(tensors[name].shape != shape for name in _STATISTICS):
             raise ValueError(f"statistics are not of shape {shape}")
-        with torch.device(
-            "meta"
-        ):  # takes no memory until the weights are known to fit, and no random numbers
+        # takes no memory until the weights are known to fit, and no random numbers
+        with torch.device("meta"):
             network = build(None, shape)
         self._module = Pushforward(
             network, not is_image(shape), *(tensors[name] for name in _STATISTICS)

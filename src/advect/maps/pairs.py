@@ -64,9 +64,8 @@ def _plain(data: LabeledDataset, rows: Tensor, dtype: torch.dtype) -> LabeledDat
     """These rows, with the classes that they have and without carried laws."""
     data = data.replace(x=data.x.detach(), law=None, law_index=None, fixed_laws=False).subset(rows)
     present = [code for code, count in enumerate(data.counts.values()) if count]
-    position = torch.full(
-        (len(data.classes) + 1,), -1, device=data.y.device
-    )  # the last entry is for missing labels
+    # the last entry is for missing labels
+    position = torch.full((len(data.classes) + 1,), -1, device=data.y.device)
     position[present] = torch.arange(len(present), device=data.y.device)
     return data.replace(
         x=data.x.to(dtype),

@@ -99,9 +99,8 @@ def heat(
     known = values[np.isfinite(values)]
     low = low if low is not None else 0.0 if share or not known.size else float(known.min())
     high = high if high is not None else 1.0 if share or not known.size else float(known.max())
-    digits = (
-        2 - math.floor(math.log10(high)) if 0.01 < high < 1e5 else -1
-    )  # three that count, of the largest
+    # three that count, of the largest
+    digits = 2 - math.floor(math.log10(high)) if 0.01 < high < 1e5 else -1
     rows = []
     for name, line in zip(table.rows, values, strict=True):
         score = np.where(np.isfinite(line), line if share else -line, -math.inf)

@@ -143,9 +143,8 @@ def pack_sprite(images: np.ndarray, columns: int, quality: int) -> dict[str, obj
     rows = -(-n // columns)
     sheet = np.zeros((rows * columns, *images.shape[1:]), dtype=np.uint8)
     sheet[:n] = images
-    sheet = sheet.reshape(rows, columns, *images.shape[1:]).swapaxes(
-        1, 2
-    )  # (rows, h, columns, w, …)
+    # (rows, h, columns, w, …)
+    sheet = sheet.reshape(rows, columns, *images.shape[1:]).swapaxes(1, 2)
     content = io.BytesIO()
     picture = Image.fromarray(sheet.reshape(rows * height, columns * width, *images.shape[3:]))
     picture.convert("RGB").save(content, "WEBP", quality=quality, method=2)

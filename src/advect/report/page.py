@@ -85,9 +85,8 @@ def write_report(
     }
     story = replace(story, **{name: value for name, value in given.items() if value is not None})
     place = _place(path)
-    content = render(gather(story)).encode(
-        errors="replace"
-    )  # names of files from elsewhere may hold what is no text
+    # names of files from elsewhere may hold what is no text
+    content = render(gather(story)).encode(errors="replace")
     try:
         write_atomically(place, content)
     except (FileExistsError, NotADirectoryError) as error:

@@ -14,10 +14,8 @@ from advect.data.dataset import LabeledDataset
 from advect.report.encoding import Shades, fitting_sprite
 
 MOST_IMAGES = 40
-_GRID_BUDGET, _THUMB_BUDGET = (
-    680_000,
-    400_000,
-)  # characters; there are up to three sheets of thumbnails
+# characters; there are up to three sheets of thumbnails
+_GRID_BUDGET, _THUMB_BUDGET = 680_000, 400_000
 _GRID_SIDE, _THUMB_SIDE = 64, 32  # pixels
 
 

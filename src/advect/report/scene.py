@@ -54,10 +54,8 @@ def gather(story: Story) -> Scene:
     for rho in frames.read():
         clouds.append(view(rho.x))
         album.add(rho)
-    points, there = (
-        np.stack(clouds),
-        None if beside is None else view(beside),
-    )  # (frames, n, dim), (m, dim)
+    # (frames, n, dim), (m, dim)
+    points, there = np.stack(clouds), None if beside is None else view(beside)
     box = Box.around([points] if there is None else [points, there])
     player: dict[str, Any] = {
         "dim": points.shape[2],
@@ -132,9 +130,8 @@ def _view(clouds: Sequence[Tensor]) -> tuple[Callable[[Tensor], np.ndarray], str
         return (
             lambda x: _strip(as_array(x), width)
         ), "One feature, from left to right; the height only keeps samples apart."
-    few = min(
-        600, max(60, 3_000_000 // dim)
-    )  # more rows change principal components little and take long
+    # more rows change principal components little and take long
+    few = min(600, max(60, 3_000_000 // dim))
     some = torch.cat([cloud[:: max(1, len(cloud) // few)].double() for cloud in clouds])
     if len(some) < 3:
         return (
@@ -156,7 +153,6 @@ def _view(clouds: Sequence[Tensor]) -> tuple[Callable[[Tensor], np.ndarray], str
 
 
 def _strip(values: np.ndarray, width: float) -> np.ndarray:
-    height = (
-        np.modf(np.arange(len(values)) * 0.6180339887)[0] - 0.5
-    )  # evenly spread, whatever the number
+    # evenly spread, whatever the number
+    height = np.modf(np.arange(len(values)) * 0.6180339887)[0] - 0.5
     return np.column_stack([values[:, 0], 0.2 * width * height])

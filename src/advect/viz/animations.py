@@ -28,9 +28,8 @@ from advect.viz.theme import TEXT, class_marks, look, new_figure
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Scene = tuple[
-    Any, Callable[[int], list[Any]]
-]  # a figure, and what draws a state on it and gives what to remove again
+# a figure, and what draws a state on it and gives what to remove again
+Scene = tuple[Any, Callable[[int], list[Any]]]
 _QUICKEST = 50.0  # frames a second: players slow down GIFs that are quicker
 
 
@@ -217,13 +216,11 @@ def _write_gif(path: Path, pictures: _Pictures, fps: float, hold: float) -> None
     strip = Image.new("RGB", (some[0].width, some[0].height * len(some)))
     for position, picture in enumerate(some):
         strip.paste(picture, (0, position * picture.height))
-    colours = strip.quantize(
-        256, dither=Image.Dither.NONE
-    )  # the same for all, so that nothing flickers
+    # the same for all, so that nothing flickers
+    colours = strip.quantize(256, dither=Image.Dither.NONE)
     drawn = [_in_colours(picture, colours) for picture in pictures]
-    ends = [
-        round(100 * (position + 1) / fps) for position in range(len(drawn))
-    ]  # GIFs count hundredths of a second
+    # GIFs count hundredths of a second
+    ends = [round(100 * (position + 1) / fps) for position in range(len(drawn))]
     lengths = [10 * (end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
     lengths[-1] += round(1000 * hold)
     with atomic_file(path) as beside:
@@ -254,12 +251,8 @@ def _write_mp4(path: Path, pictures: _Pictures, fps: float, hold: float) -> None
     import imageio_ffmpeg
 
     rate: Any = fps  # a fraction is fine, whatever the annotation says
-    options = [
-        "-f",
-        "mp4",
-        "-movflags",
-        "+faststart",
-    ]  # the file has another name while it is written
+    # the file has another name while it is written
+    options = ["-f", "mp4", "-movflags", "+faststart"]
     with atomic_file(path) as beside:
         size = pictures.draw(0).size
         writer = imageio_ffmpeg.write_frames(

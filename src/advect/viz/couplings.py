@@ -117,9 +117,8 @@ def coupling_matrix(distance: Distance) -> Figure:
     names = [[short(name) for name, _, _ in parts] for parts in (row_names, column_names)]
     figure = new_figure(4.6 + text_width(names[0]), 4.0 + text_width(names[1]))
     axes: Any = figure.add_subplot()
-    norm = PowerNorm(
-        0.5, 0, max(float(pooled.max()), 1e-300)
-    )  # spread-out mass shows beside single pairs
+    # spread-out mass shows beside single pairs
+    norm = PowerNorm(0.5, 0, max(float(pooled.max()), 1e-300))
     mesh = axes.pcolormesh(
         column_edges, row_edges, pooled, cmap=heat_colours(), norm=norm, rasterized=True
     )

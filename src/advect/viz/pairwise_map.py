@@ -192,9 +192,8 @@ def _draw_tree(axes: Any, tree: dict[str, Any] | None, k: int) -> None:
     if tree is None:
         axes.set(yticks=[])
         return
-    across = (
-        np.array(tree["icoord"]) - 5
-    ) / 10  # leaves are ten apart there, one apart on the heat map
+    # leaves are ten apart there, one apart on the heat map
+    across = (np.array(tree["icoord"]) - 5) / 10
     up = np.array(tree["dcoord"])
     axes.add_collection(
         LineCollection(list(np.stack([across, up], axis=2)), colors=look().ink, linewidths=0.9)
@@ -210,10 +209,8 @@ def _draw_map(figure: Any, axes: Any, distances: np.ndarray, names: Sequence[Has
         max(float(np.ptp(points, axis=0).max()), 1e-12),
     )
     axes.scatter(*points.T, s=22, color=now.palette[1], linewidths=0, zorder=3)
-    (left, bottom), (right, top) = (
-        middle - 0.75 * span,
-        middle + 0.75 * span,
-    )  # half as much again, for names
+    # half as much again, for names
+    (left, bottom), (right, top) = middle - 0.75 * span, middle + 0.75 * span
     axes.set(
         xlim=(left, right), ylim=(bottom, top), box_aspect=1, title=f"map, stress {stress:.2f}"
     )
@@ -236,9 +233,8 @@ def _place_names(figure: Any, axes: Any, points: np.ndarray, names: Sequence[str
     taken = [(x - 4 * scale, y - 4 * scale, x + 4 * scale, y + 4 * scale) for x, y in spots]
     size = SMALL if len(names) <= 15 else 5.5
     crowd = np.linalg.norm(spots[:, None] - spots, axis=2).sum(axis=1)
-    for position in np.argsort(
-        -crowd, kind="stable"
-    ).tolist():  # outer ones first, towards the free side
+    # outer ones first, towards the free side
+    for position in np.argsort(-crowd, kind="stable").tolist():
         x, y = spots[position]
         text = axes.text(
             *points[position],
@@ -251,10 +247,8 @@ def _place_names(figure: Any, axes: Any, points: np.ndarray, names: Sequence[str
         )
         text.set_in_layout(False)
         box = text.get_window_extent(renderer)
-        half = (
-            box.width / 2 + 2 * scale,
-            box.height / 2 + scale,
-        )  # widths change a little with the resolution
+        # widths change a little with the resolution
+        half = box.width / 2 + 2 * scale, box.height / 2 + scale
         for gap, (right, up) in (
             (gap, way) for gap in (4.5, 12, 20, 30, 42, 56, 72) for way in _WAYS
         ):

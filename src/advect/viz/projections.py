@@ -141,9 +141,8 @@ def tsne(
             perplexity,
             "Lower it, or add samples.",
         )
-    if (
-        points.shape[1] > 50 < len(points)
-    ):  # the usual first step: it takes out noise and saves time
+    # the usual first step: it takes out noise and saves time
+    if points.shape[1] > 50 < len(points):
         rows = torch.from_numpy(points)
         points = Projection.fit(rows, 50, "both").apply(rows).numpy()
     distinct = len(np.unique(points, axis=0)) > dim

@@ -108,9 +108,8 @@ def class_counts(frames: Frames) -> Figure:
     ]
     if len(steps) == 1:  # a single state is a bar
         steps, counts = [steps[0] - 0.5, steps[0] + 0.5], counts * 2
-    tops = np.cumsum(
-        [[count.get(name, 0) for name in names] for count in counts], axis=1
-    )  # (frames, classes)
+    # (frames, classes)
+    tops = np.cumsum([[count.get(name, 0) for name in names] for count in counts], axis=1)
     floors = np.column_stack([np.zeros(len(counts)), tops[:, :-1]])
     figure = new_figure(5.2, 2.6)
     axes = figure.add_subplot()
