@@ -77,6 +77,10 @@ CASES = {
         "cost": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x, x.sin()], dim=1))),
         "dynamics": ad.FeatureDriven(through_laws=True),
     },
+    "sketch": {
+        "cost": ad.GroundCost(feature=ad.Sketch(2)),
+        "dynamics": ad.FeatureDriven(through_laws=True),
+    },
     "own feature cost": {"cost": ad.GroundCost(feature=bent)},
     "sum": {
         "cost": EXACT_LAWS,

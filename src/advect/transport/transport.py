@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from advect._util.checks import check_kind
 from advect._util.memory import MemoryLimit, as_bytes
 from advect._util.ranks import Group
 from advect.cost import GroundCost, PairCost
 from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.ot import Divergence, Sinkhorn, Solution, Solver
 from advect.ot.divergence import SIDES
 from advect.transport.problem import KnownDistances, Problem, known
@@ -66,12 +66,9 @@ class Transport:
 
     def __post_init__(self) -> None:
         check_cost(self.cost)
-        if self.group is not None and not isinstance(self.solver, Sinkhorn):
-            raise InputError(
-                "a sharded flow needs a Sinkhorn solver",
-                type(self.solver).__name__,
-                "Pass ad.Sinkhorn(epsilon=…).",
-            )
+        if self.group is not None:
+            what, remedy = "a sharded flow needs a Sinkhorn solver", "Pass ad.Sinkhorn(epsilon=…)."
+            check_kind(what, self.solver, Sinkhorn, remedy)
         if self.memory_limit is not None:
             as_bytes(self.memory_limit)
 
@@ -112,16 +109,14 @@ class Transport:
         if not problem.precise(solver):
             return None
         epsilon, calls = solver.regularisation, int(state.get("calls", 0))
-        lost, largest, drawn = 0.0, problem.largest, solver.stochastic
+        largest, drawn = problem.largest, solver.stochastic
         own = problem.pair("target") if drawn else None
-        solver = solver.at(calls)
-        if not drawn:
-            lost = problem.lost(epsilon)
-        found = problem.contracted(solver, _warm(state, rho, target), _own(state))
+        lost = 0.0 if drawn else problem.lost(epsilon)
+        found = problem.contracted(solver.at(calls), _warm(state, rho, target), _own(state))
         if 2 * lost > _LOST * abs(found.signed):
             return None
         after = self.cost.with_state(state).state()
-        after |= {name: state[name] for name in ("tol",) if name in state}
+        after |= {"tol": state["tol"]} if "tol" in state else {}
         after |= _numbers(epsilon=epsilon, calls=calls + drawn, wide=_flag(state, "wide"))
         after |= _numbers(error=found.error, converged=found.met)
         if own is None:
@@ -256,12 +251,8 @@ def _own(state: State) -> Solution | None:
     return known(float(state["target_value"]), float(error), bool(met))
 
 
-def check_dataset(name: str, data: object) -> LabeledDataset:
+def check_dataset(name: str, data: LabeledDataset) -> LabeledDataset:
     """A labeled dataset; an error for anything else."""
-    if isinstance(data, LabeledDataset):
-        return data
-    raise InputError(
-        f"{name} must be a LabeledDataset",
-        type(data).__name__,
-        "Wrap arrays as ad.LabeledDataset(x, y).",
-    )
+    remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+    check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
+    return data
