@@ -201,10 +201,10 @@ class EntropicMap(Map, kind="entropic"):
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = pack_pairs(self._start, self._end)
-        relative = isinstance(self.epsilon, Relative)
+        share = self.epsilon.share if isinstance(self.epsilon, Relative) else None
         facts |= {
-            "epsilon": self.epsilon.share if isinstance(self.epsilon, Relative) else self.epsilon,
-            "relative": relative,
+            "epsilon": self.epsilon if share is None else share,
+            "relative": share is not None,
             "label_weight": self.label_weight,
             "debias": self.debias,
             "scale": self._scale,
