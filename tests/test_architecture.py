@@ -3,6 +3,7 @@ where it belongs.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -26,6 +27,7 @@ LAYERS = (
     ("apps", "report", "testing", "cli"),
 )
 ROOMS = [room for layer in LAYERS for room in layer]
+MOST_ISINSTANCE = 160  # a method is the better question
 FRONT = ("__init__", "__main__")  # the package's own doors: names, and the command line
 DOORS = {("flows", "report")}  # upward, by name and on demand: FlowResult.report
 HEAVY = (
@@ -152,3 +154,76 @@ def test_public_names_exist():
 
 def test_types_are_for_users_too():
     assert (ROOT / "py.typed").exists()
+
+
+def calls(name: str) -> list[str]:
+    """Where a function of this name, dotted or not, is called in src."""
+    found = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == name:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}")
+    return found
+
+
+def lines_with(word: str) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in FILES
+        for line in path.read_text().splitlines()
+        if word in line
+    ]
+
+
+def test_questions_about_types_are_few(capsys):
+    count = len(calls("isinstance"))
+    with capsys.disabled():
+        print(f"[isinstance in src: {count}]", end=" ")
+    assert count <= MOST_ISINSTANCE
+
+
+def test_nothing_is_hidden_from_the_type_checker():
+    assert not lines_with("pyright: ignore") + lines_with("type: ignore")
+
+
+def test_objects_are_set_by_themselves_alone():
+    sets = calls("object.__setattr__")
+    assert not [line for line in sets if "__setattr__(self, " not in line]
+    assert not lines_with(".__dict__[")
+
+
+def test_one_sinkhorn_loop_and_one_debiased_sum():
+    """Iterations are begun, and halves of self terms taken off, in one file each."""
+    loops = calls("Iteration") + calls("Symmetric")
+    assert {line.split(":")[0] for line in loops} == {"ot/sinkhorn.py"}
+    debiased = re.compile(r"- \(\w+ \+ \w+\) / 2|- 0\.5 \*")
+    sums = [line for line in lines_with("") if debiased.search(line)]
+    assert {line.split(":")[0] for line in sums} == {"ot/divergence.py"}
+
+
+def test_the_walk_of_a_step_is_that_of_the_guide(capsys):
+    guide = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    walk = re.findall(r"^\d+\. `([\w/]+\.py)`", guide, re.M)
+    source = advect.datasets.load("toy:gaussians?n=20")
+    target = advect.datasets.load("toy:gaussians?n=20&shift=4,0&seed=1")
+    steps = advect.iterate(source, advect.OTDD(target), integrator=advect.Euler(0.2))
+    next(steps), next(steps)
+    seen: dict[str, None] = {}
+
+    def note(frame, event, argument):
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(ROOT):
+            seen.setdefault(path.relative_to(ROOT).as_posix())
+
+    sys.setprofile(note)
+    try:
+        next(steps)
+    finally:
+        sys.setprofile(None)
+    with capsys.disabled():
+        print(
+            f"[a step goes through {len(walk)} files, and asks {len(seen) - len(walk)} others]",
+            end=" ",
+        )
+    assert len(walk) <= 12
+    assert set(walk) <= set(seen)
