@@ -2,11 +2,13 @@
 (paper, section 5.3).
 
 ``pseudo_labels`` is for data without any label, ``fill_labels`` for data with some; ``align`` gives
-clusters the names of another dataset's classes. The scores compare clusters with the truth and are
+clusters the names of another dataset's classes; ``borrow`` gives classes of few samples the
+diversity of another dataset's. The scores compare clusters with the truth and are
 for evaluation alone. The paper's other way for partly labeled data, to flow the labeled part and
 fit a map that carries the rest, is in ``maps``."""
 
 from advect.classes.alignment import align
+from advect.classes.borrowing import borrow
 from advect.classes.clusterers import (
     DBSCAN,
     HDBSCAN,
@@ -33,6 +35,7 @@ __all__ = [
     "Ward",
     "align",
     "best_permutation",
+    "borrow",
     "clustering_accuracy",
     "fill_labels",
     "pseudo_labels",

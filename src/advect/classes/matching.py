@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from advect.cost import GroundCost
+from advect._util.checks import check_count, check_positive
+from advect.cost import GroundCost, MeansOnly
 from advect.cost.ground import check_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.transport.class_tables import otdd_classes
+from advect.transport.class_tables import class_distances, otdd_classes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -92,6 +93,78 @@ class ClassMatching:
                 data.balanced() if reference is data else reference.balanced(),
             )
         return cls(otdd_classes(data, reference, check_cost(cost) or GroundCost()))
+
+    @classmethod
+    def nearest(
+        cls,
+        data: LabeledDataset,
+        reference: LabeledDataset,
+        m: int | None = 2,
+        *,
+        temperature: float | None = None,
+        cost: GroundCost | None = None,
+    ) -> ClassMatching:
+        """Each class of the data with the m classes of the reference that are nearest to it, however
+        many others have them too.
+
+        For borrowing from classes that resemble one another (``ad.classes.borrow``), where nothing
+        has to be shared out; ``soft`` holds P(reference class | class of the data). ``between``
+        couples masses instead, so that each class of the reference is somebody's.
+
+        Args:
+            data, reference: as in ``between``.
+            m: how many; None for all.
+            temperature: None counts the m alike; t > 0 weighs them by exp(−W₂²/(t W̄₂²)), with W̄₂²
+                the mean over all pairs of classes.
+            cost: its label cost gives the distances W₂. By default those of class means: covariances
+                of a few samples are too small to be compared with those of many.
+
+        Example:
+            >>> import advect as ad
+            >>> few = ad.LabeledDataset([[0.0], [9.0]], ["low", "high"])
+            >>> many = ad.LabeledDataset([[0.0], [1.0], [7.0], [20.0]], list("abcd"))
+            >>> matching = ad.ClassMatching.nearest(few, many, 2)
+            >>> print(matching.soft)
+                       a      b      c      d
+            high       0    0.5    0.5      0
+            low      0.5    0.5      0      0
+        """
+        cost = check_cost(cost) or GroundCost(label=MeansOnly())
+        squared = np.square(class_distances(cost.fitted(data, reference).between(data, reference)))
+        rows, columns = (~np.isnan(squared).all(axis=axis) for axis in (1, 0))
+        squared, known = np.where(np.isnan(squared), np.inf, squared), int(columns.sum())
+        squared[~rows] = 0.0
+        m = known if m is None else min(check_count("m", m), known)
+        order = squared.argsort(axis=1, kind="stable")
+        near = order.argsort(axis=1, kind="stable") < m
+        unit = squared[rows][:, columns].mean() if known else 0.0
+        weights = near.astype(np.float64)
+        if temperature is not None:
+            gaps = squared - squared.min(axis=1, keepdims=True, initial=np.inf, where=near)
+            unit = check_positive("temperature", temperature) * (unit or 1.0)
+            weights[near] = np.exp(-gaps[near] / unit)
+        weights[~rows] = 0.0
+        masses = weights.sum(axis=1, keepdims=True) * max(int(rows.sum()), 1)
+        return cls(ClassTable(_divided(weights, masses), data.classes, reference.classes))
+
+    def sharpened(self) -> ClassMatching:
+        """All mass of each class on the one that it shares most with: ``hard`` as a coupling.
+
+        Example:
+            >>> import advect as ad
+            >>> table = ad.ClassTable([[0.3, 0.1], [0.2, 0.4]], ("u", "v"), ("a", "b"))
+            >>> ad.ClassMatching(table).sharpened().coupling.values.tolist()
+            [[0.4, 0.0], [0.0, 0.6000000000000001]]
+        """
+        values = np.asarray(self.coupling.values, dtype=np.float64)
+        best = np.eye(values.shape[1])[values.argmax(axis=1)]
+        masses = values.sum(axis=1, keepdims=True)
+        return ClassMatching(ClassTable(best * masses, self.data_classes, self.reference_classes))
+
+    def reversed(self) -> ClassMatching:
+        """The same coupling read from the reference to the data."""
+        values = np.asarray(self.coupling.values).T
+        return ClassMatching(ClassTable(values, self.reference_classes, self.data_classes))
 
     @property
     def data_classes(self) -> tuple[Hashable, ...]:

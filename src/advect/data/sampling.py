@@ -114,6 +114,23 @@ def some_rows(n: int, most: int | None, generator: torch.Generator | None) -> Se
     return draw_rows(torch.empty(n), (), most, False, generator).tolist()
 
 
+def by_turns(weights: Tensor, n: int, generator: torch.Generator | None = None) -> Tensor:
+    """``n`` positions drawn in proportion to weights, in random order: a row of share w is drawn
+    ⌊n w⌋ or ⌈n w⌉ times, so that of equal rows none comes again before all have had their turn.
+
+    Example:
+        >>> drawn = by_turns(torch.tensor([0.5, 0.25, 0.0, 0.25]), 8, torch.Generator().manual_seed(0))
+        >>> torch.bincount(drawn).tolist()
+        [4, 2, 0, 2]
+    """
+    rows = weights.cpu().nonzero()[:, 0]
+    rows = rows[torch.randperm(len(rows), generator=generator)]
+    ends = weights.cpu()[rows].double().cumsum(dim=0)
+    steps = torch.arange(n, dtype=torch.float64) + torch.rand((), generator=generator).double()
+    places = torch.searchsorted(ends, steps * (ends[-1] / n), right=True).clamp_max(len(rows) - 1)
+    return rows[places][torch.randperm(n, generator=generator)].to(weights.device)
+
+
 def chosen_rows(index: Any, n: int, device: torch.device) -> Tensor:
     """Positions among n rows, or a mask of them, from what users write: a slice, a list, an array."""
     what = "an index must be a vector of positions or a mask"
