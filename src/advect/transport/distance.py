@@ -66,8 +66,11 @@ class Distance:
 
     @property
     def energy(self) -> float:
-        """The ½-squared distance S(A, B): what a flow toward the target decreases."""
-        return self.divergence.value
+        """The ½-squared distance S(A, B): what a flow toward the target decreases.
+
+        Exactly 0 between datasets that are the ``same`` and solved: what solvers find there is the
+        rounding of costs that cancel."""
+        return 0.0 if self._cancels else self.divergence.value
 
     @property
     def value(self) -> float:
@@ -109,7 +112,7 @@ class Distance:
         tell them apart. Nor has a dataset that is some way from itself. Of ``MiniBatch`` it says
         that the parts are solved: see ``error`` and ``notes``."""
         if self.same:
-            return self.divergence.met and self.energy <= self.divergence.error
+            return self.divergence.met and self.divergence.value <= self.divergence.error
         return self.divergence.converged and not self.divergence.equal
 
     @property
@@ -141,10 +144,15 @@ class Distance:
         """
         if self.source is self.target:
             return True
-        near = (
-            self.divergence.sampled or self.energy <= self.divergence.error
-        )  # parts of one dataset are apart
-        return near and same_measure(self.source, self.target, labels=self.pairs[0].cost.has_labels)
+        near = self.divergence.value <= self.divergence.error
+        if not (near or self.divergence.sampled):  # parts of one dataset are apart
+            return False
+        return same_measure(self.source, self.target, labels=self.pairs[0].cost.has_labels)
+
+    @property
+    def _cancels(self) -> bool:
+        """Whether the three problems are one, and have been solved as such: nothing is left."""
+        return self.same and self.converged and not self.divergence.sampled
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
