@@ -1,0 +1,123 @@
+"""Experiments as cells: they run in processes of their own, are stored one by one, and are not mixed
+with those of other settings."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+FOLDER = Path(__file__).parents[1] / "experiments"
+TOY = """
+NAME = "toy"
+UPDATES = 5
+COLUMNS = ("one", "two")
+
+def cells():
+    return {f"{k} shots, draw {seed}": {"k": k, "seed": seed} for k in (10, 5) for seed in (0, 1)}
+
+def run(k, seed):
+    if k == 10 and seed == 1:
+        raise ValueError("not this one")
+    return {"accuracies": {"one": 1 / (k + seed), "two": 0.5}}
+"""
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch, capsys):
+    """Call the runner: the exit code, what it printed, what it complained of."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    runner, threads = importlib.import_module("run"), torch.get_num_threads()
+    (tmp_path / "toy_experiment.py").write_text(TOY)
+
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.delitem(sys.modules, "toy_experiment", raising=False)
+        importlib.invalidate_caches()
+        places = ["--folder", str(tmp_path), "--results", str(tmp_path / "results")]
+        code = runner.main(["toy", *places, *words])
+        return code, *capsys.readouterr()
+
+    yield call
+    torch.set_num_threads(threads)
+
+
+def stored(tmp_path: Path) -> dict:
+    return json.loads((tmp_path / "results" / "toy.json").read_text())
+
+
+def test_cells_are_stored_one_by_one_and_a_failing_one_hinders_nobody(toy, tmp_path):
+    assert toy("--limit", "1")[0] == 0
+    assert list(stored(tmp_path)["cells"]) == ["10 shots, draw 0"]
+    code, _, complaint = toy()
+    assert code == 1 and "not this one" in complaint
+    kept = stored(tmp_path)
+    assert list(kept["cells"]) == ["5 shots, draw 0", "5 shots, draw 1", "10 shots, draw 0"]
+    assert kept["settings"] == {"UPDATES": 5, "COLUMNS": ["one", "two"]}
+    cell = kept["cells"]["5 shots, draw 1"]
+    assert cell["arguments"] == {"k": 5, "seed": 1}
+    assert cell["accuracies"] == {"one": 0.166667, "two": 0.5}
+    assert cell["seconds"] >= 0 and cell["processor seconds"] >= 0
+    before = (tmp_path / "results" / "toy.json").read_bytes()
+    assert toy("--match", "5 shots")[0] == 0  # nothing is computed again
+    assert (tmp_path / "results" / "toy.json").read_bytes() == before
+    assert list((tmp_path / "results").iterdir()) == [tmp_path / "results" / "toy.json"]
+
+
+def test_cells_of_other_settings_are_not_mixed(toy, tmp_path):
+    assert toy("--match", "5 shots")[0] == 0
+    module = tmp_path / "toy_experiment.py"
+    module.write_text(TOY.replace("UPDATES = 5", "UPDATES = 6"))
+    code, _, complaint = toy("--match", "5 shots")
+    assert code == 2
+    assert "UPDATES is 5 there and 6 now" in complaint and "--again" in complaint
+    assert toy("--match", "draw 0", "--again")[0] == 0
+    kept = stored(tmp_path)
+    assert kept["settings"]["UPDATES"] == 6
+    assert list(kept["cells"]) == ["5 shots, draw 0", "10 shots, draw 0"]
+
+
+def test_what_is_there_is_listed(toy, tmp_path):
+    assert toy("--match", "5 shots", "--limit", "1")[0] == 0
+    said = toy("--list")[1]
+    assert "to do    10 shots, draw 0" in said and "1 of 4 cells" in said
+    assert toy("--match", "nothing")[0] == 2
+
+
+SLEEPER = """
+import time
+NAME = "toy"
+
+def cells():
+    return {f"draw {seed}": {"seed": seed} for seed in range(4)}
+
+def run(seed):
+    time.sleep(0 if seed < 2 else 60)
+    return {"seed": seed}
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_keeps_what_it_had_and_its_processes_end(tmp_path):
+    (tmp_path / "toy_experiment.py").write_text(SLEEPER)
+    places = ["--folder", str(tmp_path), "--results", str(tmp_path / "results")]
+    command = [sys.executable, str(FOLDER / "run.py"), "toy", "--jobs", "2", *places]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for _ in range(3):
+            running.stdout.readline()
+        children = psutil.Process(running.pid).children(recursive=True)
+        os.kill(running.pid, signal.SIGKILL)
+    assert set(stored(tmp_path)["cells"]) == {"draw 0", "draw 1"}
+    deadline = time.monotonic() + 15
+    while any(child.is_running() for child in children) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not any(child.is_running() for child in children)
