@@ -39,6 +39,7 @@ from .classes import (
     Ward as Ward,
     fill_labels as fill_labels,
     pseudo_labels as pseudo_labels,
+    spread_labels as spread_labels,
 )
 from .classes.matching import (
     ClassMatching as ClassMatching,

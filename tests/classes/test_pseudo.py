@@ -18,10 +18,10 @@ from sklearn.neighbors import kneighbors_graph
 import advect as ad
 from advect.classes import align, best_permutation, clustering_accuracy, purity
 from advect.classes.clusterers import as_clusterer
-from advect.classes.fill import _propagated, _scores
 from advect.classes.neighbor_graph import neighbor_graph
 from advect.classes.pseudo import renumbered
 from advect.classes.scores import assign
+from advect.classes.spread import one_hot, solved, spread
 
 CENTRES = np.array([[0.0, 0.0, 0.0], [20.0, 0.0, 0.0], [0.0, 20.0, 0.0], [0.0, 0.0, 20.0]])
 SIZES = (50, 40, 30, 20)  # the largest first, as clusters are numbered
@@ -467,11 +467,11 @@ def test_propagation_solves_its_equation():
     start = np.eye(3)[codes] * (codes >= 0)[:, None]
     expected = np.linalg.solve(system, start)
     np.testing.assert_allclose(
-        _scores(csr_array(graph), roots[:, None], 0.9, start), expected, atol=1e-10
+        solved(csr_array(graph), roots[:, None], 0.9, start), expected, atol=1e-10
     )
     expected = expected / expected.sum(axis=0)
-    got = _propagated(x, codes, 7, 0.9)
-    assert got.tolist() == np.where(codes >= 0, codes, expected.argmax(axis=1)).tolist()
+    got = spread(neighbor_graph(x, 7), 0.9, one_hot(codes, 3))
+    np.testing.assert_allclose(got, expected / expected.sum(axis=1, keepdims=True), atol=1e-10)
 
 
 @pytest.mark.parametrize("options", [{}, {"alpha": 0.5}, {"alpha": 0.1, "neighbors": 2}], ids=str)
@@ -504,8 +504,8 @@ def test_propagation_far_from_labels_solves_its_equation(alpha):
     assert scores.max(axis=1).min() < 1e-12
     for names in itertools.permutations(range(3)):
         renamed = np.where(codes >= 0, np.array(names)[codes], -1)
-        expected = np.where(codes >= 0, codes, scores.argmax(axis=1))
-        assert _propagated(x, renamed, 4, alpha).tolist() == np.array(names)[expected].tolist()
+        got = spread(neighbor_graph(x, 4), alpha, one_hot(renamed, 3))[:, names]
+        assert got.argmax(axis=1).tolist() == scores.argmax(axis=1).tolist()
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e150])

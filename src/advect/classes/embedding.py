@@ -14,12 +14,14 @@ from torch import Tensor
 
 from advect._util.checks import check_count, check_kind
 from advect._util.linalg import principal_axes
+from advect.classes.gradients import OrientedGradients
 from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
 # more of the true classes of four sets of images are found there than in all pixels
 _COMPONENTS = 50
+_EDGES = 60  # components of oriented gradients
 Embedded = int | float | Callable[[Tensor], Any] | Any | None
 
 
@@ -33,6 +35,11 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             return points_of(data, count, seed)
         case None:
             return _features(data)
+        case "gradients":
+            rows = _embedded(data, Embedding(OrientedGradients()))
+            return _principal(rows, min(_EDGES, *rows.shape))
+        case "standardized":
+            return _standardized(_features(data))
         case int() | float() | np.number():
             return _principal(_features(data), embedding)
         case Embedding():
@@ -41,8 +48,8 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
         return _transformed(_features(data), embedding, seed)
     if not callable(embedding):
         raise InputError(
-            "an embedding must be a number of components, a share of variance, a transformer or a "
-            "function",
+            "an embedding must be a number of components, a share of variance, a transformer, a "
+            'function, "gradients" or "standardized"',
             repr(embedding),
             "Pass for instance embedding=50, embedding=0.9 or the body of a network.",
         )
@@ -56,6 +63,15 @@ def _embedded(data: LabeledDataset, embedding: Embedding) -> np.ndarray:
 
 def _features(data: LabeledDataset) -> np.ndarray:
     return data.x.detach().cpu().double().numpy()
+
+
+def _standardized(points: np.ndarray) -> np.ndarray:
+    """Each column with mean 0 and deviation 1; one that does not vary becomes 0."""
+    points = points / (np.abs(points).max() or 1.0)
+    points = points - points.mean(axis=0)
+    spread = points.std(axis=0)
+    least = np.finfo(np.float64).eps * len(points) ** 0.5 * np.abs(points).max(initial=0)
+    return points / np.where(spread > least, spread, np.inf)
 
 
 def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
