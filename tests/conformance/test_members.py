@@ -180,11 +180,17 @@ def crooked_feature(x, y):
     return torch.cdist(x, 2 * y).square()
 
 
+def flat_feature(x, y):
+    """Without a graph."""
+    return torch.cdist(x, y).detach().square()
+
+
 @pytest.mark.parametrize(
     ("cost", "promise"),
     [
         (ad.GroundCost(feature=crooked_feature), "symmetric"),
         (ad.GroundCost(feature=lambda x, y: torch.cdist(x, y).square() + 1), "nothing to itself"),
+        (ad.GroundCost(feature=flat_feature), "gradient"),
     ],
 )
 def test_broken_costs(cost, promise):

@@ -169,26 +169,49 @@ class TestLabels:
             ad.GroundCost(label="bures")
 
 
+class InPieces(ad.ot.Plan):
+    """A matrix, some rows and columns at a time."""
+
+    def __init__(self, matrix):
+        self.matrix, self.shape = matrix, tuple(matrix.shape)
+        self.dtype, self.device = matrix.dtype, matrix.device
+
+    def pieces(self):
+        for rows in (slice(0, 10), slice(10, 24)):
+            for columns in (slice(0, 7), slice(7, 18)):
+                yield rows, columns, self.matrix[rows, columns]
+
+
 class TestOneContraction:
     """Plans in one piece and in many give the same number and the same gradients."""
 
     @pytest.mark.parametrize(
-        "feature", [ad.SquaredEuclidean(), lambda x, y: torch.cdist(x, y) ** 2]
+        "feature",
+        [
+            ad.SquaredEuclidean(),
+            lambda x, y: torch.cdist(x, y) ** 2,
+            lambda x, y: torch.cdist(x, y).detach() ** 2,
+        ],
+        ids=["points", "a function", "a function without a graph"],
     )
     @pytest.mark.parametrize("label", [ad.Bures(), ad.NoLabels()])
     def test_pieces(self, feature, label):
-        plan = torch.rand(24, 18, dtype=torch.float64)
         cost, found = ad.GroundCost(feature=feature, label=label), []
         solver = ad.Sinkhorn(epsilon=0.5)
-        for blocked in (False, True):
+        for kind in ("matrix", "blocked", "pieces"):
             x, y = (side.x.clone().requires_grad_() for side in (SOURCE, TARGET))
             pair = cost.between(SOURCE.replace(x=x), TARGET.replace(x=y))
-            given = pair.blocked(limit=2**20) if blocked else pair.matrix()
+            given = pair.blocked(limit=2**20) if kind == "blocked" else pair.matrix()
             plan = solver.solve(given, SOURCE.weights, TARGET.weights).coupling
-            value = pair.contract(plan)
-            value.backward()
-            found.append((value.detach(), x.grad, y.grad))
+            value = pair.contract(InPieces(plan.dense()) if kind == "pieces" else plan)
+            ends, moves = (x, y), value.requires_grad
+            pulls = torch.autograd.grad(value, ends, allow_unused=True) if moves else (None,) * 2
+            pulls = [
+                pull if pull is not None else 0 * x for x, pull in zip(ends, pulls, strict=True)
+            ]
+            found.append((value.detach(), *pulls))
         torch.testing.assert_close(found[0], found[1], rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(found[0], found[2], rtol=1e-6, atol=1e-8)
 
     def test_parameters_of_a_function_have_a_gradient(self):
         scale = torch.ones((), dtype=torch.float64, requires_grad=True)

@@ -147,7 +147,7 @@ class FunctionPair(FeaturePair):
     def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Piece by piece, each with its gradient in the features, so that no graph of the size of
         the plan stays. A piece that is the whole plan keeps its graph: it reaches parameters of the
-        function too.
+        function too. A function without a graph has gradient 0, in pieces as in one.
         """
         rest = None if beside is None else plan @ beside
         total = torch.zeros((), dtype=torch.float64, device=self.x.device)
@@ -161,7 +161,7 @@ class FunctionPair(FeaturePair):
             with torch.enable_grad():
                 value = (part * self.entries(leaves[0][rows], leaves[1][columns])).sum()
             total += value.detach()
-            if wanted:
+            if wanted and value.requires_grad:
                 found = torch.autograd.grad(
                     value, wanted, allow_unused=True, materialize_grads=True
                 )
