@@ -29,6 +29,7 @@ _TYPES: dict[str, Any] = {
     "float": float,
     "str": str,
     "StepSize": float,
+    "Posterior": str,
     "float | Relative": float,
     "Bounds": tuple[float, float],
     "tuple[float, float]": tuple[float, float],

@@ -12,43 +12,61 @@ that a relative ε follows the spread of the data and not the way."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util.checks import check_non_negative, check_positive
+from advect._util.checks import check_known, check_non_negative, check_positive
 from advect.cost import GroundCost, NoLabels
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.maps.base import Map
+from advect.maps.entropic_plans import BLOCK, TOL, Side, solve_both
 from advect.maps.pairs import pack_pairs, unpack_pairs
+from advect.maps.posteriors import (
+    KINDS,
+    Answer,
+    Fit,
+    Posterior,
+    check_posterior,
+    choose,
+    fitting,
+    out_of_fold,
+    particles,
+)
 from advect.ot import Relative, Sinkhorn
 
-_BLOCK = 4_000_000  # entries of a block of plan rows, 16 or 32 MB
-_TOL = 1e-4  # marginal error of the plans
-_ANNEALING_RATIO, _ANNEALING_TOL = 0.2, 0.03
+_BLOCK = BLOCK
 
 
-@dataclass(eq=False)
 class EntropicMap(Map, kind="entropic"):
     """x ↦ x + T_end(x) − T_start(x), with T the barycentric map of entropic transport to the last
     and to the first states.
 
     The second term is the transport of the first states to themselves: it takes out the blur that ε
     brings, as in the velocity of the debiased divergence. A sample without a label pays the
-    expected label cost under ``posterior``.
+    expected label cost under ``posterior(x)``.
 
     Args:
         epsilon: regularisation in units of the cost, or ``Relative(share)`` of its mean.
         label_weight: how much labels count against features, as in the flow; 0 looks at features
             only, and so does a fit without labels.
         debias: without, x ↦ T_end(x), which averages last states: blurred, and always among them.
+        posterior: what class a sample without a label may have. By default the particles around it
+            say. ``"nearest"`` (neighbour), ``"logistic"`` (regression) and ``"forest"`` are
+            classifiers fitted on the labeled first states; ``"auto"`` takes the best of the four
+            by cross-validation on them; or a classifier of scikit-learn, which is copied, and
+            fitted on the first states as they are. Labels count by their number, not by their
+            weights.
 
     Attributes:
         epsilon_: the regularisation in units of the cost.
+        posterior_: the name of the posterior that is used: what ``"auto"`` chose.
+        posterior_scores_: the share of first states that each candidate of ``"auto"`` named right
+            from other folds; empty unless it was asked.
 
     Example:
         >>> import torch, advect as ad
@@ -56,20 +74,40 @@ class EntropicMap(Map, kind="entropic"):
         >>> entropic = ad.maps.EntropicMap().fit(start, start + torch.tensor([3.0, 0.0]))
         >>> entropic.transform(torch.tensor([[0.5, 1.0]])).round(decimals=3).tolist()
         [[3.5, 1.0]]
+        >>> data = ad.datasets.gaussians(60, generator=torch.Generator().manual_seed(0))
+        >>> ad.maps.EntropicMap(posterior="auto").fit(data, data).posterior_
+        'particles'
     """
 
-    epsilon: float | Relative = Relative(0.01)  # noqa: RUF009 (frozen)
-    label_weight: float = 1.0
-    debias: bool = True
+    def __init__(
+        self,
+        epsilon: float | Relative = Relative(0.01),  # noqa: B008 (frozen)
+        label_weight: float = 1.0,
+        debias: bool = True,
+        posterior: Posterior = None,
+    ) -> None:
+        relative = isinstance(epsilon, Relative)
+        self.epsilon = epsilon if relative else check_positive("epsilon", epsilon)
+        self.label_weight = check_non_negative("label_weight", label_weight)
+        self.debias = debias
+        check_posterior(posterior)
+        self._asked = posterior
+        self._answer: Answer | None = None
+        self.posterior_scores_: dict[str, float] = {}
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.epsilon, Relative):
-            self.epsilon = check_positive("epsilon", self.epsilon)
-        self.label_weight = check_non_negative("label_weight", self.label_weight)
+    def __repr__(self) -> str:
+        asked = "" if self._asked is None else f", posterior={self._asked!r}"
+        return (
+            f"EntropicMap(epsilon={self.epsilon!r}, label_weight={self.label_weight!r}, "
+            f"debias={self.debias!r}{asked})"
+        )
 
     def posterior(self, x: Any) -> Any:
-        """p(y | x) ∝ Σ_(i: y_i = y) a_i exp(−‖x − x_0,i‖²/2ε): a row for each sample, a column for
-        each of ``classes_``.
+        """p(y | x): a row for each sample, a column for each of ``classes_``. By default
+        p(y | x) ∝ Σ_(i: y_i = y) a_i exp(−‖x − x_0,i‖²/2ε); otherwise what the classifier says.
+
+        Of the samples that the map was fitted on, a classifier says what it has learned by heart:
+        ``own_posterior`` is for these.
 
         Example:
             >>> import advect as ad
@@ -79,16 +117,28 @@ class EntropicMap(Map, kind="entropic"):
             (('high', 'low'), [[1.0, 0.0]])
         """
         samples = self._opened(x)
-        if not self.classes_:
-            raise InputError(
-                "a posterior needs classes",
-                "a map fitted without labels",
-                "Fit on labeled datasets.",
-            )
+        self._require_classes()
         with torch.no_grad():
             points = self._standard(samples.values.flatten(1))
             rows = torch.cat([self._posterior(part) for part in self._blocks(points)])
         return samples.as_came(rows.to(samples.values))
+
+    def own_posterior(self) -> Tensor:
+        """p(y | x) of the first states themselves, each from a fit on the samples of other folds:
+        what could be said of them had they come as new ones, (n, k) in the order of the fit.
+
+        Example:
+            >>> import advect as ad
+            >>> start = ad.LabeledDataset([[0.0], [0.1], [9.0], [9.1]], ["a", "a", "b", "b"])
+            >>> fitted = ad.maps.EntropicMap(posterior="nearest").fit(start, start)
+            >>> fitted.own_posterior().tolist()
+            [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
+        """
+        self._fitted()
+        self._require_classes()
+        x, y = self._learned_from()
+        found = out_of_fold(self._fit_of(self._method), x, y, len(self.classes_))
+        return torch.as_tensor(found).to(self._start.x)
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         labels = self.label_weight > 0 and start.complete and end.complete
@@ -98,6 +148,12 @@ class EntropicMap(Map, kind="entropic"):
                 f"{int((~start.labeled).sum())} and {int((~end.labeled).sum())} of {len(start)} "
                 "without",
                 "Set label_weight=0 to look at features only.",
+            )
+        if self._asked is not None and not start.complete:
+            raise InputError(
+                "a posterior needs classes",
+                f"{int((~start.labeled).sum())} of {len(start)} first states without a label",
+                "Fit on labeled datasets, or leave posterior out.",
             )
         self._start, self._end = start, end
         weights = start.weights[:, None]
@@ -123,13 +179,20 @@ class EntropicMap(Map, kind="entropic"):
         )
         pair, within = cost.between(went, last), cost.between(first, first)
         matrix = pair.matrix()
-        solver = Sinkhorn(epsilon, tol=_TOL).prepare(matrix, first.weights, last.weights)
-        to_start, to_end = _solve_both(matrix, within.matrix(), first.weights, solver)
+        solver = Sinkhorn(epsilon, tol=TOL).prepare(matrix, first.weights, last.weights)
+        to_start, to_end = solve_both(matrix, within.matrix(), first.weights, solver)
         self._epsilon = solver.regularisation
         self._parts = {"end.potential": to_end, "end.labels": pair.label_distances}
         if self.debias:
             self._parts |= {"start.potential": to_start, "start.labels": within.label_distances}
         self._prepare()
+        self._choose()
+
+    @property
+    def posterior_(self) -> str:
+        """The name of the posterior that is used; the class of a classifier of the user's."""
+        self._fitted()
+        return self._method if isinstance(self._method, str) else type(self._method).__name__
 
     @property
     def epsilon_(self) -> float:
@@ -149,10 +212,10 @@ class EntropicMap(Map, kind="entropic"):
         first, last = self._standard_states()
         self._with_labels = self.label_weight > 0 and first.complete and last.complete
         self.classes_ = first.classes if first.complete else ()
-        self._particles = _Side(first, torch.zeros_like(first.weights), None, self._epsilon)
+        self._particles = Side(first, torch.zeros_like(first.weights), None, self._epsilon)
         sides = {"end": last, "start": first} if self.debias else {"end": last}
         self._sides = {
-            name: _Side(
+            name: Side(
                 state,
                 self._parts[f"{name}.potential"],
                 self.label_weight / 2 * self._parts[f"{name}.labels"]
@@ -171,9 +234,53 @@ class EntropicMap(Map, kind="entropic"):
     def _blocks(self, x: Tensor) -> tuple[Tensor, ...]:
         return x.split(max(1, _BLOCK // len(self._start)))
 
+    def _require_classes(self) -> None:
+        if not self.classes_:
+            raise InputError(
+                "a posterior needs classes",
+                "a map fitted without labels",
+                "Fit on labeled datasets.",
+            )
+
     def _posterior(self, x: Tensor) -> Tensor:
+        """Class weights of standard points."""
+        if self._answer is not None:
+            return torch.as_tensor(self._answer(self._seen(x))).to(x)
         plan = self._particles.plan(x, None)
         return plan @ one_hot(self._start.y, len(self.classes_)).to(plan)
+
+    def _choose(self) -> None:
+        """The posterior that was asked for, fitted on the first states; the best for "auto"."""
+        self.posterior_scores_ = {}
+        self._method = "particles" if self._asked is None else self._asked
+        if self._asked == "auto":
+            fits = {kind: self._fit_of(kind) for kind in KINDS}
+            self._method, self.posterior_scores_ = choose(
+                fits, *self._learned_from(), len(self.classes_)
+            )
+        self._take_up()
+
+    def _take_up(self) -> None:
+        """Fit the chosen posterior on the first states; particles are there already."""
+        self._answer = None
+        if self._method != "particles":
+            self._answer = self._fit_of(self._method)(*self._learned_from())
+
+    def _fit_of(self, method: Posterior) -> Fit:
+        k = len(self.classes_)
+        return particles(self._epsilon, k) if method == "particles" else fitting(method, k)
+
+    def _learned_from(self) -> tuple[np.ndarray, np.ndarray]:
+        """First states as the chosen posterior sees them, and the positions of their classes."""
+        first = self._standard_states()[0]
+        return self._seen(first.x), self._start.y.cpu().numpy()
+
+    def _seen(self, x: Tensor) -> np.ndarray:
+        """Standard points as a classifier sees them: one of the user's, in the units of the data."""
+        x = x.double()
+        if self._asked is not None and not isinstance(self._asked, str):
+            x = x * self._scale + self._centres[0].to(x)
+        return x.cpu().numpy()
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
         points, home = self._standard(x), x.to(self._centres)
@@ -200,6 +307,12 @@ class EntropicMap(Map, kind="entropic"):
         return end - self._sides["start"].image(x, classes) if self.debias else end
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        if self._asked is not None and not isinstance(self._asked, str):
+            raise InputError(
+                "a map with a classifier of your own cannot be saved: nothing is pickled",
+                f"posterior={type(self._asked).__name__}",
+                'Take "logistic", "nearest", "forest" or "auto", which are fitted again when read.',
+            )
         tensors, facts = pack_pairs(self._start, self._end)
         share = self.epsilon.share if isinstance(self.epsilon, Relative) else None
         facts |= {
@@ -210,14 +323,30 @@ class EntropicMap(Map, kind="entropic"):
             "scale": self._scale,
             "standard_epsilon": self._epsilon,
         }
+        if self._asked is not None:
+            facts["posterior"] = {
+                "asked": self._asked,
+                "used": self._method,
+                "scores": self.posterior_scores_,
+            }
         return tensors | {f"solved.{name}": value for name, value in self._parts.items()} | {
             "centres": self._centres
         }, facts
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        self.epsilon = Relative(facts["epsilon"]) if facts["relative"] else facts["epsilon"]
-        self.label_weight, self.debias = facts["label_weight"], bool(facts["debias"])
-        self.__post_init__()
+        posterior = facts.get("posterior", {"asked": None, "used": "particles", "scores": {}})
+        asked, self._method = posterior["asked"], posterior["used"]
+        check_known("posterior", self._method, KINDS)
+        EntropicMap.__init__(
+            self,
+            Relative(facts["epsilon"]) if facts["relative"] else facts["epsilon"],
+            facts["label_weight"],
+            bool(facts["debias"]),
+            asked if asked is None else str(asked),
+        )
+        self.posterior_scores_ = {
+            str(kind): float(score) for kind, score in posterior["scores"].items()
+        }
         self._scale, self._epsilon = (
             check_positive(name, facts[name]) for name in ("scale", "standard_epsilon")
         )
@@ -229,61 +358,4 @@ class EntropicMap(Map, kind="entropic"):
             if name.startswith("solved.")
         }
         self._prepare()
-
-
-def _solve_both(
-    cross: Tensor, within: Tensor, weights: Tensor, solver: Sinkhorn
-) -> tuple[Tensor, Tensor]:
-    """Potentials on the first states of their transport to themselves, and on the last states of
-    that from the first.
-
-    Groups of points that are far apart for ε leave their potentials nearly free against each other,
-    and two solutions may settle differently. So one problem starts from the other, and what is
-    annealed is the difference of the two: where nothing but the mean has moved it is zero
-    throughout, and the map is exact."""
-    final = solver.regularisation
-    epsilon = max(float(cross.max()), final)
-    own = torch.zeros_like(weights)
-    difference = own, own
-    while True:
-        tol = _TOL if epsilon == final else _ANNEALING_TOL
-        step = Sinkhorn(epsilon, tol=tol)
-        own = step.solve_self(within, weights, init=own).potentials[0]
-        f, g = step.solve(
-            cross, weights, weights, init=(own + difference[0], own + difference[1])
-        ).potentials
-        if epsilon == final:
-            return own, g
-        difference = f - own, g - own
-        epsilon = max(_ANNEALING_RATIO * epsilon, final)
-
-
-class _Side:
-    """One measure that new points are transported to: rows of the plan, and their barycentres.
-
-    The score of particle j for x is x·x_j + (g_j − ½‖x_j‖² + ε log b_j) − label cost: the cost
-    without ½‖x‖², which all particles share. The label cost is linear in the weights of the
-    classes, so it is more columns of the same product."""
-
-    def __init__(
-        self, state: LabeledDataset, potential: Tensor, labels: Tensor | None, epsilon: float
-    ) -> None:
-        x = state.x
-        self.epsilon, self.labels = epsilon, None if labels is None else labels.to(x)  # (k, k')
-        self.points = x
-        self.columns = (
-            x if labels is None else torch.cat([x, one_hot(state.y, labels.shape[1]).to(x)], dim=1)
-        )
-        self.shift = potential - x.double().square().sum(dim=1) / 2 + epsilon * state.weights.log()
-
-    def plan(self, x: Tensor, classes: Tensor | None) -> Tensor:
-        """Rows π(x), (n, m), for points and weights of their classes (n, k)."""
-        if self.labels is not None and classes is not None:
-            x = torch.cat([x, -classes @ self.labels.to(x)], dim=1)
-        scores = torch.addmm(self.shift.to(x), x, self.columns.to(x).T)
-        scores -= scores.amax(dim=1, keepdim=True)
-        return scores.div_(self.epsilon).softmax(dim=1)
-
-    def image(self, x: Tensor, classes: Tensor | None) -> Tensor:
-        """Σ_j π_j(x) x_j."""
-        return self.plan(x, classes) @ self.points.to(x)
+        self._take_up()
