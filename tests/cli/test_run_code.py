@@ -288,9 +288,9 @@ DOORS += (
 )
 KNOWN = {  # names that advect itself has written; and the loader
     ("_util/checks.py", "import_module"),
+    ("_util/onnx.py", "import_module"),
     ("cli/app.py", "import_module"),
     ("cli/code.py", "spec_from_file"),
-    ("cli/models.py", "import_module"),
     ("cli/reproduce.py", "subprocess"),
     ("flows/result.py", "import_module"),
 }

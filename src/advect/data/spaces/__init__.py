@@ -1,9 +1,8 @@
-"""Two datasets in one feature space, and the way back: image sizes, channels, columns, scale and
-principal components.
-
-Only changes that a few statistics describe are made here; learned embeddings are left to the cost.
+"""Two datasets in one feature space, and the way back: image sizes, channels, columns, features of
+an encoder, scale and principal components.
 """
 
-from advect.data.spaces.feature_space import FeatureSpace, harmonize
+from advect.data.spaces.feature_space import FeatureSpace
+from advect.data.spaces.harmonize import harmonize
 
 __all__ = ["FeatureSpace", "harmonize"]

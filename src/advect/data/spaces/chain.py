@@ -7,8 +7,9 @@ What each step does is its own file's business, and which steps are needed is ``
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,13 +17,14 @@ from torch import Tensor
 
 from advect.data.formats import Table
 from advect.data.spaces.columns import Columns
+from advect.data.spaces.encoding import Encoding, Given
 from advect.data.spaces.images import Pixels
 from advect.data.spaces.projection import Projection
 from advect.data.spaces.saved import columns_in, damaged, dtype_in, field, list_in, shape_in
 from advect.data.spaces.scaling import Affine
 from advect.data.spaces.step import Step
 
-_KINDS = {step.kind: step for step in (Pixels, Columns, Affine, Projection)}
+_PLAIN = (Pixels, Columns, Affine, Projection)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,17 +79,35 @@ class Chain:
     def describe(self) -> str:
         return "; ".join(step.describe() for step in self.steps) or "as it is"
 
-    def to_dict(self) -> dict[str, Any]:
+    def shape_after(self, count: int) -> tuple[int, ...]:
+        """Shape of a sample after so many steps."""
+        return self.steps[count - 1].shape_out if count else self.shape
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """The step that an encoder makes, if there is one."""
+        return next((step for step in self.steps if isinstance(step, Encoding)), None)
+
+    @property
+    def invertible(self) -> bool:
+        """Whether there is a way back through all steps."""
+        return all(step.invertible for step in self.steps)
+
+    def to_dict(self, folder: Path | None = None) -> dict[str, Any]:
         return {
             "sample_shape": list(self.shape),
             "columns": None if self.columns is None else list(self.columns),
             "dtype": None if self.dtype is None else str(self.dtype).removeprefix("torch."),
             "table": None if self.table is None else self.table.to_dict(),
-            "steps": [{"kind": step.kind} | step.to_dict() for step in self.steps],
+            "steps": [{"kind": step.kind} | step.to_dict(folder) for step in self.steps],
         }
 
     @classmethod
-    def from_dict(cls, facts: Any) -> Chain:
+    def from_dict(cls, facts: Any, given: Given) -> Chain:
+        readers: dict[str, Callable[[Any], Step]] = {
+            **{step.kind: step.from_dict for step in _PLAIN},
+            Encoding.kind: lambda entry: Encoding.from_dict(entry, given),
+        }
         shape = shape_in(facts, "sample_shape")
         columns = columns_in(facts, shape)
         dtype = None if facts.get("dtype") is None else dtype_in(facts, "dtype")
@@ -99,9 +119,9 @@ class Chain:
         dim = math.prod(shape)
         for entry in list_in(facts, "steps"):
             kind = field(entry, "kind")
-            if type(kind) is not str or kind not in _KINDS:
-                raise damaged(f"a step must be one of {', '.join(_KINDS)}", repr(kind))
-            step = _KINDS[kind].from_dict(entry)
+            if type(kind) is not str or kind not in readers:
+                raise damaged(f"a step must be one of {', '.join(readers)}", repr(kind))
+            step = readers[kind](entry)
             if step.dim_in != dim:
                 raise damaged(
                     f"the step {kind!r} must take the {dim} features that reach it", step.dim_in

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -67,7 +68,7 @@ class Columns(Step):
         words += [f"columns filled with a constant: {listed(absent)}"] if absent else []
         return ", ".join(words) or "columns reordered"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, folder: Path | None = None) -> dict[str, Any]:
         return {"given": list(self.given), "wanted": list(self.wanted), "fill": dict(self.fill)}
 
     @classmethod

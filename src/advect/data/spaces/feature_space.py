@@ -7,94 +7,25 @@ Which steps each side takes is ``fitting``'s choice; labels, weights and classes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_kind, check_known
-from advect.data.coerce import as_features
 from advect.data.dataset import LabeledDataset
-from advect.data.formats import Table
 from advect.data.spaces.chain import Chain
-from advect.data.spaces.columns import listed, pick
+from advect.data.spaces.columns import listed
+from advect.data.spaces.encoding import Given
 from advect.data.spaces.fitting import Options, fit_chains
+from advect.data.spaces.pictures import Pictures
+from advect.data.spaces.samples import Samples, give, read, refuse_laws
 from advect.data.spaces.saved import columns_in, damaged, dtype_in, field, shape_in, word_in
 from advect.errors import InputError
 
 _NAME, _VERSION = "advect.FeatureSpace", 1
-Samples = TypeVar("Samples", LabeledDataset, Tensor, np.ndarray)
-
-
-def harmonize(
-    source: LabeledDataset,
-    target: LabeledDataset,
-    *,
-    size: int | tuple[int, int] | None = None,
-    channels: str | None = None,
-    columns: str | None = None,
-    scale: str | None = None,
-    project: int | None = None,
-) -> tuple[LabeledDataset, LabeledDataset]:
-    """Both datasets in one feature space and one dtype; labels, weights and classes stay.
-
-    Images are samples of shape (H, W), (H, W, C) with C = 1, 3 or 4, or (C, H, W) with C = 1 or 3
-    and H, W > 4; they come out as (H, W) when gray and (H, W, 3) otherwise. An alpha channel is
-    dropped. Everything else is a vector. Vectors that have names of columns on both sides are
-    aligned by name, in the target's order; others by position. ``FeatureSpace.fit`` takes the same
-    options and remembers what was done, for new samples and for the way back.
-
-    Args:
-        source: a dataset of images or vectors.
-        target: another one of the same kind, on the same device.
-        size: side or (height, width) of the images; by default the larger height and the larger
-            width of the two. Resizing is bilinear and antialiased; images that have the size
-            already are not touched.
-        channels: ``"gray"`` (0.299 R + 0.587 G + 0.114 B), ``"rgb"`` (gray repeated), or None: rgb
-            if either is.
-        columns: what to do when named columns are not the same: None for an error; ``"common"`` to
-            keep the shared ones; ``"union"`` to keep all, the source's own ones last. A column that
-            a side lacks is constant there, at the mean that the other side has once scaled: in a
-            squared cost of features that adds the same to every plan and, where weights are
-            uniform, less than any other constant. A value of a category (``coat=long``) that none
-            of a side's samples has, where it has other values of that category, is 0 there.
-        scale: None to leave values alone; ``"unit"`` to map each dataset to [0, 1] by its own
-            smallest and largest value (constant data to 0); ``"standardize"`` to subtract from each
-            feature its mean over the samples of both datasets and divide by its standard deviation
-            there; ``"standardize-target"`` to take both from the target alone. Samples count
-            equally whatever their weights, and only those that have the feature (for one that the
-            target lacks, the source's). Features whose deviation is 0 are only centred.
-        project: number of principal components to keep, after everything above. Features that are
-            the same on both sides are projected on the components of both datasets together.
-            Otherwise (vectors of different dimension, images with vectors, other columns) each side
-            is projected on its own components, after ``scale="standardize"`` by its own statistics.
-            Use that with care: coordinate j of one side has then nothing to do with coordinate j of
-            the other beyond its rank, and only the geometry within each dataset is kept. Of the two
-            signs of a component, its largest loading is positive.
-
-    Raises:
-        InputError: vectors of different dimension or columns, images against vectors, different
-            devices, a dataset that carries label laws, options for images given with vectors.
-
-    Example:
-        >>> import advect as ad
-        >>> small, large = ad.datasets.load("digits", n=50), ad.datasets.load("mnist", n=60)
-        >>> ad.harmonize(small, large)[0]
-        LabeledDataset(n=50, sample_shape=(28, 28), classes=10, dtype=float32)
-        >>> ad.harmonize(small, large, size=16, channels="rgb")[1].sample_shape
-        (16, 16, 3)
-        >>> first = ad.LabeledDataset([[180.0, 80.0], [160.0, 60.0]], columns=["height", "weight"])
-        >>> second = ad.LabeledDataset([[70.0, 170.0], [50.0, 150.0]], columns=["weight", "height"])
-        >>> ad.harmonize(first, second)[0].x.tolist()
-        [[80.0, 180.0], [60.0, 160.0]]
-    """
-    space = FeatureSpace.fit(
-        source, target, size=size, channels=channels, columns=columns, scale=scale, project=project
-    )
-    return space.apply(source), space.apply(target, side="target")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,6 +71,8 @@ class FeatureSpace:
         columns: str | None = None,
         scale: str | None = None,
         project: int | None = None,
+        encoder: Any = None,
+        decoder: Any = None,
     ) -> FeatureSpace:
         """The space in which ``harmonize`` with these options, described there, puts the two
         datasets.
@@ -152,11 +85,11 @@ class FeatureSpace:
             >>> space.apply([[6.0], [10.0]]).tolist()
             [[0.0], [2.0]]
         """
-        options = Options.read(size, channels, columns, scale, project)
+        options = Options.read(size, channels, columns, scale, project, encoder, decoder)
         remedy = "Wrap arrays in LabeledDataset(x, y)."
         for data in (source, target):
             check_kind("harmonize takes two datasets", data, LabeledDataset, remedy)
-            _refuse_laws(data)
+            refuse_laws(data)
         if source.x.device != target.x.device:
             raise InputError(
                 "datasets must be on one device",
@@ -189,11 +122,17 @@ class FeatureSpace:
             [[-0.25]]
         """
         chain = self._chain(side)
+        x = chain.apply(self._features(data, side))
+        return give(data, x, self.sample_shape, self.columns, chain.table_after)
+
+    def _features(self, data: Any, side: str) -> Tensor:
+        """Samples of one side as flat features, in the dtype of the space."""
+        chain = self._chain(side)
         other = "target" if side == "source" else "source"
         hint = (
             f"apply takes these as of the {side}: pass side={other!r} for samples of the {other}."
         )
-        x = _read(data, chain.shape, chain.columns, f"samples of the {side}", hint)
+        x = read(data, chain.shape, chain.columns, f"samples of the {side}", hint)
         if x.dtype != self.dtype:
             x = x.to(self.dtype)
             check_finite(
@@ -201,7 +140,7 @@ class FeatureSpace:
                 x,
                 "They do not fit float32: fit the space on float64, or rescale them first.",
             )
-        return _give(data, chain.apply(x), self.sample_shape, self.columns, chain.table_after)
+        return x
 
     def invert(self, data: Samples, side: str = "source") -> Samples:
         """Samples of the common space in the units, size, channels and columns of one side.
@@ -242,9 +181,9 @@ class FeatureSpace:
         """
         chain = self._chain(side)
         hint = "invert takes samples of the common space: apply brings them there."
-        x = _read(data, self.sample_shape, self.columns, "samples of the common space", hint)
+        x = read(data, self.sample_shape, self.columns, "samples of the common space", hint)
         back = chain.invert(x)
-        return _give(data, back, chain.shape, chain.columns, lambda _: chain.table, chain.dtype)
+        return give(data, back, chain.shape, chain.columns, lambda _: chain.table, chain.dtype)
 
     def changes(self, side: str) -> bool:
         """Whether samples of one side differ from those of the common space in more than their
@@ -269,6 +208,75 @@ class FeatureSpace:
             True
         """
         return self._chain(side).only_resizes
+
+    @property
+    def encoder(self) -> Any:
+        """The encoder as it was given, a transformer fitted; None where there is none, or where a
+        loaded space was not given it again.
+
+        Example:
+            >>> import advect as ad
+            >>> from sklearn.decomposition import PCA
+            >>> first, second = ad.datasets.load("digits", n=20), ad.datasets.load("digits", n=30, seed=1)
+            >>> ad.FeatureSpace.fit(first, second, encoder=PCA(5)).encoder.n_components_
+            5
+        """
+        step = self._source.encoding
+        return None if step is None else step.encoder.given
+
+    def digests(self) -> dict[str, str]:
+        """What an encoder and a decoder are known by, under these names; empty where there are
+        none.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> data = ad.LabeledDataset([[0.0, 3.0], [2.0, 4.0]])
+            >>> ad.FeatureSpace.fit(data, data, encoder=torch.nn.Identity()).digests().keys()
+            dict_keys(['encoder'])
+        """
+        step = self._source.encoding
+        if step is None:
+            return {}
+        coders = {"encoder": step.encoder, "decoder": step.decoder}
+        return {
+            what: coder.digest or coder.name for what, coder in coders.items() if coder is not None
+        }
+
+    def invertible(self, side: str) -> bool:
+        """Whether samples of the common space have a way back to one side: all but those of an
+        encoder without a decoder have.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[0.0, 3.0], [2.0, 4.0]])
+            >>> ad.FeatureSpace.fit(data, data, encoder=lambda x: x**2).invertible("source")
+            False
+        """
+        return self._chain(side).invertible
+
+    def pictures(self, source: LabeledDataset, target: LabeledDataset | None = None) -> Pictures:
+        """How to look at samples of the common space: as images, or rows, before they were scaled,
+        projected or encoded.
+
+        Through the way back where there is one; in the features of an encoder without a decoder,
+        each as the nearest sample there, out of ``source`` and ``target`` as they were given to
+        ``apply``.
+
+        Example:
+            >>> import advect as ad
+            >>> a, b = ad.datasets.load("digits", n=20), ad.datasets.load("digits", n=30, seed=1)
+            >>> space = ad.FeatureSpace.fit(a, b, encoder=lambda images: images.flatten(1)[:, ::2])
+            >>> pictures = space.pictures(a, b)
+            >>> shown = pictures(space.apply(a))
+            >>> shown.sample_shape, bool((shown.x == a.x).all())
+            ((8, 8), True)
+            >>> pictures.how
+            'the nearest of 50 real samples'
+        """
+        sides = {"source": source} if target is None else {"source": source, "target": target}
+        return Pictures.of(
+            [(self._chain(side), self._features(data, side)) for side, data in sides.items()]
+        )
 
     def dropped(self, side: str) -> tuple[str, ...]:
         """Columns of one side that the space has not, because of ``columns="common"``: ``invert``
@@ -317,8 +325,13 @@ class FeatureSpace:
     def __repr__(self) -> str:
         return f"FeatureSpace(sample_shape={self.sample_shape}, source={self._source.shape}, target={self._target.shape})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, in lists, dictionaries, strings and numbers that JSON keeps exactly.
+    def to_dict(self, folder: str | Path | None = None) -> dict[str, Any]:
+        """Everything, in lists, dictionaries, strings and numbers that JSON keeps exactly; of an
+        encoder and a decoder only what they are known by: a digest of the content of an ONNX file,
+        of the parameters of a module or a transformer, the name of a function.
+
+        Args:
+            folder: where the space will be kept: an ONNX file is then also found from there.
 
         Example:
             >>> import json, advect as ad
@@ -334,14 +347,28 @@ class FeatureSpace:
             "dtype": _dtype_name(self.dtype),
             "sample_shape": list(self.sample_shape),
             "columns": None if self.columns is None else list(self.columns),
-            "source": self._source.to_dict(),
-            "target": self._target.to_dict(),
+            "source": self._source.to_dict(None if folder is None else Path(folder)),
+            "target": self._target.to_dict(None if folder is None else Path(folder)),
         }
 
     @classmethod
-    def from_dict(cls, facts: Any) -> FeatureSpace:
+    def from_dict(
+        cls,
+        facts: Any,
+        *,
+        encoder: Any = None,
+        decoder: Any = None,
+        folder: str | Path | None = None,
+    ) -> FeatureSpace:
         """The space that ``to_dict`` wrote, with the same results to the last bit; anything else is
         an ``InputError``.
+
+        Args:
+            facts: what ``to_dict`` returned.
+            encoder, decoder: those of the fit again: others are refused, by their digests. ONNX
+                files are opened again by themselves. A space that lacks one says so when it needs
+                it.
+            folder: where the space was kept; an ONNX file is first looked for from there.
 
         Example:
             >>> from advect.data.spaces import FeatureSpace
@@ -360,7 +387,9 @@ class FeatureSpace:
             )
         dtype, shape = dtype_in(facts, "dtype"), shape_in(facts, "sample_shape")
         names = columns_in(facts, shape)
-        chains = [Chain.from_dict(field(facts, side)) for side in ("source", "target")]
+        given = Given(encoder, decoder, None if folder is None else Path(folder))
+        chains = [Chain.from_dict(field(facts, side), given) for side in ("source", "target")]
+        given.check_used(chains[0].encoding)
         for chain in chains:
             if chain.dim_out != math.prod(shape):
                 raise damaged(
@@ -376,61 +405,6 @@ class FeatureSpace:
     def _chain(self, side: str) -> Chain:
         check_known("side", side, ("source", "target"))
         return self._source if side == "source" else self._target
-
-
-def _read(
-    data: Any, shape: tuple[int, ...], columns: tuple[str, ...] | None, what: str, hint: str
-) -> Tensor:
-    """The features of a dataset or an array, (n, d), with columns in the order asked for."""
-    if isinstance(data, LabeledDataset):
-        _refuse_laws(data)
-        x, given = data.x, data.sample_shape
-    else:
-        values = as_features(data)
-        x, given = values.reshape(len(values), -1), tuple(values.shape[1:])
-    names = getattr(data, "columns", None)
-    if names is not None and columns is not None:
-        names = tuple(map(str, names))
-        if sorted(names) != sorted(columns):
-            raise InputError(
-                f"{what} must have the columns {listed(columns)}",
-                listed(names),
-                f"Rename or drop some; {hint}",
-            )
-        return x if names == columns else pick(x, names, columns, {})
-    if given not in (shape, (math.prod(shape),)):
-        raise InputError(f"{what} must have shape {shape}, one sample to a row", given, hint)
-    return x
-
-
-def _give(
-    data: Any,
-    x: Tensor,
-    shape: tuple[int, ...],
-    columns: tuple[str, ...] | None,
-    table: Callable[[Table | None], Table | None],
-    dtype: torch.dtype | None = None,
-) -> Any:
-    """Features in the form in which they came; a dataset also says what its columns are now."""
-    if isinstance(data, LabeledDataset):
-        kinds = table(data.table)
-        same = x is data.x and (shape, columns) == (data.sample_shape, data.columns)
-        if same and kinds is data.table and dtype is None:
-            return data
-        moved = data.replace(x=x, sample_shape=shape, columns=columns, table=kinds)
-        return moved if dtype is None else moved.to(dtype=dtype)
-    samples = x.reshape(len(x), *shape)
-    return samples if isinstance(data, Tensor) else samples.numpy()
-
-
-def _refuse_laws(data: LabeledDataset) -> None:
-    if data.law is not None:
-        raise InputError(
-            "label laws live in the space they were made in and cannot be harmonized",
-            f"a dataset with {len(data.law)} laws",
-            "Harmonize before laws are attached, or drop them with .replace(law=None, "
-            "law_index=None).",
-        )
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

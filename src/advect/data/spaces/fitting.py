@@ -5,7 +5,7 @@ own files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,7 +14,9 @@ from advect._util.checks import check_count, check_known, check_sides
 from advect.data.dataset import LabeledDataset
 from advect.data.formats.kinds import onehot_names
 from advect.data.spaces.chain import Chain, through
+from advect.data.spaces.coders import Coder, as_coder, fitted
 from advect.data.spaces.columns import align
+from advect.data.spaces.encoding import Encoding
 from advect.data.spaces.images import Pixels, layout
 from advect.data.spaces.projection import Projection
 from advect.data.spaces.scaling import SCALES, fit_scales
@@ -31,6 +33,8 @@ class Options:
     columns: str | None
     scale: str | None
     project: int | None
+    encoder: Coder | None = None
+    decoder: Coder | None = None
 
     @classmethod
     def read(
@@ -40,6 +44,8 @@ class Options:
         columns: str | None,
         scale: str | None,
         project: object,
+        encoder: object = None,
+        decoder: object = None,
     ) -> Options:
         if channels is not None:
             check_known("channels", channels, ("gray", "rgb"))
@@ -49,7 +55,17 @@ class Options:
             check_known("scale", scale, SCALES)
         sides = None if size is None else check_sides(size)
         components = None if project is None else check_count("project", project)
-        return cls(sides, channels, columns, scale, components)
+        if encoder is None and decoder is not None:
+            raise InputError(
+                "a decoder is the way back of an encoder",
+                "decoder= without encoder=",
+                "Pass both, or neither.",
+            )
+        coders = (
+            None if given is None else as_coder(given, what)
+            for given, what in ((encoder, "encoder"), (decoder, "decoder"))
+        )
+        return cls(sides, channels, columns, scale, components, *coders)
 
 
 @dataclass
@@ -67,25 +83,53 @@ def fit_chains(
 ) -> tuple[Chain, Chain, tuple[int, ...], tuple[str, ...] | None]:
     """The chains of both sides, and the sample shape and columns they lead to."""
     source, target = given.to(dtype=dtype), goal.to(dtype=dtype)
-    meeting = _meet(source, target, options)
     features = [data.x.detach() for data in (source, target)]
-    if options.scale is not None or options.columns == "union":
-        _scale(meeting, features, options.scale)
-    if options.project is not None:
-        ready = [through(way, x) for way, x in zip(meeting.steps, features, strict=True)]
-        if meeting.shared:
-            first = second = Projection.fit(torch.cat(ready), options.project, "both")
-        else:
-            first = Projection.fit(ready[0], options.project, "source")
-            second = Projection.fit(ready[1], options.project, "target")
-        meeting.steps[0].append(first)
-        meeting.steps[1].append(second)
-        meeting.shape, meeting.columns = (options.project,), None
+    if options.encoder is None:
+        meeting = _meet(source, target, options)
+        _scale_and_project(meeting, features, options)
+    else:
+        # scale and project are of what the encoder gives
+        meeting = _meet(source, target, replace(options, scale=None, project=None))
+        _scale_and_project(meeting, features, replace(options, scale=None, project=None))
+        laid = [through(way, x) for way, x in zip(meeting.steps, features, strict=True)]
+        step = _encoding(laid, meeting.shape, options)
+        beyond = _Meeting(([], []), (step.dim,))
+        if options.scale is not None or options.project is not None:
+            encoded = [step.apply(x) for x in laid]
+            _scale_and_project(beyond, encoded, replace(options, columns=None))
+        for way, more in zip(meeting.steps, beyond.steps, strict=True):
+            way.extend([step, *more])
+        meeting.shape, meeting.columns = beyond.shape, None
     first, second = (
         Chain(data.sample_shape, data.columns, tuple(way), data.x.dtype, data.table)
         for data, way in zip((given, goal), meeting.steps, strict=True)
     )
     return first, second, meeting.shape, meeting.columns
+
+
+def _encoding(laid: Sequence[Tensor], shape: tuple[int, ...], options: Options) -> Encoding:
+    """The step of the encoder; a transformer that is not fitted is fitted on what ``scale`` is."""
+    assert options.encoder is not None
+    theirs = laid[1:] if options.scale == "standardize-target" else laid
+    encoder = fitted(options.encoder, lambda: torch.cat([*theirs]))
+    return Encoding.fit(laid[0], shape, encoder, options.decoder)
+
+
+def _scale_and_project(meeting: _Meeting, features: Sequence[Tensor], options: Options) -> None:
+    """Add the steps that come last."""
+    if options.scale is not None or options.columns == "union":
+        _scale(meeting, features, options.scale)
+    if options.project is None:
+        return
+    ready = [through(way, x) for way, x in zip(meeting.steps, features, strict=True)]
+    if meeting.shared:
+        first = second = Projection.fit(torch.cat(ready), options.project, "both")
+    else:
+        first = Projection.fit(ready[0], options.project, "source")
+        second = Projection.fit(ready[1], options.project, "target")
+    meeting.steps[0].append(first)
+    meeting.steps[1].append(second)
+    meeting.shape, meeting.columns = (options.project,), None
 
 
 def _meet(source: LabeledDataset, target: LabeledDataset, options: Options) -> _Meeting:

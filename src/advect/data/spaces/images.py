@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -68,6 +69,10 @@ class Pixels(Step):
     def dim_out(self) -> int:
         return math.prod(self.out)
 
+    @property
+    def shape_out(self) -> tuple[int, ...]:
+        return self.out
+
     def apply(self, x: Tensor) -> Tensor:
         planes = _planes(x, self.shape)[:, :3]
         gray = len(self.out) == 2
@@ -107,7 +112,7 @@ class Pixels(Step):
             words.append("gray repeated as rgb")
         return ", ".join(words) or "axes moved"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, folder: Path | None = None) -> dict[str, Any]:
         return {"shape": list(self.shape), "out": list(self.out), "alpha": self.alpha}
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -66,7 +67,7 @@ class Projection(Step):
         whose = "both" if self.of == "both" else f"the {self.of}"
         return f"projected from {self.dim_in} dimensions on the first {self.dim_out} principal components of {whose}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, folder: Path | None = None) -> dict[str, Any]:
         centre, components = self.centre.tolist(), self.components.tolist()
         return {"centre": centre, "components": components, "of": self.of}
 

@@ -7,6 +7,7 @@ NaN stands for values that a side does not have: statistics are taken over the r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -48,7 +49,7 @@ class Affine(Step):
             return f"all features less {self.offset.item():g}, divided by {self.width.item():g} (range of the {self.of})"
         return f"each feature less its mean, divided by its deviation (of {'both' if self.of == 'both' else 'the ' + self.of})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, folder: Path | None = None) -> dict[str, Any]:
         offset, width = self.offset.tolist(), self.width.tolist()
         return {"dim": self.dim, "offset": offset, "width": width, "of": self.of}
 

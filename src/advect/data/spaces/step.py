@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
@@ -29,7 +30,19 @@ class Step(Protocol):
     def apply(self, x: Tensor) -> Tensor: ...
     def invert(self, x: Tensor) -> Tensor: ...
     def describe(self) -> str: ...
-    def to_dict(self) -> dict[str, Any]: ...
+    def to_dict(self, folder: Path | None = None) -> dict[str, Any]:
+        """What it is, for JSON; ``folder`` is where that is kept, for steps that need a file."""
+        ...
+
+    @property
+    def invertible(self) -> bool:
+        """Whether there is a way back."""
+        return True
+
+    @property
+    def shape_out(self) -> tuple[int, ...]:
+        """Shape of a sample that comes out."""
+        return (self.dim_out,)
 
     @property
     def dropped(self) -> tuple[str, ...]:
