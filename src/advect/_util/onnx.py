@@ -47,7 +47,8 @@ class OnnxModel:
             inputs[0].name,
             "float64" if "double" in inputs[0].type else "float32",
         )
-        batch, *sides = inputs[0].shape or [None]
+        shape: list[Any] = inputs[0].shape or [None]
+        batch, sides = shape[0], shape[1:]
         self._batch = batch if type(batch) is int and batch > 0 else None
         known = all(type(side) is int for side in sides)
         self._sides: tuple[int, ...] | None = tuple(sides) if known else None

@@ -48,7 +48,10 @@ class _Known:
     """What most coders say of themselves where a space is saved."""
 
     kind: ClassVar[str]
-    backward: Coder | None = None
+
+    @property
+    def backward(self) -> Coder | None:
+        return None
 
     @property
     def name(self) -> str:
@@ -246,8 +249,9 @@ def fitted(coder: Coder, samples: Callable[[], Tensor]) -> Coder:
     except NotFittedError:
         table = samples()
     table = table.detach().reshape(len(table), -1).cpu().numpy()
+    copy: Any = clone(coder.given)
     try:
-        return EstimatorCoder(clone(coder.given).fit(table))
+        return EstimatorCoder(copy.fit(table))
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(
             "the encoder cannot be fitted on these samples without labels",
