@@ -9,7 +9,7 @@ for evaluation alone. The paper's other way for partly labeled data, to flow the
 fit a map that carries the rest, is in ``maps``."""
 
 from advect.classes.alignment import align
-from advect.classes.borrowing import borrow
+from advect.classes.borrowing import borrow, borrowed_laws
 from advect.classes.clusterers import (
     DBSCAN,
     HDBSCAN,
@@ -40,6 +40,7 @@ __all__ = [
     "align",
     "best_permutation",
     "borrow",
+    "borrowed_laws",
     "clustering_accuracy",
     "fill_labels",
     "pseudo_labels",

@@ -19,7 +19,8 @@ from advect.classes.matching import ClassMatching
 from advect.cost import GroundCost, MeansOnly
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
-from advect.data.laws import group_shares
+from advect.data.laws import Factored, Gaussians, group_shares
+from advect.data.laws.shrinkage import pooled
 from advect.data.sampling import by_turns
 from advect.errors import InputError
 
@@ -78,13 +79,7 @@ def borrow(
         ({'u': 100, 'v': 100}, 90)
     """
     check_known("centre", centre, ("shots", "mean"))
-    source, few = _labeled("source", source), _labeled("few", few)
-    if source.sample_shape != few.sample_shape:
-        raise InputError(
-            "source and few must be in one feature space",
-            f"samples of shape {source.sample_shape} and {few.sample_shape}",
-            "Bring both to one with ad.harmonize.",
-        )
+    source, few = _together(source, few)
     n = len(source) if n is None else check_count("n", n)
     shares = _shares(source, few, matching)
     y = by_turns(few.class_mass, n, generator).sort().values
@@ -101,6 +96,60 @@ def borrow(
     x = around + _factor(scale, source, few, shares) * residuals
     weights = few.weights.new_full((n,), 1 / n)
     return few.replace(x=x.to(few.x), y=y, weights=weights, law=None, law_index=None)
+
+
+def borrowed_laws(
+    source: LabeledDataset,
+    few: LabeledDataset,
+    matching: ClassMatching | ClassTable | None = None,
+) -> Gaussians:
+    """Laws of the classes of ``few`` with their own means, and covariances of the source classes that
+    they are matched with: S_y = Σ_c P(c | y) S_c.
+
+    To smooth few samples with (``few.smoothed(laws)``), to shrink their laws toward
+    (``few.shrunk_laws(laws)``), or as the end of an ``ad.maps.GaussianMap``. Source classes count by
+    what varies within them; that their means differ adds nothing.
+
+    Args:
+        source, few, matching: as in ``borrow``.
+
+    Returns:
+        One law for each of ``few.classes``, factored, in float64. A class of ``few`` without samples
+        is at the origin.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> spread = torch.randn(400, 2, generator=generator) * torch.tensor([1.0, 5.0])
+        >>> many = ad.LabeledDataset(spread, ["a", "b"] * 200)
+        >>> few = ad.LabeledDataset([[50.0, 0.0], [52.0, 0.0], [90.0, 0.0]], ["u", "u", "v"])
+        >>> laws = ad.classes.borrowed_laws(many, few)
+        >>> laws.means.tolist(), laws.covariance.scales().round().tolist()
+        ([[51.0, 0.0], [90.0, 0.0]], [[1.0, 5.0], [1.0, 5.0]])
+
+        The mean of these, at the scale of the few, and of the covariance within all of the few:
+
+        >>> half = few.shrunk_laws("pooled", 1.0).shrunk(laws, 0.5, rescale=True)
+        >>> half.covariance.traces().tolist()          # that of the shots of u, which tell of v too
+        [2.0, 2.0]
+    """
+    source, few = _together(source, few)
+    lent, means = source.moments().covariance, _class_means(few)
+    rows = [pooled(lent, share.to(source.x.device)) for share in _shares(source, few, matching)]
+    factors = [each.compressed.rows for each in rows]
+    return Gaussians(means, Factored(torch.cat(factors).to(means), tuple(map(len, factors))))
+
+
+def _together(source: LabeledDataset, few: LabeledDataset) -> tuple[LabeledDataset, LabeledDataset]:
+    """Their labeled samples, which are in one feature space."""
+    source, few = _labeled("source", source), _labeled("few", few)
+    if source.sample_shape != few.sample_shape:
+        raise InputError(
+            "source and few must be in one feature space",
+            f"samples of shape {source.sample_shape} and {few.sample_shape}",
+            "Bring both to one with ad.harmonize.",
+        )
+    return source, few
 
 
 def _labeled(name: str, data: LabeledDataset) -> LabeledDataset:

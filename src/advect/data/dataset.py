@@ -25,13 +25,14 @@ from advect.data.coerce import (
     balanced_weights,
 )
 from advect.data.doors import Doors
+from advect.data.few_samples import FewSamples
 from advect.data.formats import Table
 from advect.data.laws import Gaussians, estimate_gaussians, group_shares
 from advect.data.sampling import chosen_rows, draw_rows, split_rows
 from advect.errors import InputError
 
 
-class LabeledDataset(Doors):
+class LabeledDataset(Doors, FewSamples):
     """Samples with labels and weights: an empirical measure Σ w_i δ_(x_i, y_i).
 
     Args:

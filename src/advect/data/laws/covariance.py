@@ -50,6 +50,8 @@ class Covariance(ABC):
     kind: ClassVar[str]  # the name in files
     # whether all matrices are diagonal, so that W₂ is Euclidean in means and ``scales``
     is_diagonal: ClassVar[bool] = False
+    # whether ``compressed`` needs no decomposition of d × d matrices
+    has_factors: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -181,6 +183,7 @@ class Factored(Covariance):
 
     rows: Tensor
     sizes: tuple[int, ...]
+    has_factors = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(self.sizes))
@@ -210,7 +213,9 @@ class Factored(Covariance):
         return Factored(torch.cat([self.rows[:0], *chosen]), tuple(len(block) for block in chosen))
 
     def each_row(self, values: Tensor) -> Tensor:
-        return values.repeat_interleave(torch.tensor(self.sizes, device=values.device))
+        return values.repeat_interleave(
+            torch.tensor(self.sizes, dtype=torch.long, device=values.device)
+        )
 
     def scales(self) -> Tensor:
         return torch.stack([torch.linalg.vector_norm(block, dim=0) for block in self.parts()])
@@ -257,6 +262,7 @@ class Diagonal(Covariance):
 
     deviations: Tensor
     is_diagonal = True
+    has_factors = True
 
     @property
     def dim(self) -> int:

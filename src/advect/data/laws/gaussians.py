@@ -4,13 +4,16 @@ Which laws move, and how, is left to the dynamics."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite
 from advect.data.laws.covariance import Covariance, Diagonal
+from advect.data.laws.shrinkage import aim, blended
 from advect.errors import InputError
 
 
@@ -135,6 +138,103 @@ class Gaussians:
         middles = means.new_zeros(n_groups, self.dim).index_add(0, groups, shares[:, None] * means)
         covariance = self.covariance.joined(groups, shares, means - middles[groups], n_groups)
         return Gaussians(middles, covariance).to(dtype=self.means.dtype)
+
+    def shrunk(
+        self,
+        toward: Gaussians | Literal["pooled", "spherical"] = "pooled",
+        share: float | Tensor = 0.5,
+        *,
+        rescale: bool = False,
+        mass: Tensor | None = None,
+    ) -> Gaussians:
+        """The same means with covariances pulled toward others, S_i ↦ (1 − λ_i) S_i + λ_i T_i.
+
+        For laws of few samples, whose covariances are singular and narrow: what they lack comes from
+        all classes together, from a ball, or from better known laws such as those of a source
+        dataset (``ad.classes.borrowed_laws``). ``LabeledDataset.shrunk_laws`` chooses the share from
+        the samples.
+
+        Args:
+            toward: ``"pooled"``, the mean of the covariances; ``"spherical"``, (tr S_i/d) I; or other
+                laws, one for each or one for all, whose means do not count.
+            share: λ, one number or one for each law, from 0 to 1. A law without spread, as of a
+                single sample, says nothing of its covariance: it takes T_i whole, and in its own
+                scale, unless its share is 0.
+            rescale: give T_i the trace of S_i: its shape counts, not its size.
+            mass: how much each law counts in the pooled one, (k,); by default those that have spread
+                count alike.
+
+        Returns:
+            Laws whose covariances are of the same kind if both are; factors and deviations together
+            make factors, matrices with anything matrices.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> laws = ad.Gaussians(torch.zeros(2, 2), ad.Diagonal(torch.tensor([[1.0, 3.0], [0.0, 0.0]])))
+            >>> laws.shrunk("spherical", 0.5).covariances()[0].diagonal().round().tolist()    # halfway to 5, 5
+            [3.0, 7.0]
+            >>> laws.shrunk("pooled", 0.5).covariances()[1].diagonal().round().tolist()
+            [1.0, 9.0]
+        """
+        aimed = toward if isinstance(toward, str) else toward.covariance
+        target = aim(self.covariance, aimed, rescale=rescale, mass=mass)
+        shares = self._shares(share)
+        blank = (self.covariance.traces() == 0) & (shares > 0)
+        shares = torch.where(blank, 1.0, shares)
+        covariance = blended(self.covariance, 1 - shares, target, shares)
+        return Gaussians(self.means, covariance.to(dtype=self.means.dtype))
+
+    def _shares(self, share: Any) -> Tensor:
+        """One number from 0 to 1 for each law, float64."""
+        try:
+            given = torch.as_tensor(share, dtype=torch.float64, device=self.means.device)
+            shares = given.expand(len(self))
+        except (TypeError, ValueError, RuntimeError):
+            shares = self.means.new_full((1,), torch.nan)
+        if not bool(((shares >= 0) & (shares <= 1)).all()):
+            raise InputError(
+                "share must be a number from 0 to 1, or one for each law",
+                repr(share),
+                "Estimates from samples, such as 'ledoit-wolf', are of data.shrunk_laws(…).",
+            )
+        return shares
+
+    def sample(
+        self,
+        rows: Tensor | Sequence[int],
+        *,
+        centred: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """One draw of N(μ_i, S_i) for each position i in ``rows``: (n, d).
+
+        Noise goes through factors of S, which may be singular; it stays in their range.
+
+        Args:
+            rows: which law each draw is of.
+            centred: draw from N(0, S_i) instead.
+            generator: source of randomness, for repeatable draws.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> laws = ad.Gaussians(torch.tensor([[5.0, 0.0]]), ad.Factored(torch.tensor([[0.0, 1.0]]), (1,)))
+            >>> draws = laws.sample([0] * 1000, generator=torch.Generator().manual_seed(0))
+            >>> draws[:, 0].unique().tolist(), round(draws[:, 1].std().item())
+            ([5.0], 1)
+        """
+        index, along_axes = (
+            torch.as_tensor(rows, device=self.means.device),
+            self.covariance.is_diagonal,
+        )
+        spreads = self.covariance.scales() if along_axes else self.covariance.compressed.parts()
+        draws = self.means.new_zeros(len(index), self.dim, dtype=torch.float64)
+        for k in index.unique().tolist():
+            mine, spread = (index == k).nonzero()[:, 0], spreads[k].detach().double()
+            noise = torch.randn(
+                len(mine), len(spread), generator=generator, dtype=torch.float64
+            ).to(spread.device)
+            draws[mine] = noise * spread if along_axes else noise @ spread
+        return (draws if centred else draws + self.means[index]).to(self.means.dtype)
 
 
 def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
