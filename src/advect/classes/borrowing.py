@@ -120,12 +120,12 @@ def borrowed_laws(
     Example:
         >>> import torch, advect as ad
         >>> generator = torch.Generator().manual_seed(0)
-        >>> spread = torch.randn(400, 2, generator=generator) * torch.tensor([1.0, 5.0])
+        >>> spread = torch.randn(400, 2, generator=generator) * torch.tensor([1.0, 3.0])
         >>> many = ad.LabeledDataset(spread, ["a", "b"] * 200)
         >>> few = ad.LabeledDataset([[50.0, 0.0], [52.0, 0.0], [90.0, 0.0]], ["u", "u", "v"])
         >>> laws = ad.classes.borrowed_laws(many, few)
         >>> laws.means.tolist(), laws.covariance.scales().round().tolist()
-        ([[51.0, 0.0], [90.0, 0.0]], [[1.0, 5.0], [1.0, 5.0]])
+        ([[51.0, 0.0], [90.0, 0.0]], [[1.0, 3.0], [1.0, 3.0]])
 
         The mean of these, at the scale of the few, and of the covariance within all of the few:
 
