@@ -4,7 +4,8 @@ density around the samples in place of the samples (beyond the paper).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -17,12 +18,20 @@ from advect.data.laws.shrinkage import aim
 from advect.data.sampling import by_turns
 from advect.errors import InputError
 
-if TYPE_CHECKING:
-    from advect.data.dataset import LabeledDataset
-
 
 class FewSamples:
     """What ``LabeledDataset`` has for classes of few samples; it has the fields."""
+
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+    classes: tuple[Hashable, ...]
+    if TYPE_CHECKING:
+        law_features: Any
+
+        def moments(self) -> Gaussians: ...
+        def require_labels(self, who: str) -> None: ...
+        def replace(self, **changes: Any) -> Any: ...
 
     def shrunk_laws(
         self,
@@ -58,9 +67,8 @@ class FewSamples:
             >>> [torch.linalg.matrix_rank(S).item() for S in laws.covariances()]    # not 3
             [9, 9, 9]
         """
-        data = cast("LabeledDataset", self)
-        laws, k = data.moments(), len(data.classes)
-        _, freedom, _ = weigh(data.y, data.weights, k)
+        laws, k = self.moments(), len(self.classes)
+        _, freedom, _ = weigh(self.y, self.weights, k)
         # n − 1 for n equal weights
         mass = freedom / (1 - freedom).clamp_min(torch.finfo(torch.float64).eps)
         mass = torch.where(freedom > 0, mass, 0)
@@ -68,7 +76,7 @@ class FewSamples:
         target = aim(laws.covariance, aimed, rescale=rescale, mass=mass)
         if isinstance(share, str):
             check_known("share", share, ("ledoit-wolf",))
-            found = centred_classes(data.law_features, data.y, data.weights, k)
+            found = centred_classes(self.law_features, self.y, self.weights, k)
             share = ledoit_wolf_shares(found, laws.covariance, target)
         return laws.shrunk(Gaussians(laws.means, target), share)
 
@@ -78,7 +86,7 @@ class FewSamples:
         n: int | None = None,
         *,
         generator: torch.Generator | None = None,
-    ) -> LabeledDataset:
+    ) -> Self:
         """Samples with noise of their class's law: draws of the density Σ w_i N(x_i, S_(y_i)).
 
         A flow to a few samples ends on them; a flow to these ends around them. With the covariances
@@ -102,18 +110,17 @@ class FewSamples:
             >>> many.counts, many.x[:, 0].unique().tolist(), round(many.of_class("a").x[:, 1].std().item())
             ({'a': 200, 'b': 200}, [0.0, 9.0], 1)
         """
-        data = cast("LabeledDataset", self)
-        data.require_labels("smoothing")
-        if len(laws) != len(data.classes) or laws.dim != data.dim:
+        self.require_labels("smoothing")
+        if len(laws) != len(self.classes) or laws.dim != self.x.shape[1]:
             raise InputError(
-                f"smoothing needs laws of the {len(data.classes)} classes, of dimension {data.dim}",
+                f"smoothing needs laws of the {len(self.classes)} classes, of dimension {self.x.shape[1]}",
                 f"{len(laws)} of dimension {laws.dim}",
                 "Take them from data.shrunk_laws(…) or ad.classes.borrowed_laws(source, data).",
             )
-        weights, x, y = data.weights, data.x, data.y
+        weights, x, y = self.weights, self.x, self.y
         if n is not None:
-            rows = by_turns(data.weights, check_count("n", n), generator).sort().values
+            rows = by_turns(self.weights, check_count("n", n), generator).sort().values
             weights, x, y = weights.new_full((n,), 1 / n), x[rows], y[rows]
         noise = laws.to(x.device).sample(y, centred=True, generator=generator)
         moved = (x.double() + noise).to(x)
-        return data.replace(x=moved, y=y, weights=weights, law=None, law_index=None)
+        return self.replace(x=moved, y=y, weights=weights, law=None, law_index=None)
