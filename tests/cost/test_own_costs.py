@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import advect as ad
+from advect.cost.labels import as_label_cost
 
 SCALES = torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64)
 
@@ -30,6 +31,14 @@ class ByClassNumber:
     def __call__(self, source, target):
         names = [torch.tensor(side.classes, dtype=torch.float64) for side in (source, target)]
         return (names[0][:, None] - names[1]).square()
+
+
+@dataclass(frozen=True)
+class Shaped(ad.LabelCost):
+    shape: tuple
+
+    def __call__(self, source, target):
+        return torch.ones(self.shape)
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,12 @@ class TestEmbed:
         short = type("Short", (), {"embed": lambda self, data: data.x[:3]})()
         with pytest.raises(ad.InputError, match="a row for each of the 24"):
             ad.GroundCost(feature=short).between(SOURCE, TARGET).matrix()
+        for bad in (float("nan"), float("inf")):
+            far = type(
+                "Far", (ad.FeatureCost,), {"embed": lambda self, data, by=bad: data.x * by}
+            )()
+            with pytest.raises(ad.InputError, match="embedded features must be finite"):
+                ad.otdd(SOURCE, TARGET, cost=ad.GroundCost(feature=far))
         with pytest.raises(ad.InputError, match="feature must be a feature cost"):
             ad.GroundCost(feature=Scaled)
         with pytest.raises(ad.InputError, match=r"GroundCost\(feature"):
@@ -161,6 +176,31 @@ class TestLabels:
             pair.contract(torch.ones(24, 18, dtype=torch.float64) / 432).backward()
             found.append(x.grad)
         torch.testing.assert_close(found[0], found[1], rtol=1e-8, atol=1e-10)
+
+    @pytest.mark.parametrize("shape", [(2, 3), (2,), (1, 2), (24, 18), ()])
+    def test_another_shape_is_said(self, shape):
+        """A row of (1, 2) would be broadcast, another shape an error of torch."""
+        for label in (lambda a, b: torch.ones(shape), Shaped(shape)):
+            with pytest.raises(ad.InputError, match=r"a matrix \(2, 2\).*shape"):
+                ad.otdd(SOURCE, TARGET, cost=ad.GroundCost(label=label))
+            with pytest.raises(ad.InputError, match=r"a matrix \(2, 2\).*shape"):
+                as_label_cost(label).of_pairs(SOURCE, TARGET, torch.ones(2, 2) > 0)
+
+    def test_arrays_and_whole_numbers(self):
+        """0 and 1 as numpy, lists or integers are what they are as floats."""
+        table = [[0, 1], [1, 0]]
+        made = (np.array(table), table, torch.tensor(table), torch.tensor(table).double())
+        matrices = [
+            ad.GroundCost(label=lambda a, b, table=table: table).between(SOURCE, TARGET).matrix()
+            for table in made
+        ]
+        assert all(torch.equal(matrix, matrices[-1]) for matrix in matrices)
+        run = ad.flow(
+            SOURCE,
+            ad.OTDD(TARGET, cost=ad.GroundCost(label=lambda a, b: torch.tensor(table))),
+            n_steps=2,
+        )
+        assert run.values[-1] < run.values[0]
 
     def test_a_part_in_place_of_a_cost(self):
         with pytest.raises(ad.InputError, match=r"GroundCost\(label"):

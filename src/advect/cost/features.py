@@ -87,8 +87,8 @@ class FeatureCost(ABC):
 
     def between(self, source: LabeledDataset, target: LabeledDataset) -> FeaturePair:
         """The cost between the samples of two datasets, or of one with itself."""
-        x = _as_points(self.embed(source), source)
-        y = x if source is target else _as_points(self.embed(target), target)
+        x = self.points(source)
+        y = x if source is target else self.points(target)
         if x.shape[1] != y.shape[1]:
             raise InputError(
                 "an embedding must map both datasets to one space",
@@ -96,6 +96,11 @@ class FeatureCost(ABC):
                 "Check it.",
             )
         return PointPair(x, y, (source.weights, target.weights))
+
+    def points(self, data: LabeledDataset) -> Tensor:
+        """What ``embed`` returns, checked; features themselves are known to be features."""
+        points = self.embed(data)
+        return points if points is data.x else _checked_points(points, data)
 
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
@@ -105,8 +110,8 @@ class FeatureCost(ABC):
         """
         if self.linear:
             return (self, *in_float64(source, target))
-        first = self.carry(source, self.embed(source))
-        second = first if target is source else self.carry(target, self.embed(target))
+        first = self.carry(source, self.points(source))
+        second = first if target is source else self.carry(target, self.points(target))
         return (SquaredEuclidean(), *in_float64(first, second))
 
 
@@ -176,7 +181,7 @@ class _OwnEmbedding(FeatureCost):
     own: Embeds
 
     def embed(self, data: LabeledDataset) -> Tensor:
-        return _checked_points(self.own.embed(data), data)
+        return _as_points(self.own.embed(data), data)
 
 
 @dataclass(frozen=True)

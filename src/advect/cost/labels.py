@@ -14,7 +14,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_methods
+from advect._util.checks import check_finite, check_methods
 from advect._util.linalg import squared_distances, squared_gaps
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import bures
@@ -63,7 +63,7 @@ class LabelCost(ABC):
         """The distances of ``wanted`` pairs, (k, k') bool, zero for the others: for ranks that
         share the work. Of a dataset with itself, ``wanted`` is symmetric.
         """
-        return self(source, target) * wanted
+        return checked_distances(self(source, target), source, target) * wanted
 
 
 @dataclass(frozen=True)
@@ -254,6 +254,24 @@ def as_label_cost(label: object) -> LabelCost:
 def n_laws(data: LabeledDataset) -> int:
     """Rows of a table of label distances for a dataset; unlabeled data has one law, unknown."""
     return len(data.law) if data.law is not None else max(len(data.classes), 1)
+
+
+def checked_distances(made: object, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+    """What a label cost has returned, where it is a number for each pair of laws."""
+    distances, shape = (
+        torch.as_tensor(made, device=source.x.device),
+        (n_laws(source), n_laws(target)),
+    )
+    if distances.shape != shape:
+        raise InputError(
+            f"a label cost must return a matrix {shape}, a row for each law of the source and a "
+            "column for each law of the target",
+            f"shape {tuple(distances.shape)}",
+            "There is one law for each class, or for each sample where a dataset carries a law_index.",
+        )
+    distances = distances if distances.is_floating_point() else distances.to(source.x)
+    check_finite("the label distances", distances, "Check the label laws.")
+    return distances
 
 
 def _class_samples(data: LabeledDataset) -> dict[int, tuple[Tensor, Tensor]]:

@@ -10,12 +10,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite
 from advect._util.memory import readable
 from advect.cost.feature_pair import FeaturePair
 from advect.cost.features import FeatureCost
 from advect.cost.label_pair import LabelDistances
-from advect.cost.labels import LabelCost, n_laws
+from advect.cost.labels import LabelCost, checked_distances, n_laws
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot.blocks import BlockedCost, Rows
@@ -119,9 +118,7 @@ class PairCost:
         """W₂² between label laws, a row for each law of the source; differentiable."""
         if self._labels is not None:
             return self._labels.distances
-        distances = self.cost.label_cost(*self._sides)
-        check_finite("the label distances", distances, "Check the label laws.")
-        return distances
+        return checked_distances(self.cost.label_cost(*self._sides), *self._sides)
 
     @property
     def law_rows(self) -> tuple[Tensor, Tensor]:

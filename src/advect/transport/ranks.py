@@ -206,7 +206,7 @@ def _cut(data: LabeledDataset, rows: Tensor) -> LabeledDataset:
 
 def _embedded(cost: GroundCost, data: LabeledDataset) -> LabeledDataset:
     """The dataset in the space where features are compared: label laws live there too."""
-    return cost.feature_cost.carry(data, cost.feature_cost.embed(data))
+    return cost.feature_cost.carry(data, cost.feature_cost.points(data))
 
 
 def own_distances(
