@@ -1169,6 +1169,7 @@ def test_help_shows_every_default(cli, monkeypatch):
                     assert str(option.default) in said[:900], (name, option)
     assert "[default: 50.0]" in cli("transfer", "--help")[1]  # not that of a distance
     assert "[default: 5.0]" in cli("repurpose", "--help")[1]
+    assert "[default: full]" in cli("flow", "--help")[1]  # as it is typed
 
 
 def test_a_command_of_ones_own(cli, empty):

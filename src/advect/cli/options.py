@@ -184,7 +184,8 @@ def _field(annotation: Any, help: str) -> tuple[Any, Any]:
 def _shown(kind: Any, names: tuple[str, ...], defaults: Mapping[str, Any]) -> Any:
     """The type of an option, with its default as help shows it."""
     texts = {name: str(value) for name, value in defaults.items() if value is not None}
-    text = _joined(names if len(texts) == len(names) else tuple(texts), texts, " ", ", ")
+    one = set(texts.values())  # as it is typed: no word of a sentence
+    text = one.pop() if len(one) == 1 else _joined(names, texts, " ", ", ")
     parameter = Parameter(show_default=text or False)
     if kind is bool and True not in defaults.values():
         parameter = Parameter(show_default=text or False, negative=())
