@@ -80,8 +80,9 @@ class Backtracking:
     ``step_size``, and never beyond.
 
     The default with ``Euler`` and ``Heun`` for deterministic functionals. With ``Momentum``,
-    ``Adam`` or ``Adagrad`` a rejection also empties their memory, which may point uphill where the velocity
-    does not. Noise cannot be controlled: stochastic integrators and functionals are refused.
+    ``Adam`` or ``Adagrad`` (all that do not say ``descends``) a rejection also empties their memory,
+    which may point uphill where the velocity does not. Noise cannot be controlled: stochastic
+    integrators and functionals are refused.
 
     Args:
         shrink: a rejected step is tried again at this share of its size.
@@ -158,7 +159,8 @@ class Backtracking:
                 failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
                 del there
             scale *= self.shrink
-            state = integrator.init(field.dynamics.parameters(here.dataset))
+            if not integrator.descends:  # what it remembers may point uphill
+                state = integrator.init(field.dynamics.parameters(here.dataset))
         raise failure
 
     def _falls(self, here: Here, there: Here, largest: float) -> bool:
@@ -178,5 +180,5 @@ def _slope(here: Here, there: Here) -> float:
 def default_control(field: Field, integrator: Integrator) -> StepControl:
     """``Backtracking()`` where small steps go down, otherwise ``FixedSteps()``."""
     noisy = integrator.stochastic or field.functional.stochastic
-    descends = integrator.descends and getattr(field.dynamics, "descends", True)
+    descends = integrator.descends and field.dynamics.descends
     return Backtracking() if descends and not noisy else FixedSteps()

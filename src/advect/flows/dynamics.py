@@ -8,8 +8,9 @@ functionals never ask which dynamics is running."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,36 +32,43 @@ from advect.flows.law_motion import (
 Bounds = tuple[float, float] | None
 
 
-class Dynamics(Protocol):
-    """How a dataset may move; see ``FeatureDriven`` for the smallest."""
+class Dynamics(ABC):
+    """How a dataset may move; see ``FeatureDriven`` for the smallest. A class with all of these
+    that is no subclass works too.
+    """
 
+    @property
+    def descends(self) -> bool:
+        """Whether velocities are those of the value that is shown: small steps make it fall."""
+        return True
+
+    @abstractmethod
     def start(self, data: LabeledDataset) -> LabeledDataset:
         """The dataset with what moves made explicit (its laws)."""
-        ...
 
+    @abstractmethod
     def parameters(self, rho: LabeledDataset) -> Tensors:
         """The tensors that move."""
-        ...
 
+    @abstractmethod
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
         """The dataset with given tensors in place of its own, for differentiation."""
-        ...
 
+    @abstractmethod
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
         """−gradient ÷ mass, for each row."""
-        ...
 
+    @abstractmethod
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
         """The dataset after a displacement."""
-        ...
 
 
 @dataclass(frozen=True)
-class FeatureDriven:
+class FeatureDriven(Dynamics):
     """fd: features move, labels stay, label laws are estimated anew from the features at each step.
 
     Laws that a dataset carries are not used: they would not move along. ``JointFixedLabels`` starts
-        from them.
+    from them.
 
     Args:
         through_laws: let the gradient pass through the estimated laws too, as it must to be the
@@ -84,7 +92,6 @@ class FeatureDriven:
 
     @property
     def descends(self) -> bool:
-        """Whether velocities are those of the value that is shown: small steps make it fall."""
         return self.through_laws
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
@@ -103,14 +110,14 @@ class FeatureDriven:
         return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), fixed_laws=False)
 
 
-class _Joint:
+class _Joint(Dynamics):
     """What both joint dynamics do: features and laws move, each by its own gradient."""
 
     bounds: Bounds
 
+    @abstractmethod
     def motion(self, dim: int) -> LawMotion:
         """How laws of so many dimensions move."""
-        raise NotImplementedError
 
     def parameters(self, rho: LabeledDataset) -> Tensors:
         return {"x": rho.x, **self.motion(rho.dim).parameters(_laws(rho))}

@@ -11,7 +11,7 @@ the functional remembers is part of the place."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -110,6 +110,7 @@ class Field:
 
     def move(self, here: Here, displacement: Tensors) -> Here:
         """The place after a displacement, one step on."""
+        _check_displacement(displacement, self.dynamics.parameters(here.dataset))
         if self.scale != 1.0:
             displacement = {name: self.scale * change for name, change in displacement.items()}
         for name, change in displacement.items():
@@ -117,6 +118,48 @@ class Field:
                 raise NonFiniteError(f"the displacement of {name!r} has NaN or infinite entries")
         rho = self.dynamics.move(here.dataset, displacement, here.index)
         return replace(self.at(rho, here.after, here.index + 1), moved=True)
+
+
+def _check_displacement(displacement: Tensors, moving: Tensors) -> None:
+    """A tensor for each of those that move, of its shape: others would be broadcast or ignored."""
+    wanted = {name: tuple(value.shape) for name, value in moving.items()}
+    shown = type(displacement).__name__
+    if isinstance(displacement, Mapping):
+        found = {name: tuple(getattr(v, "shape", ())) for name, v in displacement.items()}
+        tensors = all(isinstance(change, Tensor) for change in displacement.values())
+        if tensors and found == wanted:
+            return
+        kinds = {name: type(v).__name__ for name, v in displacement.items()}
+        shown = str(found if tensors else kinds)
+    raise InputError(
+        f"a displacement must have a tensor for each that moves, of its shape, {wanted}",
+        shown,
+        "Return {name: step_size * v for name, v in velocity.items()}, or what is like it.",
+    )
+
+
+def _check_said(functional: Functional, terms: object, after: object) -> None:
+    """What a functional returns: numbers by name, and what it remembers."""
+    if not isinstance(terms, Mapping) or not all(
+        isinstance(value, Tensor) and value.numel() == 1 for value in terms.values()
+    ):
+        parts = terms if isinstance(terms, Mapping) else {"terms": terms}
+        raise InputError(
+            f"{functional.name} must be a single number, as a tensor that gradients flow through",
+            ", ".join(f"{name!r}: {_shown(value)}" for name, value in parts.items()),
+            "Sum over the samples with their weights: (rho.weights * values).sum().",
+        )
+    if not isinstance(after, Mapping) or not all(isinstance(v, Tensor) for v in after.values()):
+        parts = after if isinstance(after, Mapping) else {"state": after}
+        raise InputError(
+            f"what {functional.name} remembers must be a flat dictionary of tensors",
+            ", ".join(f"{name!r}: {_shown(value)}" for name, value in parts.items()),
+            "Wrap numbers as torch.tensor(value): a checkpoint holds tensors.",
+        )
+
+
+def _shown(value: object) -> str:
+    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def _evaluate(
@@ -130,6 +173,7 @@ def _evaluate(
     }
     with torch.enable_grad():
         terms, after = functional.terms(dynamics.attach(rho, leaves), state)
+    _check_said(functional, terms, after)
     values = {name: float(value.detach()) for name, value in terms.items()}
     for name, value in values.items():
         if not math.isfinite(value):

@@ -34,7 +34,8 @@ class Integrator:
     it has a state.
 
     Attributes:
-        descends: whether a small enough step goes down: then a flow controls the steps by default.
+        descends: whether a small enough step goes down, whatever its state is: then a flow controls
+            the steps by default, and a step that is made smaller keeps the state.
         stochastic: whether a step is random.
 
     Example:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import torch
 
-from advect._util.checks import check_kind, check_methods
+from advect._util.checks import check_kind
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.control import Memory, StepControl, default_control
@@ -135,22 +135,31 @@ def parts_of(
 ) -> tuple[Dynamics, Integrator]:
     """What moves, and how; the defaults where nothing is given."""
     dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler(0.1)
-    check_methods(
-        "dynamics must say what moves",
-        dynamics,
-        ("start", "parameters"),
-        "Pass ad.FeatureDriven().",
-    )
+    _check_dynamics(dynamics)
     remedy = "Pass ad.Euler(0.1) or ad.Adam(0.01), or a subclass of ad.Integrator."
     check_kind("an integrator must make steps", integrator, Integrator, remedy)
     return dynamics, integrator
 
 
+def _check_dynamics(dynamics: object) -> None:
+    """An object that has all of a dynamics."""
+    names = ("start", "parameters", "attach", "velocity", "move", "descends")
+    missing = [name for name in names if not hasattr(dynamics, name)]
+    if missing or isinstance(dynamics, type):
+        raise InputError(
+            "dynamics must say what moves",
+            f"{dynamics!r}, without {', '.join(missing)}" if missing else repr(dynamics),
+            "Pass ad.FeatureDriven(), or an object of a subclass of it.",
+        )
+
+
 def _check_remembers(here: Here) -> None:
-    """A functional that does not find what it remembers in a checkpoint is another one."""
+    """A functional that does not find in a checkpoint what it begins with is another one."""
     try:
         _ = here.after
     except KeyError as error:
+        if here.field.functional.begin(here.dataset).keys() <= here.before.keys():
+            raise  # all is there: what is missing is no business of the checkpoint
         raise InputError(
             "the checkpoint was taken with another functional",
             f"no {error} in what it remembers",
@@ -167,7 +176,8 @@ def _randomness(
     Its own is seeded from torch's, so that ``torch.manual_seed`` decides as ever, and a checkpoint
     can hold its state."""
     if start is not None and start.generator is not None:
-        generator = generator or torch.Generator()
+        # one of its own: that of the caller may be at work in another walk
+        generator = torch.Generator("cpu" if generator is None else generator.device)
         generator.set_state(start.generator)
     elif generator is None and integrator.stochastic:
         generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
