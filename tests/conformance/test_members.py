@@ -76,6 +76,20 @@ def test_solvers(solver):
     testing.check_solver(solver)
 
 
+def test_a_solver_that_is_no_subclass():
+    class Plain:
+        solve, solve_self = ad.ExactOT().solve, ad.ExactOT().solve_self
+
+    class Twice(Plain):
+        solve = Tilted().solve
+
+    testing.check_solver(Plain())
+    with pytest.raises(AssertionError, match="value"):
+        testing.check_solver(Twice())
+    with pytest.raises(ad.InputError, match="solver must be a transport solver"):
+        testing.check_solver("exact")
+
+
 @pytest.mark.parametrize("integrator", INTEGRATORS, ids=repr)
 def test_integrators(integrator):
     testing.check_integrator(integrator)
@@ -129,6 +143,31 @@ class Growing(ad.Functional):
         return {"x": value}, {"calls": state["calls"] + 1}
 
 
+class Plain(ad.Functional):
+    """A number without a graph."""
+
+    def __call__(self, rho):
+        return float(rho.x.square().sum())
+
+
+class Numbers(ad.Functional):
+    """A state of plain numbers."""
+
+    def begin(self, rho):
+        return {"calls": 0.0}
+
+    def terms(self, rho, state):
+        return {"x": (rho.weights * rho.x.square().sum(1)).sum()}, {"calls": torch.ones(())}
+
+
+class Later(Numbers):
+    def begin(self, rho):
+        return {}
+
+    def terms(self, rho, state):
+        return super().terms(rho, state)[0], [("calls", 1.0)]
+
+
 @pytest.mark.parametrize(
     ("functional", "promise"),
     [
@@ -137,6 +176,9 @@ class Growing(ad.Functional):
         (Overwriting(), "return a new state"),
         (Listing(), "a single number"),
         (Growing(), "not the value"),
+        (Plain(), "must be a tensor.*float"),
+        (Numbers(), r"flat dictionary of tensors.*'calls': 'float'.*begin\(rho\)"),
+        (Later(), r"flat dictionary of tensors.*list of terms\(rho, state\)"),
     ],
     ids=lambda value: type(value).__name__,
 )

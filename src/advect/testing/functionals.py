@@ -45,6 +45,8 @@ def check_functional(
 
 def _check_value(functional: Functional, rho: LabeledDataset) -> None:
     value = functional(rho)
+    kind = type(value).__name__
+    require(isinstance(value, Tensor), "F(ρ) must be a tensor, for its gradient", kind)
     require(value.ndim == 0, "F(ρ) must be a single number", f"shape {tuple(value.shape)}")
     require(bool(torch.isfinite(value)), "F(ρ) must be finite", float(value))
     terms, _ = functional.terms(rho, functional.begin(rho))
@@ -56,10 +58,10 @@ def _check_value(functional: Functional, rho: LabeledDataset) -> None:
 
 def _check_state(functional: Functional, rho: LabeledDataset, rtol: float) -> None:
     state = functional.begin(rho)
+    _check_flat("begin(rho)", state)
     kept = {name: value.clone() for name, value in state.items()}
     first, after = functional.terms(rho, state)
-    flat = all(isinstance(value, torch.Tensor) for value in after.values())
-    require(flat, "a state must be a flat dictionary of tensors, as checkpoints hold them")
+    _check_flat("terms(rho, state)", after)
     same = kept.keys() == state.keys() and all(kept[k].equal(state[k]) for k in kept)
     require(same, "terms(rho, state) must return a new state and leave the one it is given")
     again, _ = functional.terms(rho, state)
@@ -69,6 +71,15 @@ def _check_state(functional: Functional, rho: LabeledDataset, rtol: float) -> No
         warm, _ = functional.terms(rho, after)
         cold, hot = (sum(float(v) for v in terms.values()) for terms in (first, warm))
         require(close(cold, hot, rtol), "a state may change the work, not the value", (cold, hot))
+
+
+def _check_flat(where: str, state: object) -> None:
+    """A flat dictionary of tensors."""
+    promise = "a state must be a flat dictionary of tensors, as checkpoints hold them"
+    require(isinstance(state, dict), promise, f"{type(state).__name__} of {where}")
+    assert isinstance(state, dict)
+    other = {name: type(v).__name__ for name, v in state.items() if not isinstance(v, Tensor)}
+    require(not other, promise, f"{other} of {where}")
 
 
 def _check_gradient(functional: Functional, rho: LabeledDataset, rtol: float) -> None:

@@ -28,7 +28,7 @@ def check_integrator(integrator: Integrator, *, n_steps: int = 20) -> None:
     """
     source = small_pair()[0]
     bowl = Potential(lambda x, y: x.square().sum(1) / 2)
-    noisy = getattr(integrator, "stochastic", False)
+    noisy = integrator.stochastic
 
     def walk() -> torch.Tensor:
         generator = torch.Generator().manual_seed(0)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from advect.ot.exact import ExactOT
 from advect.ot.solution import Solution
-from advect.ot.solver import Solver
+from advect.ot.solver import Solver, check_solver as as_solver
 from advect.testing.problems import close, require
 
 
@@ -17,7 +17,7 @@ def check_solver(solver: Solver, *, tol: float = 1e-3) -> None:
     """Try a transport solver of one's own on small problems: plan, potentials, value, symmetry.
 
     Args:
-        solver: what to try.
+        solver: what to try; a class with ``solve`` and ``solve_self`` is enough.
         tol: how far marginals may be off, and values relative to the costs, where the solver says
             that it has converged.
 
@@ -29,6 +29,7 @@ def check_solver(solver: Solver, *, tol: float = 1e-3) -> None:
         >>> ad.testing.check_solver(ad.ExactOT())
         >>> ad.testing.check_solver(ad.Sinkhorn(epsilon=0.1))
     """
+    solver = as_solver(solver)
     for cost, a, b in _problems():
         prepared = solver.prepare(cost, a, b)
         solution = prepared.solve(cost, a, b)
