@@ -21,8 +21,10 @@ from .apps.estimators import (
     DatasetTransport as DatasetTransport,
 )
 from .apps.pairwise import (
-    Pairwise as Pairwise,
     pairwise as pairwise,
+)
+from .apps.pairwise_table import (
+    Pairwise as Pairwise,
 )
 from .apps.sweep import (
     Sweep as Sweep,

@@ -204,9 +204,7 @@ def test_an_idx_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
 def test_a_row_without_an_end_is_not_held_in_memory(
     line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "advect.data.formats.text._LONGEST", 1 << 18, raising=False
-    )  # of 16 million characters otherwise
+    monkeypatch.setattr("advect.data.formats.lines._LONGEST", 1 << 18)  # else 16 million
     place = packed(tmp_path / "a.csv.gz", b"", line, 400)
     with pytest.raises(
         InputError, match=r"a row of a table must have less than 262,144 characters"

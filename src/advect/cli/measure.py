@@ -170,7 +170,7 @@ def matrix(
 
 
 def _finished(directory: Path) -> bool:
-    from advect.apps.pairwise import Pairwise
+    from advect.apps.pairwise_table import Pairwise
 
     try:
         return not Pairwise.load(directory / "distances.json").errors

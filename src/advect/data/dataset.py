@@ -7,14 +7,14 @@ shares what did not change."""
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_weights, missing_labels
+from advect._util.checks import check_finite, missing_labels
 from advect._util.html import facts_table
 from advect.data.coerce import (
     as_codes,
@@ -22,17 +22,16 @@ from advect.data.coerce import (
     as_features,
     as_law,
     as_weights,
-    balanced_weights,
 )
 from advect.data.doors import Doors
 from advect.data.few_samples import FewSamples
 from advect.data.formats import Table
 from advect.data.laws import Gaussians, estimate_gaussians, group_shares
-from advect.data.sampling import chosen_rows, draw_rows, split_rows
+from advect.data.parts import Parts
 from advect.errors import InputError
 
 
-class LabeledDataset(Doors, FewSamples):
+class LabeledDataset(Doors, Parts, FewSamples):
     """Samples with labels and weights: an empirical measure Σ w_i δ_(x_i, y_i).
 
     Args:
@@ -291,26 +290,6 @@ class LabeledDataset(Doors, FewSamples):
         self.require_labels("the estimate of label laws")
         return estimate_gaussians(self.law_features, self.y, self.weights, len(self.classes))
 
-    def of_class(self, name: Hashable) -> LabeledDataset:
-        """The samples of one class; the set of classes stays.
-
-        Example:
-            >>> import advect as ad
-            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).of_class("a").x.tolist()
-            [[0.0], [2.0]]
-        """
-        if name not in self.classes:
-            raise InputError(
-                "no such class", repr(name), f"Classes: {', '.join(map(str, self.classes))}."
-            )
-        return self.subset(self.y == self.classes.index(name))
-
-    def by_class(self) -> Iterator[tuple[Hashable, LabeledDataset]]:
-        """(name, samples) for each class that has samples."""
-        for name, count in self.counts.items():
-            if count:
-                yield name, self.of_class(name)
-
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> LabeledDataset:
@@ -339,71 +318,6 @@ class LabeledDataset(Doors, FewSamples):
             law=None if self.law is None else self.law.to(device, dtype),
             law_index=None if self.law_index is None else self.law_index.to(device=device),
         )
-
-    def balanced(self) -> LabeledDataset:
-        """The same samples, reweighted so that every class that has samples has the same mass,
-        uniform within.
-
-        Example:
-            >>> import advect as ad
-            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).balanced().weights.tolist()
-            [0.25, 0.25, 0.5]
-        """
-        self.require_labels("balancing of classes")
-        return self.replace(weights=balanced_weights(self.y, len(self.classes)))
-
-    def subset(self, index: Any) -> LabeledDataset:
-        """The samples at ``index`` (positions, slice or boolean mask), weights scaled to sum to one
-        again.
-
-        Example:
-            >>> import advect as ad
-            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).subset([0, 2]).labels
-            ['a', 'b']
-        """
-        index = chosen_rows(index, len(self), self.x.device)
-        weights = self.weights[index]
-        return self.replace(
-            x=self.x[index],
-            y=self.y[index],
-            weights=check_weights("the subset's weights", weights, len(weights)),
-            law_index=None if self.law_index is None else self.law_index[index],
-        )
-
-    def sample(
-        self, n: int, *, balanced: bool = False, generator: torch.Generator | None = None
-    ) -> LabeledDataset:
-        """``n`` different samples drawn uniformly; they keep their relative weights.
-
-        Args:
-            n: how many.
-            balanced: draw equally many of each class that has samples (one more of the first ones
-                when n does not divide).
-            generator: source of randomness, for repeatable draws.
-
-        Example:
-            >>> import torch, advect as ad
-            >>> digits = ad.datasets.load("digits")
-            >>> draw = digits.sample(50, balanced=True, generator=torch.Generator().manual_seed(0))
-            >>> set(draw.counts.values())
-            {5}
-        """
-        return self.subset(draw_rows(self.y, self.classes, n, balanced, generator))
-
-    def split(
-        self, fraction: float, *, generator: torch.Generator | None = None
-    ) -> tuple[LabeledDataset, LabeledDataset]:
-        """Two disjoint parts, the first with ``fraction`` of each class (at least one sample of
-        each on both sides if it can).
-
-        Example:
-            >>> import torch, advect as ad
-            >>> train, test = ad.datasets.load("digits").split(0.8, generator=torch.Generator().manual_seed(0))
-            >>> len(train) + len(test)
-            1797
-        """
-        first = split_rows(self.y, fraction, generator)
-        return self.subset(first), self.subset(~first)
 
 
 _FIELDS = (

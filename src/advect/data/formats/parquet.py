@@ -5,16 +5,13 @@ sample shape and class names in the file's metadata."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from advect._util.checks import needed
 from advect.data.formats.content import (
     Advance,
     Source,
@@ -26,7 +23,15 @@ from advect.data.formats.content import (
 )
 from advect.data.formats.guard import check_growth, damaged, empty, reading
 from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
-from advect.data.formats.names import dump_name, unpack_name
+from advect.data.formats.names import dump_name
+from advect.data.formats.parquet_columns import (
+    KIND,
+    META,
+    ParquetColumn,
+    is_text,
+    own_facts,
+    pyarrow,
+)
 from advect.data.formats.stored import CHUNK
 from advect.data.formats.table import (
     LABEL,
@@ -42,37 +47,7 @@ from advect.data.formats.table import (
 )
 from advect.errors import InputError
 
-_KIND = "a Parquet file"
-META = b"advect"
 _LONG = ("int32", "int64", "uint32", "uint64")  # kinds that may have more digits than float32
-
-
-@dataclass(frozen=True)
-class _Feature:
-    """A column: numbers, lists of numbers with these lengths, or text with these values."""
-
-    name: str
-    dtype: np.dtype
-    lengths: tuple[int, ...] = ()
-    values: tuple[str | int, ...] | None = None
-    was: str | None = None
-
-    @property
-    def column(self) -> Column | None:
-        """What it was, if that is more than can be seen from the features."""
-        if self.was is None or (self.values is not None and not self.values):
-            return None
-        return Column(self.name, self.was, self.values or ())
-
-    @property
-    def width(self) -> int:
-        return math.prod(self.lengths) if self.values is None else len(self.values)
-
-    @property
-    def names(self) -> list[str]:
-        if self.values is not None:
-            return [f"{self.name}={value}" for value in self.values]
-        return [self.name + "".join(f"[{i}]" for i in index) for index in np.ndindex(*self.lengths)]
 
 
 class ParquetSource(Source):
@@ -127,10 +102,10 @@ class ParquetSource(Source):
             schema, self._n = file.schema_arrow, file.metadata.num_rows
             self._check_growth(file.metadata)
             index = (schema.pandas_metadata or {}).get("index_columns", [])
-            own = _own_facts(path, (schema.metadata or {}).get(META))
+            own = own_facts(path, (schema.metadata or {}).get(META))
         names = [str(name) for name in schema.names]
         check_names(path, names)
-        self._texts = [field.name for field in schema if _is_text(self._arrow.types, field.type)]
+        self._texts = [field.name for field in schema if is_text(self._arrow.types, field.type)]
         if self._n == 0:
             raise InputError("a table needs at least one row", f"none in {path}", "Add rows.")
         was: Table = own.get("table", Table())
@@ -160,7 +135,7 @@ class ParquetSource(Source):
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         rows = check_rows(rows, self._n)
-        out = empty(self._path, _KIND, (len(rows), *self._sample_shape), self._dtype)
+        out = empty(self._path, KIND, (len(rows), *self._sample_shape), self._dtype)
         done = 0
         for samples in self._samples(rows, len(rows), advance):
             out[done : done + len(samples)] = samples
@@ -182,7 +157,7 @@ class ParquetSource(Source):
                 advance(len(here))
                 done += len(here)
         if done < len(rows):
-            raise damaged(self._path, _KIND, f"only {done} of {len(rows)} rows")
+            raise damaged(self._path, KIND, f"only {done} of {len(rows)} rows")
 
     @property
     def _dtype(self) -> np.dtype:
@@ -210,7 +185,7 @@ class ParquetSource(Source):
 
     def _reading(self) -> Any:
         return reading(
-            self._path, _KIND, self._arrow.ArrowException, ValueError, KeyError, UnicodeError
+            self._path, KIND, self._arrow.ArrowException, ValueError, KeyError, UnicodeError
         )
 
     def _open(self) -> Any:
@@ -284,7 +259,7 @@ class ParquetSource(Source):
         types, name, labels = self._arrow.types, field.name, []
         kind = field.type.value_type if types.is_dictionary(field.type) else field.type
         tests = (types.is_boolean, types.is_integer, types.is_floating, types.is_null)
-        if not _is_text(types, kind) and not any(test(kind) for test in tests):
+        if not is_text(types, kind) and not any(test(kind) for test in tests):
             raise InputError(
                 f"labels must be whole numbers or text in {self._path}",
                 f"column {name!r} of {field.type}",
@@ -305,14 +280,14 @@ class ParquetSource(Source):
         stored = {dump_name(known) if own["json"] else known: known for known in classes}
         unknown = {label for label in labels if label is not None} - set(stored)
         if unknown:
-            raise damaged(self._path, _KIND, f"label {unknown.pop()!r} is not among its classes")
+            raise damaged(self._path, KIND, f"label {unknown.pop()!r} is not among its classes")
         return [None if label is None else stored[label] for label in labels], classes
 
-    def _feature(self, field: Any, onehot: bool, known: Column | None = None) -> _Feature:
+    def _feature(self, field: Any, onehot: bool, known: Column | None = None) -> ParquetColumn:
         types, kind, lengths = self._arrow.types, field.type, []
         narrow = np.dtype(np.float32)
         if known is not None and not types.is_nested(kind):  # our own files name their categories
-            return _Feature(field.name, narrow, values=known.values, was=known.dtype)
+            return ParquetColumn(field.name, narrow, values=known.values, was=known.dtype)
         first = None
         while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             if first is None and not lengths:
@@ -326,12 +301,12 @@ class ParquetSource(Source):
         if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
             dtype = np.dtype(bool) if types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
             plain = narrow if dtype == np.float16 else dtype
-            return _Feature(field.name, plain, tuple(lengths), was=str(dtype))
+            return ParquetColumn(field.name, plain, tuple(lengths), was=str(dtype))
         if types.is_decimal(kind):
-            return _Feature(field.name, np.dtype(np.float64), tuple(lengths))
-        if _is_text(types, kind) and not lengths:
+            return ParquetColumn(field.name, np.dtype(np.float64), tuple(lengths))
+        if is_text(types, kind) and not lengths:
             if onehot:
-                return _Feature(field.name, narrow, values=self._distinct(field.name), was=was)
+                return ParquetColumn(field.name, narrow, values=self._distinct(field.name), was=was)
             raise not_a_number(self._path, "row 0", field.name, self._first(field.name) or "text")
         if types.is_temporal(kind):
             raise refuse_dates(self._path, field.name, kind)
@@ -364,7 +339,7 @@ class ParquetSource(Source):
         return (shape if fits else self._features[0].lengths), None
 
     def _numbers(
-        self, feature: _Feature, cells: Any, rows: np.ndarray, dtype: np.dtype
+        self, feature: ParquetColumn, cells: Any, rows: np.ndarray, dtype: np.dtype
     ) -> np.ndarray:
         """The cells of ``rows`` as (k, width) numbers."""
         compute = self._compute()
@@ -391,7 +366,7 @@ class ParquetSource(Source):
                 codes = found.to_numpy(zero_copy_only=False)
             if len(codes) and codes.min() < 0:
                 why = f"a value of column {feature.name!r} is not among its categories"
-                raise damaged(self._path, _KIND, why)
+                raise damaged(self._path, KIND, why)
             return np.eye(len(feature.values), dtype=dtype)[codes]
         with self._reading():
             cells = self._decoded(cells)
@@ -406,7 +381,7 @@ class ParquetSource(Source):
             raise not_a_number(self._path, f"row {rows[row]}", feature.names[column], number)
         return numbers
 
-    def _check_null(self, feature: _Feature, cells: Any, rows: np.ndarray, per: int) -> None:
+    def _check_null(self, feature: ParquetColumn, cells: Any, rows: np.ndarray, per: int) -> None:
         if cells.null_count:
             bad = int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
             raise not_a_number(self._path, f"row {rows[bad // per]}", feature.name, None)
@@ -415,30 +390,3 @@ class ParquetSource(Source):
         from pyarrow import compute
 
         return compute
-
-
-def _own_facts(path: Path, text: bytes | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        facts = json.loads(text)
-        own: dict[str, Any] = {"shape": [int(size) for size in facts["shape"]]}
-        if any(size < 1 for size in own["shape"]):
-            raise ValueError(f"shape {own['shape']}")
-        if "table" in facts:
-            own["table"] = Table.from_dict(facts["table"])
-        if "classes" in facts:
-            own["classes"] = [unpack_name(name) for name in facts["classes"]]
-            own["json"] = bool(facts["json"])
-        return own
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise damaged(path, _KIND, f"metadata of advect: {type(error).__name__}: {error}") from None
-
-
-def _is_text(types: Any, kind: Any) -> bool:
-    view = getattr(types, "is_string_view", lambda _: False)(kind)
-    return view or types.is_string(kind) or types.is_large_string(kind)
-
-
-def pyarrow() -> Any:
-    return needed("pyarrow", "Parquet files")

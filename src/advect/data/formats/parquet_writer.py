@@ -12,7 +12,7 @@ from advect._util.atomic import atomic_file
 from advect.data.formats.content import Content
 from advect.data.formats.kinds import Cells, Table
 from advect.data.formats.names import dump_name, pack_name
-from advect.data.formats.parquet import META, pyarrow
+from advect.data.formats.parquet_columns import META, pyarrow
 from advect.data.formats.stored import CHUNK
 from advect.data.formats.table import check_names, special_names
 

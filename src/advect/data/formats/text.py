@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import math
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 
 from advect.data.formats.content import Advance, Source, check_rows, class_names, quiet
-from advect.data.formats.guard import check_growth, damaged, empty, reading
+from advect.data.formats.guard import damaged, empty, reading
 from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
+from advect.data.formats.lines import WORDS, Lines, number_in, open_text
 from advect.data.formats.names import load_name
 from advect.data.formats.table import (
     JSON,
@@ -42,9 +42,6 @@ _KIND = "a table of text"
 _BLOCK = 1024
 _LONG = 8  # characters of a whole number that float32 may not hold
 _WIDEST = 1 << 20
-# characters of a row: four million numbers, or what an unpacked file without line ends would fill
-_LONGEST = 1 << 24
-_WORDS = {"true": 1.0, "false": 0.0}
 
 
 class CsvSource(Source):
@@ -219,7 +216,7 @@ class CsvSource(Source):
         with reading(self._path, _KIND):
             file = open_text(self._path, "r", self._encoding)
         with file:
-            lines = _Lines(file, self._path)
+            lines = Lines(file, self._path)
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
             try:
                 with reading(self._path, _KIND, csv.Error):
@@ -276,7 +273,7 @@ class CsvSource(Source):
                     )
                 weights.append(weight)
             wholes = _still_whole(wholes, cells)
-            words = [at for at in words if cells[at].strip().lower() in _WORDS]
+            words = [at for at in words if cells[at].strip().lower() in WORDS]
             if max(map(len, cells)) >= _LONG:
                 for at in wholes:
                     wide[at] = max(wide.get(at, 0.0), abs(number_in(cells[at]) or 0.0))
@@ -348,34 +345,6 @@ class CsvSource(Source):
             raise not_a_number(self._path, where, name, float(block[tuple(bad[0])]))
 
 
-class _Lines:
-    """Lines of bounded length: each one, and all that quotes join to one row (``held``)."""
-
-    def __init__(self, file: IO[str], path: Path) -> None:
-        self.held = self._done = 0
-        self._file, self._path = file, path
-        self._packed = path.stat().st_size if path.suffix == ".gz" else None
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = self._file.readline(_LONGEST)
-        self.held += len(line)
-        self._done += len(line)
-        if self.held >= _LONGEST:
-            raise InputError(
-                f"a row of a table must have less than {_LONGEST:,} characters",
-                f"more in {self._path}",
-                "Check its line ends and quotes; very wide samples are better kept as .npz.",
-            )
-        if self._packed is not None:
-            check_growth(self._path, "text", self._done, self._packed)
-        if not line:
-            raise StopIteration
-        return line
-
-
 def _warn_merged(path: Path, seen: dict[str, str]) -> None:
     """Say which labels differ in spaces alone; ``seen`` has each cell and its text."""
     cells: dict[str, list[str]] = {}
@@ -397,16 +366,3 @@ def _still_whole(wholes: list[int], cells: list[str]) -> list[int]:
     if not wholes or "".join([cells[at] for at in wholes]).replace("-", "").isdecimal():
         return wholes
     return [at for at in wholes if cells[at].strip().removeprefix("-").isdecimal()]
-
-
-def number_in(cell: str) -> float | None:
-    try:
-        return None if "_" in cell else float(cell)  # Python also reads 1_000
-    except ValueError:
-        return _WORDS.get(cell.strip().lower())
-
-
-def open_text(path: Path, mode: str, encoding: str, packed: bool | None = None) -> IO[str]:
-    if path.suffix == ".gz" if packed is None else packed:
-        return cast(IO[str], gzip.open(path, f"{mode}t", encoding=encoding, newline=""))
-    return open(path, mode, encoding=encoding, newline="")

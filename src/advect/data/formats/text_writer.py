@@ -10,9 +10,9 @@ from typing import Any
 from advect._util.atomic import atomic_file
 from advect.data.formats.content import Content
 from advect.data.formats.kinds import Cells, Table
+from advect.data.formats.lines import number_in, open_text
 from advect.data.formats.names import dump_name
 from advect.data.formats.table import JSON, LABEL, grid_names, special_names, text_labels
-from advect.data.formats.text import number_in, open_text
 from advect.errors import InputError
 
 _BLOCK = 1024
