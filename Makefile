@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo browser test test-slow check format bench clean
+.PHONY: help demo browser test test-slow check format bench results clean
 
 help:
 	@echo "make demo       digits flow to MNIST; prints what to open"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-slow  the long tests too"
 	@echo "make check      ruff, pyright, deptry"
 	@echo "make bench      benchmarks, as ratios"
+	@echo "make results    every measured number of the documentation, from experiments/results"
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "advect needs Python 3.11 or newer; got $$($(PYTHON) --version). Set PYTHON=path/to/python3.11." >&2; exit 1; }
@@ -53,6 +54,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/scale.py --quick
 	$(BIN)/python benchmarks/ranks.py
+
+results: $(STAMP)
+	$(BIN)/python experiments/report.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -96,6 +98,13 @@ def in_fresh_process(script: str, *arguments: str) -> str:
     return subprocess.run(
         command, capture_output=True, text=True, check=True, env=quiet
     ).stdout.strip()
+
+
+def write_json(path: Path | None, facts: dict[str, Any]) -> None:
+    """Keep what was measured, where a place is given: documentation takes its numbers from there."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def growth(sizes: list[int], values: list[float]) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from pathlib import Path
 
 import torch
 from common import (
@@ -23,6 +24,7 @@ from common import (
     in_fresh_process,
     median_time,
     product_time,
+    write_json,
 )
 
 import advect as ad
@@ -160,6 +162,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000, 5000])
+    parser.add_argument("--json", type=Path, help="write the rows here too")
     parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory:
@@ -189,6 +192,10 @@ def main() -> None:
             + "  ".join(f"{row[name]:{form}}".rjust(len(title)) for name, title, form in columns),
             flush=True,
         )
+    each = [
+        {"n": n, **{k: None if v != v else v for k, v in row.items()}} for n, row in rows.items()
+    ]
+    write_json(options.json, {"threads": torch.get_num_threads(), "rows": each})
     if len(rows) > 1:
         sizes = list(rows)
         print(

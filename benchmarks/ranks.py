@@ -19,8 +19,9 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from common import digits_and_mnist
+from common import digits_and_mnist, write_json
 
 import advect as ad
 import advect.distributed
@@ -75,6 +76,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=2000)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--json", type=Path, help="write the rows here too")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -87,7 +89,7 @@ def main() -> None:
         "ranks   rows  work of a rank  of one rank's  iterations  payload, MB a step  by the "
         "formula"
     )
-    first = None
+    first, kept = None, []
     for size in options.ranks:
         found = launch(size, options.n, options.steps)
         work = sum(rank["seconds"] for rank in found) / size
@@ -101,6 +103,10 @@ def main() -> None:
             f"  {one['payload'] / 1e6:18.2f}  {formula / 1e6 if size > 1 else 0:14.2f}",
             flush=True,
         )
+        row = {"ranks": size, "rows": round(rows), "seconds": work, "of one": work / first}
+        row |= {"iterations": f"{across:.0f}, {within:.0f}", "payload": one["payload"]}
+        kept.append(row | {"formula": formula if size > 1 else 0})
+    write_json(options.json, {"n": options.n, "rows": kept})
     return None
 
 

@@ -22,9 +22,11 @@ import json
 import math
 import sys
 import warnings
+from pathlib import Path
+from typing import Any
 
 import torch
-from common import additional_peak, clock, digits_and_mnist, growth, in_fresh_process
+from common import additional_peak, clock, digits_and_mnist, growth, in_fresh_process, write_json
 
 import advect as ad
 
@@ -122,10 +124,11 @@ def exponents(rows: dict[int, dict[str, float]]) -> str:
     )
 
 
-def distances(sizes: list[int], largest_exact: int) -> None:
+def distances(sizes: list[int], largest_exact: int) -> list[dict[str, Any]]:
     print(f"{'route':15s} {'n':>6s} {'seconds':>9s} {'peak, MiB':>10s} {'value':>9s} {'error':>9s}")
     values: dict[tuple[str, int], float] = {}
     parts: dict[tuple[str, int, int], float] = {}
+    found: list[dict[str, Any]] = []
     for route, (_, most) in ROUTES.items():
         rows = {}
         reference = "dense, 30 %" if route in ("nystrom", "dense, 30 %") else "dense"
@@ -148,10 +151,14 @@ def distances(sizes: list[int], largest_exact: int) -> None:
                 error, note = abs(there / parts[reference, n, part] - 1), f" (on {part})"
             columns = f"{row['seconds']:9.1f} {row['bytes'] / 2**20:10.0f} {row['value']:9.4f} {error:9.1e}{note}"
             print(f"{route:15s} {n:6d} {columns}", flush=True)
+            kept = {} if math.isnan(error) or route.startswith("dense") else {"error": error}
+            found.append({"route": route, "n": n, **row, **kept})
         print(exponents(rows) + "\n", flush=True)
+    return found
 
 
-def flows(sizes: list[int]) -> None:
+def flows(sizes: list[int]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     print(f"{'flow step':15s} {'n':>6s} {'seconds':>9s} {'peak, MiB':>10s}")
     for route, (_, most) in FLOWS.items():
         rows = {}
@@ -160,7 +167,9 @@ def flows(sizes: list[int]) -> None:
             print(
                 f"{route:15s} {n:6d} {row['seconds']:9.2f} {row['bytes'] / 2**20:10.0f}", flush=True
             )
+            found.append({"route": route, "n": n, **row})
         print(exponents(rows) + "\n", flush=True)
+    return found
 
 
 def main() -> None:
@@ -171,6 +180,7 @@ def main() -> None:
         "--sizes", type=int, nargs="+", default=[1000, 2000, 5000, 10_000, 20_000, 60_000]
     )
     parser.add_argument("--quick", action="store_true", help="1000, 2000 and 4000 samples")
+    parser.add_argument("--json", type=Path, help="write the rows here too")
     parser.add_argument("--distance", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--flow", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -190,8 +200,8 @@ def main() -> None:
             f"{torch.get_num_threads()} threads, float32, epsilon = 1 % of the mean cost, marginal "
             "error 1e-3\n"
         )
-        distances(sizes, 10_000)
-        flows(sizes)
+        measured = {"distances": distances(sizes, 10_000), "flows": flows(sizes)}
+        write_json(options.json, {"threads": torch.get_num_threads(), **measured})
 
 
 if __name__ == "__main__":

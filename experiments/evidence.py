@@ -138,6 +138,7 @@ class Store:
 
     path: Path
     settings: dict[str, Any]
+    planned: dict[str, int]  # draws of each setting
 
     def cells(self) -> dict[str, dict[str, Any]]:
         """What is there.
@@ -185,8 +186,19 @@ class Store:
             for name in sorted(cells, key=natural)
         ]
         constants = json.dumps(self.settings, indent=2, sort_keys=True, ensure_ascii=False)
-        text = f'{{"settings": {constants},\n"cells": {{\n' + ",\n".join(lines) + "\n}}\n"
+        planned = json.dumps(self.planned, ensure_ascii=False)
+        text = f'{{"settings": {constants},\n"planned": {planned},\n"cells": {{\n'
+        text += ",\n".join(lines) + "\n}}\n"
         write_atomically(self.path, text.encode())
+
+
+def setting(cell: str) -> str:
+    """What a cell is a draw of.
+
+    >>> setting("usps, 5 shots, draw 1003")
+    'usps, 5 shots'
+    """
+    return re.sub(r",? draw \d+$", "", cell)
 
 
 def natural(name: str) -> list[tuple[int, str]]:

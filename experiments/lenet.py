@@ -6,6 +6,8 @@ that trains in a minute."""
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor, nn
 
@@ -117,3 +119,15 @@ def predictions(model: nn.Module, images: Tensor) -> Tensor:
     """Class positions that the frozen model gives to images."""
     with torch.no_grad():
         return torch.cat([model(part.float()).argmax(dim=1) for part in images.split(512)])
+
+
+def scores(model: nn.Module, images: Tensor) -> Tensor:
+    """What the frozen model says of images, before any softmax."""
+    with torch.no_grad():
+        return torch.cat([model(part.float()) for part in images.split(512)])
+
+
+@functools.cache
+def frozen(name: str, epochs: int) -> nn.Module:
+    """A network trained on all training samples of a dataset; once in each process."""
+    return train(ad.datasets.load(name), epochs=epochs)

@@ -14,6 +14,7 @@ import importlib
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,15 @@ def _run(options: argparse.Namespace) -> int:
             print(f"{name:20s} {path.name}")
         return 0
     module = evidence.load(options.name, options.folder)
-    store = evidence.Store(options.results / f"{options.name}.json", evidence.settings(module))
+    planned = module.cells()
+    store = evidence.Store(
+        options.results / f"{options.name}.json",
+        evidence.settings(module),
+        dict(Counter(map(evidence.setting, planned))),
+    )
     cells = {
         name: arguments
-        for name, arguments in module.cells().items()
+        for name, arguments in planned.items()
         if all(text in name for text in options.match)
     }
     if not cells:

@@ -4,6 +4,7 @@ numbers.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -78,20 +79,63 @@ needs_data = pytest.mark.skipif(
 
 @needs_data
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["maps", "table1", "transfer", "data_vs_model", "oracle", "trajectories"]
-)
-def test_image_experiments_run_and_resume(name, tmp_path):
-    command = [sys.executable, str(FOLDER / f"{name}.py"), "--quick", "--out", str(tmp_path)]
-    first = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert first.returncode == 0, first.stderr
-    written = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert any(path.suffix == ".json" for path in written)
-    if name != "maps":  # one result, nothing to resume
-        again = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert again.returncode == 0 and again.stdout == first.stdout
-        assert all(
-            path.read_bytes() == content
-            for path, content in written.items()
-            if path.suffix == ".json"
-        )
+def test_trajectories(tmp_path):
+    command = [sys.executable, str(FOLDER / "trajectories.py"), "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("*.png"))) == 4
+
+
+@pytest.fixture
+def evidence(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("evidence")
+
+
+def test_experiments_have_cells_with_settings_as_json(evidence):
+    """Names of cells and their arguments are what the runner and the tables expect; a module is
+    called like its experiment.
+    """
+    for name, path in evidence.known().items():
+        assert path.stem == name
+        module = evidence.load(name)
+        cells = module.cells()
+        assert cells and json.loads(json.dumps(cells)) == cells
+        assert callable(module.run) and module.__doc__
+        settings = evidence.settings(module)
+        assert settings, "settings are constants in capitals"
+        for named in ("RECOMMENDED", "BASELINE"):
+            assert settings.get(named) in [None, *settings.get("COLUMNS", [settings.get(named)])]
+
+
+SMALL = {  # settings that make a cell run in a moment
+    "SAMPLES": 60,
+    "EPOCHS": 1,
+    "STEPS": 2,
+    "EVERY": 1,
+    "NEURAL_RESTARTS": 1,
+    "COMPONENTS": 5,
+}
+
+
+@needs_data
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["clusterers", "maps", "objective", "supervised"])
+def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch):
+    module = evidence.load(name)
+    for key, value in SMALL.items():
+        if hasattr(module, key):
+            whole = isinstance(getattr(module, key), int)
+            monkeypatch.setattr(module, key, value if whole else {"mnist": 1, "cifar10": 1})
+    found = module.run(**next(iter(module.cells().values())))
+    assert all(0 <= accuracy <= 1 for accuracy in found["accuracies"].values())
+    assert list(found["accuracies"]) == list(getattr(module, "COLUMNS", found["accuracies"]))
+
+
+@pytest.mark.slow
+def test_descent_runs(evidence, monkeypatch):
+    module = evidence.load("descent")
+    monkeypatch.setattr(module, "SAMPLES", 30)
+    monkeypatch.setattr(module, "STEPS", 4)
+    found = module.run("class shares differ")
+    assert found["after"]["last"] < found["after"]["first"] and found["after"]["rises"] == 0

@@ -1101,6 +1101,13 @@ def test_reproduce_runs_an_experiment(empty, monkeypatch, capfd):
     assert main(["reproduce", "tiny"]) == 0
     assert main(["reproduce", "tiny", "--", "--quick"]) == 1
     assert "ended with 1" in capfd.readouterr().err
+    # one of cells is given to the runner
+    (here / "experiments" / "cells.py").write_text('NAME = "cells"\n')
+    (here / "experiments" / "run.py").write_text(
+        'import sys\nif __name__ == "__main__":\n    print(sys.argv[1:])\n'
+    )
+    assert main(["reproduce", "cells", "--", "--list"]) == 0
+    assert "['cells', '--list']" in capfd.readouterr().out
 
 
 def test_convert(answer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import time
@@ -42,7 +43,7 @@ def reproduce(
     # What the experiment prints is its result; with --json ours is, and what it prints goes to
     # stderr.
     done = subprocess.run(
-        [sys.executable, str(known[name]), *arguments],
+        [sys.executable, *_command(known[name]), *arguments],
         stdout=sys.stderr if talk.as_json else None,
         check=False,
     )
@@ -55,7 +56,9 @@ def reproduce(
 
 
 def experiments() -> dict[str, Path]:
-    """The scripts of a source checkout that can be run, by name."""
+    """The scripts of a source checkout that can be run, and those whose cells run.py computes, by
+    name.
+    """
     folder = Path(__file__).resolve().parents[3] / "experiments"
     if not folder.is_dir() or not (folder.parent / "pyproject.toml").is_file():
         raise InputError(
@@ -66,8 +69,17 @@ def experiments() -> dict[str, Path]:
     return {
         path.stem: path
         for path in sorted(folder.glob("*.py"))
-        if "__main__" in path.read_text(encoding="utf-8")
+        if "__main__" in path.read_text(encoding="utf-8") or _has_cells(path)
     }
+
+
+def _has_cells(path: Path) -> bool:
+    return re.search(r"^NAME = ", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
+def _command(path: Path) -> list[str]:
+    """What Python is to run: the script, or the runner of cells."""
+    return [str(path.with_name("run.py")), path.stem] if _has_cells(path) else [str(path)]
 
 
 def _first_line(path: Path) -> str:

@@ -1,0 +1,158 @@
+"""Every measured number of the documentation comes from a file of results, and pages are as the
+files say."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """A module of experiments/, by name."""
+    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_as_the_files_say(page, module):
+    assert module("report").rebuilt(page) == page.read_text(encoding="utf-8"), "run make results"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_number_has_a_source(page, module):
+    found = module("sources").unsourced(page)
+    assert not found, "\n".join(
+        ["write these from a file of results (experiments/report.py says how):", *map(str, found)]
+    )
+
+
+def test_phrases_of_constants_are_in_use(module):
+    sources = module("sources")
+    assert sources.unused() == []
+    assert sum(map(len, sources.constants().values())) < 40  # an exception is one
+    assert all(reason for page in sources.constants().values() for reason in page.values())
+
+
+TYPED_IN = [
+    "USPS reaches 93.1 ± 0.4 with five shots.",
+    "Accuracy rises to 94 %.",
+    "It is ahead in 10 of 12 pairs.",
+    "A step is 3 times as fast, and takes 20 s or 300 MB.",
+    "Up to fifty times as long, or one in twenty.",
+    "Off by 3e-4, time n^1.86.",
+    "| USPS | 67.3 | 77.8 |",
+    "Equal to POT to 1e-23 (`tests/ot/test_ot.py`).",
+]
+
+
+@pytest.mark.parametrize("line", TYPED_IN)
+@pytest.mark.parametrize("name", ["README.md", "docs/results.md", "docs/no-labels.md"])
+def test_a_number_that_is_typed_in_is_found(line, name, module):
+    page, sources = ROOT / name, module("sources")
+    source = sources.TEMPLATE if page == sources.RESULTS else page
+    text = source.read_text(encoding="utf-8")
+    assert sources.unsourced(source, text) == []
+    assert sources.unsourced(source, f"{text}\n\n{line}\n")
+    assert sources.unsourced(source, f"{text}\n\n<!-- from {line} -->\n<!-- end -->\n")
+    number = re.search(r"\d+\.\d+", line)
+    if number:
+        assert sources.unsourced(source, f"{text}\n\n{{{{ {number[0]} }}}} %\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Section 5.3 of the paper, §6.2, Python 3.11, 2000 samples, 28 × 28 pixels.",
+        "`advect flow --step 0.25` takes `1.5`.",
+        "```python\nx = 0.25\n```",
+        "Equal to POT to 1e-9 (`tests/ot/test_ot.py`).",
+        "Epsilon is 1 % of the mean cost.",
+    ],
+)
+def test_settings_code_and_what_tests_hold_are_no_measurements(line, module):
+    page = ROOT / "docs" / "no-labels.md"
+    text = page.read_text(encoding="utf-8")
+    assert module("sources").unsourced(page, f"{text}\n\n{line}\n") == []
+
+
+def test_a_changed_number_in_a_page_is_found(module, tmp_path):
+    report = module("report")
+    page = tmp_path / "page.md"
+    page.write_text('<!-- from {{ step_ratio("fd, through laws", 2000) }} times -->\n<!-- end -->')
+    page.write_text(report.rebuilt(page))
+    assert report.rebuilt(page) == page.read_text()
+    ratio = re.findall(r"([\d.]+) times", page.read_text())[-1]
+    page.write_text(page.read_text().replace(f"\n{ratio} times", "\n1.0 times"))
+    assert report.rebuilt(page) != page.read_text()
+
+
+def test_tables_are_paired_and_honest(module, tmp_path):
+    """Against scipy's paired t interval, with cells that are not run and columns that are not
+    everywhere.
+    """
+    from scipy import stats
+
+    one, other = [0.5, 0.6, 0.74, 0.7], [0.45, 0.58, 0.7, 0.67]
+    cells = {
+        f"usps, 5 shots, draw {i}": {
+            "accuracies": {"b": b, "a": a},
+            "seconds": 1,
+            "processor seconds": 60,
+        }
+        for i, (a, b) in enumerate(zip(one, other, strict=True))
+    }
+    cells["usps, 10 shots, draw 0"] = {"accuracies": {"b": 0.5}, "processor seconds": 60}
+    settings = {"COLUMNS": ["a", "b"], "RECOMMENDED": "a", "BASELINE": "b"}
+    planned = {"usps, 5 shots": 4, "usps, 10 shots": 2, "kmnist, 5 shots": 2}
+    stored = {"settings": settings, "planned": planned, "cells": cells}
+    (tmp_path / "toy.json").write_text(json.dumps(stored))
+    toy = module("tables").Experiment.read("toy", tmp_path)
+    gain = toy.gain("usps, 5 shots", "a", "b")
+    test = stats.ttest_rel(one, other)
+    interval = test.confidence_interval(0.95)
+    assert gain.mean == pytest.approx(50 * (interval.low + interval.high))
+    assert gain.half == pytest.approx(50 * (interval.high - interval.low))
+    assert (gain.sign > 0) == (test.pvalue < 0.05 and gain.mean > 0)
+    assert toy.gain("usps, 10 shots", "a", "b") is None
+    lines = toy.table(head="data").splitlines()
+    assert lines[0] == "| data | **a** | b |"
+    assert lines[2].startswith("| usps, 5 shots | **63.5 (+3.5 ± ")
+    assert lines[3] == "| usps, 10 shots | not run | 50.0 |"
+    assert lines[4] == "| kmnist, 5 shots | not run | not run |"
+    assert "3 of 8 cells not run" in toy.draws and toy.minutes == "5 processor minutes"
+    assert gain.sign == 1 and "significantly above b in 1 of 1 settings" in toy.verdict()
+    assert "(2 settings are not run)" in toy.verdict()
+    nothing = module("tables").Experiment.read("nothing", tmp_path)
+    assert "not run" in nothing.table() and "not run" in nothing.draws
+
+
+def test_figures_are_drawn_of_what_is_there(module, tmp_path):
+    figures, tables = module("figures"), module("tables")
+    cells = {
+        f"usps, {k} shots, draw {i}": {"accuracies": {"a": 0.1 * i + 0.01 * k, "b": 0.3}}
+        for k in (1, 5)
+        for i in range(3)
+    }
+    toy = tables.Experiment("toy", {"RECOMMENDED": "a", "BASELINE": "b"}, cells, {})
+    drawing = figures.figure(toy)
+    assert [text.get_text() for text in drawing.legends[0].get_texts()] == ["a", "b"]
+    assert figures.reference(toy).endswith("(figures/toy.png)")
+    assert figures.reference(tables.Experiment("none", {}, {}, {})) == ""
+
+
+def test_stored_cells_belong_to_experiments_that_are_there(module):
+    """A file of results without its script cannot be rerun."""
+    evidence = module("evidence")
+    for path in evidence.RESULTS.glob("*.json"):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        assert path.stem in evidence.known(), path.name
+        assert all("arguments" in cell for cell in kept["cells"].values())
+        assert path.stat().st_size < 1_000_000
