@@ -76,6 +76,8 @@ def toml(text):
         "functional = [{{name = {}}}]",
         "functional = ['otdd', {{name = {}, weight = 2}}]",
         "[cost]\nembedding = {}",
+        "[space]\nencoder = {}",
+        "[space]\nencoder = 'net.onnx'\ndecoder = {}",
     ],
 )
 def test_settings_do_not_run_code(line, name, capsys):
@@ -87,9 +89,10 @@ def test_settings_do_not_run_code(line, name, capsys):
 
 @pytest.mark.parametrize("command", ["distance", "matrix", "transfer"])
 def test_an_embedding_of_settings_is_not_run(command, capsys):
-    Path("ask.toml").write_text(f"[cost]\nembedding = {toml('elsewhere/ev?il.py:embed')}")
     more = ["-o", "out"] if command == "transfer" else []
-    refused(capsys, command, A, B, "-c", "ask.toml", *more)
+    for option in ("[cost]\nembedding", "[space]\nencoder", "[space]\ndecoder"):
+        Path("ask.toml").write_text(f"{option} = {toml('elsewhere/ev?il.py:embed')}")
+        refused(capsys, command, A, B, "-c", "ask.toml", *more)
 
 
 @pytest.mark.parametrize(

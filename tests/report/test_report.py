@@ -347,6 +347,33 @@ def test_images_of_the_grid_are_those_of_the_samples(shape, tmp_path):
     assert set(story["thumbs"]) == {"start", "end"}
 
 
+def test_samples_of_an_embedding_are_shown_as_the_nearest_images(tmp_path):
+    draws = torch.Generator().manual_seed(0)
+    a, b = (
+        ad.LabeledDataset(torch.rand(12, 8, 8, generator=draws), [0, 1, 2] * 4) for _ in range(2)
+    )
+    space = ad.FeatureSpace.fit(a, b, encoder=lambda images: images.flatten(1)[:, ::3])
+    source, target = space.apply(a), space.apply(b, side="target")
+    # half of the particles at samples of the target, to the number
+    last = source.replace(x=torch.where(torch.arange(12)[:, None] < 6, source.x, target.x))
+    story = Story([Frame(0, 1.0, source), Frame(1, 0.5, last)], target=target, source=source)
+    _, plain, tags = page_of(story, tmp_path)
+    assert plain["grid"] is None and "real samples" not in tags.text
+    _, shown, tags = page_of(story, tmp_path, pictures=space.pictures(a, b))
+    assert "each is shown as the nearest of 24 real samples" in tags.text
+    sprite, rows = shown["grid"]["sprite"], shown["grid"]["rows"]
+    sheet, h, w = decoded(sprite), sprite["height"], sprite["width"]
+    low, high = float(min(a.x.min(), b.x.min())), float(max(a.x.max(), b.x.max()))
+    mixed = a.replace(x=torch.where(torch.arange(12)[:, None] < 6, a.x, b.x))
+    for frame, images in enumerate((a, mixed)):
+        for row, i in enumerate(rows):
+            cell = sheet[row * h : (row + 1) * h, frame * w : (frame + 1) * w, 0] / 255
+            expected = images.samples[i].numpy()
+            assert np.abs(cell * (high - low) + low - expected).mean() < 0.12
+    with pytest.raises(ad.errors.InputError, match="space.pictures"):
+        write_report(story, tmp_path / "wrong.html", pictures=a)
+
+
 def test_labels_that_change_are_followed_and_counted(tmp_path):
     source, there = gaussians(30), gaussians(40, 1, classes=4, shift=(6.0, 0.0))
     result = short_flow(source, ad.OTDD(there), 6, dynamics=ad.JointVariableLabels(every=2))

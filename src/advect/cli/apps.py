@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -125,9 +126,9 @@ def transfer(
 
     place = out.expanduser()
     check_free(place, overwrite, Sets())
-    code = permission(run_code, [options.cost.embedding])
+    code = permission(run_code, [options.cost.embedding, *options.space.code])
     with talk.listening() as unconverged:
-        data, few, space = inputs.together((source, target), options, options.space, talk)
+        data, few, space = inputs.together((source, target), options, options.space, talk, code)
         more = None if extra is None else space.apply(inputs.load(extra, options, talk))
         chosen = ad.apps.TransferOptions(**_carry(options, talk, code, data, few))
         made = ad.apps.transfer(data, few, extra=more, options=chosen)
@@ -186,7 +187,7 @@ def repurpose(
     """
     import advect as ad
     from advect._util.atomic import atomic_directory, write_atomically
-    from advect.cli import inputs
+    from advect.cli import build, inputs
     from advect.cli.models import load_model
     from advect.cli.typed import permission
 
@@ -196,20 +197,23 @@ def repurpose(
         )
     place = out.expanduser()
     check_free(place, overwrite, Sets())
-    code = permission(run_code, [options.cost.embedding, model if is_code(model) else None])
+    needed = [options.cost.embedding, model if is_code(model) else None, *options.space.code]
+    code = permission(run_code, needed)
     with talk.listening() as unconverged:
-        asked = load_model(model, code)
+        asked, coders = load_model(model, code), build.coders(options.space, code)
         base = inputs.load(reference, options, talk)
         names = inputs.short_names(datasets)
         loaded = {
             name: inputs.load(ref, options, talk) for name, ref in zip(names, datasets, strict=True)
         }
-        fitted = {name: _as_reference(data, base, options) for name, data in loaded.items()}
+        fitted = {name: _as_reference(data, base, options, coders) for name, data in loaded.items()}
+        if coders:
+            talk.note("flowed samples are written in the features of the encoder")
         found = {}
-        for name, data in fitted.items():
+        for name, (data, known) in fitted.items():
             talk.note(f"{name}: {len(data)} samples flow to {reference}")
-            chosen = ad.apps.RepurposeOptions(**_carry(options, talk, code, base, data))
-            found[name] = ad.apps.repurpose(asked, base, data, chosen)
+            chosen = ad.apps.RepurposeOptions(**_carry(options, talk, code, known, data))
+            found[name] = ad.apps.repurpose(asked, known, data, chosen)
         facts: dict[str, Any] = {
             "model": model,
             "reference": reference,
@@ -283,9 +287,14 @@ def _carry(
 
 
 def _as_reference(
-    data: ad.LabeledDataset, base: ad.LabeledDataset, options: CarryOptions
-) -> ad.LabeledDataset:
-    """Data in the space of the reference, which the model knows: that one must not change."""
+    data: ad.LabeledDataset,
+    base: ad.LabeledDataset,
+    options: CarryOptions,
+    coders: Mapping[str, Any],
+) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
+    """Data and reference in the space of the reference, which the model knows: that one must not
+    change, but to the features of an encoder that the model is a head of.
+    """
     from advect.cli import build
 
     space = options.space
@@ -298,8 +307,10 @@ def _as_reference(
                 "Resize them first.",
             )
         space = space.model_copy(update={"size": high})
-    common = build.space(data, base, space)
+    common = build.space(data, base, space, coders)
     kept = common.apply(base, side="target")
+    if coders and space.scale is None and space.project is None:
+        return common.apply(data), kept
     if kept.dim != base.dim or not bool((kept.x == base.x).all()):
         raise InputError(
             "the reference must stay as the model knows it",
@@ -307,4 +318,4 @@ def _as_reference(
             "Leave --space.scale and --space.project out, or prepare the reference with advect "
             "data convert.",
         )
-    return common.apply(data).replace(sample_shape=base.sample_shape)
+    return common.apply(data).replace(sample_shape=base.sample_shape), base

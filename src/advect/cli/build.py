@@ -117,12 +117,23 @@ class Objects:
 
 
 def space(
-    source: ad.LabeledDataset, target: ad.LabeledDataset, options: SpaceOptions
+    source: ad.LabeledDataset,
+    target: ad.LabeledDataset,
+    options: SpaceOptions,
+    coders: Mapping[str, Any],
 ) -> ad.FeatureSpace:
-    """The feature space of two datasets."""
+    """The feature space of two datasets, with what ``coders`` has loaded."""
     import advect as ad
 
-    return ad.FeatureSpace.fit(source, target, **options.given)
+    return ad.FeatureSpace.fit(source, target, **{**options.given, **coders})
+
+
+def coders(options: SpaceOptions, code: Permission) -> dict[str, Any]:
+    """The encoder and the decoder that are asked for, loaded once for all datasets."""
+    from advect.cli.models import load_coder
+
+    named = {"encoder": options.encoder, "decoder": options.decoder}
+    return {what: load_coder(text, what, code) for what, text in named.items() if text is not None}
 
 
 def functional(

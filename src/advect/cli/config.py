@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from pydantic import Field, field_validator, model_validator
 
+from advect.cli.code import is_code, settled_code
 from advect.cli.options import Chosen, Flag, Options, group, switch
 
 _TERMS = Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True)
@@ -86,6 +87,29 @@ class SpaceOptions(Options):
         default=None, description="Of features."
     )
     project: int | None = Field(default=None, description="Keep so many principal components.")
+    encoder: str | None = Field(
+        default=None,
+        description="Features to work in, before scale and project: model.onnx, or path.py:name (a torch module, a function "
+        "of samples, a transformer).",
+    )
+    decoder: str | None = Field(
+        default=None, description="The way back from these features: model.onnx or path.py:name."
+    )
+
+    @property
+    def code(self) -> list[str | None]:
+        """The objects of Python files that it takes."""
+        return [text for text in (self.encoder, self.decoder) if text and is_code(text)]
+
+    @property
+    def settled(self) -> SpaceOptions:
+        """The same by whole paths."""
+        whole = {
+            name: settled_code(text) if is_code(text) else str(Path(text).expanduser().absolute())
+            for name in ("encoder", "decoder")
+            if (text := getattr(self, name)) is not None
+        }
+        return self.model_copy(update=whole)
 
 
 class DataOptions(Options):
@@ -174,6 +198,7 @@ class FlowOptions(Comparison):
             *(term.name for term in terms if term.kind == "code"),
             *self.metric,
             self.cost.embedding,
+            *self.space.code,
         ]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advect.cli.code import Permission
 from advect.cli.config import DataOptions, SpaceOptions
 from advect.cli.output import Talk
 from advect.errors import InputError
@@ -73,13 +74,14 @@ def device(name: str) -> Any:
 
 
 def together(
-    refs: Sequence[str], options: DataOptions, space: SpaceOptions, talk: Talk
+    refs: Sequence[str], options: DataOptions, space: SpaceOptions, talk: Talk, code: Permission
 ) -> tuple[ad.LabeledDataset, ad.LabeledDataset, ad.FeatureSpace]:
     """Two datasets in one feature space, and the space."""
     from advect.cli import build
 
+    coders = build.coders(space, code)
     source, target = (load(ref, options, talk) for ref in refs)
-    common = build.space(source, target, space)
+    common = build.space(source, target, space, coders)
     talk.detail(common.describe())
     return common.apply(source), common.apply(target, side="target"), common
 

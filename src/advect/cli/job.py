@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advect.cli import build, inputs
-from advect.cli.code import Permission, load_object, settled_code
+from advect.cli.code import Permission, is_code, load_object, settled_code
 from advect.cli.config import FlowOptions, SpaceOptions
 from advect.cli.output import Talk
 from advect.cli.rundir import (
@@ -22,11 +22,16 @@ from advect.cli.rundir import (
     write_config,
     write_json,
 )
+from advect.cli.spelling import spelled
 from advect.cli.terms import Term, settled
 from advect.errors import InputError
 
 if TYPE_CHECKING:
     import advect as ad
+    from advect.data.spaces.pictures import Pictures
+
+
+_CODERS = ("encoder", "decoder")
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ class Job:
             "functional": tuple(settled(text) for text in options.functional),
             "metric": tuple(settled_code(text) for text in options.metric),
             "cost": cost,
+            "space": options.space.settled,
             "record_every": options.record_every or max(1, options.steps // 20),
         }
         target = None if target is None else inputs.settled(target)
@@ -74,6 +80,14 @@ class Ready:
     space: ad.FeatureSpace | None
     objects: build.Objects
     digests: dict[str, str]
+    as_read: dict[str, ad.LabeledDataset]
+
+    @property
+    def pictures(self) -> Pictures | None:
+        """How samples of the common space look, if there is one."""
+        if self.space is None or not _hides_images(self.space):
+            return None
+        return self.space.pictures(self.as_read["source"], self.as_read.get("target"))
 
     @property
     def target(self) -> ad.LabeledDataset | None:
@@ -118,13 +132,11 @@ class Ready:
         write_config(directory, self.job.source, self.job.target, self.job.options)
         write_json(directory / "env.json", environment(self.job.options, self.digests))
         if self.space is not None:
-            write_json(directory / "space.json", self.space.to_dict())
+            write_json(directory / "space.json", self.space.to_dict(directory))
 
 
 def prepare(job: Job, talk: Talk) -> Ready:
     """Read and build; every error in the input shows here."""
-    from advect.data.digest import digest
-
     options = job.options
     terms = [Term.parse(text) for text in options.functional]
     if job.target is None and any(
@@ -138,9 +150,21 @@ def prepare(job: Job, talk: Talk) -> Ready:
     data = _datasets(job, terms, talk)
     objects = build.Objects.of(options, data.source, data.targets, job.code)
     job = replace(job, options=_resolved(options, objects, data.dtype))
+    return Ready(job, data.source, data.targets, data.space, objects, _digests(data), data.as_read)
+
+
+def _digests(data: _Data) -> dict[str, str]:
+    """What the inputs are known by: datasets in their common space; with an encoder datasets as they
+    were read, and the encoder, since its features may differ in the last bits from one machine to
+    the next.
+    """
+    from advect.data.digest import digest
+
+    coders = {} if data.space is None else data.space.digests()
+    if coders:
+        return {name: digest(held) for name, held in data.as_read.items()} | coders
     named = {f"target {name}".strip(): held for name, held in data.targets.items()}
-    digests = {name: digest(held) for name, held in {"source": data.source, **named}.items()}
-    return Ready(job, data.source, data.targets, data.space, objects, digests)
+    return {name: digest(held) for name, held in {"source": data.source, **named}.items()}
 
 
 def _resolved(
@@ -154,12 +178,15 @@ def _resolved(
 
 @dataclass(frozen=True, eq=False)
 class _Data:
-    """The datasets of a job in their common space, and the dtype that they all came with."""
+    """The datasets of a job in their common space, and the dtype that they all came with;
+    ``as_read`` has them before, under the names of their digests.
+    """
 
     source: ad.LabeledDataset
     targets: dict[str, ad.LabeledDataset]
     space: ad.FeatureSpace | None
     dtype: str | None
+    as_read: dict[str, ad.LabeledDataset]
 
 
 def _datasets(job: Job, terms: list[Term], talk: Talk) -> _Data:
@@ -175,34 +202,61 @@ def _datasets(job: Job, terms: list[Term], talk: Talk) -> _Data:
             "one",
             "Give a target, or leave the space alone.",
         )
+    coders = build.coders(options.space, job.code)
     found = {ref: inputs.load(ref, options, talk) for ref in refs}
     dtypes = {str(data.x.dtype).removeprefix("torch.") for data in (source, *found.values())}
     dtype = dtypes.pop() if len(dtypes) == 1 else None
     if not found:
-        return _Data(source, {}, None, dtype)
-    space = build.space(source, next(iter(found.values())), options.space)
+        return _Data(source, {}, None, dtype, {"source": source})
+    space = build.space(source, next(iter(found.values())), options.space, coders)
     talk.detail(space.describe())
     moved = {ref: space.apply(data, side="target") for ref, data in found.items()}
     targets = {ref: moved[ref] for ref in others} | ({"": moved[job.target]} if job.target else {})
-    return _Data(space.apply(source), targets, space, dtype)
+    as_read = {f"target {ref}": found[ref] for ref in others}
+    as_read |= {"source": source} | ({"target": found[job.target]} if job.target else {})
+    return _Data(space.apply(source), targets, space, dtype, as_read)
 
 
-def target_of(job: Job, talk: Talk) -> ad.LabeledDataset | None:
-    """The target of a run in its common space; None, with a note, where there is none or it cannot
-    be read any more.
+def target_of(job: Job, talk: Talk) -> tuple[ad.LabeledDataset | None, Pictures | None]:
+    """The target of a run in its common space, and how samples look there; None for both, with a
+    note, where there is none or it cannot be read any more.
     """
-    from advect.data.spaces import FeatureSpace
+    from advect.datasets.run_frames import space_from
 
     try:
         facts = read_json(job.directory / "space.json")
         if job.target is None or not facts:
-            return None
-        return FeatureSpace.from_dict(facts).apply(
-            inputs.load(job.target, job.options, talk), side="target"
-        )
+            return None, None
+        coders = _permitted(job)
+        space = space_from(facts, job.directory / "space.json", **coders)
+        read = inputs.load(job.target, job.options, talk)
+        target = space.apply(read, side="target")
     except InputError as error:
-        talk.note(f"note: without the target {job.target}: {error}")
-        return None
+        talk.note(f"note: without the target {job.target}: {spelled(error)}")
+        return None, None
+    if not _hides_images(space):
+        return target, None
+    try:
+        return target, space.pictures(inputs.load(job.source, job.options, talk), read)
+    except InputError as error:
+        talk.note(f"note: without pictures of {job.source}: {spelled(error)}")
+        return target, None
+
+
+def _hides_images(space: ad.FeatureSpace) -> bool:
+    """Whether samples are images until they come to the common space."""
+    from advect.data.spaces.images import layout
+
+    return layout(space.picture_shape) is not None and layout(space.sample_shape) is None
+
+
+def _permitted(job: Job) -> dict[str, Any]:
+    """The encoder and decoder of a run that are code, where it may be run; ONNX files are opened
+    with the space.
+    """
+    space = job.options.space
+    files = {name: None for name in _CODERS if not is_code(getattr(space, name) or "")}
+    return build.coders(space.model_copy(update=files), job.code)
 
 
 def check_unchanged(ready: Ready) -> None:
@@ -226,6 +280,17 @@ def check_unchanged(ready: Ready) -> None:
         )
 
 
+def _where(job: Job, name: str) -> str:
+    """Where an input of a job comes from."""
+    space = job.options.space
+    places = {
+        "source": job.source,
+        "encoder": space.encoder,
+        "decoder": space.decoder or space.encoder,  # that of a transformer is its own
+    }
+    return f"{places.get(name, job.target)}"
+
+
 def check_same(ready: Ready, talk: Talk) -> None:
     """A resumed flow must find its data as it left it."""
     import torch
@@ -243,8 +308,8 @@ def check_same(ready: Ready, talk: Talk) -> None:
         if ready.digests.get(name) != value:
             raise InputError(
                 f"the {name} has changed since the run began",
-                f"{ready.job.source if name == 'source' else ready.job.target}",
-                "Bring the data back, or start a new run.",
+                _where(ready.job, name),
+                f"Bring {'it' if name in _CODERS else 'the data'} back, or start a new run.",
             )
     if known.get("torch") not in (None, str(torch.__version__)):
         talk.note(

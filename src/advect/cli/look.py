@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from advect.cli.code import Permission
-from advect.cli.config import Out, Overwrite
+from advect.cli.config import Out, Overwrite, RunCode
 from advect.cli.output import TALK, TalkOptions, note_lines, noted
 from advect.cli.places import check_free_file, require_run
 from advect.cli.rundir import entry, read_config, read_json
+from advect.cli.typed import permission
 from advect.errors import DamageWarning, InputError
 
 if TYPE_CHECKING:
     import advect as ad
     from advect.cli.job import Job, Ready
+    from advect.data.spaces.pictures import Pictures
     from advect.report import Story
 
 
@@ -115,6 +117,7 @@ def report(
         Parameter(alias="-o", help="Where to write; by default report.html in the run."),
     ] = None,
     overwrite: Overwrite = False,
+    run_code: RunCode = False,
     talk: TalkOptions = TALK,
 ) -> None:
     """A page about a run.
@@ -129,12 +132,12 @@ def report(
         directory = require_run(run.expanduser())
         path = directory / "report.html" if out is None else out.expanduser()
         check_free_file(path, overwrite or out is None)
-        job = _job(directory)
+        job = _job(directory, permission(run_code))
         ended = _ended(directory)
         known = {name: ended[name] for name in ("status", "message") if name in ended}
         known["diagnosis"] = [*map(_sentence, ended.get("diagnosis", []))]
         story = dataclasses.replace(Story.of_run(directory), **known, **_compared(job))
-        path = write_report(_told(story, job, target_of(job, talk)), path)
+        path = write_report(_told(story, job, *target_of(job, talk)), path)
     talk.result({"run": directory, "report": path, "bytes": path.stat().st_size}, f"{path}")
 
 
@@ -155,14 +158,16 @@ def write_page(ready: Ready, result: ad.FlowResult, path: Path) -> Path:
     story = dataclasses.replace(
         Story.of_result(result), diagnosis=[*map(_sentence, noted(result.diagnosis))]
     )
-    return write_report(_told(story, ready.job, ready.target), path)
+    return write_report(_told(story, ready.job, ready.target, ready.pictures), path)
 
 
 def _sentence(note: Mapping[str, str]) -> str:
     return f"{note['what']} {note['remedy']}"
 
 
-def _told(story: Story, job: Job, target: ad.LabeledDataset | None) -> Story:
+def _told(
+    story: Story, job: Job, target: ad.LabeledDataset | None, pictures: Pictures | None
+) -> Story:
     """A story with what the run directory knows."""
     from advect.cli.inputs import short_names
     from advect.data.formats.guard import read_text
@@ -176,6 +181,7 @@ def _told(story: Story, job: Job, target: ad.LabeledDataset | None) -> Story:
     return dataclasses.replace(
         story,
         target=target,
+        pictures=pictures,
         names=(names[0], names[1]),
         config=read_text(job.directory / "config.toml"),
         command=command,
@@ -189,6 +195,7 @@ def animate(
     out: Out,
     fps: Annotated[int, Parameter(help="Frames in a second.")] = 12,
     overwrite: Overwrite = False,
+    run_code: RunCode = False,
     talk: TalkOptions = TALK,
 ) -> None:
     """A run as a moving picture, .gif or .mp4.
@@ -206,15 +213,14 @@ def animate(
     check_free_file(path, overwrite)
     with talk.listening():
         trajectory = Trajectory.open(directory)
-        viz.animation(trajectory, path, target=target_of(_job(directory), talk), fps=fps)
+        target, _ = target_of(_job(directory, permission(run_code)), talk)
+        viz.animation(trajectory, path, target=target, fps=fps)
     facts = {"run": directory, "out": path, "frames": len(trajectory), "bytes": path.stat().st_size}
     talk.result(facts, f"{path}: {len(trajectory)} frames")
 
 
-def _job(directory: Path) -> Job:
+def _job(directory: Path, code: Permission) -> Job:
     from advect.cli.job import Job
 
     source, target, options = read_config(directory)
-    return Job(
-        source, target, options, directory, Permission()
-    )  # to look at a run, no code of others is run
+    return Job(source, target, options, directory, code)

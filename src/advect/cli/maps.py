@@ -5,18 +5,28 @@ had none."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from advect.cli.commands import COMMANDS
-from advect.cli.config import READ_ALL, DataOptions, Out, Overwrite, Units
+from advect.cli.config import (
+    READ_ALL,
+    DataOptions,
+    Out,
+    Overwrite,
+    RunCode,
+    SpaceOptions,
+    Units,
+)
 from advect.cli.layout import Map
 from advect.cli.options import group, switch
 from advect.cli.output import TALK, TalkOptions
 from advect.cli.places import check_free, check_free_file, require_run
 from advect.cli.rundir import read_json, write_json
+from advect.cli.typed import permission
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,10 +76,8 @@ def fit(
         )
         with atomic_directory(place, overwrite=overwrite) as beside:
             carrier.save(beside / "map.safetensors")
-            if (directory / "space.json").exists():
-                write_json(beside / "space.json", read_json(directory / "space.json"))
-            else:
-                write_json(beside / "space.json", {})  # there was none: not that it was lost
+            # empty where there was none: not that it was lost
+            write_json(beside / "space.json", _space_of(directory, place))
             check_free(place, overwrite, Map())  # something may have come since
     facts = {
         "run": directory,
@@ -97,7 +105,16 @@ def apply(
         bool, switch("Carry samples without looking at their labels.")
     ] = False,
     units: Units = "source",
+    encoder: Annotated[
+        str | None,
+        Parameter(name="--space.encoder", help="That of the run, if it is path.py:name or moved."),
+    ] = None,
+    decoder: Annotated[
+        str | None,
+        Parameter(name="--space.decoder", help="That of the run, if it is path.py:name or moved."),
+    ] = None,
     overwrite: Overwrite = False,
+    run_code: RunCode = False,
     talk: TalkOptions = TALK,
 ) -> None:
     """Carry samples that the flow never saw.
@@ -106,11 +123,14 @@ def apply(
         map: What advect map fit wrote.
         dataset: The samples, in the space of the source.
     """
+    from advect.cli import build
     from advect.cli.inputs import load
     from advect.datasets.run_frames import in_units
 
+    given = SpaceOptions(encoder=encoder, decoder=decoder)
+    coders = build.coders(given, permission(run_code, given.code))
     with talk.listening():
-        carrier, space = _open(map.expanduser())
+        carrier, space = _open(map.expanduser(), coders)
         data = load(dataset, options, talk)
         data = data if space is None else space.apply(data)
         moved = carrier.transform(data.samples if ignore_labels else data)
@@ -148,7 +168,7 @@ def export(
     """
     import advect as ad
 
-    carrier, _ = _open(map.expanduser())
+    carrier, _ = _open(map.expanduser(), {})
     if not isinstance(carrier, ad.maps.NeuralMap):
         raise InputError(
             "only a neural map can be exported",
@@ -162,7 +182,18 @@ def export(
     talk.result({"map": map, "out": path, "bytes": path.stat().st_size}, f"{path}")
 
 
-def _open(path: Path) -> tuple[ad.maps.Map, Any]:
+def _space_of(run: Path, place: Path) -> dict[str, Any]:
+    """The feature space of a run, as it is kept with a map: a file that it names is found from
+    there, too.
+    """
+    from advect.datasets.run_frames import space_from
+
+    facts = read_json(run / "space.json")
+    space = space_from(facts, run / "space.json") if facts else None
+    return facts if space is None or not space.digests() else space.to_dict(place)
+
+
+def _open(path: Path, coders: Mapping[str, Any]) -> tuple[ad.maps.Map, Any]:
     """A map, and its feature space if it has one; a file that map.save wrote will do."""
     import advect as ad
     from advect._util.atomic import recover
@@ -177,4 +208,5 @@ def _open(path: Path) -> tuple[ad.maps.Map, Any]:
             f"Fit it again; or pass {file}, which takes and gives the numbers of the flow.",
         )
     facts = read_json(path / "space.json") if path.is_dir() else {}
-    return ad.maps.load(file), space_from(facts, path / "space.json") if facts else None
+    space = space_from(facts, path / "space.json", **coders) if facts else None
+    return ad.maps.load(file), space

@@ -15,6 +15,7 @@ from advect.errors import InputError
 
 if TYPE_CHECKING:
     import advect as ad
+    from advect.cli.code import Permission
 
 
 class SolverOptions(group("solver", "sinkhorn", SOLVERS)):
@@ -57,9 +58,9 @@ def distance(
     from advect.cli import build, inputs
     from advect.cli.typed import permission
 
-    code = permission(run_code, [options.cost.embedding])
+    code = permission(run_code, [options.cost.embedding, *options.space.code])
     with talk.listening() as unconverged:
-        a, b, _ = inputs.together((source, target), options, options.space, talk)
+        a, b, _ = inputs.together((source, target), options, options.space, talk, code)
         begun = time.perf_counter()
         cost, solver = build.cost(options.cost, code), options.solver.built()
         found = ad.otdd(a, b, cost=cost, solver=solver, memory_limit=options.memory_limit)
@@ -128,7 +129,7 @@ def matrix(
         raise InputError(
             "pairs need two or more datasets", f"{len(references)}", "Give more references."
         )
-    code = permission(run_code, [options.cost.embedding])
+    code = permission(run_code, [options.cost.embedding, *options.space.code])
     directory = None if out is None else out.expanduser()
     if directory is not None and not (directory / "pairs").is_dir():
         check_free(directory, False, Layout())
@@ -136,7 +137,7 @@ def matrix(
         check_free_file(directory / "distances.json", overwrite or not _finished(directory))
     names = inputs.short_names(references)
     with talk.listening() as unconverged:
-        sets = dict(zip(names, _in_one_space(references, options, talk), strict=True))
+        sets = dict(zip(names, _in_one_space(references, options, talk, code), strict=True))
         found = pairwise(
             sets,
             cost=build.cost(options.cost, code),
@@ -198,7 +199,7 @@ def _write(directory: Path, found: Any) -> None:
 
 
 def _in_one_space(
-    references: tuple[str, ...], options: MeasureOptions, talk: Talk
+    references: tuple[str, ...], options: MeasureOptions, talk: Talk, code: Permission
 ) -> list[ad.LabeledDataset]:
     """All datasets in one feature space: as they are where they fit, images in the size and colours
     of the largest.
@@ -212,12 +213,19 @@ def _in_one_space(
             "space.scale, space.project or space.columns",
             "Convert them first with advect data convert, or use space.size and space.channels.",
         )
+    coders = build.coders(space, code)
     sets = [inputs.load(reference, options, talk) for reference in references]
     shapes = {data.sample_shape for data in sets}
     if len(shapes) == 1 and not space.given:
         return sets
     largest = max(sets, key=lambda data: (len(data.sample_shape), data.dim))
-    common = [build.space(data, largest, space) for data in sets]
+    common = [build.space(data, largest, space, coders) for data in sets]
+    if len({one.digests().get("encoder") for one in common}) > 1:
+        raise InputError(
+            "a transformer that is fitted on two datasets is another one for each pair",
+            space.encoder,
+            "Fit it in the Python file.",
+        )
     found = [one.apply(data) for one, data in zip(common, sets, strict=True)]
     if len({data.sample_shape for data in found}) > 1:
         raise InputError(

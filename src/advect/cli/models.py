@@ -1,5 +1,5 @@
-"""Models that a command may ask: an object in a Python file that the user names, or an ONNX file.
-Nothing is unpickled.
+"""Models, encoders and decoders that a command may ask: an object in a Python file that the user
+names, or an ONNX file. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -23,17 +23,33 @@ def load_model(text: str, code: Permission) -> Any:
     Raises:
         InputError: no such file, another kind of file, or one that would have to be unpickled.
     """
+    found = _named(text, "a model", code)
+    if found is not None:
+        return found
+    from advect._util.onnx import OnnxModel
+
+    return OnnxModel(text)
+
+
+def load_coder(text: str, what: str, code: Permission) -> Any:
+    """An encoder or a decoder as ``FeatureSpace.fit`` takes it; the arguments are those of
+    ``load_model``, and ``what`` the word for it.
+    """
+    found = _named(text, f"the {what}", code)
+    return Path(text).expanduser() if found is None else found
+
+
+def _named(text: str, what: str, code: Permission) -> Any:
+    """The object that a text names; None for an ONNX file."""
     if is_code(text):
         import torch
 
-        found = load_object(text, "a model", code)
+        found = load_object(text, what, code)
         made = inspect.isclass(found) and issubclass(found, torch.nn.Module)
         return found() if made else found
     path = Path(text).expanduser()
     if path.suffix.lower() == ".onnx":
-        from advect._util.onnx import OnnxModel
-
-        return OnnxModel(path)
+        return None
     if path.suffix.lower() in (".pt", ".pth", ".pt2", ".pkl", ".pickle", ".joblib"):
         raise InputError(
             "opening such a file can run any code in it",
@@ -42,5 +58,5 @@ def load_model(text: str, code: Permission) -> Any:
             "ONNX.",
         )
     raise InputError(
-        "a model must be path.py:name or path.onnx", repr(text), "See advect repurpose --help."
+        f"{what} must be path.py:name or path.onnx", repr(text), "See the --help of the command."
     )

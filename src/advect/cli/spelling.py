@@ -27,6 +27,16 @@ _WORDS = (
         re.compile(r"Pass what FeatureSpace.to_dict returned, or fit the space again"),
         "Take it from a copy, or run it again",
     ),
+    (
+        re.compile(r"Pass (encoder|decoder)= to FeatureSpace.from_dict"),
+        r"Bring it back, or name it (--run-code for a report, --space.\1 for a map)",
+    ),
+    (
+        re.compile(
+            r"Pass decoder= where the space is fitted; or look at space.pictures\(…\), the "
+        ),
+        "Pass --space.decoder; the report shows the ",
+    ),
     (re.compile(r"\bad\.GroundCost\(label=ad\.NoLabels\(\)\)"), "--cost none"),
     (re.compile(r" with data\.subset\(data\.labeled\)"), ""),
     (

@@ -18,7 +18,14 @@ from advect.errors import InputError
 TYPED: ContextVar[tuple[tuple[str, str], ...]] = ContextVar(
     "TYPED", default=()
 )  # options that take code, with values
-_TAKE_CODE = ("--functional", "--metric", "--cost.embedding", "--model")
+_TAKE_CODE = (
+    "--functional",
+    "--metric",
+    "--cost.embedding",
+    "--model",
+    "--space.encoder",
+    "--space.decoder",
+)
 
 
 def note_typed(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

@@ -73,6 +73,14 @@ def in_units(
             f"units={units} of {where}",
             "Leave units out.",
         )
+    if not space.invertible(units):
+        warnings.warn(
+            f"{where} is in the features of an encoder, from which there is no way back without a "
+            f"decoder: {len(frame)} samples are given as {frame.dim} features, not in the units of "
+            f"the {units}",
+            stacklevel=3,
+        )
+        return frame.replace(table=None)
     back = space.invert(frame.replace(law=None, law_index=None), side=units)
     if frame.law is not None and not space.changes(units):
         back = back.replace(law=frame.to(dtype=back.x.dtype).law, law_index=frame.law_index)
@@ -103,8 +111,8 @@ def _without_inventions(
         )
     if loss := space.loses(units):
         warnings.warn(
-            f"{where} has {loss}: what comes back in the units of the {units} is the nearest to "
-            "them, not the samples",
+            f"{where} has {loss}: what comes back in the units of the {units} is made from "
+            "these, and not the samples",
             stacklevel=4,
         )
     return back
@@ -144,10 +152,12 @@ def _space(directory: Path) -> FeatureSpace | None:
     return space_from(facts, path)
 
 
-def space_from(facts: object, path: Path) -> FeatureSpace:
-    """The feature space that a file holds; an error names the file."""
+def space_from(facts: object, path: Path, **coders: object) -> FeatureSpace:
+    """The feature space that a file holds, with an encoder and a decoder where it needs them; an
+    error names the file.
+    """
     try:
-        return FeatureSpace.from_dict(facts)
+        return FeatureSpace.from_dict(facts, folder=path.parent, **coders)
     except InputError as error:
         raise InputError(f"{path}: {error.what}", error.got, error.remedy) from None
 

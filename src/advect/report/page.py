@@ -18,6 +18,7 @@ from typing import Any
 
 from advect._util.atomic import write_atomically
 from advect.data.dataset import LabeledDataset
+from advect.data.spaces.pictures import Pictures
 from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
@@ -36,6 +37,7 @@ def write_report(
     config: str | None = None,
     command: str | None = None,
     metrics: Mapping[str, Curve] | None = None,
+    pictures: Pictures | None = None,
 ) -> Path:
     """Write the report of a flow as one HTML file that needs no network.
 
@@ -54,6 +56,8 @@ def write_report(
         title: of the page.  names: of source and target, such as ``("digits", "MNIST")``.
         config: text of the configuration, to be shown.  command: the line that repeats the run.
         metrics: curves ``{name: [(step, value), …]}`` to show instead of those of the result.
+        pictures: how samples look, for flows in features of something else:
+            ``space.pictures(source, target)`` of a ``FeatureSpace``.
 
     Returns:
         The path of the file.
@@ -82,6 +86,7 @@ def write_report(
         "config": config,
         "command": command,
         "metrics": metrics,
+        "pictures": pictures,
     }
     story = replace(story, **{name: value for name, value in given.items() if value is not None})
     place = _place(path)

@@ -11,6 +11,8 @@ import numpy as np
 from torch import Tensor
 
 from advect.data.dataset import LabeledDataset
+from advect.data.spaces.images import layout
+from advect.data.spaces.pictures import Pictures
 from advect.report.encoding import Shades, fitting_sprite
 
 MOST_IMAGES = 40
@@ -23,11 +25,22 @@ class Album:
     """Collects the images of a flow; without any where samples are no images.
 
     Pixels are scaled by the range of the source and the target, and those that leave it are drawn
-    as the nearest in it."""
+    as the nearest in it. ``pictures`` says how samples look that are no images themselves.
+
+    Attributes:
+        how: where the images come from, in words; empty if samples are images."""
 
     def __init__(
-        self, before: LabeledDataset, after: LabeledDataset, target: LabeledDataset | None
+        self,
+        before: LabeledDataset,
+        after: LabeledDataset,
+        target: LabeledDataset | None,
+        pictures: Pictures | None = None,
     ) -> None:
+        self._pictures = pictures if layout(before.sample_shape) is None else None
+        self.how = "" if self._pictures is None else self._pictures.how
+        before, after = self._look(before), self._look(after)
+        target = None if target is None else self._look(target)
         alike = [] if target is None or target.sample_shape != before.sample_shape else [target.x]
         self._shades = Shades.of(before.sample_shape, before.x, *alike)
         self._sets = {"start": (self._shades, before.x), "end": (self._shades, after.x)}
@@ -42,7 +55,11 @@ class Album:
     def add(self, rho: LabeledDataset) -> None:
         """Keep the images of one frame."""
         if self._shades is not None:
-            self._sheets.append(self._shades.pixels(rho.x[self._rows], _GRID_SIDE))
+            some = self._look(rho.subset(self._rows))
+            self._sheets.append(self._shades.pixels(some.x, _GRID_SIDE))
+
+    def _look(self, data: LabeledDataset) -> LabeledDataset:
+        return data if self._pictures is None else self._pictures(data)
 
     def packed(self, notes: list[str]) -> dict[str, Any]:
         """Grid and thumbnails for the player."""

@@ -50,7 +50,8 @@ def gather(story: Story) -> Scene:
             f"The target has {target.data.dim} features and the flow {before.dim}: it is not drawn."
         )
     view, how = _view([before.x, after.x] if beside is None else [before.x, after.x, beside])
-    album, clouds = Album(before, after, None if target is None else target.data), []
+    album = Album(before, after, None if target is None else target.data, story.pictures)
+    clouds = []
     for rho in frames.read():
         clouds.append(view(rho.x))
         album.add(rho)
@@ -86,6 +87,7 @@ def gather(story: Story) -> Scene:
         "classes": classes,
         "notes": notes,
         "images": player["grid"] is not None,
+        "pictured": album.how,
     }
     return Scene(page, player)
 

@@ -14,6 +14,7 @@ from advect._util.checks import check_kind
 from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
 from advect.data.formats.guard import read_text
+from advect.data.spaces.pictures import Pictures
 from advect.datasets.logs import is_metric, read_lines
 from advect.datasets.trajectory import Frame, Trajectory
 from advect.errors import InputError
@@ -44,6 +45,8 @@ class Story:
         title: of the page; by default made of the names.
         config: text of the configuration that was run.  command: the line that ran it.  code:
             Python that does.
+        pictures: how samples look that are features of something else, as ``FeatureSpace.pictures``
+            makes it.
 
     Example:
         >>> import advect as ad
@@ -74,6 +77,7 @@ class Story:
     config: str | None = None
     command: str | None = None
     code: str | None = None
+    pictures: Pictures | None = None
 
     def __post_init__(self) -> None:
         for name in ("target", "source"):
@@ -82,6 +86,9 @@ class Story:
                 "Wrap arrays as ad.LabeledDataset(x, y).",
             )
             check_kind(what, getattr(self, name), (LabeledDataset, type(None)), remedy)
+        remedy = "Pass space.pictures(source, target)."
+        what = "pictures must be those of a feature space"
+        check_kind(what, self.pictures, (Pictures, type(None)), remedy)
         if len(self.trajectory) == 0:
             raise InputError(
                 "a report needs recorded frames",

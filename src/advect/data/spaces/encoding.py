@@ -58,7 +58,7 @@ class Encoding(Step):
 
     @property
     def invertible(self) -> bool:
-        return self.decoder is not None
+        return self.decoder is not None and self.decoder.kind != Missing.kind
 
     def apply(self, x: Tensor) -> Tensor:
         return _in_batches(

@@ -20,7 +20,7 @@ from advect.data.spaces.chain import Chain
 from advect.data.spaces.columns import listed
 from advect.data.spaces.encoding import Given
 from advect.data.spaces.fitting import Options, fit_chains
-from advect.data.spaces.pictures import Pictures
+from advect.data.spaces.pictures import Pictures, laid_out
 from advect.data.spaces.samples import Samples, give, read, refuse_laws
 from advect.data.spaces.saved import columns_in, damaged, dtype_in, field, shape_in, word_in
 from advect.errors import InputError
@@ -277,6 +277,19 @@ class FeatureSpace:
         return Pictures.of(
             [(self._chain(side), self._features(data, side)) for side, data in sides.items()]
         )
+
+    @property
+    def picture_shape(self) -> tuple[int, ...]:
+        """Shape of what ``pictures`` shows: of samples of one size, channels and columns.
+
+        Example:
+            >>> import advect as ad
+            >>> first, second = ad.datasets.load("digits", n=20), ad.datasets.load("mnist", n=30)
+            >>> space = ad.FeatureSpace.fit(first, second, project=5)
+            >>> space.sample_shape, space.picture_shape
+            ((5,), (28, 28))
+        """
+        return self._source.shape_after(laid_out(self._source))
 
     def dropped(self, side: str) -> tuple[str, ...]:
         """Columns of one side that the space has not, because of ``columns="common"``: ``invert``

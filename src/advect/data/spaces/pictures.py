@@ -38,7 +38,7 @@ class Pictures:
     def of(cls, chains: Sequence[tuple[Chain, Tensor]]) -> Pictures:
         """Pictures for the space that some chains lead to, given samples (n, d) of each."""
         chain = chains[0][0]
-        sizes = [_sizes(one) for one, _ in chains]
+        sizes = [laid_out(one) for one, _ in chains]
         beyond = chain.steps[sizes[0] :]
         shape = chain.shape_after(sizes[0])
         if all(step.invertible for step in beyond):
@@ -86,7 +86,7 @@ class Pictures:
         return looks[torch.from_numpy(rows).to(looks.device)].to(x)
 
 
-def _sizes(chain: Chain) -> int:
+def laid_out(chain: Chain) -> int:
     """How many steps only bring samples to one size, or columns to one order."""
     changed = (not (step.only_resizes or step.keeps_units) for step in chain.steps)
     return next((at for at, change in enumerate(changed) if change), len(chain.steps))

@@ -1,0 +1,176 @@
+"""``--space.encoder``: every command in the features of an encoder, which is opened again by itself,
+refused when it is another one, and never run when it is code that nobody named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from small_networks import Layer
+
+import advect as ad
+from advect.cli.app import main
+
+CODE = """
+import torch
+WEIGHTS = torch.linspace(-1, 1, 144).reshape(36, 4)
+def encode(images):
+    return images.flatten(1) @ WEIGHTS
+def decode(rows):
+    return rows @ torch.linalg.pinv(WEIGHTS)
+class Head(torch.nn.Module):
+    def forward(self, rows):
+        return rows[:, :3]
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Two small sets of images, a network in an ONNX file, and one in a Python file."""
+    monkeypatch.chdir(tmp_path)
+    draws = torch.Generator().manual_seed(0)
+    for name, n, shift in (("a", 24, 0.0), ("b", 18, 0.3)):
+        x = torch.rand(n, 6, 6, generator=draws) * 0.5 + shift
+        ad.LabeledDataset(x, [row % 3 for row in range(n)]).save(f"{name}.npz")
+    Layer().export(Path("net.onnx"))
+    Layer(1, inputs=4, out=36).export(Path("back.onnx"), (4,))
+    Path("mine.py").write_text(CODE)
+    return tmp_path
+
+
+def cli(capsys, *words, code=0):
+    assert main([*words]) == code, capsys.readouterr().err
+    return capsys.readouterr()
+
+
+RUN = ("flow", "a.npz", "b.npz", "-o", "run", "--steps", "2", "--record-every", "1")
+ONNX = ("--space.encoder", "net.onnx", "--space.scale", "standardize")
+
+
+def embedded(scale=None):
+    a, b = ad.datasets.load("a.npz"), ad.datasets.load("b.npz")
+    return ad.FeatureSpace.fit(a, b, encoder=Layer(), scale=scale), a, b
+
+
+def test_a_flow_its_page_map_and_frames(here, capsys):
+    cli(capsys, *RUN, *ONNX, "-q")
+    space, a, _ = embedded("standardize")
+    first = ad.datasets.load("run:run@0", units="common")
+    torch.testing.assert_close(first.x, space.apply(a).x, atol=1e-4, rtol=1e-4)
+    settings = tomllib.loads(Path("run/config.toml").read_text())
+    assert settings["space"]["encoder"] == str(here / "net.onnx")
+    text = Path("run/report.html").read_text()
+    assert "each is shown as the nearest of 42 real samples" in text
+    story = json.loads(re.search(r"<script[^>]*json[^>]*>(.*?)</script>", text, re.DOTALL)[1])
+    assert story["grid"] is not None and set(story["thumbs"]) == {"start", "end", "target"}
+    cli(capsys, "report", "run", "-o", "again.html", "-q")
+    assert "nearest of 42 real samples" in Path("again.html").read_text()
+    with pytest.warns(UserWarning, match="no way back without a decoder"):
+        assert ad.datasets.load("run:run").sample_shape == (4,)
+    cli(capsys, "map", "fit", "run", "-o", "map", "--name", "nearest")
+    said = cli(capsys, "map", "apply", "map", "a.npz", "-o", "carried.npz").err
+    assert "no way back" in said and "4 features" in said
+    moved = ad.datasets.load("carried.npz")
+    last = ad.datasets.load("run:run", units="common")
+    torch.testing.assert_close(moved.x, last.x, atol=1e-4, rtol=1e-3)
+
+
+def test_a_run_goes_on_with_its_encoder_and_no_other(here, capsys):
+    cli(capsys, *RUN, *ONNX, "-q", "--no-report")
+    cli(capsys, "resume", "run", "--steps", "3", "-q")
+    said = cli(
+        capsys, "flow", "-c", "run/config.toml", "-o", "same", "--steps", "3", "-q", "--json"
+    )
+    assert json.loads(said.out)["value"] == pytest.approx(
+        json.loads(Path("run/result.json").read_text())["value"], rel=1e-6
+    )
+    Layer(seed=5).export(Path("net.onnx"))
+    said = cli(capsys, "resume", "run", "--steps", "4", "-q", code=2).err
+    assert "the encoder has changed since the run began" in said and "net.onnx" in said
+    said = cli(capsys, "report", "run").err
+    assert "another version" in said and "FeatureSpace" not in said
+    said = cli(capsys, *RUN[:5], *ONNX, "--steps", "4", "--resume", code=2).err
+    assert "another space" in said or "encoder has changed" in said
+
+
+def test_a_moved_run_finds_its_encoder(here, capsys):
+    cli(capsys, *RUN, *ONNX, "-q", "--no-report")
+    (here / "all").mkdir()
+    for name in ("run", "net.onnx"):
+        (here / name).rename(here / "all" / name)
+    cli(capsys, "map", "fit", "all/run", "-o", "all/map", "--name", "nearest", "-q")
+    cli(capsys, "map", "apply", "all/map", "a.npz", "-o", "carried.npz", "-q")
+    (here / "all" / "net.onnx").rename(here / "else.onnx")
+    said = cli(capsys, "map", "apply", "all/map", "a.npz", "-o", "more.npz", code=2).err
+    assert "needs its encoder again" in said and "--space.encoder for a map" in said
+    named = ("--space.encoder", "else.onnx")
+    cli(capsys, "map", "apply", "all/map", "a.npz", "-o", "more.npz", *named, "-q")
+    assert torch.equal(ad.datasets.load("carried.npz").x, ad.datasets.load("more.npz").x)
+
+
+def test_code_is_run_when_it_is_named(here, capsys):
+    mine = ("--space.encoder", "mine.py:encode", "--space.decoder", "mine.py:decode")
+    cli(capsys, *RUN, *mine, "-q")
+    assert "what the decoder makes of their features" in Path("run/report.html").read_text()
+    assert "only if you name it" in cli(capsys, "resume", "run", "--steps", "3", code=2).err
+    cli(capsys, "resume", "run", "--steps", "3", "--run-code", "-q")
+    assert "--run-code" in cli(capsys, "report", "run").err
+    cli(capsys, "report", "run", "--run-code")
+    assert "what the decoder makes" in Path("run/report.html").read_text()
+    with pytest.warns(UserWarning, match="no way back"):  # loading runs no code
+        assert ad.datasets.load("run:run").sample_shape == (4,)
+    cli(capsys, "map", "fit", "run", "-o", "map", "-q")
+    said = cli(capsys, "map", "apply", "map", "a.npz", "-o", "out.npz", code=2).err
+    assert "needs its encoder again" in said and not Path("out.npz").exists()
+    said = cli(capsys, "map", "apply", "map", "a.npz", "-o", "out.npz", *mine).err
+    assert "features of mine.encode" in said or "features of advect_user_mine.encode" in said
+    assert ad.datasets.load("out.npz").sample_shape == (6, 6)
+
+
+def test_distance_and_matrix(here, capsys):
+    space, a, b = embedded()
+    wanted = ad.otdd(space.apply(a), space.apply(b, side="target")).value
+    said = json.loads(cli(capsys, "distance", "a.npz", "b.npz", *ONNX[:2], "--json", "-q").out)
+    assert said["value"] == pytest.approx(wanted, rel=1e-3)
+    said = json.loads(cli(capsys, "matrix", "a.npz", "b.npz", *ONNX[:2], "--json", "-q").out)
+    assert said["values"][0][1] == pytest.approx(wanted, rel=1e-3)
+
+
+def test_transfer_and_repurpose(here, capsys):
+    few = ("transfer", "a.npz", "b.npz?n=6", "--steps", "2", "--map.name", "nearest")
+    said = cli(capsys, *few, "-o", "sets", *ONNX).err
+    assert "no way back" in said
+    assert ad.datasets.load("sets/final.npz").sample_shape == (4,)
+    both = (*ONNX[:2], "--space.decoder", "back.onnx")
+    cli(capsys, *few, "-o", "decoded", *both, "-q")
+    assert ad.datasets.load("decoded/final.npz").sample_shape == (6, 6)
+    words = ("repurpose", "mine.py:Head", "b.npz", "a.npz", "--steps", "2", *ONNX[:2])
+    said = cli(capsys, *words, "-o", "answers").err
+    assert "features of the encoder" in said
+    assert ad.datasets.load("answers/a-flowed.npz").sample_shape == (4,)
+    said = cli(capsys, *words, "-o", "scaled", "--space.scale", "unit", code=2).err
+    assert "the reference must stay" in said and not Path("scaled").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--space.encoder", "nowhere.onnx"], "no such file for the encoder"),
+        (["--space.encoder", "net.pt"], "can run any code"),
+        (["--space.encoder", "net"], "path.py:name or path.onnx"),
+        (["--space.encoder", "mine.py"], "path.py:name or path.onnx"),
+        (["--space.encoder", "net.onnx", "--space.size", "5"], "must take samples like these"),
+        (["--space.decoder", "net.onnx"], "Pass both, or neither"),
+        (["--space.encoder", "b.npz.onnx"], "not an ONNX model"),
+        (["--space.encoder", "mine.py:WEIGHTS"], "must be a torch module"),
+    ],
+)
+def test_bad_encoders_write_nothing(words, message, here, capsys):
+    Path("b.npz.onnx").write_bytes(Path("b.npz").read_bytes())
+    said = cli(capsys, *RUN, *words, code=2).err
+    assert message in said and "Traceback" not in said and not Path("run").exists()
