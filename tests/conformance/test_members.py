@@ -51,7 +51,12 @@ INTEGRATORS = (
     ad.Adagrad(0.2),
     ad.EulerMaruyama(0.1),
 )
-MAPS = (ad.maps.NearestMap, ad.maps.EntropicMap, lambda: ad.maps.NeuralMap(epochs=2))
+MAPS = (
+    ad.maps.NearestMap,
+    ad.maps.EntropicMap,
+    ad.maps.GaussianMap,
+    lambda: ad.maps.NeuralMap(epochs=2),
+)
 
 
 @pytest.mark.parametrize("name", FUNCTIONALS)

@@ -19,12 +19,13 @@ from torch import nn
 
 import advect as ad
 from advect.data.store import read_tensors, write_tensors
-from advect.maps import EntropicMap, Map, NearestMap, NeuralMap
+from advect.maps import EntropicMap, GaussianMap, Map, NearestMap, NeuralMap
 
 QUICK = {"epochs": 3, "restarts": 1, "progress": False}
 MAPS = {
     "nearest": lambda: NearestMap(k=3, bandwidth=0.5),
     "entropic": lambda: EntropicMap(),
+    "gaussian": lambda: GaussianMap(),
     "neural": lambda: NeuralMap(**QUICK),
 }
 each_map = pytest.mark.parametrize("make", MAPS.values(), ids=MAPS)
@@ -653,7 +654,7 @@ class TestForms:
         with pytest.raises(ad.InputError, match="classes"):
             NearestMap().fit(start, start).transform(start.x, ["b"] * 8)
 
-    @pytest.mark.parametrize("make", [NearestMap, EntropicMap])
+    @pytest.mark.parametrize("make", [NearestMap, EntropicMap, GaussianMap])
     def test_labels_are_names_and_never_positions(self, make):
         start = ad.LabeledDataset([[0.0], [1.0], [10.0], [11.0]], [3, 3, 5, 5])
         fitted = make().fit(
@@ -767,7 +768,7 @@ def test_a_map_of_ones_own_with_options_and_labels(tmp_path):
         again.transform([[0.0]], ["c"])
 
 
-@each_map
+@pytest.mark.parametrize("make", [m for name, m in MAPS.items() if name != "gaussian"])
 def test_files_from_before_classes_were_kept_by_all_maps(make, tmp_path):
     data = labeled([10, 12], 3, 0)
     fitted = make().fit(data, moved(data))

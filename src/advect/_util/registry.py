@@ -56,6 +56,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "map": {
         "entropic": "maps.EntropicMap",
         "nearest": "maps.NearestMap",
+        "gaussian": "maps.GaussianMap",
         "neural": "maps.NeuralMap",
     },
     "stop": {"when": "StopWhen"},

@@ -54,7 +54,8 @@ class Map(ABC):
     never saw.
 
     Which to take: ``EntropicMap`` first, which needs no training, looks at labels where they are
-    known and carried held-out images best; ``NearestMap`` to see at once what any map must beat, or
+    known and carried held-out images best; ``GaussianMap`` to carry no more than means and
+    covariances of classes, as for few target samples; ``NearestMap`` to see at once what any map must beat, or
     where the flow moved neighbours alike; ``NeuralMap`` where very many samples are to be carried,
     or a network is to be exported.
 
