@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from evidence import FOLDER, known
@@ -13,7 +14,7 @@ from advect import viz
 FIGURES = FOLDER.parent / "docs" / "figures"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 MOST = len(COLOURS)
-_COUNT = re.compile(r"^(?P<set>.*), (?P<count>\d+) (?P<what>shots?|labels?)$")
+_COUNT = re.compile(r"^(?P<set>.*), (?P<count>\d+) (?:shots?|labels?|a class)$")
 
 
 def curves(experiment: Experiment) -> dict[str, dict[int, str]]:
@@ -35,33 +36,30 @@ def drawn_columns(experiment: Experiment) -> list[str]:
 
 
 def figure(experiment: Experiment):
-    """A panel for each dataset, a line for each column, bars for 95 % intervals."""
+    """A column for each dataset: above, accuracies; below, paired gains over the baseline. A line
+    for each way of training, bars for 95 % intervals.
+    """
     from matplotlib.figure import Figure
 
-    sets = curves(experiment)
-    drawing = Figure(figsize=(3.3 * len(sets) + 0.4, 3.7), layout="constrained")
-    ways = drawn_columns(experiment)
-    for axis, (name, settings) in zip(
-        drawing.subplots(1, len(sets), squeeze=False)[0], sets.items(), strict=True
-    ):
-        counts = sorted(settings)
+    sets, ways = curves(experiment), drawn_columns(experiment)
+    drawing = Figure(figsize=(3.2 * len(sets) + 0.6, 5.6), layout="constrained")
+    axes = drawing.subplots(2, len(sets), squeeze=False, sharex="col")
+    for (top, bottom), (name, settings) in zip(axes.T, sets.items(), strict=True):
         for place, (way, colour) in enumerate(zip(ways, COLOURS, strict=False)):
-            line = [(k, experiment.mean(settings[k], way)) for k in counts]
-            line = [(k, *map(float, mean.split(" ± "))) for k, mean in line if "±" in mean]
-            if not line:
-                continue
-            x = [point[0] * 1.05 ** (place - len(ways) / 2) for point in line]
-            means, bars = [point[1] for point in line], [point[2] for point in line]
-            wide = 2.0 if way == experiment.recommended else 1.1
-            axis.errorbar(
-                x, means, bars, color=colour, marker="o", markersize=3.5, linewidth=wide, label=way
-            )
-        axis.set(xscale="log", title=name, xlabel="labeled samples of each class")
-        axis.set_xticks(counts, [str(k) for k in counts])
-        axis.minorticks_off()
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-    drawing.axes[0].set_ylabel("test accuracy, %")
+            shift = 1.05 ** (place - len(ways) / 2)
+            look = {"color": colour, "marker": "o", "markersize": 3.5, "label": way}
+            look["linewidth"] = 2.2 if way == experiment.recommended else 1.0
+            _line(top, _means(experiment, settings, way), shift, look)
+            _line(bottom, _gains(experiment, settings, way), shift, look)
+        bottom.axhline(0, color=COLOURS[1], linewidth=1)
+        top.set_title(name, fontsize=10)
+        bottom.set(xscale="log", xlabel="labeled samples of each class")
+        bottom.set_xticks(sorted(settings), [str(count) for count in sorted(settings)])
+        bottom.minorticks_off()
+        for axis in (top, bottom):
+            axis.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].set_ylabel("test accuracy, %")
+    axes[1, 0].set_ylabel(f"gain over\n{experiment.baseline}, points")
     labels = {
         label: handle
         for axis in drawing.axes
@@ -76,6 +74,24 @@ def figure(experiment: Experiment):
         frameon=False,
     )
     return drawing
+
+
+def _line(axis, points: Sequence[tuple[float, ...]], shift: float, look: dict) -> None:
+    if points:
+        x, y, bars = zip(*points, strict=True)
+        axis.errorbar([shift * each for each in x], y, bars, **look)
+
+
+def _means(experiment: Experiment, settings: dict[int, str], way: str):
+    found = ((k, experiment.mean(settings[k], way)) for k in sorted(settings))
+    return [(k, *map(float, mean.split(" ± "))) for k, mean in found if "±" in mean]
+
+
+def _gains(experiment: Experiment, settings: dict[int, str], way: str):
+    if way == experiment.baseline:
+        return []
+    found = ((k, experiment.gain(settings[k], way, experiment.baseline)) for k in sorted(settings))
+    return [(k, gain.mean, gain.half) for k, gain in found if gain is not None]
 
 
 def reference(experiment: Experiment) -> str:

@@ -17,6 +17,7 @@ import evidence
 import advect as ad
 
 NOT_RUN = "not run"
+BASELINES = {"labels": "nearest shot, pixels"}  # of experiments whose modules name none
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,12 @@ class Experiment:
 
     @property
     def baseline(self) -> str:
-        """The column that others are compared with."""
-        return self.settings.get("BASELINE", self.columns[0] if self.columns else "")
+        """The column that others are compared with: BASELINE, or the first that is not
+        recommended.
+        """
+        named = self.settings.get("BASELINE", BASELINES.get(self.name))
+        others = [way for way in self.columns if way != self.recommended]
+        return named or (others[0] if others else "")
 
     def of(self, constant: str) -> Any:
         """A setting."""
@@ -185,11 +190,11 @@ class Experiment:
         planned = sum(match in setting for setting in self.groups)
         if not gains:
             return f"{column} beside {over}: {NOT_RUN}."
-        above = [gain for gain in gains if gain.sign > 0]
+        above = sum(gain.sign > 0 for gain in gains)
         below = [gain for gain in gains if gain.sign < 0]
         mean = sum(gain.mean for gain in gains) / len(gains)
-        told = f"{column} is significantly above {over} in {len(above)} of {len(gains)} settings"
-        told += _listed(above) + f", significantly below in {len(below)}" + _listed(below)
+        told = f"{column} is significantly above {over} in {above} of {len(gains)} settings"
+        told += f", significantly below in {len(below)}" + _listed(below)
         told += f"; on average {mean:+.1f} points"
         if len(gains) < planned:
             told += f" ({planned - len(gains)} settings are not run)"
