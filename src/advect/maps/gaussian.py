@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -68,7 +68,7 @@ class GaussianMap(Map, kind="gaussian"):
     """
 
     share: float = 0.0
-    beyond: Literal["scaled", "dropped"] = "scaled"
+    beyond: str = "scaled"
 
     def __post_init__(self) -> None:
         self.share = check_non_negative("share", self.share)
@@ -85,7 +85,7 @@ class GaussianMap(Map, kind="gaussian"):
         *,
         masses: Tensor | None = None,
         sample_shape: tuple[int, ...] | None = None,
-        beyond: Literal["scaled", "dropped"] = "scaled",
+        beyond: str = "scaled",
     ) -> Self:
         """The map between two sets of laws, row i of ``source`` to row i of ``target``: nothing else is
         fitted.
