@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import evidence
@@ -189,16 +190,33 @@ class Experiment:
         gains = self.gains(column, over, match)
         planned = sum(match in setting for setting in self.groups)
         if not gains:
-            return f"{column} beside {over}: {NOT_RUN}."
+            return f"*{column}* beside *{over}*: {NOT_RUN}."
         above = sum(gain.sign > 0 for gain in gains)
         below = [gain for gain in gains if gain.sign < 0]
         mean = sum(gain.mean for gain in gains) / len(gains)
-        told = f"{column} is significantly above {over} in {above} of {len(gains)} settings"
+        told = f"*{column}* is significantly above *{over}* in {above} of {len(gains)} settings"
         told += f", significantly below in {len(below)}" + _listed(below)
         told += f"; on average {mean:+.1f} points"
         if len(gains) < planned:
             told += f" ({planned - len(gains)} settings are not run)"
         return told + "."
+
+    def beside_best(self, others: list[str], column: str | None = None, match: str = "") -> str:
+        """One sentence: how far the mean of a column is from the best of others in each setting."""
+        column, told, near = column or self.recommended, [], 0
+        for setting in (each for each in self.groups if match in each):
+            means = {way: fmean(values) for way in others if (values := self.values(setting, way))}
+            if means and (own := self.values(setting, column)):
+                best = max(means, key=lambda way: means[way])
+                difference = fmean(own) - means[best]
+                near += difference >= -1
+                told.append(f"{setting} {difference:+.1f} ({best})")
+        if not told:
+            return f"*{column}* beside the best of {', '.join(others)}: {NOT_RUN}."
+        return (
+            f"*{column}* beside the best of {', '.join(others)} on the same draws: {'; '.join(told)}; "
+            f"at most one point below in {near} of {len(told)} settings."
+        )
 
     def scoreboard(self, column: str | None = None, match: str = "") -> str:
         """The column named in advance against each other one: in how many settings it is

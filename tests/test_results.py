@@ -128,7 +128,7 @@ def test_tables_are_paired_and_honest(module, tmp_path):
     assert lines[3] == "| usps, 10 shots | not run | 50.0 |"
     assert lines[4] == "| kmnist, 5 shots | not run | not run |"
     assert "3 of 8 cells not run" in toy.draws and toy.minutes == "5 processor minutes"
-    assert gain.sign == 1 and "significantly above b in 1 of 1 settings" in toy.verdict()
+    assert gain.sign == 1 and "significantly above *b* in 1 of 1 settings" in toy.verdict()
     assert "(2 settings are not run)" in toy.verdict()
     nothing = module("tables").Experiment.read("nothing", tmp_path)
     assert "not run" in nothing.table() and "not run" in nothing.draws

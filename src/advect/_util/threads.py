@@ -1,7 +1,7 @@
 """Many small decompositions side by side, each on one thread.
 
 A threaded decomposition of a few hundred rows gains little on an idle machine, and waits at every
-barrier for the thread that another program keeps from running: fifty times as long has been seen.
+barrier for the thread that another program keeps from running, many times as long.
 One thread each, as many at a time as torch may use, is faster alone and does not mind company."""
 
 from __future__ import annotations
