@@ -226,6 +226,55 @@ class TestBacktracking:
             ad.Backtracking(**options)
 
 
+class TestEmbeddings:
+    """Through a network whose slopes are steep, a fixed step is far too long."""
+
+    @staticmethod
+    def network(seed=0, inner=24):
+        draws = torch.Generator().manual_seed(seed)
+        first, second = (
+            torch.randn(a, b, generator=draws, dtype=torch.float64)
+            for a, b in ((3, inner), (inner, 8))
+        )
+        return ad.Embedding(lambda x: torch.relu(x @ first + 1) @ second)
+
+    def flow(self, n_steps=8, **options):
+        source, target = labeled([8, 8], 3, 1), labeled([7, 9], 3, 2)
+        source = source.to(dtype=torch.float64).replace(x=source.x.double() + 2)
+        energy = ad.OTDD(target.to(dtype=torch.float64), cost=ad.GroundCost(feature=self.network()))
+        return ad.flow(source, energy, n_steps=n_steps, **options)
+
+    @pytest.mark.parametrize("integrator", [ad.Euler(0.2), ad.Momentum(0.1)])
+    def test_fixed_steps_explode(self, integrator):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = self.flow(15, integrator=integrator, control=ad.FixedSteps())
+        assert result.values[-1] > 1e4 * result.values[0] and result.status in ("rose", "diverged")
+
+    @pytest.mark.parametrize("laws", [True, False])
+    @pytest.mark.parametrize(
+        "integrator",
+        [ad.Euler(0.2), ad.Heun(0.2), ad.Momentum(0.1), ad.Adam(0.5), ad.Adagrad(0.5)],
+        ids=lambda integrator: type(integrator).__name__,
+    )
+    def test_by_default_values_fall_and_nothing_explodes(self, integrator, laws):
+        dynamics = ad.FeatureDriven(through_laws=laws)
+        result = self.flow(integrator=integrator, dynamics=dynamics)
+        assert isinstance(result.control, ad.Backtracking)
+        assert rises(result.values, torch.float64) == 0
+        assert result.values[-1] < 0.5 * result.values[0]
+        assert float(result.dataset.x.abs().max()) < 20
+
+    def test_what_is_curved(self):
+        target = labeled([6, 6], 3, 2)
+        through = ad.OTDD(target, cost=ad.GroundCost(feature=self.network()))
+        own = ad.OTDD(target, cost=ad.GroundCost(feature=lambda x, y: torch.cdist(x, y)))
+        sketch = ad.OTDD(target, cost=ad.GroundCost(feature=ad.Sketch(2)))
+        assert through.curved and own.curved and not sketch.curved and not ad.OTDD(target).curved
+        assert (ad.Potential(bowl) + 2 * through).curved
+        assert not (ad.Potential(bowl) + 2 * sketch).curved
+
+
 class TestDefaults:
     target = labeled([6, 6], 3, 2)
 

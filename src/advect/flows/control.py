@@ -46,9 +46,10 @@ class StepControl(Protocol):
 class FixedSteps:
     """Every step is made as the integrator proposes it, whether the value falls or rises.
 
-    The default for stochastic functionals and integrators, for those with a memory (``Momentum``,
-    ``Adam``, ``Adagrad``), and for ``FeatureDriven(through_laws=False)``, whose velocity is not the
-    gradient. The status and the diagnosis of a result say when its value rose.
+    The default for stochastic functionals and integrators; and, but for costs through an
+    ``Embedding``, for those with a memory (``Momentum``, ``Adam``, ``Adagrad``) and for
+    ``FeatureDriven(through_laws=False)``, whose velocity is not the gradient. The status and the
+    diagnosis of a result say when its value rose.
 
     Example:
         >>> import advect as ad
@@ -79,8 +80,9 @@ class Backtracking:
     step until it is at rest. A step that was made smaller grows back to the integrator's own
     ``step_size``, and never beyond.
 
-    The default with ``Euler`` and ``Heun`` for deterministic functionals. With ``Momentum``,
-    ``Adam`` or ``Adagrad`` (all that do not say ``descends``) a rejection also empties their memory,
+    The default with ``Euler`` and ``Heun`` for deterministic functionals; where a cost goes through
+    an ``Embedding``, for which no step size is safe in advance, with all that is not random. With
+    ``Momentum``, ``Adam`` or ``Adagrad`` (all that do not say ``descends``) a rejection also empties their memory,
     which may point uphill where the velocity does not. Noise cannot be controlled: stochastic
     integrators and functionals are refused.
 
@@ -178,7 +180,16 @@ def _slope(here: Here, there: Here) -> float:
 
 
 def default_control(field: Field, integrator: Integrator) -> StepControl:
-    """``Backtracking()`` where small steps go down, otherwise ``FixedSteps()``."""
-    noisy = integrator.stochastic or field.functional.stochastic
-    descends = integrator.descends and field.dynamics.descends
-    return Backtracking() if descends and not noisy else FixedSteps()
+    """``Backtracking()`` where small steps go down, otherwise ``FixedSteps()``.
+
+    Through a map of the features with Jacobian J, an Euler step is stable up to about 2/‖J‖², and
+    nobody knows that number: a step that makes the value rise is often the first of an explosion.
+    So steps are controlled there wherever that is possible. Velocities with laws held fixed are no
+    gradients, but near enough to one to go down."""
+    if integrator.stochastic or field.functional.stochastic:
+        return FixedSteps()
+    if field.functional.curved:
+        descends = integrator.descends or integrator.descends_at_first
+    else:
+        descends = integrator.descends and field.dynamics.descends
+    return Backtracking() if descends else FixedSteps()

@@ -55,6 +55,7 @@ class Integrator:
     """
 
     descends: ClassVar[bool] = False
+    descends_at_first: ClassVar[bool] = False
     stochastic: ClassVar[bool] = False
 
     def init(self, parameters: Tensors) -> Tensors:
@@ -241,6 +242,7 @@ class Momentum(Integrator):
         0.15
     """
 
+    descends_at_first = True
     step_size: StepSize = 0.1
     momentum: float = 0.9
     nesterov: bool = False
@@ -283,6 +285,7 @@ class Adam(Integrator):
         [0.1, 0.1]
     """
 
+    descends_at_first = True
     step_size: StepSize = 0.1
     beta1: float = 0.9
     beta2: float = 0.999
@@ -334,6 +337,7 @@ class Adagrad(Integrator):
         0.1
     """
 
+    descends_at_first = True
     step_size: StepSize = 0.1
     floor: float = 1e-10
 

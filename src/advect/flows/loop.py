@@ -49,7 +49,8 @@ def flow(
             ``EulerMaruyama``.
         control: whether a step is made: ``Backtracking()`` makes it smaller until the value falls,
             ``FixedSteps()`` makes it whatever comes. By default the first with ``Euler`` or
-            ``Heun`` where velocities are gradients of a value without noise.
+            ``Heun`` where velocities are gradients of a value without noise; with an ``Embedding``
+            in the cost, wherever nothing is random.
         n_steps: how many moves in all, those before a resume included.
         callbacks: functions of a ``Step``; a true answer stops the flow. See ``Recorder``,
             ``Checkpoint``, ``StopWhen``, ``Progress``, ``Metric``.

@@ -37,6 +37,8 @@ class Functional:
         target: the dataset that a flow goes to, if there is one.
         stochastic: whether values at the same dataset with other states differ at random; a flow
             does not control its steps then.
+        curved: whether its curvature is that of a map of the features, a network's say, of which
+            nothing is known: a flow controls its steps then also where it otherwise would not.
 
     Example:
         >>> import torch, advect as ad
@@ -63,6 +65,10 @@ class Functional:
 
     @property
     def stochastic(self) -> bool:
+        return False
+
+    @property
+    def curved(self) -> bool:
         return False
 
     @property
@@ -153,6 +159,10 @@ class Scaled(Functional):
         return self.functional.stochastic
 
     @property
+    def curved(self) -> bool:
+        return self.functional.curved
+
+    @property
     def options(self) -> dict[str, Any]:
         return self.functional.options
 
@@ -192,6 +202,10 @@ class Sum(Functional):
     @property
     def stochastic(self) -> bool:
         return any(functional.stochastic for functional in self.functionals)
+
+    @property
+    def curved(self) -> bool:
+        return any(functional.curved for functional in self.functionals)
 
     @property
     def parts(self) -> tuple[Functional, ...]:

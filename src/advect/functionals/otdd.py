@@ -92,6 +92,10 @@ class OTDD(Functional):
         return self.transport.solver.stochastic
 
     @property
+    def curved(self) -> bool:
+        return not self.cost.feature_cost.linear
+
+    @property
     def options(self) -> dict[str, Any]:
         return {"cost": self.cost, "solver": self.solver}
 
