@@ -719,8 +719,9 @@ def test_sigint_of_a_process(tmp_path):
     same_frames(whole.trajectory, resumed.trajectory)
 
 
-def test_sigkill_ten_times_in_a_row(tmp_path):
-    size, n_steps, kills, chance = (2000, 200), 90, 10, random.Random(0)
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_sigkill_several_times_in_a_row(kills, tmp_path):
+    size, n_steps, chance = (2000, 200), 9 * kills, random.Random(0)
     whole = reference(*size, n_steps, callbacks=[ad.Recorder()])
     run, seen = tmp_path / "run", 0
     try:
