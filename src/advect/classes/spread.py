@@ -111,7 +111,9 @@ def degree_roots(graph: Any) -> np.ndarray:
     return np.sqrt(np.asarray(graph.sum(axis=1)).reshape(-1, 1))
 
 
-def solved(graph: Any, roots: np.ndarray, alpha: float, right: np.ndarray) -> np.ndarray:
+def solved(
+    graph: Any, roots: np.ndarray, alpha: float, right: np.ndarray, tol: float = 1e-12
+) -> np.ndarray:
     """(I − α S)^−1 of each column of the right side, by conjugate gradients; no entry is negative
     where the right side has none.
     """
@@ -120,5 +122,5 @@ def solved(graph: Any, roots: np.ndarray, alpha: float, right: np.ndarray) -> np
 
     inverse = diags_array(1 / roots[:, 0])
     system = (eye_array(len(right)) - alpha * (inverse @ graph @ inverse)).tocsr()
-    columns = [cg(system, column, rtol=1e-12, atol=0, maxiter=2000)[0] for column in right.T]
+    columns = [cg(system, column, rtol=tol, atol=0, maxiter=2000)[0] for column in right.T]
     return np.stack(columns, axis=1).clip(min=0)
