@@ -29,7 +29,8 @@ LAYERS = (
 ROOMS = [room for layer in LAYERS for room in layer]
 MOST_ISINSTANCE = 160  # a method is the better question
 FRONT = ("__init__", "__main__")  # the package's own doors: names, and the command line
-DOORS = {("flows", "report")}  # upward, by name and on demand: FlowResult.report
+# upward, by name and on demand: FlowResult.report, Labelled.report
+DOORS = {("flows", "report"), ("apps", "report")}
 HEAVY = (
     "joblib",
     "imageio_ffmpeg",

@@ -4,12 +4,14 @@ dataset to a few samples.
 
 from advect.apps.carry import CarryOptions
 from advect.apps.evaluation import TransferScores, evaluate_transfer
+from advect.apps.label import Labelled, label
 from advect.apps.query import query
 from advect.apps.repurpose import Repurposed, RepurposeOptions, repurpose
 from advect.apps.transfer import TransferOptions, Transferred, joined, transfer
 
 __all__ = [
     "CarryOptions",
+    "Labelled",
     "RepurposeOptions",
     "Repurposed",
     "TransferOptions",
@@ -17,6 +19,7 @@ __all__ = [
     "Transferred",
     "evaluate_transfer",
     "joined",
+    "label",
     "query",
     "repurpose",
     "transfer",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 _FLOOR = 1e-4  # share of the uniform law in all scores: no class is impossible
-_USUAL, _SPREAD = 1.0, 0.7  # of the temperature: its centre, and the deviation of its logarithm
+_SPREAD = 0.7  # deviation of the logarithm of the temperature
 _RANGE = (-3.0, 3.0)  # of the logarithm of the temperature
 _Z = 1.959963984540054  # 95 %
 
@@ -66,11 +66,13 @@ class Calibration:
         return _cooled(scores, self.temperature)
 
 
-def calibrated(scores: np.ndarray, codes: np.ndarray) -> Calibration:
-    """The temperature for scores (m, k), given what is true, (m,) positions of classes."""
+def calibrated(scores: np.ndarray, codes: np.ndarray, usual: float = 1.0) -> Calibration:
+    """The temperature for scores (m, k), given what is true, (m,) positions of classes; ``usual`` is
+    the one to expect before any label is seen.
+    """
     if not len(codes):
-        return Calibration(_USUAL, 0, None, None, None)
-    temperature = _fitted(scores, codes)
+        return Calibration(usual, 0, None, None, None)
+    temperature = _fitted(scores, codes, usual)
     found = _cooled(scores, temperature)
     right = found.argmax(axis=1) == codes
     bins = reliability(found.max(axis=1), right)
@@ -84,9 +86,9 @@ def calibrated(scores: np.ndarray, codes: np.ndarray) -> Calibration:
     )
 
 
-def log_likelihoods(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
+def log_likelihoods(scores: np.ndarray, codes: np.ndarray, usual: float = 1.0) -> np.ndarray:
     """log p of what is true at the temperature that suits the scores best, (m,)."""
-    found = _cooled(scores, _fitted(scores, codes))
+    found = _cooled(scores, _fitted(scores, codes, usual))
     return np.log(found[np.arange(len(codes)), codes])
 
 
@@ -125,13 +127,13 @@ def calibration_error(bins: tuple[Bin, ...]) -> float:
     return float(away / sum(one.n for one in bins))
 
 
-def _fitted(scores: np.ndarray, codes: np.ndarray) -> float:
+def _fitted(scores: np.ndarray, codes: np.ndarray, usual: float) -> float:
     """The most probable temperature."""
     from scipy.optimize import minimize_scalar
 
     def loss(log_temperature: float) -> float:
         found = _cooled(scores, math.exp(log_temperature))
-        prior = ((log_temperature - math.log(_USUAL)) / _SPREAD) ** 2 / 2
+        prior = ((log_temperature - math.log(usual)) / _SPREAD) ** 2 / 2
         return prior - float(np.log(found[np.arange(len(codes)), codes]).sum())
 
     return math.exp(minimize_scalar(loss, bounds=_RANGE, method="bounded").x)

@@ -36,6 +36,15 @@ class Way:
     neighbors: int | None = None
     alpha: float | None = None
 
+    @property
+    def usual_temperature(self) -> float:
+        """What its scores were too flat by on other data: the farther labels spread, the more they
+        mix.
+        """
+        if self.alpha is not None:
+            return (1 - self.alpha) ** 0.3
+        return {"nearest": 0.35, "logistic": 0.8}[self.method]
+
     def __str__(self) -> str:
         graph = f", {self.neighbors} neighbors, alpha {self.alpha:g}" if self.alpha else ""
         return f"{self.method} in {self.embedding}{graph}"

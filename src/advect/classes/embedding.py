@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind
+from advect._util.checks import check_count, check_kind, check_known
 from advect._util.linalg import principal_axes
 from advect.classes.gradients import OrientedGradients
 from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
+from advect.data.spaces.coders import as_coder
+from advect.data.spaces.encoding import Encoding
 from advect.errors import InputError
 
 # more of the true classes of four sets of images are found there than in all pixels
@@ -44,12 +47,18 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             return _principal(_features(data), embedding)
         case Embedding():
             return _embedded(data, embedding)
+        case str() if not embedding.lower().endswith(".onnx"):
+            check_known("embedding", embedding, ("auto", "gradients", "standardized"))
+        case torch.nn.Module() | str() | Path():
+            encoder = as_coder(embedding, "embedding")
+            rows = Encoding.fit(data.x, data.sample_shape, encoder, None).apply(data.x.detach())
+            return rows.detach().cpu().double().numpy()
     if hasattr(embedding, "fit_transform"):
         return _transformed(_features(data), embedding, seed)
     if not callable(embedding):
         raise InputError(
-            "an embedding must be a number of components, a share of variance, a transformer, a "
-            'function, "gradients" or "standardized"',
+            "an embedding must be a number of components, a share of variance, a transformer or a "
+            "function",
             repr(embedding),
             "Pass for instance embedding=50, embedding=0.9 or the body of a network.",
         )

@@ -80,7 +80,8 @@ def pseudo_labels(
             not count.
         embedding: what to cluster instead of the features: their first so many principal components
             (a whole number), as many as make up a share of the variance (between 0 and 1), a
-            function of the samples in their shape, or an object with ``fit_transform``;
+            function of the samples in their shape, a torch module (asked in evaluation mode), the
+            path of an ONNX file, or an object with ``fit_transform``;
             ``"gradients"`` are the ``classes.OrientedGradients`` of images, ``"standardized"``
             columns of deviation 1. None clusters the features, ``"auto"`` 50 principal components
             where there are more features and samples than that. The dataset that comes out has its

@@ -89,11 +89,14 @@ def write_report(
         "pictures": pictures,
     }
     story = replace(story, **{name: value for name, value in given.items() if value is not None})
-    place = _place(path)
-    # names of files from elsewhere may hold what is no text
-    content = render(gather(story)).encode(errors="replace")
+    return write_page(page_place(path), render(gather(story)))
+
+
+def write_page(place: Path, text: str) -> Path:
+    """Write a page, whole or not at all."""
     try:
-        write_atomically(place, content)
+        # names of files from elsewhere may hold what is no text
+        write_atomically(place, text.encode(errors="replace"))
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(
             "a folder on the way to the report is a file", error.filename, "Choose another path."
@@ -103,31 +106,40 @@ def write_report(
 
 def render(scene: Scene) -> str:
     """The text of the page of a scene."""
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    script = _part("player.js")
+    script = part("player.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.from_string(_part("template.html.jinja")).render(
+    return filled(
+        "template.html.jinja",
         **scene.page,
         player=scene.player,
-        style=Markup(_part("style.css")),  # ours, and not to be escaped
+        style=Markup(part("style.css")),  # ours, and not to be escaped
         script=Markup(script),
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'",
-        versions=_versions(),
+        versions=versions(),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
 
 
+def filled(template: str, **values: Any) -> str:
+    """A template of this room with values, every text escaped."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(part(template)).render(**values)
+
+
 @cache
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """The text of a file of this room."""
     return resources.files("advect.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _versions() -> str:
+def versions() -> str:
+    """What a page was made with."""
     known = []
     for name in ("advect", "torch", "numpy"):
         try:
@@ -154,7 +166,8 @@ def _story(result: Any) -> Story:
     )
 
 
-def _place(path: str | Path) -> Path:
+def page_place(path: str | Path) -> Path:
+    """Where a page may be written."""
     place = Path(path).expanduser()
     if place.is_dir():
         raise InputError(
