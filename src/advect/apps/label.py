@@ -164,9 +164,10 @@ def label(
             components of images; features as they are and standardized columns of tables. None:
             features; else a torch module, an ONNX file, a transformer or a function, as in
             ``ad.pseudo_labels``.
-        method: ``"propagate"`` spreads labels over the graph, ``"nearest"`` takes that of the
-            nearest labeled sample, ``"logistic"`` fits a logistic regression to the labeled ones;
-            ``"auto"`` compares them.
+        method: ``"propagate"`` spreads labels over the graph; ``"refine"`` does it once more over a
+            graph where the classes of the surest samples are farther apart; ``"nearest"`` takes the
+            label of the nearest labeled sample; ``"logistic"`` fits a logistic regression to the
+            labeled ones; ``"auto"`` compares them (refinement up to 10,000 samples).
         neighbors: of each sample in the graph; None compares some numbers.
         alpha: below 1; the nearer to it, the farther labels spread. None compares some.
         seed: of the folds, of large pools' parts that ways are compared on, of a random embedding.

@@ -1,6 +1,6 @@
 """Which way to label a pool: candidates compared on known labels that are held out, one question
-after the other (where distances are measured and by which method; how far labels spread; how many
-neighbours).
+after the other: where distances are measured and by which method; how far labels spread; how many
+neighbours; whether the graph is refined.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from advect._util.checks import check_count, check_positive
 from advect.apps.calibration import log_likelihoods
-from advect.apps.label_ways import METHODS, Known, Points, Way, held_out
+from advect.apps.label_ways import GRAPHS, METHODS, Known, Points, Way, held_out
 from advect.classes.clustering import of_order_one
 from advect.classes.embedding import Embedded, points_of
 from advect.data.dataset import LabeledDataset
@@ -25,6 +25,7 @@ from advect.errors import InputError
 _ALPHAS, _ALONE = (0.95, 0.99, 0.9), 0.99  # labels of one sample a class have to go far
 _NEIGHBORS = (10, 5)
 _COMPARED_ON = 4000  # samples, of a larger pool
+_REFINED = 10_000  # samples, above which a graph for each fold takes too long
 _SMALLEST = 8  # side of images whose gradients say something
 
 
@@ -81,9 +82,10 @@ def ways_for(
         )
     single = int(np.bincount(data.y[data.labeled].cpu().numpy()).max()) == 1
     alphas = (_ALONE,) if single else _ALPHAS
+    methods = [name for name in METHODS if name != "refine" or len(data) <= _REFINED]
     return Ways(
         _embeddings(data, embedding),
-        METHODS if method == "auto" else (method,),
+        methods if method == "auto" else (method,),
         _NEIGHBORS if neighbors is None else (check_count("neighbors", neighbors),),
         alphas if alpha is None else (alpha,),
     )
@@ -115,10 +117,13 @@ def choose(
     """The way to take, and all that were compared, the best first."""
     neighbors, alpha = ways.neighbors[0], ways.alphas[0]
     names, methods = list(ways.embeddings), list(ways.methods)
-    first = [_way(method, name, neighbors, alpha) for name in names for method in methods]
+    refines = "refine" in methods
     if not len(known.held):
         advance(ways.n_stages)
-        return first[0], ()
+        return _way("refine" if refines else methods[0], names[0], neighbors, alpha), ()
+    if len(methods) > 1:  # what refines is compared with what it refines, last
+        methods = [method for method in methods if method != "refine"]
+    first = [_way(method, name, neighbors, alpha) for name in names for method in methods]
     data, known = _part(data, known, seed)
     seen: dict[Way, np.ndarray] = {}
 
@@ -133,9 +138,11 @@ def choose(
         leaders.append(best([way for way in first if way.embedding == name]))
         advance(1)
     way = best(leaders)
-    if way.method == "propagate":
+    if way.method in GRAPHS:
         way = best([replace(way, alpha=alpha) for alpha in ways.alphas])
         way = best([replace(way, neighbors=neighbors) for neighbors in ways.neighbors])
+    if way.method == "propagate" and refines:
+        way = best([replace(way, method="refine"), way])
     advance(1)
     found = sorted(
         (_compared(other, seen[other], known) for other in seen),
@@ -145,7 +152,7 @@ def choose(
 
 
 def _way(method: str, name: str, neighbors: int, alpha: float) -> Way:
-    return Way(method, name, neighbors, alpha) if method == "propagate" else Way(method, name)
+    return Way(method, name, neighbors, alpha) if method in GRAPHS else Way(method, name)
 
 
 def _compared(way: Way, scores: np.ndarray, known: Known) -> Compared:

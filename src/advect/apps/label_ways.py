@@ -7,6 +7,7 @@ second table alone."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,12 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from advect.classes.clustering import of_order_one
 from advect.classes.neighbor_graph import neighbor_graph
 from advect.classes.spread import degree_roots, one_hot, solved, spread
 
-METHODS = ("propagate", "nearest", "logistic")
+METHODS = ("propagate", "refine", "nearest", "logistic")
+GRAPHS = ("propagate", "refine")  # methods over a graph
 _FOLDS, _COLUMNS = 10, 100  # at most: folds, and folds times classes
 _PENALTY = 1.0  # C of the logistic regression
+# of refinement: the share of surest samples whose labels count, the weight of directions that tell
+# these apart beside the points themselves, the shrinkage of covariances
+_SUREST, _WEIGHT, _SHRINKAGE = 0.7, 0.7, 0.5
 
 
 @dataclass(frozen=True)
@@ -115,18 +121,57 @@ def held_out(way: Way, points: Points, known: Known) -> np.ndarray:
         return _held_out_spread(way, points, known)
     scores = np.zeros((len(known.codes), known.k))
     for rows, codes in known.without():
-        scores[rows] = _direct(way, points.points, codes, known.k, rows)
+        scores[rows] = _from_labels(way, points, codes, known.k, rows)
     return scores[known.held]
 
 
 def scored(way: Way, points: Points, known: Known) -> np.ndarray:
     """Scores (n, k) of all samples from all known labels."""
-    if way.method == "propagate":
-        assert way.neighbors and way.alpha
-        start = one_hot(known.codes, known.k)
-        return spread(points.graph(way.neighbors), way.alpha, start)
-    everything = np.arange(len(known.codes))
-    return _direct(way, points.points, known.codes, known.k, everything)
+    return _from_labels(way, points, known.codes, known.k, np.arange(len(known.codes)))
+
+
+def _from_labels(
+    way: Way, points: Points, codes: np.ndarray, k: int, rows: np.ndarray
+) -> np.ndarray:
+    """Scores (len(rows), k) of some samples from these labels."""
+    if way.method not in GRAPHS:
+        return _direct(way, points.points, codes, k, rows)
+    assert way.neighbors and way.alpha
+    start = one_hot(codes, k)
+    scores = spread(points.graph(way.neighbors), way.alpha, start)
+    if way.method == "refine":
+        near = Points(_refined(points.points, np.where(codes[:, None] >= 0, start, scores)))
+        scores = spread(near.graph(way.neighbors), way.alpha, start)
+    return scores[rows]
+
+
+def _refined(points: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The points, beside their coordinates in the directions that best tell apart the surest
+    samples of each class (linear discriminant analysis).
+
+    One step of self-training: a graph of these joins fewer samples of different classes."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    codes, sure = scores.argmax(axis=1), scores.max(axis=1)
+    used = np.zeros(len(codes), dtype=bool)
+    for code in np.unique(codes):
+        members = np.flatnonzero(codes == code)
+        surest = members[np.argsort(-sure[members], kind="stable")]
+        used[surest[: max(2, round(_SUREST * len(members)))]] = True
+    model = LinearDiscriminantAnalysis(solver="eigen", shrinkage=_SHRINKAGE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # classes of one sample
+        try:
+            beside = model.fit(points[used], codes[used]).transform(points)
+        except (np.linalg.LinAlgError, ValueError):  # classes of points that do not differ
+            return points
+    parts = (points, 1.0), (beside, _WEIGHT)
+    return of_order_one(np.concatenate([_unit(one) * weight for one, weight in parts], axis=1))
+
+
+def _unit(points: np.ndarray) -> np.ndarray:
+    """Points of mean squared norm 1."""
+    return points / (np.sqrt(np.square(points).sum(axis=1).mean()) or 1.0)
 
 
 def _held_out_spread(way: Way, points: Points, known: Known) -> np.ndarray:

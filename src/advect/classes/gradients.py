@@ -38,13 +38,13 @@ class OrientedGradients:
         >>> import advect as ad
         >>> digits = ad.datasets.load("digits", n=20)
         >>> ad.classes.OrientedGradients()(digits.samples).shape
-        torch.Size([20, 128])
+        torch.Size([20, 192])
         >>> ad.fill_labels(digits, embedding=ad.classes.OrientedGradients()) is digits   # nothing to fill
         True
     """
 
-    bins: int = 8
-    cells: int = 7
+    bins: int = 12
+    cells: int = 9
 
     def __post_init__(self) -> None:
         check_count("bins", self.bins, least=2)

@@ -98,6 +98,15 @@ COMMANDS = (
         "advect repurpose model.onnx mnist usps kmnist --max-samples 1000 -o answers",
     ),
     Command(
+        "label",
+        "advect.cli.label:label",
+        "Use",
+        "Label a pool of samples from a few labeled ones, and say how sure each label is.",
+        "POOL [FEW] -o FILE.csv|DIRECTORY [OPTIONS]",
+        "advect label 'digits?n=1000' 'digits?n=50&balanced=true&seed=1' --relabel -o labels.csv "
+        "--report labels.html",
+    ),
+    Command(
         "show",
         "advect.cli.look:show",
         "Look",

@@ -40,6 +40,12 @@ _WORDS = (
     (re.compile(r"\bad\.GroundCost\(label=ad\.NoLabels\(\)\)"), "--cost none"),
     (re.compile(r" with data\.subset\(data\.labeled\)"), ""),
     (
+        re.compile(r"To label it anew, pass it without them: ad\.LabeledDataset\(pool\.samples\)"),
+        "To label it anew, pass --relabel",
+    ),
+    (re.compile(r"; ad\.pseudo_labels finds clusters without any"), ""),
+    (re.compile(r"\bat_least=([\d.]+)"), r"--confidence \1"),
+    (
         re.compile(r"apply takes these as of the (\w+): pass side='\w+' for samples of the \w+"),
         r"these are taken as of the \1",
     ),

@@ -22,6 +22,7 @@ _TAKE_CODE = (
     "--functional",
     "--metric",
     "--cost.embedding",
+    "--embedding",
     "--model",
     "--space.encoder",
     "--space.decoder",

@@ -17,7 +17,7 @@ from advect.apps.label import Labelled
 from advect.report.charts import histogram, reliability_chart
 from advect.report.encoding import Shades
 from advect.report.page import filled, page_place, part, versions, write_page
-from advect.viz.theme import class_marks
+from advect.viz.theme import class_marks, style
 
 _SIDE = 72  # pixels of a picture
 _MOST_CLASSES = 60  # that are shown, those with the least sure labels first
@@ -26,7 +26,7 @@ _SURE = 0.9
 
 
 def write_label_report(
-    made: Labelled, path: str | Path, *, title: str = "Labels for a pool", each: int = 10
+    made: Labelled, path: str | Path, *, title: str = "Labels for a pool", each: int = 8
 ) -> Path:
     """Write a page about labels that ``ad.apps.label`` gave, as one HTML file that needs no network
     and runs no script.
@@ -63,7 +63,7 @@ def _page(made: Labelled, title: str, each: int) -> str:
 
     data, given = made.dataset, ~made.known
     confidence = made.confidence
-    colours = [mark.colour for mark in class_marks(data.classes).values()]
+    colours = [f"var(--c{code})" for code in range(len(data.classes))]
     shown = _shown_classes(made)
     columns = None
     if Shades.of(data.sample_shape, data.x[:1]) is None:
@@ -71,7 +71,7 @@ def _page(made: Labelled, title: str, each: int) -> str:
     return filled(
         "labels.html.jinja",
         title=title,
-        style=Markup(part("style.css") + part("labels.css")),
+        style=Markup(part("style.css") + part("labels.css") + _class_colours(len(data.classes))),
         notes=[*made.notes, *_left_out(made, shown)],
         tiles=_tiles(made),
         groups=[_group(made, code, colours, each) for code in shown],
@@ -94,14 +94,26 @@ def _page(made: Labelled, title: str, each: int) -> str:
     )
 
 
+def _class_colours(k: int) -> str:
+    """A colour for each class on a light page, and on a dark one."""
+
+    def colours() -> str:
+        marks = class_marks(range(k)).values()
+        return "".join(f"--c{code}:{mark.colour};" for code, mark in enumerate(marks))
+
+    with style(dark=True):
+        dark = colours()
+    return f":root{{{colours()}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
 def _tiles(made: Labelled) -> list[tuple[str, str]]:
     given, calibration = ~made.known, made.calibration
     sure = int((made.confidence[given] >= _SURE).sum())
     if calibration.accuracy is None or calibration.interval is None:
         right = ("should be right", "unknown")
     else:
-        low, high = (f"{end:.0%}" for end in calibration.interval)
-        right = (f"should be right ({low} to {high})", f"{calibration.accuracy:.0%}")
+        low, high = (round(100 * end) for end in calibration.interval)
+        right = ("should be right", f"{calibration.accuracy:.0%} ({low} to {high})")
     return [
         ("samples", f"{len(made):,}"),
         ("classes", f"{len(made.dataset.classes):,}"),
