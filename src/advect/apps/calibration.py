@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_FLOOR = 1e-4  # share of the uniform law in all scores: no class is impossible
+# shares of the uniform law, in scores and in probabilities: no class is impossible
+_LEAST_SCORE, _LEAST = 1e-9, 1e-3
 _SPREAD = 0.7  # deviation of the logarithm of the temperature
 _RANGE = (-3.0, 3.0)  # of the logarithm of the temperature
 _Z = 1.959963984540054  # 95 %
@@ -38,7 +39,8 @@ class Calibration:
     """How far scores can be believed; made by ``calibrated``.
 
     Attributes:
-        temperature: scores p become p^(1/temperature), divided by their sum.
+        temperature: scores p become p^(1/temperature), divided by their sum; a thousandth is
+            shared by all classes.
         n_held_out: how many known labels were held out in turn; 0 where none could be.
         accuracy: the share of these that came out right; None without any.
         interval: its 95 % interval (Wilson's); None without any.
@@ -140,6 +142,7 @@ def _fitted(scores: np.ndarray, codes: np.ndarray, usual: float) -> float:
 
 
 def _cooled(scores: np.ndarray, temperature: float) -> np.ndarray:
-    logs = np.log((1 - _FLOOR) * scores + _FLOOR / scores.shape[1]) / temperature
+    logs = np.log(scores + _LEAST_SCORE) / temperature
     powers = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+    sums = powers.sum(axis=1, keepdims=True)
+    return (1 - _LEAST) * powers / sums + _LEAST / scores.shape[1]

@@ -49,7 +49,7 @@ class Way:
         """
         if self.alpha is not None:
             return (1 - self.alpha) ** 0.3
-        return {"nearest": 0.35, "logistic": 0.8}[self.method]
+        return {"nearest": 0.2, "logistic": 0.8}[self.method]
 
     def __str__(self) -> str:
         graph = f", {self.neighbors} neighbors, alpha {self.alpha:g}" if self.alpha else ""
@@ -205,8 +205,8 @@ def _direct(
 
 
 def _nearest(shots: np.ndarray, codes: np.ndarray, points: np.ndarray, k: int) -> np.ndarray:
-    """exp(−d²/s) of the nearest sample of each class, with the mean distance to the nearest of all
-    as scale.
+    """exp(−d²/s) of the nearest sample of each class, with the mean d² between labeled samples as
+    s.
     """
     from sklearn.neighbors import NearestNeighbors
 
@@ -214,8 +214,8 @@ def _nearest(shots: np.ndarray, codes: np.ndarray, points: np.ndarray, k: int) -
     for code in np.unique(codes):
         near = NearestNeighbors(n_neighbors=1).fit(shots[codes == code])
         squares[:, code] = near.kneighbors(points)[0][:, 0] ** 2
-    best = squares.min(axis=1, keepdims=True)
-    powers = np.exp((best - squares) / (best.mean() or 1.0))
+    scale = 2 * np.square(shots - shots.mean(axis=0)).sum(axis=1).mean() or 1.0
+    powers = np.exp((squares.min(axis=1, keepdims=True) - squares) / scale)
     return powers / powers.sum(axis=1, keepdims=True)
 
 
