@@ -31,11 +31,11 @@ FINAL_PART = 0.6  # of the training images, the first; settings were chosen on t
 ELSEWHERE = dict.fromkeys(DATASETS, "mnist") | {"mnist": "emnist_letters"}  # the network's
 EPOCHS = 6
 # the best on the validation part, mean over the four datasets at 5 labels a class, seeds 0 to 2
-SPREADING_KNN = {
+SPREADING_KNN: dict[str, Any] = {
     "pixels": {"n_neighbors": 7, "alpha": 0.9},
     "gradients": {"n_neighbors": 7, "alpha": 0.9},
 }
-SPREADING_RBF = {
+SPREADING_RBF: dict[str, Any] = {
     "pixels": {"gamma": 20.0, "alpha": 0.9},
     "gradients": {"gamma": 20.0, "alpha": 0.9},
 }

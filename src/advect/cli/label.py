@@ -274,10 +274,9 @@ def _table(made: ad.apps.Labelled, sure: Any, suffix: str) -> bytes:
     match suffix:
         case ".npz":
             table["label"] = ["" if name is None else name for name in table["label"]]
-            arrays = {name: np.asarray(values) for name, values in table.items()}
-            np.savez_compressed(
-                text, **arrays, probabilities=made.probabilities, classes=np.asarray(names)
-            )
+            table |= {"probabilities": made.probabilities, "classes": names}
+            arrays: dict[str, Any] = {name: np.asarray(values) for name, values in table.items()}
+            np.savez_compressed(text, **arrays)
         case ".parquet":
             from advect._util.checks import needed
 
