@@ -91,17 +91,19 @@ def label(
 
     places = _Places.checked(out, report, overwrite)
     named = options.embedding if is_code(options.embedding) else None
-    code = permission(run_code, [named])
+    code = permission(run_code, [named, *options.space.code])
     with talk.listening():
         import advect as ad
 
         raw = inputs.load(pool, options, talk)
         data = raw.replace(y=raw.y.new_full((len(raw),), -1)) if options.relabel else raw
         shots = None if few is None else inputs.load(few, options, talk)
-        if shots is not None:
-            space = build.space(data, shots, options.space)
+        if shots is not None or options.space.given:
+            coders = build.coders(options.space, code)
+            space = build.space(data, data if shots is None else shots, options.space, coders)
             talk.detail(space.describe())
-            data, shots = space.apply(data), space.apply(shots, side="target")
+            data = space.apply(data)
+            shots = None if shots is None else space.apply(shots, side="target")
         made = ad.apps.label(
             data,
             shots,
