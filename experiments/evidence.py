@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +73,7 @@ def job(
     """A cell of an experiment, computed in this process or in one that ``parent`` started."""
     if os.getpid() != parent:
         _end_with(parent)
+        _keep_memory()
     return cell, compute(name, folder, arguments)
 
 
@@ -85,6 +87,16 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@functools.cache
+def _keep_memory() -> None:
+    """Networks and data that cells share are kept by their process: joblib would start another one
+    when it has grown, and they would be made again.
+    """
+    with suppress(ImportError):
+        executor: Any = importlib.import_module("joblib.externals.loky.process_executor")
+        executor._MAX_MEMORY_LEAK_SIZE = math.inf
 
 
 def compute(name: str, folder: str, arguments: dict[str, Any]) -> dict[str, Any]:

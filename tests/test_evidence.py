@@ -3,6 +3,7 @@ with those of other settings."""
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import json
 import os
@@ -90,6 +91,20 @@ def test_what_is_there_is_listed(toy, tmp_path):
     said = toy("--list")[1]
     assert "to do    10 shots, draw 0" in said and "1 of 4 cells" in said
     assert toy("--match", "nothing")[0] == 2
+
+
+def test_examples_of_the_helpers(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    for name in ("evidence", "tables"):
+        outcome = doctest.testmod(importlib.import_module(name))
+        assert outcome.attempted and not outcome.failed
+
+
+def test_numbers_in_names_are_ordered_as_numbers(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    names = ["usps, 10 shots", "usps, 5 shots", "kmnist, 100 shots"]
+    natural = importlib.import_module("evidence").natural
+    assert sorted(names, key=natural) == ["kmnist, 100 shots", "usps, 5 shots", "usps, 10 shots"]
 
 
 SLEEPER = """
