@@ -2,15 +2,18 @@
 oracles.
 """
 
+import math
 import time
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 from sklearn.covariance import ledoit_wolf
 
 import advect as ad
 from advect import Diagonal, Factored, Full, Gaussians, LabeledDataset
+from advect.data.sampling import by_turns
 
 KINDS = {
     "full": lambda roots: Full(roots.mT @ roots),
@@ -196,6 +199,22 @@ class TestFromSamples:
             data.shrunk_laws(share="oracle")  # type: ignore
         with pytest.raises(ad.InputError, match="needs a label"):
             LabeledDataset(data.x).shrunk_laws()
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any),
+    st.integers(1, 60),
+    st.integers(0, 10**6),
+)
+def test_turns_are_as_often_as_weights_say(weights, n, seed):
+    drawn = by_turns(torch.tensor(weights, dtype=torch.float64), n, generator(seed))
+    assert len(drawn) == n
+    for row, weight in enumerate(weights):
+        wanted, times = n * weight / sum(weights), int((drawn == row).sum())
+        # the exact share is a whole number up to rounding, or between two
+        assert math.floor(wanted - 1e-9) <= times <= math.ceil(wanted + 1e-9)
+        assert weight or not times
 
 
 class TestSample:
