@@ -168,6 +168,9 @@ def test_batches_are_bounded_and_change_nothing(monkeypatch: pytest.MonkeyPatch)
     seen.clear()
     assert torch.equal(ad.harmonize(a, b, encoder=watch)[0].x, whole)
     assert max(seen) == 7 and sum(seen) == 102  # 50 each, and 2 to try it
+    done = []
+    ad.harmonize(a, b, encoder=squares, progress=lambda k, of: done.append((k, of)))
+    assert done[-1] == (50, 50) and len(done) == 16
 
 
 # Errors

@@ -200,7 +200,7 @@ def repurpose(
     needed = [options.cost.embedding, model if is_code(model) else None, *options.space.code]
     code = permission(run_code, needed)
     with talk.listening() as unconverged:
-        asked, coders = load_model(model, code), build.coders(options.space, code)
+        asked, coders = load_model(model, code), build.coders(options.space, code, talk.progress)
         base = inputs.load(reference, options, talk)
         names = inputs.short_names(datasets)
         loaded = {

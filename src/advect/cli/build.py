@@ -128,12 +128,15 @@ def space(
     return ad.FeatureSpace.fit(source, target, **{**options.given, **coders})
 
 
-def coders(options: SpaceOptions, code: Permission) -> dict[str, Any]:
-    """The encoder and the decoder that are asked for, loaded once for all datasets."""
+def coders(options: SpaceOptions, code: Permission, progress: Any) -> dict[str, Any]:
+    """The encoder and the decoder that are asked for, loaded once for all datasets, and how their
+    progress is shown; empty if there are none.
+    """
     from advect.cli.models import load_coder
 
     named = {"encoder": options.encoder, "decoder": options.decoder}
-    return {what: load_coder(text, what, code) for what, text in named.items() if text is not None}
+    found = {what: load_coder(text, what, code) for what, text in named.items() if text is not None}
+    return {**found, "progress": progress} if found else {}
 
 
 def functional(

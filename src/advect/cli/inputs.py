@@ -79,7 +79,7 @@ def together(
     """Two datasets in one feature space, and the space."""
     from advect.cli import build
 
-    coders = build.coders(space, code)
+    coders = build.coders(space, code, talk.progress)
     source, target = (load(ref, options, talk) for ref in refs)
     common = build.space(source, target, space, coders)
     talk.detail(common.describe())

@@ -202,7 +202,7 @@ def _datasets(job: Job, terms: list[Term], talk: Talk) -> _Data:
             "one",
             "Give a target, or leave the space alone.",
         )
-    coders = build.coders(options.space, job.code)
+    coders = build.coders(options.space, job.code, talk.progress)
     found = {ref: inputs.load(ref, options, talk) for ref in refs}
     dtypes = {str(data.x.dtype).removeprefix("torch.") for data in (source, *found.values())}
     dtype = dtypes.pop() if len(dtypes) == 1 else None
@@ -227,7 +227,7 @@ def target_of(job: Job, talk: Talk) -> tuple[ad.LabeledDataset | None, Pictures 
         facts = read_json(job.directory / "space.json")
         if job.target is None or not facts:
             return None, None
-        coders = _permitted(job)
+        coders = _permitted(job, talk)
         space = space_from(facts, job.directory / "space.json", **coders)
         read = inputs.load(job.target, job.options, talk)
         target = space.apply(read, side="target")
@@ -250,13 +250,14 @@ def _hides_images(space: ad.FeatureSpace) -> bool:
     return layout(space.picture_shape) is not None and layout(space.sample_shape) is None
 
 
-def _permitted(job: Job) -> dict[str, Any]:
+def _permitted(job: Job, talk: Talk) -> dict[str, Any]:
     """The encoder and decoder of a run that are code, where it may be run; ONNX files are opened
     with the space.
     """
     space = job.options.space
     files = {name: None for name in _CODERS if not is_code(getattr(space, name) or "")}
-    return build.coders(space.model_copy(update=files), job.code)
+    coded = build.coders(space.model_copy(update=files), job.code, talk.progress)
+    return coded or {"progress": talk.progress}
 
 
 def check_unchanged(ready: Ready) -> None:

@@ -128,9 +128,9 @@ def apply(
     from advect.datasets.run_frames import in_units
 
     given = SpaceOptions(encoder=encoder, decoder=decoder)
-    coders = build.coders(given, permission(run_code, given.code))
+    coders = build.coders(given, permission(run_code, given.code), talk.progress)
     with talk.listening():
-        carrier, space = _open(map.expanduser(), coders)
+        carrier, space = _open(map.expanduser(), coders or {"progress": talk.progress})
         data = load(dataset, options, talk)
         data = data if space is None else space.apply(data)
         moved = carrier.transform(data.samples if ignore_labels else data)

@@ -213,7 +213,7 @@ def _in_one_space(
             "space.scale, space.project or space.columns",
             "Convert them first with advect data convert, or use space.size and space.channels.",
         )
-    coders = build.coders(space, code)
+    coders = build.coders(space, code, talk.progress)
     sets = [inputs.load(reference, options, talk) for reference in references]
     shapes = {data.sample_shape for data in sets}
     if len(shapes) == 1 and not space.given:

@@ -12,6 +12,7 @@ import re
 import tomllib
 import warnings
 from pathlib import Path
+from typing import Any
 
 from advect._util.checks import check_known
 from advect.data import formats as files
@@ -152,9 +153,9 @@ def _space(directory: Path) -> FeatureSpace | None:
     return space_from(facts, path)
 
 
-def space_from(facts: object, path: Path, **coders: object) -> FeatureSpace:
-    """The feature space that a file holds, with an encoder and a decoder where it needs them; an
-    error names the file.
+def space_from(facts: object, path: Path, **coders: Any) -> FeatureSpace:
+    """The feature space that a file holds, with an encoder and a decoder where it needs them, and
+    how their progress is shown; an error names the file.
     """
     try:
         return FeatureSpace.from_dict(facts, folder=path.parent, **coders)

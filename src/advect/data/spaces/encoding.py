@@ -17,6 +17,7 @@ from torch import Tensor
 
 from advect._util.checks import check_finite
 from advect._util.onnx import file_digest
+from advect._util.progress import Progress, track
 from advect.data.spaces.coders import Coder, OnnxCoder, as_coder
 from advect.data.spaces.saved import count_in, damaged, dict_in, field as entry, shape_in, word_in
 from advect.data.spaces.step import Names, Step
@@ -34,16 +35,22 @@ class Encoding(Step):
     dim: int
     encoder: Coder
     decoder: Coder | None = None
+    progress: Progress = None
     kind: ClassVar[str] = "encode"
 
     @classmethod
     def fit(
-        cls, some: Tensor, shape: tuple[int, ...], encoder: Coder, decoder: Coder | None
+        cls,
+        some: Tensor,
+        shape: tuple[int, ...],
+        encoder: Coder,
+        decoder: Coder | None,
+        progress: Progress = None,
     ) -> Encoding:
         """The step, tried on the first of some samples (n, d)."""
         first = some[:2]
         found = _asked(encoder, first.reshape(len(first), *shape), "encoder", None)
-        step = cls(shape, found.shape[1], encoder, decoder or encoder.backward)
+        step = cls(shape, found.shape[1], encoder, decoder or encoder.backward, progress)
         if step.decoder is not None:
             step.invert(found)
         return step
@@ -61,8 +68,10 @@ class Encoding(Step):
         return self.decoder is not None and self.decoder.kind != Missing.kind
 
     def apply(self, x: Tensor) -> Tensor:
-        return _in_batches(
-            x, lambda part: _asked(self.encoder, part.reshape(-1, *self.shape), "encoder", self.dim)
+        return self._in_batches(
+            "encoding",
+            x,
+            lambda part: _asked(self.encoder, part.reshape(-1, *self.shape), "encoder", self.dim),
         )
 
     def invert(self, x: Tensor) -> Tensor:
@@ -74,7 +83,18 @@ class Encoding(Step):
                 "Pass decoder= where the space is fitted; or look at space.pictures(…), the "
                 "nearest real samples.",
             )
-        return _in_batches(x, lambda part: _asked(decoder, part, "decoder", self.dim_in))
+        return self._in_batches(
+            "decoding", x, lambda part: _asked(decoder, part, "decoder", self.dim_in)
+        )
+
+    def _in_batches(self, label: str, x: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
+        rows = max(1, min(_ROWS, _NUMBERS // max(1, x.shape[1])))
+        parts = []
+        with track(len(x), label, self.progress) as advance:
+            for part in x.split(rows):
+                parts.append(ask(part))
+                advance(len(part))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def columns_after(self, names: Names) -> Names:
         return None
@@ -103,11 +123,11 @@ class Encoding(Step):
         shape, dim = shape_in(facts, "shape"), count_in(facts, "dim")
         encoder = given.coder(dict_in(facts, "encoder"), "encoder")
         if entry(facts, "decoder") is None:
-            return cls(shape, dim, encoder)
+            return cls(shape, dim, encoder, progress=given.progress)
         decoder = dict_in(facts, "decoder")
         if decoder.get("kind") == "inverse":
-            return cls(shape, dim, encoder, encoder.backward)
-        return cls(shape, dim, encoder, given.coder(decoder, "decoder"))
+            return cls(shape, dim, encoder, encoder.backward, given.progress)
+        return cls(shape, dim, encoder, given.coder(decoder, "decoder"), given.progress)
 
 
 @dataclass(frozen=True)
@@ -151,6 +171,7 @@ class Given:
     encoder: Any = None
     decoder: Any = None
     folder: Path | None = None
+    progress: Progress = None
     _opened: dict[tuple[str, str], Coder] = field(default_factory=dict)
 
     def coder(self, facts: dict[str, Any], what: str) -> Coder:
@@ -183,7 +204,8 @@ class Given:
         """The ONNX file, beside the saved space or where it was."""
         places = [Path(str(entry(facts, "path")))]
         if facts.get("relative") is not None and self.folder is not None:
-            places.insert(0, self.folder.expanduser().absolute() / str(facts["relative"]))
+            near = self.folder.expanduser().absolute() / str(facts["relative"])
+            places.insert(0, near.resolve())
         there = [place for place in places if place.is_file()]
         for place in there:
             if file_digest(place) == facts["digest"]:
@@ -216,12 +238,6 @@ def _check_same(coder: Coder, kind: str, name: str, digest: str | None, what: st
         f"{change} ({coder.kind}{'' if coder.digest is None else f', digest {coder.digest[:12]}'})",
         "Bring that one back, or fit the space again.",
     )
-
-
-def _in_batches(x: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
-    rows = max(1, min(_ROWS, _NUMBERS // max(1, x.shape[1])))
-    parts = [ask(part) for part in x.split(rows)]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _asked(coder: Coder, samples: Tensor, what: str, dim: int | None) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_kind, check_known
+from advect._util.progress import Progress
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces.chain import Chain
 from advect.data.spaces.columns import listed
@@ -73,9 +74,10 @@ class FeatureSpace:
         project: int | None = None,
         encoder: Any = None,
         decoder: Any = None,
+        progress: Progress = None,
     ) -> FeatureSpace:
         """The space in which ``harmonize`` with these options, described there, puts the two
-        datasets.
+        datasets; it shows the progress of its encoder as it was asked to here.
 
         Example:
             >>> import advect as ad
@@ -85,7 +87,7 @@ class FeatureSpace:
             >>> space.apply([[6.0], [10.0]]).tolist()
             [[0.0], [2.0]]
         """
-        options = Options.read(size, channels, columns, scale, project, encoder, decoder)
+        options = Options.read(size, channels, columns, scale, project, encoder, decoder, progress)
         remedy = "Wrap arrays in LabeledDataset(x, y)."
         for data in (source, target):
             check_kind("harmonize takes two datasets", data, LabeledDataset, remedy)
@@ -372,6 +374,7 @@ class FeatureSpace:
         encoder: Any = None,
         decoder: Any = None,
         folder: str | Path | None = None,
+        progress: Progress = None,
     ) -> FeatureSpace:
         """The space that ``to_dict`` wrote, with the same results to the last bit; anything else is
         an ``InputError``.
@@ -382,6 +385,8 @@ class FeatureSpace:
                 files are opened again by themselves. A space that lacks one says so when it needs
                 it.
             folder: where the space was kept; an ONNX file is first looked for from there.
+            progress: None to show how far an encoder is when it takes long, False to be silent, or
+                a function of (done, total).
 
         Example:
             >>> from advect.data.spaces import FeatureSpace
@@ -400,7 +405,7 @@ class FeatureSpace:
             )
         dtype, shape = dtype_in(facts, "dtype"), shape_in(facts, "sample_shape")
         names = columns_in(facts, shape)
-        given = Given(encoder, decoder, None if folder is None else Path(folder))
+        given = Given(encoder, decoder, None if folder is None else Path(folder), progress)
         chains = [Chain.from_dict(field(facts, side), given) for side in ("source", "target")]
         given.check_used(chains[0].encoding)
         for chain in chains:

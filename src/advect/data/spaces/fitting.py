@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count, check_known, check_sides
+from advect._util.progress import Progress
 from advect.data.dataset import LabeledDataset
 from advect.data.formats.kinds import onehot_names
 from advect.data.spaces.chain import Chain, through
@@ -35,6 +36,7 @@ class Options:
     project: int | None
     encoder: Coder | None = None
     decoder: Coder | None = None
+    progress: Progress = None
 
     @classmethod
     def read(
@@ -46,6 +48,7 @@ class Options:
         project: object,
         encoder: object = None,
         decoder: object = None,
+        progress: Progress = None,
     ) -> Options:
         if channels is not None:
             check_known("channels", channels, ("gray", "rgb"))
@@ -65,7 +68,7 @@ class Options:
             None if given is None else as_coder(given, what)
             for given, what in ((encoder, "encoder"), (decoder, "decoder"))
         )
-        return cls(sides, channels, columns, scale, components, *coders)
+        return cls(sides, channels, columns, scale, components, *coders, progress=progress)
 
 
 @dataclass
@@ -112,7 +115,7 @@ def _encoding(laid: Sequence[Tensor], shape: tuple[int, ...], options: Options) 
     assert options.encoder is not None
     theirs = laid[1:] if options.scale == "standardize-target" else laid
     encoder = fitted(options.encoder, lambda: torch.cat([*theirs]))
-    return Encoding.fit(laid[0], shape, encoder, options.decoder)
+    return Encoding.fit(laid[0], shape, encoder, options.decoder, options.progress)
 
 
 def _scale_and_project(meeting: _Meeting, features: Sequence[Tensor], options: Options) -> None:

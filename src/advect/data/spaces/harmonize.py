@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from advect._util.progress import Progress
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces.feature_space import FeatureSpace
 
@@ -19,6 +20,7 @@ def harmonize(
     project: int | None = None,
     encoder: Any = None,
     decoder: Any = None,
+    progress: Progress = None,
 ) -> tuple[LabeledDataset, LabeledDataset]:
     """Both datasets in one feature space and one dtype; labels, weights and classes stay.
 
@@ -65,6 +67,8 @@ def harmonize(
         decoder: the way back from these rows to such samples, of the same kinds; by default the
             ``inverse_transform`` of a transformer that has one. Without one there is no way back,
             and ``FeatureSpace.pictures`` shows the nearest real samples.
+        progress: None to show how far an encoder is when it takes long, False to be silent, or a
+            function of (done, total).
 
     Raises:
         InputError: vectors of different dimension or columns, images against vectors, different
@@ -92,5 +96,6 @@ def harmonize(
         project=project,
         encoder=encoder,
         decoder=decoder,
+        progress=progress,
     )
     return space.apply(source), space.apply(target, side="target")
