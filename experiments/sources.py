@@ -30,6 +30,8 @@ MEASURED = re.compile(
     rf"|(?<![\w.]){_DIGITS} (?:of|out of|in) (?:{_DIGITS}|{_WORDS})\b"
     rf"|\b(?:{_WORDS}) (?:times|per cent|percent|points|seconds|minutes|of (?:{_WORDS}|\d+))\b"
     rf"|\b(?:{_WORDS}|one) in (?:{_WORDS})\b"
+    r"|\btwice as (?:fast|slow|long|much|many|good)\b"
+    r"|\ba (?:third|quarter|fifth|sixth|tenth|twentieth) (?:longer|shorter|faster|slower|less|more|or less)\b"
 )
 _CODE = re.compile(
     r"```.*?```|`[^`\n]*`|(?<=\n\n)(?:    [^\n]*\n)+|https?://\S+|\]\([^)]*\)", re.DOTALL
