@@ -81,6 +81,21 @@ class TestAgainstOracles:
         way = gap + torch.trace((torch.eye(6) - A) @ S @ (torch.eye(6) - A).T)
         assert float(way) == pytest.approx(float(ad.bures(source, target)), rel=1e-9)
 
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("kind", ["full", "factored"])
+    def test_rounding_is_no_direction(self, kind, dtype):
+        source, target = law(factors(3, 8)), law(factors(9, 8, seed=3), seed=1)
+        pair = [laws.to(dtype=dtype) for laws in (source, target)]
+        if kind == "full":
+            pair = [Gaussians(laws.means, Full(laws.covariances())) for laws in pair]
+        exact, found = (
+            matrix_of(GaussianMap.between(*laws, ["a"], beyond="dropped"), d=8)
+            for laws in ((source, target), pair)
+        )
+        assert torch.linalg.matrix_rank(exact) == 3
+        tol = 1e-4 if dtype == torch.float32 else 1e-10
+        np.testing.assert_allclose(found, exact, atol=tol * float(exact.abs().max()))
+
     def test_what_is_orthogonal_to_the_range_is_not_reached(self):
         source = law(torch.eye(4)[:2].double())
         target = law(torch.diag(torch.tensor([2.0, 3.0, 5.0, 7.0])).double())

@@ -159,7 +159,8 @@ class GaussianMap(Map, kind="gaussian"):
         """Axes V, deviations σ and images Rᵀ M of each class, stacked."""
         one, two = source.covariance, target.covariance
         pairs = list(zip(one.compressed.parts(), two.compressed.parts(), strict=True))
-        found = side_by_side(lambda pair: _linear(*pair), pairs, rows=source.dim)
+        least = _least_deviation(one)
+        found = side_by_side(lambda pair: _linear(*pair, least), pairs, rows=source.dim)
         axes, deviations, images = zip(*found, strict=True)
         self._sizes = [len(part) for part in deviations]
         self._axes, self._images = torch.cat(axes), torch.cat(images)
@@ -237,11 +238,20 @@ class GaussianMap(Map, kind="gaussian"):
             raise ValueError("laws and axes do not fit together")
 
 
-def _linear(own: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _least_deviation(covariance: Covariance) -> float:
+    """What counts as none, of the largest deviation: roots of matrices know them to the root of
+    rounding only.
+    """
+    dtypes = [value.dtype for value in covariance.tensors().values() if value.is_floating_point()]
+    rounding = 0.0 if covariance.has_factors else max(torch.finfo(dtype).eps for dtype in dtypes)
+    return max(_NOTHING, 4 * math.sqrt(rounding))
+
+
+def _linear(own: Tensor, other: Tensor, nothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """Vᵀ (r, d), σ (r,) and Rᵀ M (r, d) for factors of S and of S'."""
     _, deviations, axes = torch.linalg.svd(own.detach(), full_matrices=False)
     top = deviations.max() if len(deviations) else 0.0
-    kept = deviations > _NOTHING * top
+    kept = deviations > nothing * top
     deviations, axes, other = deviations[kept], axes[kept], other.detach()
     product = other @ (axes.mT * deviations)
     least = _ROUNDING * float(
