@@ -1032,6 +1032,47 @@ def test_repurpose(kind, answer):
     assert all(label == guess for _, label, guess in (line.split(",") for line in lines[1:]))
 
 
+CHAIN = (
+    MODEL
+    + """
+chain = torch.nn.Sequential(torch.nn.Identity(), Net())
+def first(samples):
+    return samples
+"""
+)
+
+
+@pytest.mark.parametrize("cut", [["0"], ["model.py:first", "--head", "model.py:nearest"]])
+def test_repurpose_by_features_compares_and_recommends(cut, answer):
+    reference = ad.datasets.load("toy:gaussians?n=60&seed=1")
+    Path("model.py").write_text(CHAIN.format(means=reference.moments().means.tolist()))
+    reference.replace(x=reference.x * 0.5 + 20, classes=("x", "y", "z")).save("data.npz")
+    said = answer(
+        *["repurpose", "model.py:chain", "toy:gaussians?n=60&seed=1", "data.npz", "--steps", "12"],
+        *["--step-size", "0.4", "--posterior", "nearest", "--features", *cut, "-o", "answers"],
+    )["datasets"]["data"]
+    assert said["accuracy"] == 1 and said["posterior"] == "nearest"
+    assert said["comparison"]["accuracies"]["flow"] == 1 and said["comparison"]["n"] == 12
+    assert said["comparison"]["recommended"] == "posterior" and said["pseudo_labels"] is None
+    kept = json.loads(Path("answers/result.json").read_text())["datasets"]["data"]
+    assert kept["comparison"] == said["comparison"]
+
+
+def test_repurpose_says_what_to_use(cli):
+    reference = ad.datasets.load("toy:gaussians?n=60&seed=1")
+    Path("model.py").write_text(CHAIN.format(means=reference.moments().means.tolist()))
+    ad.LabeledDataset(reference.samples).save("data.npz")
+    words = ["repurpose", "model.py:chain", "toy:gaussians?n=60&seed=1", "data.npz", "--steps", "2"]
+    code, out, _ = cli(*words, "-o", "answers")
+    assert code == 0 and "by answers for labels" in out and "data: Do not flow" in out
+    code, out, _ = cli(*words, "--no-compare", "-o", "others")
+    assert code == 0 and "Do not flow" not in out
+    code, _, err = cli(*words, "--features", "7", "-o", "more")
+    assert code == 2 and "unknown layer" in err and not Path("more").exists()
+    code, _, err = cli(*words, "--map.name", "nearest", "--posterior", "auto", "-o", "more")
+    assert code == 2 and "posterior belongs to entropic" in err and not Path("more").exists()
+
+
 def write_onnx(path, means):
     """Scores x·μ − ½‖μ‖², the greatest at the nearest mean."""
     onnx = pytest.importorskip("onnx")

@@ -11,12 +11,14 @@ from advect._util.checks import check_count, check_non_negative, check_positive
 from advect.cost import Bures, GroundCost
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
 from advect.flows.dynamics import FeatureDriven
 from advect.flows.integrators import Euler
 from advect.flows.loop import Callback, FlowResult, flow
 from advect.functionals import OTDD
 from advect.maps import EntropicMap
 from advect.maps.base import Map
+from advect.maps.posteriors import Posterior
 from advect.ot import Sinkhorn, Solver
 
 _LABEL = Bures()
@@ -63,12 +65,18 @@ class CarryOptions:
         check_non_negative("label_weight", self.label_weight)
 
 
-def carrier(options: CarryOptions) -> Map:
+def carrier(options: CarryOptions, posterior: Posterior = None) -> Map:
     """The map for samples that are not in the flow, to be fitted on it."""
     if options.map is not None:
+        if posterior is not None:
+            raise InputError(
+                "a posterior is for the map that is made here",
+                "a posterior and a map",
+                "Pass the map as ad.maps.EntropicMap(posterior=…), or leave one of them out.",
+            )
         return options.map
     same = {"epsilon": options.solver.epsilon} if isinstance(options.solver, Sinkhorn) else {}
-    return EntropicMap(label_weight=options.label_weight, debias=False, **same)
+    return EntropicMap(label_weight=options.label_weight, debias=False, posterior=posterior, **same)
 
 
 def carry(

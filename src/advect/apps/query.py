@@ -6,6 +6,7 @@ answer means for another set of classes is for ``advect.classes.matching``."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,9 +62,39 @@ def query(model: Any, samples: Tensor, *, batch: int = _BATCH) -> np.ndarray:
     return whole if whole.ndim == 1 else _probabilities(whole)
 
 
+def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
+    """Which of the classes each answer of a model means: the most likely, or the one of that name.
+
+    Raises:
+        InputError: another number of scores, or a label that is none of the classes.
+
+    Example:
+        >>> answer_codes(np.array([[0.2, 0.8]]), "ab").tolist(), answer_codes(np.array(["b"]), "ab").tolist()
+        ([1], [1])
+    """
+    if answers.ndim == 2:
+        if answers.shape[1] != len(classes):
+            raise InputError(
+                f"scores must be of the {len(classes)} reference classes",
+                f"{answers.shape[1]}",
+                "Give the reference all classes of the model, in its order.",
+            )
+        return answers.argmax(axis=1)
+    position = {name: code for code, name in enumerate(classes)}
+    names = answers.tolist()
+    strange = [name for name in names if name not in position]
+    if strange:
+        raise InputError(
+            "labels must be reference classes",
+            repr(strange[0]),
+            f"Classes: {', '.join(map(str, classes))}.",
+        )
+    return np.array([position[name] for name in names], dtype=np.int64)
+
+
 def _asker(model: Any) -> Any:
     if isinstance(model, torch.nn.Module):
-        return lambda part: _ask_module(model, part)
+        return lambda part: ask_module(model, part)
     for name in ("predict_proba", "predict"):
         if callable(getattr(model, name, None)):
             return lambda part: getattr(model, name)(part.reshape(len(part), -1).cpu().numpy())
@@ -76,7 +107,7 @@ def _asker(model: Any) -> Any:
     )
 
 
-def _ask_module(module: torch.nn.Module, part: Tensor) -> Tensor:
+def ask_module(module: torch.nn.Module, part: Tensor) -> Tensor:
     # layers may be frozen one by one
     modes = [(layer, layer.training) for layer in module.modules()]
     parameter = next(module.parameters(), None)

@@ -2,28 +2,50 @@
 there (paper, section 6.3).
 
 The model is queried and never changed. Labels of the data are used where they are known,
-pseudo-labels where none are, and a map carries the samples without labels, and new ones, along."""
+pseudo-labels where none are, and a map carries the samples without labels, and new ones, along. All
+of it happens in the space of the samples or in the features of one of the model's layers. Whether
+it was worth it is measured on labels that are kept aside, and said."""
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_kind
+from advect._util.checks import check_kind, check_known
 from advect.apps.carry import CarryOptions, carrier, carry
-from advect.apps.query import query
-from advect.classes import PseudoLabels, pseudo_labels
+from advect.apps.comparison import (
+    FLOW,
+    NO_FLOW,
+    POSTERIOR,
+    WAYS,
+    Comparison,
+    compared,
+    too_few,
+    without_labels,
+)
+from advect.apps.labelings import Labeling, choose_labeling
+from advect.apps.module_features import Halves, split_model
+from advect.apps.query import answer_codes, query
+from advect.classes import PseudoLabels
 from advect.classes.matching import ClassMatching
 from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
 from advect.flows.callbacks import Metric
 from advect.flows.loop import FlowResult
-from advect.maps.base import Map
+from advect.maps import EntropicMap
+from advect.maps.base import Map, Samples
+from advect.maps.posteriors import Posterior, check_posterior, folds_of
+
+_ASIDE = 5  # every fifth labeled sample is kept aside for a comparison
+_LEAST = 10  # labeled samples for one
 
 
 @dataclass(frozen=True)
@@ -46,21 +68,55 @@ class RepurposeOptions(CarryOptions):
 
 
 @dataclass(frozen=True, eq=False)
+class _Task:
+    """A model, the reference in the space of the flow, and how data gets there."""
+
+    halves: Halves
+    reference: LabeledDataset
+    options: RepurposeOptions
+    posterior: Posterior
+
+    def flow(self, data: LabeledDataset, scored: bool) -> FlowResult:
+        def accuracy(rho: LabeledDataset) -> float:
+            return _accuracy(self.read(rho).predict(self.ask(rho.samples), unknown=None), rho)
+
+        callbacks = [Metric("accuracy", accuracy, every=self.options.every)] if scored else []
+        return carry(data, self.reference, self.options, callbacks)
+
+    def read(self, data: LabeledDataset) -> ClassMatching:
+        return ClassMatching.between(data, self.reference)
+
+    def ask(self, samples: Tensor) -> np.ndarray:
+        return query(self.halves.head, samples)
+
+    def follower(self, result: FlowResult) -> Map:
+        return copy.deepcopy(carrier(self.options, self.posterior)).fit(result)
+
+    def carried(self, follow: Map, samples: Tensor) -> Tensor:
+        moved = torch.as_tensor(follow.transform(samples))
+        return moved.reshape(len(moved), *self.reference.sample_shape)
+
+
+@dataclass(frozen=True, eq=False)
 class Repurposed:
     """A model read on other data.
 
     Attributes:
-        predictions: a class of the data for each of its samples (of its clusters, where it came
-            without labels); None, with a warning, where the model answered with a class that has no
+        predictions: for each sample a class of the data, or of the model where the data came
+            without labels; None, with a warning, where the model answered with a class that has no
             samples in the reference, which counts as wrong.
         answers: what the model said about the flowed samples, (n, k) probabilities or n labels.
-        flowed: the data where the model was asked.  matching: between its classes and the model's.
+        flowed: the data where the model was asked, or the features of the model that it was asked
+            about.  matching: between the data's classes and the model's.
         accuracy: share of labeled samples that are predicted right; None without labels. The flow
             used these labels: it says how well the flow reaches the model, not how well new samples
-            are read. For that, ``predict`` held-out ones.
+            are read. For that, see ``comparison``.
         accuracies: the same along the flow, (index, value).  result: the flow.  map: carries new
             samples.
-        pseudo: the clusters that stood in for labels, if they did.
+        labeling: what stood in for labels, and why, if the data came without.
+        comparison: what is right of labels kept aside after the flow, without it, and by the map's
+            posterior alone. It takes another flow, with four fifths of the labels, when it is first
+            looked at; without labels it says what the agreement of the model with clusters says.
     """
 
     predictions: list[Hashable]
@@ -71,20 +127,65 @@ class Repurposed:
     accuracies: list[tuple[int, float]]
     result: FlowResult
     map: Map
-    pseudo: PseudoLabels | None
+    labeling: Labeling | None
     model: Any
+    _task: _Task
 
-    def predict(self, samples: Any) -> list[Hashable]:
-        """Classes of new samples in the data's feature space, whose labels nobody knows: carried by
-        the map, then asked.
+    @property
+    def pseudo(self) -> PseudoLabels | None:
+        """The labels that stood in, if they did."""
+        return None if self.labeling is None else self.labeling.pseudo
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        if self.labeling is not None:
+            return without_labels(self.labeling)
+        return _compare(self._task, self.result.source)
+
+    @property
+    def recommendation(self) -> str:
+        """What to use, in one sentence; see ``comparison``."""
+        return self.comparison.why
+
+    def predict(self, samples: Any, way: str = FLOW) -> list[Hashable]:
+        """Classes of new samples in the data's feature space, whose labels nobody knows.
 
         None, with a warning, where the model answers with a class that has no samples in the
-        reference."""
-        if isinstance(samples, LabeledDataset):
-            samples = samples.samples
-        moved = torch.as_tensor(self.map.transform(samples))
-        answers = query(self.model, moved.reshape(len(moved), *self.flowed.sample_shape))
-        return _predictions(self.matching, answers)
+        reference.
+
+        Args:
+            samples: as they came to ``repurpose``: in the space of the samples, also where features
+                are used.
+            way: ``"flow"`` carries them by the map and asks the model there; ``"no flow"`` asks it
+                directly; ``"posterior"`` asks the map which class they have; ``"recommended"`` does
+                what ``comparison`` says.
+        """
+        check_known("way", way, (*WAYS, "recommended"))
+        way = self.comparison.recommended if way == "recommended" else way
+        values = torch.as_tensor(Samples.of(samples).values)
+        inside = self._task.halves.features(values)
+        if way == POSTERIOR:
+            return self._by_posterior(inside)
+        if way == FLOW:
+            return self._named(self.matching, self._task.ask(self._task.carried(self.map, inside)))
+        shape = self._task.reference.sample_shape
+        answers = self._task.ask(inside.reshape(len(inside), *shape))
+        return self._named(self._task.read(self.result.source), answers)
+
+    def _named(self, matching: ClassMatching, answers: np.ndarray) -> list[Hashable]:
+        if self.labeling is None:
+            return _predictions(matching, answers)
+        return _classes(answers, self._task.reference)
+
+    def _by_posterior(self, samples: Tensor) -> list[Hashable]:
+        if not isinstance(self.map, EntropicMap):
+            raise InputError(
+                "only an entropic map has a posterior",
+                type(self.map).__name__,
+                'Take way="flow" or way="no flow".',
+            )
+        names = _likely(self.map, samples)
+        return names if self.labeling is None else [self.matching.hard[name] for name in names]
 
     def __repr__(self) -> str:
         scored = "" if self.accuracy is None else f", accuracy {self.accuracy:.3f}"
@@ -97,6 +198,10 @@ def repurpose(
     reference: LabeledDataset,
     data: LabeledDataset,
     options: RepurposeOptions | None = ...,
+    *,
+    posterior: Posterior = ...,
+    features: Any = ...,
+    head: Any = ...,
 ) -> Repurposed: ...
 @overload
 def repurpose(
@@ -104,12 +209,20 @@ def repurpose(
     reference: LabeledDataset,
     data: Mapping[str, LabeledDataset],
     options: RepurposeOptions | None = ...,
+    *,
+    posterior: Posterior = ...,
+    features: Any = ...,
+    head: Any = ...,
 ) -> dict[str, Repurposed]: ...
 def repurpose(
     model: Any,
     reference: LabeledDataset,
     data: LabeledDataset | Mapping[str, LabeledDataset],
     options: RepurposeOptions | None = None,
+    *,
+    posterior: Posterior = None,
+    features: Any = None,
+    head: Any = None,
 ) -> Repurposed | dict[str, Repurposed]:
     """Classify data with a model that was made for other data, by moving the data and not the
     model.
@@ -121,7 +234,14 @@ def repurpose(
         reference: a labeled sample of what the model was trained on.
         data: what to classify, in the same feature space (see ``ad.harmonize``): labeled, partly
             labeled or unlabeled; or several datasets by name, which share the one model.
-        options: how; see ``RepurposeOptions``.
+        options: how; see ``RepurposeOptions``. Bounds are of what flows, features if they do.
+        posterior: who says which class a sample without a label may have: see ``EntropicMap``.
+            ``"auto"`` is the best where there are a few hundred labels.
+        features: a layer of the model (its name, or the layer), or a function of samples: what it
+            gives is what is clustered, flows and is mapped. Where the model knows data of this
+            kind, its features tell classes apart better than pixels do.
+        head: what answers for features, a function or the name of a layer. Left out where the model
+            is a chain, ``nn.Sequential``: then it is what follows the layer.
 
     Example:
         >>> import advect as ad
@@ -131,47 +251,84 @@ def repurpose(
         >>> found = ad.apps.repurpose(nearest, reference, data)
         >>> found.accuracy, found.predict(data.x[:2]) == data.labels[:2]
         (1.0, True)
+        >>> found.comparison.accuracies["flow"]
+        1.0
+        >>> found.recommendation.split(":")[0]
+        'Do not flow'
     """
     options = options or RepurposeOptions()
     if isinstance(data, Mapping):
-        return {name: repurpose(model, reference, part, options) for name, part in data.items()}
+        return {
+            name: repurpose(
+                model, reference, part, options, posterior=posterior, features=features, head=head
+            )
+            for name, part in data.items()
+        }
     what = "data must be a LabeledDataset, or several by name"
     check_kind(what, data, LabeledDataset, "Wrap arrays first.")
     reference.require_labels("the reference of a model")
-    pseudo = None
+    check_posterior(posterior)
+    halves = split_model(model, features, head)
+    there, inside = halves.encoded(reference), halves.encoded(data)
+    task = _Task(halves, there, options, posterior)
+    carrier(options, posterior)  # what cannot be should say so before a long flow
+    task.ask(there.samples[:1])  # a model that cannot answer, too
+    labeling = None
     if not bool(data.labeled.any()):
-        pseudo = pseudo_labels(data, options.clusterer, target=reference)
-        moving = pseudo.dataset
+        codes = answer_codes(task.ask(inside.samples), there.classes)
+        labeling = choose_labeling(data, reference, inside, there, codes, options.clusterer)
+        moving = labeling.pseudo.dataset
     else:
-        moving = data if data.complete else data.subset(data.labeled)
-    # a model that cannot answer should say so before a long flow
-    query(model, reference.samples[:1])
-    result = _carry(model, reference, moving, options, scored=pseudo is None)
-    follow = carrier(options).fit(result)
-    flowed = result.dataset if len(moving) == len(data) else _carry_rest(data, result, follow)
-    matching = ClassMatching.between(result.dataset, reference)
-    answers = query(model, flowed.samples)
-    predictions = _predictions(matching, answers)
-    accuracy = None if pseudo is not None else _accuracy(predictions, data)
-    history = result.metrics.get("accuracy", [])
+        moving = inside if data.complete else inside.subset(data.labeled)
+    result = task.flow(moving, scored=labeling is None)
+    follow = task.follower(result)
+    flowed = result.dataset if len(moving) == len(data) else _carry_rest(inside, result, follow)
+    matching, answers = task.read(result.dataset), task.ask(flowed.samples)
+    if labeling is None:
+        predictions = _predictions(matching, answers)
+        accuracy, history = _accuracy(predictions, data), result.metrics.get("accuracy", [])
+    else:
+        predictions, accuracy, history = _classes(answers, there), None, []
     return Repurposed(
-        predictions, answers, flowed, matching, accuracy, history, result, follow, pseudo, model
+        predictions,
+        answers,
+        flowed,
+        matching,
+        accuracy,
+        history,
+        result,
+        follow,
+        labeling,
+        model,
+        task,
     )
 
 
-def _carry(
-    model: Any,
-    reference: LabeledDataset,
-    data: LabeledDataset,
-    options: RepurposeOptions,
-    scored: bool,
-) -> FlowResult:
-    def accuracy(rho: LabeledDataset) -> float:
-        matching = ClassMatching.between(rho, reference)
-        return _accuracy(matching.predict(query(model, rho.samples), unknown=None), rho)
+def _compare(task: _Task, labeled: LabeledDataset) -> Comparison:
+    """Another flow with most of the labels, and all ways on the rest of them."""
+    aside = torch.as_tensor(folds_of(labeled.y.cpu().numpy(), _ASIDE) == 0)
+    if len(labeled) < _LEAST:
+        return too_few(len(labeled))
+    part, test = labeled.subset(~aside), labeled.subset(aside)
+    result = task.flow(part, scored=False)
+    follow = task.follower(result)
+    carried = task.ask(task.carried(follow, test.samples))
+    found = {
+        FLOW: task.read(result.dataset).predict(carried, unknown=None),
+        NO_FLOW: task.read(part).predict(task.ask(test.samples), unknown=None),
+    }
+    if isinstance(follow, EntropicMap):
+        found[POSTERIOR] = _likely(follow, test.samples)
+    return compared(found, test.labels)
 
-    callbacks = [Metric("accuracy", accuracy, every=options.every)] if scored else []
-    return carry(data, reference, options, callbacks)
+
+def _likely(follow: EntropicMap, samples: Tensor) -> list[Hashable]:
+    rows = torch.as_tensor(follow.posterior(samples)).argmax(dim=1)
+    return [follow.classes_[code] for code in rows.tolist()]
+
+
+def _classes(answers: np.ndarray, reference: LabeledDataset) -> list[Hashable]:
+    return [reference.classes[code] for code in answer_codes(answers, reference.classes)]
 
 
 def _predictions(matching: ClassMatching, answers: np.ndarray) -> list[Hashable]:

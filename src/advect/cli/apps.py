@@ -72,6 +72,26 @@ class CarryOptions(DataOptions):
 class RepurposeOptions(CarryOptions):
     """How data is carried to where a model works."""
 
+    posterior: str | None = Field(
+        default=None,
+        description="Who says which class a sample without a label may have: particles, nearest, "
+        "logistic, forest, mean, or auto, the best by cross-validation.",
+    )
+    features: str | None = Field(
+        default=None,
+        description="A layer of the model by its name, or path.py:function of samples: what it "
+        "gives is clustered, flows and is mapped.",
+    )
+    head: str | None = Field(
+        default=None,
+        description="What answers for features, a layer or path.py:function; not needed where the "
+        "model is a chain of layers.",
+    )
+    compare: bool = Field(
+        default=True,
+        description="Keep a fifth of the labels aside and compare with not flowing; takes another flow.",
+    )
+
     cost: Annotated[RepurposeCostOptions, Parameter(group="Ground cost")] = (
         RepurposeCostOptions.model_construct()
     )
@@ -197,10 +217,14 @@ def repurpose(
         )
     place = out.expanduser()
     check_free(place, overwrite, Sets())
-    needed = [options.cost.embedding, model if is_code(model) else None, *options.space.code]
-    code = permission(run_code, needed)
+    named = [text for text in (model, options.features, options.head) if text and is_code(text)]
+    code = permission(run_code, [options.cost.embedding, *named, *options.space.code])
     with talk.listening() as unconverged:
         asked, coders = load_model(model, code), build.coders(options.space, code, talk.progress)
+        inside = {
+            "features": _part(options.features, "features", code),
+            "head": _part(options.head, "a head", code),
+        }
         base = inputs.load(reference, options, talk)
         names = inputs.short_names(datasets)
         loaded = {
@@ -212,8 +236,11 @@ def repurpose(
         found = {}
         for name, (data, known) in fitted.items():
             talk.note(f"{name}: {len(data)} samples flow to {reference}")
-            chosen = ad.apps.RepurposeOptions(**_carry(options, talk, code, known, data))
-            found[name] = ad.apps.repurpose(asked, known, data, chosen)
+            held = () if options.features else (known, data)  # bounds of images, not of features
+            carry = _carry(options, talk, code, *held)
+            more = {} if "map" in carry else {"posterior": options.posterior}
+            chosen = ad.apps.RepurposeOptions(**carry)
+            found[name] = ad.apps.repurpose(asked, known, data, chosen, **more, **inside)
         facts: dict[str, Any] = {
             "model": model,
             "reference": reference,
@@ -230,7 +257,9 @@ def repurpose(
                     "flowed": f"{name}-flowed.{format}",
                     "accuracy": one.accuracy,
                     "matching": one.matching.hard,
-                    "pseudo_labels": one.pseudo is not None,
+                    "pseudo_labels": None if one.labeling is None else one.labeling.kind,
+                    "posterior": getattr(one.map, "posterior_", None),
+                    "comparison": vars(one.comparison) if options.compare else None,
                 }
             write_json(beside / "result.json", facts)
             check_free(place, overwrite, Sets())  # something may have come since
@@ -238,13 +267,24 @@ def repurpose(
         f"{place / f'{name}.csv'}: {len(one.predictions)} predictions{_scored(one)}"
         for name, one in found.items()
     ]
+    if options.compare:
+        lines += [f"{name}: {one.recommendation}" for name, one in found.items()]
     talk.result(facts, "\n".join(lines))
     talk.end(unconverged, strict)
 
 
+def _part(text: str | None, what: str, code: Permission) -> Any:
+    """A function in a Python file that the user named; a name of a layer stays as it is."""
+    if text is None or not is_code(text):
+        return text
+    from advect.cli.code import load_object
+
+    return load_object(text, what, code)
+
+
 def _scored(found: ad.apps.Repurposed) -> str:
-    if found.accuracy is None:
-        return " of clusters that stood in for labels"
+    if found.labeling is not None:
+        return f", by {found.labeling.kind} for labels"
     return f", {found.accuracy:.1%} of the labels that the flow used"
 
 
@@ -274,7 +314,8 @@ def _carry(
             "Use advect flow for that.",
         )
     cost = build.cost(options.cost, code)
-    return {
+    carried = {} if _own_map(options) else {"map": build.carried_map(_map(options), talk.progress)}
+    return carried | {
         "label": cost.label,
         "label_weight": cost.label_weight,
         "solver": options.solver.built(),
@@ -282,8 +323,21 @@ def _carry(
         "step_size": options.step_size,
         "bounds": build.image_bounds(options.bounds, *held),
         "every": options.every,
-        "map": build.carried_map(options.map, talk.progress),
     }
+
+
+def _own_map(options: CarryOptions) -> bool:
+    """Whether the map is left to the application."""
+    return isinstance(options, RepurposeOptions) and all(value is None for _, value in options.map)
+
+
+def _map(options: CarryOptions) -> MapOptions:
+    posterior = getattr(options, "posterior", None)
+    return (
+        options.map
+        if posterior is None
+        else options.map.model_copy(update={"posterior": posterior})
+    )
 
 
 def _as_reference(

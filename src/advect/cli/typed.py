@@ -26,6 +26,8 @@ _TAKE_CODE = (
     "--model",
     "--space.encoder",
     "--space.decoder",
+    "--features",
+    "--head",
 )
 
 
