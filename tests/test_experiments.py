@@ -120,7 +120,9 @@ SMALL = {  # settings that make a cell run in a moment
 
 @needs_data
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["clusterers", "maps", "objective", "supervised"])
+@pytest.mark.parametrize(
+    "name", ["clusterers", "maps", "objective", "supervised", "held_out", "unsupervised"]
+)
 def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch):
     module = evidence.load(name)
     for key, value in SMALL.items():

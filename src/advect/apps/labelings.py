@@ -77,7 +77,7 @@ def choose_labeling(
             return Labeling(ANSWERS, _answered(inside, there, answers), kappa, True)
         return Labeling(CLUSTERS, plain, kappa, False)
     own = (
-        _from_classes(inside, there)
+        clusters_from_classes(inside, there)
         if clusterer is None
         else pseudo_labels(inside, clusterer, target=there)
     )
@@ -91,7 +91,7 @@ def choose_labeling(
     return Labeling(best, found[best], kappa, True, scores)
 
 
-def _from_classes(data: LabeledDataset, reference: LabeledDataset) -> PseudoLabels:
+def clusters_from_classes(data: LabeledDataset, reference: LabeledDataset) -> PseudoLabels:
     """Clusters of k-means that begins at the class means of a reference, moved to the data's mean;
     they are numbered by size as all clusters are.
     """
