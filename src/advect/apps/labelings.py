@@ -104,8 +104,7 @@ def clusters_from_classes(data: LabeledDataset, reference: LabeledDataset) -> Ps
     present = [code for code, count in enumerate(reference.counts.values()) if count]
     begin = means[present] - means[present].mean(axis=0) + x.mean(axis=0)
     k = min(len(present), len(np.unique(x, axis=0)))
-    kmeans: Any = KMeans(k, init=begin[:k], n_init=1)  # pyright: ignore[reportArgumentType]
-    codes = renumbered(kmeans.fit(x).labels_)
+    codes = renumbered(np.asarray(KMeans(k, init=begin[:k]).fit(x).labels_))
     number = int(codes.max()) + 1
     y = torch.as_tensor(codes, device=data.x.device)
     labeled = data.replace(y=y, classes=tuple(range(number)), law=None, law_index=None)
