@@ -127,7 +127,9 @@ def _compute(
                 continue
             store.add(name, cell)
             said = " ".join(
-                f"{way} {100 * value:.1f}" for way, value in cell.get("accuracies", {}).items()
+                f"{way} {100 * value:.1f}"
+                for way, value in cell.get("accuracies", {}).items()
+                if value is not None
             )
             clock = (time.perf_counter() - begun) / 60
             print(f"[{clock:5.1f} min, {len(left)} left] {name} {said}", flush=True)

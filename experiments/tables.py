@@ -66,7 +66,12 @@ class Experiment:
     @cached_property
     def columns(self) -> list[str]:
         """All that occur: those of the module's COLUMNS in their order, then others as they come."""
-        there = [way for cell in self.cells.values() for way in cell.get("accuracies", {})]
+        there = [
+            way
+            for cell in self.cells.values()
+            for way, value in cell.get("accuracies", {}).items()
+            if value is not None
+        ]
         named = [way for way in self.settings.get("COLUMNS", ()) if way in there]
         return list(dict.fromkeys([*named, *there]))
 

@@ -29,7 +29,7 @@ def cells():
 def run(k, seed):
     if k == 10 and seed == 1:
         raise ValueError("not this one")
-    return {"accuracies": {"one": 1 / (k + seed), "two": 0.5}}
+    return {"accuracies": {"one": 1 / (k + seed), "two": 0.5, "three": None}}
 """
 
 
@@ -65,7 +65,7 @@ def test_cells_are_stored_one_by_one_and_a_failing_one_hinders_nobody(toy, tmp_p
     assert kept["settings"] == {"UPDATES": 5, "COLUMNS": ["one", "two"]}
     cell = kept["cells"]["5 shots, draw 1"]
     assert cell["arguments"] == {"k": 5, "seed": 1}
-    assert cell["accuracies"] == {"one": 0.166667, "two": 0.5}
+    assert cell["accuracies"] == {"one": 0.166667, "two": 0.5, "three": None}
     assert cell["seconds"] >= 0 and cell["processor seconds"] >= 0
     before = (tmp_path / "results" / "toy.json").read_bytes()
     assert toy("--match", "5 shots")[0] == 0  # nothing is computed again
