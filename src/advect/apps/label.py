@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_kind, check_known, check_positive
+from advect._util.checks import check_count, check_kind, check_known, check_number
 from advect._util.html import facts_table
 from advect._util.progress import Progress, track
 from advect.apps.calibration import Calibration, calibrated
@@ -25,6 +25,8 @@ from advect.classes.embedding import Embedded
 from advect.classes.spread import one_hot
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
+
+_FEW = 20  # held-out labels below which their accuracy says little
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,7 @@ class Labelled:
         Raises:
             InputError: there is none, or ``at_least`` is no probability.
         """
-        if not 0 <= check_positive("at_least", at_least) <= 1:
+        if not 0 <= check_number("at_least", at_least) <= 1:
             raise InputError("at_least is a probability", at_least, "Pass 0.9, for instance.")
         sure = self.confidence >= at_least
         if not sure.any():
@@ -282,6 +284,3 @@ def _notes(
     if calibration.n_held_out < _FEW:
         notes.append("So few labels make a rough estimate.")
     return tuple(notes)
-
-
-_FEW = 20  # held-out labels below which their accuracy says little

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,8 +107,11 @@ def _embeddings(data: LabeledDataset, embedding: Embedded) -> dict[str, Any]:
 
 
 def _name(embedding: Any) -> str:
-    if isinstance(embedding, str | int | float):
-        return f"{embedding} components" if isinstance(embedding, int) else str(embedding)
+    match embedding:
+        case str() | Path():
+            return Path(embedding).name
+        case int() | float():
+            return f"{embedding} principal components" if embedding >= 1 else str(embedding)
     return getattr(embedding, "__name__", type(embedding).__name__)
 
 
