@@ -108,15 +108,15 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
 
 def reliability(confidence: np.ndarray, right: np.ndarray, most: int = 10) -> tuple[Bin, ...]:
-    """Bins of equally many samples, at least five in each, from the least to the most sure.
+    """Bins of equally many samples, at least ten in each where there are as many, from the least to the most sure.
 
     Example:
         >>> [one.n for one in reliability(np.linspace(0, 1, 23), np.ones(23, dtype=bool))]
-        [6, 6, 6, 5]
+        [12, 11]
     """
     order = np.argsort(confidence, kind="stable")
     bins = []
-    for rows in np.array_split(order, max(1, min(most, len(order) // 5))):
+    for rows in np.array_split(order, max(1, min(most, len(order) // 10))):
         sure = confidence[rows]
         ends = float(sure.min()), float(sure.max())
         bins.append(Bin(*ends, len(rows), float(sure.mean()), float(right[rows].mean())))

@@ -130,8 +130,9 @@ def _reliability_words(made: Labelled) -> str:
         return "No label could be held out: how far confidences can be believed is not known."
     return (
         f"Known labels that were held out, {calibration.n_held_out} in all, by how sure the others "
-        f"were of them: on the dashed line, confidence is the share that is right. Bars are 95 % "
-        f"intervals; the mean distance from the line is {calibration.error:.1%}."
+        "were of them: on the dashed line, confidence is the share that is right. Bars are 95 % "
+        f"intervals. The mean distance from the line is {calibration.error:.1%}, part of which is "
+        "chance."
     )
 
 
