@@ -379,3 +379,50 @@ def test_flow_laws_and_maps_in_an_embedding() -> None:
     assert source.moments().means.shape == (3, 4)
     carried = ad.maps.NearestMap(k=2).fit(source, result.dataset).transform(space.apply(images(5)))
     assert carried.sample_shape == (4,) and ad.otdd(source, target).value > 0
+
+
+@pytest.mark.slow
+def test_flowed_features_teach_a_head_about_the_target(tmp_path: Path) -> None:
+    """MNIST to USPS in the 120 features of a LeNet-5 that knows MNIST alone."""
+    from sklearn.linear_model import LogisticRegression
+
+    try:
+        mnist, usps = ad.datasets.load("mnist?split=train"), ad.datasets.load("usps?split=train")
+    except InputError:
+        pytest.skip("needs the images of MNIST and USPS (ADVECT_DATA)")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, 28)),
+        torch.nn.Conv2d(1, 6, 5, padding=2),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(6, 16, 5),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(400, 120),
+        torch.nn.ReLU(),
+        torch.nn.Linear(120, 10),
+    )
+    optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+    for _ in range(300):
+        rows = torch.randint(len(mnist), (64,))
+        loss = torch.nn.functional.cross_entropy(net(mnist.samples[rows]), mnist.y[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    draws = torch.Generator().manual_seed(1)
+    some, few = (data.sample(300, balanced=True, generator=draws) for data in (mnist, usps))
+    space = FeatureSpace.fit(some, few, size=28, encoder=net[:-1], scale="standardize")
+    source, target = space.apply(some), space.apply(few, side="target")
+    result = ad.flow(
+        source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=20, callbacks=[ad.Recorder(5)]
+    )
+    test = space.apply(ad.datasets.load("usps?split=test"), side="target")
+    scores = [
+        LogisticRegression(max_iter=1000).fit(data.x, data.labels).score(test.x, test.labels)
+        for data in (source, result.dataset)
+    ]
+    assert scores[1] > scores[0] + 0.05
+    page = result.report(tmp_path / "flow.html", pictures=space.pictures(some, few))
+    assert "nearest of 600 real samples" in page.read_text(encoding="utf-8")

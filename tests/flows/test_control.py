@@ -238,17 +238,18 @@ class TestEmbeddings:
         )
         return ad.Embedding(lambda x: torch.relu(x @ first + 1) @ second)
 
-    def flow(self, n_steps=8, **options):
+    def flow(self, n_steps=6, solver=None, **options):
         source, target = labeled([8, 8], 3, 1), labeled([7, 9], 3, 2)
         source = source.to(dtype=torch.float64).replace(x=source.x.double() + 2)
-        energy = ad.OTDD(target.to(dtype=torch.float64), cost=ad.GroundCost(feature=self.network()))
+        cost = ad.GroundCost(feature=self.network())
+        energy = ad.OTDD(target.to(dtype=torch.float64), cost=cost, solver=solver)
         return ad.flow(source, energy, n_steps=n_steps, **options)
 
     @pytest.mark.parametrize("integrator", [ad.Euler(0.2), ad.Momentum(0.1)])
     def test_fixed_steps_explode(self, integrator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = self.flow(15, integrator=integrator, control=ad.FixedSteps())
+            result = self.flow(12, integrator=integrator, control=ad.FixedSteps())
         assert result.values[-1] > 1e4 * result.values[0] and result.status in ("rose", "diverged")
 
     @pytest.mark.parametrize("laws", [True, False])
@@ -264,6 +265,15 @@ class TestEmbeddings:
         assert rises(result.values, torch.float64) == 0
         assert result.values[-1] < 0.5 * result.values[0]
         assert float(result.dataset.x.abs().max()) < 20
+
+    def test_noise_that_explodes_is_said(self):
+        solver = ad.MiniBatch(size=8, batches=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = self.flow(integrator=ad.Euler(0.2), solver=solver)
+            calm = self.flow(integrator=ad.Euler(1e-4), solver=solver)
+        assert any("too long for the embedding" in str(note) for note in result.diagnosis)
+        assert not any("too long" in str(note) for note in calm.diagnosis)
 
     def test_what_is_curved(self):
         target = labeled([6, 6], 3, 2)

@@ -16,7 +16,15 @@ from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
 from advect.functionals.base import Functional, State
-from advect.transport.notes import Note, of_mixing, of_noise, of_pair, of_solver, of_values
+from advect.transport.notes import (
+    Note,
+    of_growth,
+    of_mixing,
+    of_noise,
+    of_pair,
+    of_solver,
+    of_values,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +110,8 @@ class FlowResult:
         if self.integrator is not None and self.integrator.stochastic:
             random.append(type(self.integrator).__name__)
         notes = of_noise(random)
+        if self.functional is not None and self.functional.stochastic and self.functional.curved:
+            notes += of_growth(self.values)
         if not random:
             sizes, terms = None, list(self.terms.values())
             # A term may be of some steps only.

@@ -25,6 +25,7 @@ _BACK = 0.01  # of the whole fall: a value that ends higher above its lowest tha
 _DOMINANT = 0.99  # of squared distances
 _CHANGE = 0.02  # of mass: class shares that differ by less do not matter
 _MIXED = 0.2  # of samples, whose nearest neighbour was of their class at first and is not any more
+_GROWN = 3.0  # times its first value: more than noise
 _SOME = 2000  # rows to look at
 _NEIGHBOURS = 600  # rows to look for neighbours of
 
@@ -159,6 +160,30 @@ def of_noise(names: Sequence[str]) -> list[Note]:
             "Judge the end by a distance without noise: advect distance run:DIRECTORY@-1 TARGET.",
         )
     ]
+
+
+def of_growth(values: Sequence[float]) -> list[Note]:
+    """Random values through an embedding that ended far above the first, beyond any noise: steps that
+    are too long for a network, and that no control makes smaller.
+
+    Example:
+        >>> of_growth([3.0, 50.0, 4e5])[0].what
+        'The value grew from 3 to 4e+05: the steps are too long for the embedding.'
+        >>> of_growth([3.0, 5.0])
+        []
+    """
+    if len(values) < 2 or not values[-1] > _GROWN * abs(values[0]):
+        return []
+    what = f"The value grew from {values[0]:.3g} to {values[-1]:.3g}: the steps are too long for the embedding."
+    remedy = (
+        "Take a smaller step_size, or a solver without draws, with which steps are controlled; or "
+        "flow in the features: ad.harmonize(…, encoder=…)."
+    )
+    command = (
+        "Take a smaller --integrator.step-size, or a --solver without draws, with which steps are "
+        "controlled; or flow in the features: --space.encoder."
+    )
+    return [Note(what, remedy, command)]
 
 
 def of_solver(unconverged: int, n: int) -> list[Note]:
