@@ -126,6 +126,22 @@ def test_turned_features_change_nothing():
     assert inside.predict(fresh.x.numpy(), "posterior") == fresh.labels
 
 
+def test_forms_and_shapes_of_new_samples():
+    image = nn.Sequential(nn.Flatten(), nn.Unflatten(1, (2,)), *chain())
+    reference, data = (one.replace(sample_shape=(1, 2)) for one in (REFERENCE, FAR))
+    found = ad.apps.repurpose(image, reference, data, QUICK, features="1")
+    expected = found.predict(data)
+    for samples in (data.samples, data.x, data.x.numpy(), data.x.tolist()):
+        for way in ("flow", "no flow", "posterior"):
+            assert found.predict(samples, way) == found.predict(data, way)
+    assert expected == data.labels
+    plain = ad.apps.repurpose(image, reference, data, QUICK)
+    for repurposed in (found, plain):
+        for way in ("flow", "no flow", "posterior"):
+            with pytest.raises(ad.InputError, match="shape"):
+                repurposed.predict(torch.zeros(2, 3), way)
+
+
 class TestWithoutLabels:
     def test_a_model_that_knows_the_data_is_asked_directly(self):
         found = ad.apps.repurpose(chain(), REFERENCE, bare(NEAR), QUICK)

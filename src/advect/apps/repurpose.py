@@ -9,6 +9,7 @@ it was worth it is measured on labels that are kept aside, and said."""
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -72,9 +73,25 @@ class _Task:
     """A model, the reference in the space of the flow, and how data gets there."""
 
     halves: Halves
+    shape: tuple[int, ...]
     reference: LabeledDataset
     options: RepurposeOptions
     posterior: Posterior
+
+    def inside(self, samples: Any) -> Any:
+        """New samples as they came, or their features where these flow."""
+        if isinstance(samples, LabeledDataset):
+            samples = samples.samples
+        if self.halves.body is None:
+            return samples  # whose columns and shape the map looks at
+        values = Samples.of(samples).values
+        if tuple(values.shape[1:]) not in (self.shape, (math.prod(self.shape),)):
+            raise InputError(
+                f"samples must have the shape of the data, {self.shape}",
+                f"shape {tuple(values.shape)}",
+                "Bring them to the space of the data first.",
+            )
+        return self.halves.features(values.reshape(len(values), *self.shape))
 
     def flow(self, data: LabeledDataset, scored: bool) -> FlowResult:
         def accuracy(rho: LabeledDataset) -> float:
@@ -92,9 +109,19 @@ class _Task:
     def follower(self, result: FlowResult) -> Map:
         return copy.deepcopy(carrier(self.options, self.posterior)).fit(result)
 
-    def carried(self, follow: Map, samples: Tensor) -> Tensor:
-        moved = torch.as_tensor(follow.transform(samples))
-        return moved.reshape(len(moved), *self.reference.sample_shape)
+    def carried(self, follow: Map, samples: Any) -> Tensor:
+        return self.shaped(follow.transform(samples))
+
+    def shaped(self, samples: Any) -> Tensor:
+        """Samples of the flow's space, in the shape that is asked about."""
+        values = Samples.of(samples).values
+        if values[:1].numel() not in (0, self.reference.dim):
+            raise InputError(
+                f"samples must have {self.reference.dim} features",
+                f"shape {tuple(values.shape)}",
+                "Bring them to the space of the data first: the FeatureSpace of ad.harmonize does.",
+            )
+        return values.reshape(len(values), *self.reference.sample_shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,14 +189,12 @@ class Repurposed:
         """
         check_known("way", way, (*WAYS, "recommended"))
         way = self.comparison.recommended if way == "recommended" else way
-        values = torch.as_tensor(Samples.of(samples).values)
-        inside = self._task.halves.features(values)
+        inside = self._task.inside(samples)
         if way == POSTERIOR:
             return self._by_posterior(inside)
         if way == FLOW:
             return self._named(self.matching, self._task.ask(self._task.carried(self.map, inside)))
-        shape = self._task.reference.sample_shape
-        answers = self._task.ask(inside.reshape(len(inside), *shape))
+        answers = self._task.ask(self._task.shaped(inside))
         return self._named(self._task.read(self.result.source), answers)
 
     def _named(self, matching: ClassMatching, answers: np.ndarray) -> list[Hashable]:
@@ -177,7 +202,7 @@ class Repurposed:
             return _predictions(matching, answers)
         return _classes(answers, self._task.reference)
 
-    def _by_posterior(self, samples: Tensor) -> list[Hashable]:
+    def _by_posterior(self, samples: Any) -> list[Hashable]:
         if not isinstance(self.map, EntropicMap):
             raise InputError(
                 "only an entropic map has a posterior",
@@ -270,7 +295,7 @@ def repurpose(
     check_posterior(posterior)
     halves = split_model(model, features, head)
     there, inside = halves.encoded(reference), halves.encoded(data)
-    task = _Task(halves, there, options, posterior)
+    task = _Task(halves, data.sample_shape, there, options, posterior)
     carrier(options, posterior)  # what cannot be should say so before a long flow
     task.ask(there.samples[:1])  # a model that cannot answer, too
     labeling = None
@@ -322,7 +347,7 @@ def _compare(task: _Task, labeled: LabeledDataset) -> Comparison:
     return compared(found, test.labels)
 
 
-def _likely(follow: EntropicMap, samples: Tensor) -> list[Hashable]:
+def _likely(follow: EntropicMap, samples: Any) -> list[Hashable]:
     rows = torch.as_tensor(follow.posterior(samples)).argmax(dim=1)
     return [follow.classes_[code] for code in rows.tolist()]
 
