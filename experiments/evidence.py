@@ -32,6 +32,7 @@ from advect.errors import InputError
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"
 DIGITS = 6  # of a stored number
+HOW_MANY = ("DRAWS", "SEEDS")  # say which draws there are, not what one of them is
 
 
 def known(folder: Path = FOLDER) -> dict[str, Path]:
@@ -163,7 +164,11 @@ class Store:
         kept = json.loads(self.path.read_text(encoding="utf-8"))
         before = kept["settings"]
         names = sorted({*before, *self.settings})
-        other = [key for key in names if before.get(key) != self.settings.get(key)]
+        other = [
+            key
+            for key in names
+            if before.get(key) != self.settings.get(key) and key not in HOW_MANY
+        ]
         if other and kept["cells"]:
             said = "; ".join(
                 f"{key} is {json.dumps(before.get(key))} there and "

@@ -80,6 +80,9 @@ def test_cells_of_other_settings_are_not_mixed(toy, tmp_path):
     code, _, complaint = toy("--match", "5 shots")
     assert code == 2
     assert "UPDATES is 5 there and 6 now" in complaint and "--again" in complaint
+    module.write_text(TOY.replace("UPDATES = 5", "UPDATES = 5\nDRAWS = 7"))  # only more of them
+    assert toy("--match", "5 shots")[0] == 0
+    module.write_text(TOY.replace("UPDATES = 5", "UPDATES = 6"))
     assert toy("--match", "draw 0", "--again")[0] == 0
     kept = stored(tmp_path)
     assert kept["settings"]["UPDATES"] == 6
