@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.cluster import MiniBatchKMeans
-from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.decomposition import PCA, KernelPCA, TruncatedSVD
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import RandomTreesEmbedding
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
 from small_networks import Layer
 
 import advect as ad
@@ -227,6 +228,22 @@ def test_decoders() -> None:
     wanted = pca.inverse_transform(pca.transform(a.x.numpy()))
     np.testing.assert_allclose(rows.invert(rows.apply(a)).x, wanted, atol=1e-10)
     assert rows.loses("source") == "only the 10 features of PCA"
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [KernelPCA(3), GaussianRandomProjection(3, random_state=0), FunctionTransformer(np.sqrt)],
+    ids=lambda encoder: type(encoder).__name__,
+)
+def test_ways_back_in_name_alone_are_none(encoder: Any) -> None:
+    a, b = images(20), images(15, seed=1)
+    space = FeatureSpace.fit(a, b, encoder=encoder)
+    if isinstance(encoder, GaussianRandomProjection):  # by the pseudo-inverse
+        back = space.invert(space.apply(a))
+        torch.testing.assert_close(space.apply(back).x, space.apply(a).x, atol=1e-4, rtol=1e-4)
+    else:
+        assert not space.invertible("source")
+    assert torch.equal(saved(space, encoder=space.encoder).apply(a).x, space.apply(a).x)
 
 
 # Saved by what it is known by

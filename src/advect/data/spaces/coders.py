@@ -136,6 +136,8 @@ class EstimatorCoder(_Known):
     @property
     def backward(self) -> Coder | None:
         knows = self.method == "transform" and hasattr(self.given, "inverse_transform")
+        # a FunctionTransformer takes the identity for what it was not told
+        knows &= getattr(self.given, "inverse_func", self) is not None
         return EstimatorCoder(self.given, "inverse_transform") if knows else None
 
     @property

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -50,9 +51,14 @@ class Encoding(Step):
         """The step, tried on the first of some samples (n, d)."""
         first = some[:2]
         found = _asked(encoder, first.reshape(len(first), *shape), "encoder", None)
-        step = cls(shape, found.shape[1], encoder, decoder or encoder.backward, progress)
-        if step.decoder is not None:
+        step = cls(shape, found.shape[1], encoder, decoder, progress)
+        if decoder is not None:
             step.invert(found)
+            return step
+        with suppress(InputError):  # some transformers have a way back by name alone
+            known = replace(step, decoder=encoder.backward)
+            known.invert(found)
+            return known
         return step
 
     @property
