@@ -108,7 +108,8 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
 
 def reliability(confidence: np.ndarray, right: np.ndarray, most: int = 10) -> tuple[Bin, ...]:
-    """Bins of equally many samples, at least ten in each where there are as many, from the least to the most sure.
+    """Bins of equally many samples, at least ten in each where there are as many, from the least to
+    the most sure.
 
     Example:
         >>> [one.n for one in reliability(np.linspace(0, 1, 23), np.ones(23, dtype=bool))]

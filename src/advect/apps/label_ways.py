@@ -45,10 +45,10 @@ class Way:
     @property
     def usual_temperature(self) -> float:
         """What its scores were too flat by on other data: the farther labels spread, the more they
-        mix.
+        mix, and refinement parts them again.
         """
         if self.alpha is not None:
-            return (1 - self.alpha) ** 0.3
+            return (1 - self.alpha) ** (0.2 if self.method == "refine" else 0.3)
         return {"nearest": 0.2, "logistic": 0.8}[self.method]
 
     def __str__(self) -> str:
