@@ -3,14 +3,17 @@ dataset to a few samples.
 """
 
 from advect.apps.carry import CarryOptions
+from advect.apps.choice import Choice
 from advect.apps.evaluation import TransferScores, evaluate_transfer
 from advect.apps.label import Labelled, label
 from advect.apps.query import query
 from advect.apps.repurpose import Repurposed, RepurposeOptions, repurpose
-from advect.apps.transfer import TransferOptions, Transferred, joined, transfer
+from advect.apps.training import joined
+from advect.apps.transfer import TransferOptions, Transferred, transfer
 
 __all__ = [
     "CarryOptions",
+    "Choice",
     "Labelled",
     "RepurposeOptions",
     "Repurposed",

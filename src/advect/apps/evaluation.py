@@ -2,16 +2,15 @@
 (paper, section 6.2).
 
 Everything that is compared sees the same few samples and the same test part. Trainers are the
-caller's: anything that has ``fit(x, y)`` and ``predict(x)``, and ``fine_tune(x, y)`` where
-fine-tuning is to be compared. Where ``fit`` takes a ``sample_weight``, the few samples keep a share
+caller's (``advect.apps.training``): anything that has ``fit(x, y)`` and ``predict(x)``, and
+``fine_tune(x, y)`` where fine-tuning is to be compared. Where ``fit`` takes a ``sample_weight``, the few samples keep a share
 of the mass however many others join them."""
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,12 @@ import torch
 
 from advect._util.checks import check_count
 from advect._util.progress import Progress, track
-from advect.apps.transfer import TransferOptions, joined, transfer
+from advect.apps.training import fit_on, score, shared
+from advect.apps.transfer import TransferOptions, Transferred, transfer
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
-_WAYS = ("target only", "+ source", "+ final", "+ way", "+ mapped", "fine-tuned")
+_WAYS = ("target only", "+ recommended", "+ source", "+ final", "+ way", "+ mapped", "fine-tuned")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +106,10 @@ def evaluate_transfer(
     seed: int = 0,
     progress: Progress = None,
 ) -> TransferScores:
-    """Train on k shots with and without what a flow gives, and test.
+    """Train on k shots with and without what a source gives, and test.
 
-    Ways of training: ``target only`` (the k shots of each class), ``+ source`` (and the source, its
+    Ways of training: ``target only`` (the k shots of each class), ``+ recommended`` (and what
+    ``transfer`` adds by the way that it chose with this classifier), ``+ source`` (and the source, its
     classes renamed by the matching), ``+ final`` (and the flowed source), ``+ way`` (and the states
     on the way), ``+ mapped`` (and extra samples carried by the map), ``fine-tuned`` (the source
     first, then the shots; for classifiers with ``fine_tune``).
@@ -136,7 +137,7 @@ def evaluate_transfer(
         >>> nearest = lambda seed: KNeighborsClassifier(1)
         >>> scores = ad.apps.evaluate_transfer(source, target, test, nearest, shots=2, draws=2, progress=False)
         >>> sorted(scores.accuracies)
-        ['+ final', '+ source', '+ way', 'target only']
+        ['+ final', '+ recommended', '+ source', '+ way', 'target only']
     """
     shots, draws = check_count("shots", shots), check_count("draws", draws)
     if not 0 < few_share < 1:
@@ -159,62 +160,39 @@ def evaluate_transfer(
             "Take both from one dataset, or pass classes=… when making them.",
         )
     test.require_labels("a test part")
+    wanted, chosen = _WAYS if ways is None else ways, options or TransferOptions()
+    if "+ recommended" not in wanted:  # then nothing has to be chosen
+        chosen = replace(chosen, among=("shots",))
     accuracies: dict[str, list[float]] = {}
     with track(draws, "draws", progress) as advance:
         for draw in range(draws):
             generator = torch.Generator().manual_seed(seed + draw)
             present = sum(count > 0 for count in target.counts.values())
             few = target.sample(shots * present, balanced=True, generator=generator)
-            sets = transfer(source, few, extra=extra, options=options)
-            parts = {
-                "target only": [],
-                "+ source": [sets.relabeled(source)],
-                "+ final": [sets.final],
-                "+ way": [sets.way],
-            }
-            if sets.mapped is not None:
-                parts["+ mapped"] = [sets.final, sets.mapped]
-            for way, more in parts.items():
-                if ways is not None and way not in ways:
-                    continue
-                model = classifier(seed + draw)
-                _fit(model.fit, _shared(few, [_known(part) for part in more], few_share))
-                accuracies.setdefault(way, []).append(_score(model, test))
+            sets = transfer(source, few, extra=extra, options=chosen, classifier=classifier)
+            for way, more in _parts(sets).items():
+                if way in wanted:
+                    model = classifier(seed + draw)
+                    fit_on(model.fit, shared(few, more(), few_share))
+                    accuracies.setdefault(way, []).append(score(model, test))
             model = classifier(seed + draw)
-            if hasattr(model, "fine_tune") and (ways is None or "fine-tuned" in ways):
-                _fit(model.fit, _known(sets.relabeled(source)))
-                _fit(model.fine_tune, few)
-                accuracies.setdefault("fine-tuned", []).append(_score(model, test))
+            if hasattr(model, "fine_tune") and "fine-tuned" in wanted:
+                fit_on(model.fit, sets.relabeled(source))
+                fit_on(model.fine_tune, few)
+                accuracies.setdefault("fine-tuned", []).append(score(model, test))
             advance(1)
     return TransferScores(accuracies)
 
 
-def _known(data: LabeledDataset) -> LabeledDataset:
-    return data if data.complete else data.subset(data.labeled)
-
-
-def _shared(few: LabeledDataset, others: list[LabeledDataset], few_share: float) -> LabeledDataset:
-    """All of them, the few with their share of the mass."""
-    if not others:
-        return few
-    data = joined([few, *others])
-    weights = data.weights.clone()
-    weights[: len(few)] *= few_share / weights[: len(few)].sum()
-    weights[len(few) :] *= (1 - few_share) / weights[len(few) :].sum()
-    return data.replace(weights=weights)
-
-
-def _fit(train: Callable[..., Any], data: LabeledDataset) -> None:
-    weighted = "sample_weight" in inspect.signature(train).parameters
-    train(data.samples, data.y, **({"sample_weight": data.weights * len(data)} if weighted else {}))
-
-
-def _score(model: Any, test: LabeledDataset) -> float:
-    predicted = torch.as_tensor(np.asarray(model.predict(test.samples)))
-    if predicted.shape != test.y.shape:
-        raise InputError(
-            f"predict must give a class position for each of {len(test)} samples",
-            f"shape {tuple(predicted.shape)}",
-            "Return argmax(1), not scores.",
-        )
-    return float((predicted == test.y.cpu()).double().mean())
+def _parts(sets: Transferred) -> dict[str, Callable[[], list[LabeledDataset]]]:
+    """What each way of training adds to the few samples; flows run when they are asked for."""
+    parts: dict[str, Callable[[], list[LabeledDataset]]] = {
+        "target only": list,
+        "+ recommended": lambda: [] if sets.added is None else [sets.added],
+        "+ source": lambda: [sets.relabeled(sets.source)],
+        "+ final": lambda: [sets.final],
+        "+ way": lambda: [sets.way],
+    }
+    if sets.extra is not None:
+        parts["+ mapped"] = lambda: [part for part in (sets.final, sets.mapped) if part is not None]
+    return parts

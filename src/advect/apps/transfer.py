@@ -1,21 +1,23 @@
-"""Training sets from a few samples: a large source dataset flows to a small target one (paper,
-section 6.2).
+"""Training sets from a few samples of a target, and plenty of a source (paper, section 6.2, and beyond).
 
-What comes back are labeled datasets, ready for any trainer: where the source ended, the way it
-took, extra source samples carried by a map. Which of them help is for ``evaluate_transfer`` to say.
-"""
+The paper flows the source to the few samples: where it ended, the way it took, extra samples carried
+by a map. With k samples of each class the flow ends on these, and what a learner lacks is how a class
+varies. So ``transfer`` also enlarges the few samples in other ways (``advect.apps.ways``), chooses
+among them by cross-validation on the few and the source, and says what it chose."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
-import torch
-
-from advect._util.checks import check_kind
+from advect._util.checks import check_count, check_kind, check_known
 from advect._util.linalg import squared_distances
 from advect.apps.carry import CarryOptions, carrier, carry
+from advect.apps.choice import Choice, choose
+from advect.apps.training import Classifier, Logistic, joined, shared
+from advect.apps.ways import WAYS, Task, renamed
 from advect.classes.matching import ClassMatching
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -26,55 +28,153 @@ from advect.ot import Relative, Sinkhorn, Solver
 
 _SOLVER = Sinkhorn(Relative(0.001), tol=1e-3)
 _PURE = 0.9  # below, labels are too often wrong to train on
+_NEAR, _MOST = 0.2, 0.9  # this share of particles within this share of their way is copies
 
 
 @dataclass(frozen=True)
 class TransferOptions(CarryOptions):
-    """How a source flows to a few target samples: ``CarryOptions``; every so many states of the way
-    are kept, and the last.
+    """How a source enlarges a few target samples, and how it flows to them: ``CarryOptions``; every so
+    many states of the way are kept, and the last.
 
     Few samples say little about their class, so labels weigh more than elsewhere, for classes to
-    stay apart, and epsilon is smaller in proportion, for samples not to end in averages: one-shot
-    USPS reached from MNIST was 92 % pure with the weight and epsilon of ``CarryOptions``, and
-    wholly with these (docs/results.md).
+    stay apart, and epsilon is smaller in proportion, for samples not to end in averages.
+
+    Args:
+        among: the ways to choose from. The first is the one to beat. ``"borrowed"``: the few samples
+            with residuals of matched source classes; ``"mixed"``: of the two nearest source classes;
+            ``"gaussian"``: draws of laws around class means, half the few's, half the source's;
+            ``"shots"``: nothing but the few; ``"source"``: the source under the target's classes;
+            ``"source + borrowed"``: both; ``"smoothed"``: a flow to a density around the few;
+            ``"final"``: a flow to the few. The last two take a flow for each fold.
+        n: how many samples a way adds; by default as many as the source has.
+        few_share: mass of the few samples in ``recommended``.
+        seed: of the draws.
 
     Example:
         >>> import advect as ad
-        >>> ad.apps.TransferOptions(n_steps=20, every=5).label_weight
+        >>> ad.apps.TransferOptions(among=("borrowed", "shots"), n=500).label_weight
         50.0
     """
 
     label_weight: float = 50.0
     solver: Solver | None = _SOLVER
+    among: tuple[str, ...] = ("borrowed", "shots", "mixed", "source", "source + borrowed")
+    n: int | None = None
+    few_share: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for way in self.among:
+            check_known("way to enlarge a few samples", way, WAYS)
+        if not self.among:
+            raise InputError("among must name a way", "none", f"Take some of {', '.join(WAYS)}.")
+        check_count("n", 1 if self.n is None else self.n)
+        check_count("seed", self.seed, least=0)
+        if not 0 < self.few_share < 1:
+            raise InputError(
+                "few_share must be between 0 and 1",
+                repr(self.few_share),
+                "0.5 gives the few samples half of the mass.",
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class Transferred:
     """Training sets under the target's labels.
 
+    ``recommended`` is there at once. The paper's forms come of a flow, which runs when the first of
+    them is asked for.
+
     Attributes:
-        final: the source where the flow ended.  way: the states kept on the way, one after the
-            other, the last included and the first, which is the source, not.
-        mapped: the extra samples carried by the map, if there were any.  few: the target samples
-            themselves.
-        purity: the share of ``final`` that ended nearest to one of the few with its own label; well
-            below 1, classes have mixed on the way, and labels are wrong.
-        matching: which class of the source became which of the target's.  result: the flow.  map:
-            carries more samples.
+        recommended: the few samples and what the chosen way adds, weighted: to train on.
+        added: what it adds, None if the few samples alone did best.
+        choice: the way that was chosen, and what spoke for it.
+        few: the target samples themselves.  source, extra, options: what was given.
     """
 
-    final: LabeledDataset
-    way: LabeledDataset
-    mapped: LabeledDataset | None
+    recommended: LabeledDataset
+    added: LabeledDataset | None
+    choice: Choice
     few: LabeledDataset
-    purity: float
-    matching: ClassMatching
-    result: FlowResult
-    map: Map
+    source: LabeledDataset = field(repr=False)
+    extra: LabeledDataset | None = field(repr=False)
+    options: TransferOptions = field(repr=False)
+
+    @cached_property
+    def result(self) -> FlowResult:
+        """The flow of the source to the few samples; run once. Warns where classes have mixed, and
+        where nothing but copies of the few samples is left.
+        """
+        found = carry(self.source, self.few, self.options, [Recorder(every=self.options.every)])
+        names = ClassMatching.between(found.dataset, self.few).hard
+        purity = _purity(renamed(found.dataset, names, self.few.classes), self.few)
+        landed = _landed(found, self.few)
+        if purity < _PURE:
+            warnings.warn(
+                f"{1 - purity:.0%} of the flowed samples ended nearest to a sample of another class "
+                "than the one they are labeled with: classes have mixed. Raise label_weight (now "
+                f"{self.options.label_weight:g}), or give label its full form, ad.Bures().",
+                stacklevel=3,
+            )
+        elif landed > _MOST:
+            warnings.warn(
+                f"{landed:.0%} of the flowed samples have come within {_NEAR:.0%} of their starting "
+                "distance from one of the few: training on them is training on copies of these. "
+                f"Take recommended, which has more ({self.choice.way}).",
+                stacklevel=3,
+            )
+        return found
+
+    @cached_property
+    def matching(self) -> ClassMatching:
+        """Which class of the source became which of the target's in the flow."""
+        return ClassMatching.between(self.result.dataset, self.few)
+
+    @cached_property
+    def final(self) -> LabeledDataset:
+        """The source where the flow ended."""
+        return self.relabeled(self.result.dataset)
+
+    @cached_property
+    def purity(self) -> float:
+        """The share of ``final`` that ended nearest to one of the few with its own label; well below
+        1, classes have mixed on the way, and labels are wrong.
+        """
+        return _purity(self.final, self.few)
+
+    @cached_property
+    def landed(self) -> float:
+        """The share of ``final`` that is left within a fifth of its starting distance from one of the
+        few; near 1, they are copies of these.
+        """
+        return _landed(self.result, self.few)
+
+    @cached_property
+    def way(self) -> LabeledDataset:
+        """The states kept on the way, one after the other, the last included and the first, which is
+        the source, not: z_1 … z_T of the paper.
+        """
+        result = self.result
+        frames = [frame.dataset for frame in result.trajectory if frame.index > 0]
+        if result.trajectory[-1].index != result.n_steps:
+            frames.append(result.dataset)
+        return joined([self.relabeled(frame) for frame in frames])
+
+    @cached_property
+    def map(self) -> Map:
+        """Carries more samples along the flow."""
+        return carrier(self.options).fit(self.result)
+
+    @cached_property
+    def mapped(self) -> LabeledDataset | None:
+        """The extra samples carried by the map, if there were any."""
+        return None if self.extra is None else self.relabeled(self.map.transform(self.extra))
 
     def relabeled(self, data: LabeledDataset) -> LabeledDataset:
-        """Data of the source's classes under the target's names, by the matching."""
-        return _relabeled(data, self.matching, self.few)
+        """Data of the source's classes under the target's names, by the matching of the flow."""
+        names: dict[Hashable, Hashable] = self.matching.hard
+        return renamed(data, names, self.few.classes)
 
 
 def transfer(
@@ -83,16 +183,19 @@ def transfer(
     *,
     extra: LabeledDataset | None = None,
     options: TransferOptions | None = None,
+    classifier: Classifier | None = None,
 ) -> Transferred:
-    """Flow a source dataset to a few labeled target samples and return training sets for the
-    target's task.
+    """Training sets for the task of a few labeled target samples, made with plenty of a source.
 
     Args:
         source: plenty of labeled samples of another task, in the same feature space (see
-            ``ad.harmonize``).
+            ``ad.harmonize``); that of a network's features is the one where it helps most.
         few: the target samples.
         extra: more source samples, which do not take part in the flow and follow by a map.
         options: how; see ``TransferOptions``.
+        classifier: from a seed to a new trainer with ``fit(x, y)`` and ``predict(x)`` on tensors, by
+            which the ways are compared: best the one that will be trained in the end, with its
+            augmentation. By default logistic regression.
 
     Example:
         >>> import torch, advect as ad
@@ -100,8 +203,10 @@ def transfer(
         >>> source = ad.datasets.gaussians(90, generator=generator)
         >>> target = ad.datasets.gaussians(90, shift=(9.0, 0.0), generator=generator).replace(classes=("a", "b", "c"))
         >>> sets = ad.apps.transfer(source, target.sample(6, balanced=True, generator=generator))
-        >>> sets.final.classes, len(sets.way), sets.purity
-        (('a', 'b', 'c'), 270, 1.0)
+        >>> sets.choice.way, len(sets.recommended), sets.recommended.classes
+        ('borrowed', 96, ('a', 'b', 'c'))
+        >>> len(sets.way), sets.purity                         # of a flow, which runs here
+        (270, 1.0)
     """
     options = options or TransferOptions()
     for name, data in (("source", source), ("few", few)):
@@ -110,30 +215,13 @@ def transfer(
         data.require_labels(
             f"transfer from {name}" if name == "source" else "transfer to a few samples"
         )
-    recorder = Recorder(every=options.every)
-    result = carry(source, few, options, [recorder])
-    matching = ClassMatching.between(result.dataset, few)
-    # z_1 … z_T of the paper
-    frames = [frame.dataset for frame in result.trajectory if frame.index > 0]
-    if result.trajectory[-1].index != result.n_steps:
-        frames.append(result.dataset)
-    follow = carrier(options).fit(result)
-    mapped = None if extra is None else _relabeled(follow.transform(extra), matching, few)
-    final, way = (
-        _relabeled(result.dataset, matching, few),
-        joined([_relabeled(frame, matching, few) for frame in frames]),
+    task = Task(
+        source, few, classifier or Logistic, options, options.n or len(source), options.seed
     )
-    purity = _purity(final, few)
-    if purity < _PURE:
-        warnings.warn(
-            f"{1 - purity:.0%} of the flowed samples ended nearest to a sample of another class "
-            "than the one they are labeled "
-            f"with: classes have mixed. Raise label_weight (now {options.label_weight:g}), or give "
-            "label its full form, "
-            "ad.Bures().",
-            stacklevel=2,
-        )
-    return Transferred(final, way, mapped, few, purity, matching, result, follow)
+    choice = choose(task, options.among)
+    added = WAYS[choice.way](task)
+    recommended = shared(few, [] if added is None else [added], options.few_share)
+    return Transferred(recommended, added, choice, few, source, extra, options)
 
 
 def _purity(final: LabeledDataset, few: LabeledDataset) -> float:
@@ -141,40 +229,9 @@ def _purity(final: LabeledDataset, few: LabeledDataset) -> float:
     return float((few.y[nearest] == final.y).double().mean())
 
 
-def joined(parts: list[LabeledDataset]) -> LabeledDataset:
-    """Datasets with the same classes one after the other, each with the same mass for each of its
-    samples as before.
-
-    Example:
-        >>> import advect as ad
-        >>> a = ad.LabeledDataset([[0.0]], ["u"], classes=["u", "v"])
-        >>> b = ad.LabeledDataset([[1.0], [2.0]], ["v", "u"])
-        >>> ad.apps.joined([a, b]).labels
-        ['u', 'v', 'u']
-    """
-    first = parts[0]
-    for part in parts:
-        if part.classes != first.classes or part.sample_shape != first.sample_shape:
-            raise InputError(
-                "datasets to join must have the same classes and sample shape",
-                f"{part.classes} of {part.sample_shape} with {first.classes} of "
-                f"{first.sample_shape}",
-                "Give them the same class names in the same order, and harmonize them.",
-            )
-    weights = torch.cat([part.weights * len(part) for part in parts])
-    return first.replace(
-        x=torch.cat([part.x.to(first.x) for part in parts]),
-        y=torch.cat([part.y for part in parts]),
-        weights=weights / weights.sum(),
-        law=None,
-        law_index=None,
+def _landed(result: FlowResult, few: LabeledDataset) -> float:
+    first, last = (
+        squared_distances(state.x, few.x.to(state.x)).amin(dim=1).clamp_min(0)
+        for state in (result.trajectory[0].dataset, result.dataset)
     )
-
-
-def _relabeled(
-    data: LabeledDataset, matching: ClassMatching, target: LabeledDataset
-) -> LabeledDataset:
-    names: dict[Hashable, Hashable] = matching.hard
-    codes = [target.classes.index(names[name]) if name in names else -1 for name in data.classes]
-    y = torch.tensor([*codes, -1], device=data.y.device)[data.y]  # a missing label, −1, stays one
-    return data.replace(y=y, classes=target.classes, law=None, law_index=None)
+    return float((last <= _NEAR**2 * first).double().mean())

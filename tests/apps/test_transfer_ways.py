@@ -1,0 +1,165 @@
+"""Ways to enlarge a few samples, and the choice among them: what each gives, that the better one is
+found where one is better, and what is said where nothing can be held out.
+"""
+
+import sys
+import warnings
+
+import pytest
+import torch
+
+import advect as ad
+from advect.apps.choice import choose
+from advect.apps.training import Logistic, shared
+from advect.apps.ways import WAYS, Task, by_votes
+
+FAST = ad.apps.TransferOptions(n_steps=5, step_size=0.5)
+
+
+def stretched(n, means, names, seed, spread=(0.2, 4.0)):
+    """Classes side by side that are long in the other direction."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(n) % len(means)
+    x = torch.tensor([[mean, 0.0] for mean in means])[y]
+    return ad.LabeledDataset(
+        x + torch.randn(n, 2, generator=generator) * torch.tensor(spread), [names[i] for i in y]
+    )
+
+
+SOURCE = stretched(400, (-30.0, -20.0, -10.0, 0.0), "uvwx", 0)
+APART = (50.0, 90.0, 130.0)
+TARGET = stretched(400, (50.0, 51.5, 53.0), "abc", 1)
+
+
+def task(few, source=SOURCE, **options):
+    return Task(source, few, Logistic, ad.apps.TransferOptions(**options), 120)
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+@pytest.mark.parametrize("shots", [1, 3])
+def test_every_way_gives_samples_of_the_target(way, shots):
+    few = TARGET.sample(3 * shots, balanced=True, generator=torch.Generator().manual_seed(0))
+    more = WAYS[way](task(few, n_steps=3))
+    if way == "shots":
+        assert more is None
+        return
+    assert more.classes == few.classes and more.sample_shape == few.sample_shape
+    assert bool(torch.isfinite(more.x).all())
+    if not way.startswith("source"):  # which lies where the source does
+        assert (more.x[:, 0] > 0).all() or way in ("final", "smoothed")
+    again = WAYS[way](task(few, n_steps=3))
+    assert torch.equal(more.x, again.x) and torch.equal(more.y, again.y)
+
+
+def test_borrowed_samples_vary_as_the_source_does():
+    few = TARGET.sample(3, balanced=True, generator=torch.Generator().manual_seed(0))
+    more = WAYS["borrowed"](task(few))
+    spread = (more.x - few.x[[few.y.tolist().index(c) for c in more.y.tolist()]]).std(dim=0)
+    assert 0.1 < spread[0] < 0.3 and 3.0 < spread[1] < 5.0
+
+
+def test_bounds_hold_for_what_is_added():
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+    for way in ("borrowed", "mixed", "gaussian"):
+        more = WAYS[way](task(few, bounds=(0.0, 52.0)))
+        assert more.x.min() >= 0 and more.x.max() <= 52
+
+
+def test_diversity_is_chosen_where_it_helps_and_the_source_where_it_is_the_target():
+    few = TARGET.sample(12, balanced=True, generator=torch.Generator().manual_seed(3))
+    made = ad.apps.transfer(SOURCE, few, options=FAST)
+    assert made.choice.way in ("borrowed", "mixed") and made.choice.held_out == 12
+    assert made.choice.accuracies["source"] < made.choice.accuracies[made.choice.way]
+    # a source that is the target: in many dimensions a few samples do not tell classes apart
+    same, few = (
+        ad.LabeledDataset(
+            torch.randn(n, 40, generator=torch.Generator().manual_seed(n))
+            + 0.6
+            * (torch.arange(n) % 3 == torch.arange(3)[:, None]).T.float().repeat(1, 14)[:, :40],
+            [names[i % 3] for i in range(n)],
+        )
+        for n, names in ((900, "pqr"), (30, "abc"))
+    )
+    options = ad.apps.TransferOptions(among=("shots", "source"))
+    made = ad.apps.transfer(same, few, options=options)
+    assert made.choice.way == "source", str(made.choice)
+    assert made.added is not None
+    assert {made.added.classes[c] for c in made.added.y.tolist()} == {"a", "b", "c"}
+
+
+def test_one_sample_of_a_class_is_chosen_for_by_plays_of_the_source():
+    few = TARGET.sample(3, balanced=True, generator=torch.Generator().manual_seed(0))
+    found = choose(task(few), ("borrowed", "shots", "source"))
+    assert set(found.accuracies) == {"borrowed", "shots"} and "source" in found.reason
+    small = SOURCE.subset([label in "uv" for label in SOURCE.labels])
+    found = choose(task(few, small), ("borrowed", "shots"))
+    assert found.way == "borrowed" and not found.accuracies and "held out" in found.reason
+
+
+def test_names_count_where_the_source_has_them_all_and_reads_the_few():
+    few = stretched(3, APART, "abc", 1)
+    twin = stretched(400, (*APART, 200.0), "abcd", 9)
+    found = choose(task(few, twin), ("borrowed", "shots", "source"))
+    assert found.accuracies["source"] == 1.0
+    wrong = twin.replace(classes=("b", "c", "a", "d"))
+    found = choose(task(few, wrong), ("borrowed", "shots", "source"))
+    assert found.way != "source" and found.accuracies["source"] == 0.0
+
+
+def test_votes_decide_and_means_where_they_do_not():
+    few = ad.LabeledDataset([[1.0], [2.0], [6.0]], ["a", "a", "b"])
+    source = ad.LabeledDataset([[0.0], [5.0], [9.0]], ["u", "v", "w"])
+    assert by_votes(source, few, torch.tensor([2, 2, 0])) == {"u": "b", "w": "a"}
+    assert by_votes(source, few, torch.tensor([1, 1, 1])) == {"u": "a", "v": "b"}
+    fewer = ad.LabeledDataset([[5.0]], ["u"])
+    assert by_votes(fewer, few, torch.tensor([0, 0, 0])) == {"u": "b"}
+
+
+def test_few_samples_keep_their_share():
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+    options = ad.apps.TransferOptions(among=("borrowed",), few_share=0.3, n=50)
+    made = ad.apps.transfer(SOURCE, few, options=options)
+    assert len(made.recommended) == 56
+    assert made.recommended.weights[:6].sum() == pytest.approx(0.3)
+    torch.testing.assert_close(made.recommended.x[:6], few.x)
+    assert shared(few, []) is few
+
+
+def test_no_flow_runs_until_it_is_asked_for(monkeypatch):
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+
+    def refuse(*_):
+        raise AssertionError("a flow")
+
+    monkeypatch.setattr(sys.modules["advect.apps.transfer"], "carry", refuse)
+    made = ad.apps.transfer(SOURCE, few, options=ad.apps.TransferOptions(among=("borrowed",)))
+    with pytest.raises(AssertionError, match="a flow"):
+        print(made.final)
+
+
+def test_copies_of_the_few_are_told():
+    few = stretched(3, APART, "abc", 1)
+    options = ad.apps.TransferOptions(among=("borrowed",))
+    three = SOURCE.subset([label != "x" for label in SOURCE.labels])
+    with pytest.warns(UserWarning, match="copies of these"):
+        assert ad.apps.transfer(three, few, options=options).landed > 0.9
+    many = TARGET.sample(300, balanced=True, generator=torch.Generator().manual_seed(0))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*copies of these")
+        short = ad.apps.TransferOptions(among=("borrowed",), n_steps=2, step_size=0.1)
+        warnings.filterwarnings("ignore", message=".*classes have mixed")
+        assert ad.apps.transfer(SOURCE, many, options=short).landed < 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"among": ("residuals",)}, "borrowed"),
+        ({"among": ()}, "must name a way"),
+        ({"few_share": 1.0}, "few_share"),
+        ({"n": 0}, "n"),
+    ],
+)
+def test_options_that_are_none(options, said):
+    with pytest.raises(ad.InputError, match=said):
+        ad.apps.TransferOptions(**options)
