@@ -3,8 +3,8 @@
 With two samples of a class or more, each fold of them is held out once: a way enlarges the others, a
 trainer learns that, and names those held out. With one, there is nothing to hold out. Then some
 classes of the source play the target, as many samples of each as there are of the few, and the other
-classes the source; and a source that has the target's classes by name is asked about the few samples
-themselves, which it has not seen."""
+classes the source. A source that has the target's classes by name is asked about the few samples
+first, which it has not seen: equal names may mean nothing."""
 
 from __future__ import annotations
 
@@ -61,37 +61,47 @@ def choose(task: Task, among: Collection[str]) -> Choice:
     """The best of some ways for a task, by name.
 
     The first is the one to beat: another is taken if it names more held-out samples right by more
-    than a standard error of the difference, so that chance seldom decides.
+    than a standard error of the difference, so that chance seldom decides. A way that takes source
+    classes for the target's is moved to the front if they have the same names, and a classifier of
+    the source finds these right for the few samples: more of them than halfway from chance to all.
     """
     ways = list(among)
     if len(ways) == 1:
         return Choice(ways[0], {}, 0, f"{ways[0]}: nothing else was asked for")
+    named, said = [way for way in ways if way in READS_SOURCE], ""
+    if named and task.named_alike and _reads(task):
+        ways = [named[0], *(way for way in ways if way != named[0])]
+        said = ", which has the classes of the few by name"
     counts = [task.few.counts[name] for name in present(task.few)]
     if min(counts) > 1:
-        right, where = _on_folds(task, ways), f"{len(task.few)} held-out samples of the few"
-        return _best(right, where)
-    around = [way for way in ways if way not in READS_SOURCE]
-    right = _on_episodes(task, around, max(counts))
-    if not right:
-        return Choice(
-            ways[0],
-            {},
-            0,
-            f"{ways[0]}: with one sample of a class and fewer than four classes in the source, "
-            "nothing can be held out",
-        )
-    found = _best(right, "samples of the source's classes, played as a target")
-    named = [way for way in ways if way in READS_SOURCE]
-    return _or_named(task, found, named[0]) if named and task.named_alike else found
+        return _best(_on_folds(task, ways), f"{len(task.few)} held-out samples of the few")
+    if said:
+        return Choice(ways[0], {}, 0, f"{ways[0]}: the source{said}, names most of them right")
+    right = _on_episodes(task, [way for way in ways if way not in READS_SOURCE], max(counts))
+    if right:
+        # other classes, which features may have been made for: only a clear answer counts
+        return _best(right, "samples of the source's classes, played as a target", errors=3)
+    why = "with one sample of a class and fewer than four classes in the source"
+    return Choice(ways[0], {}, 0, f"{ways[0]}: {why}, nothing can be held out")
 
 
-def _best(right: Right, where: str) -> Choice:
+def _reads(task: Task) -> bool:
+    """Whether a classifier of the source knows the few samples by the names that they have."""
+    own = WAYS["source"](task)
+    assert own is not None
+    model = task.classifier(task.seed)
+    fit_on(model.fit, own)
+    right = (predicted(model, task.few.samples) == task.few.y.cpu()).double().mean()
+    return float(right) > (1 + 1 / len(present(task.few))) / 2
+
+
+def _best(right: Right, where: str, errors: float = 1) -> Choice:
     ways = list(right)
     accuracies = {way: float(np.mean(right[way])) for way in ways}
     best = ways[0]
     for way in sorted(ways[1:], key=lambda way: -accuracies[way]):
         gain = np.asarray(right[way], dtype=float) - np.asarray(right[best], dtype=float)
-        if gain.mean() > gain.std() / np.sqrt(len(gain)):
+        if gain.mean() > errors * gain.std() / np.sqrt(len(gain)):
             best = way
             break
     said = f"{best}: {accuracies[best]:.1%} of {where} named right"
@@ -145,21 +155,3 @@ def _ask(task: Task, held: LabeledDataset, right: Right) -> None:
         model = task.classifier(task.seed)
         fit_on(model.fit, shared(task.few, [] if more is None else [more]))
         found += (predicted(model, held.samples) == held.y.cpu()).tolist()
-
-
-def _or_named(task: Task, found: Choice, way: str) -> Choice:
-    """The way that takes source classes for those of the same name, if the source alone names the few
-    samples right more often than could be expected of what else was found."""
-    more = WAYS["source"](task)
-    model = task.classifier(task.seed)
-    assert more is not None
-    fit_on(model.fit, more)
-    right = (predicted(model, task.few.samples) == task.few.y.cpu()).double()
-    share, n = float(right.mean()), len(right)
-    accuracies = {**found.accuracies, way: share}
-    if share - found.accuracies[found.way] <= (max(share * (1 - share), 0.25 / n) / n) ** 0.5:
-        return replace(found, accuracies=accuracies)
-    said = (
-        f"{way}: trained on the source alone, {share:.0%} of the {n} few samples were named right"
-    )
-    return Choice(way, accuracies, n, said)

@@ -40,7 +40,8 @@ class TransferOptions(CarryOptions):
     stay apart, and epsilon is smaller in proportion, for samples not to end in averages.
 
     Args:
-        among: the ways to choose from. The first is the one to beat. ``"borrowed"``: the few samples
+        among: the ways to choose from. The first is the one to beat, unless the source has the few's
+            classes by name and reads them: then one with ``source`` is. ``"borrowed"``: the few samples
             with residuals of matched source classes; ``"mixed"``: of the two nearest source classes;
             ``"gaussian"``: draws of laws around class means, half the few's, half the source's;
             ``"shots"``: nothing but the few; ``"source"``: the source under the target's classes;
@@ -58,7 +59,7 @@ class TransferOptions(CarryOptions):
 
     label_weight: float = 50.0
     solver: Solver | None = _SOLVER
-    among: tuple[str, ...] = ("borrowed", "shots", "mixed", "source", "source + borrowed")
+    among: tuple[str, ...] = ("borrowed", "shots", "mixed", "source + borrowed")
     n: int | None = None
     few_share: float = 0.5
     seed: int = 0

@@ -1,0 +1,88 @@
+"""k-shot transfer in pixels: LeNet-5 on k samples of each class, with what a source adds to them.
+
+    ADVECT_DATA=path/to/data python experiments/run.py kshot_pixels --jobs 2
+
+Source: MNIST. Every column has the same shots, test part (the whole test split), seed and number of
+updates. ``recommended`` is what ``ad.apps.transfer`` chose by cross-validation on the shots and the
+source with a LeNet-5 of fewer updates."""
+
+from __future__ import annotations
+
+from kshot import CONTROLS, baselines, images, of_nets, shots_of, trained
+
+import advect as ad
+from advect.apps.ways import WAYS, Task
+
+NAME = "kshot_pixels"
+RECOMMENDED, BASELINE = "recommended + augmentation", "shots + augmentation"
+COLUMNS = [
+    "shots",
+    "shots + augmentation",
+    "recommended",
+    "recommended + augmentation",
+    "mixing + augmentation",
+    "noise + augmentation",
+    "source + augmentation",
+    "final + augmentation",
+    "copies + augmentation",
+    "logistic regression",
+    "forest",
+]
+# frozen on halves of the training splits (shots of one, scores on the other), seeds below 100
+SOURCE, TARGETS, SHOTS = "mnist", ["usps", "kmnist", "fashion_mnist"], [1, 5, 10, 100]
+AMONG = ["borrowed", "shots", "source + borrowed"]
+ADDED, UPDATES, UPDATES_TO_CHOOSE, BATCH, SHIFT = 3000, 300, 100, 64, 2
+SOURCE_SAMPLES, FLOW_STEPS, FLOW_STEP_SIZE = 4000, 8, 0.4
+DRAWS = 10
+DRAWS_OF_FLOWS = 3  # whose columns only show that they add nothing
+
+
+def cells() -> dict[str, dict]:
+    return {
+        f"{target}, {shots} shots, draw {1000 + draw}": {
+            "target": target,
+            "shots": shots,
+            "seed": 1000 + draw,
+            "flows": draw < DRAWS_OF_FLOWS,
+        }
+        for draw in range(DRAWS)
+        for target in TARGETS
+        for shots in SHOTS
+    }
+
+
+def run(target: str, shots: int, seed: int, flows: bool) -> dict:
+    few, test = shots_of(images(target), shots, seed), images(target, "test")
+    source = images(SOURCE)
+    source = source.subset(range(SOURCE_SAMPLES))
+    classes = max(len(few.classes), len(source.classes))
+    plain, moved = (of_nets(UPDATES, shift, BATCH, classes) for shift in (0, SHIFT))
+    chooser = of_nets(UPDATES_TO_CHOOSE, SHIFT, BATCH, classes)
+    options = ad.apps.TransferOptions(
+        among=tuple(AMONG),
+        n=ADDED,
+        bounds=(0.0, 1.0),
+        n_steps=FLOW_STEPS,
+        step_size=FLOW_STEP_SIZE,
+        seed=seed,
+    )
+    made = ad.apps.transfer(source, few, options=options, classifier=chooser)
+    task = Task(source, few, chooser, options, ADDED, seed)
+    added = {
+        "shots": None,
+        "recommended": made.added,
+        "mixing": CONTROLS["mixing"](task),
+        "noise": CONTROLS["noise"](task),
+        "source": WAYS["source"](task),
+    }
+    if flows:
+        small = Task(source.subset(range(1000)), few, chooser, options, ADDED, seed)
+        added |= {"final": WAYS["final"](small), "copies": CONTROLS["copies"](small)}
+    accuracies = {
+        f"{name} + augmentation": trained(moved(seed), few, more, test)
+        for name, more in added.items()
+    }
+    for name in ("shots", "recommended"):
+        accuracies[name] = trained(plain(seed), few, added[name], test)
+    chosen = {"chosen": made.choice.way, "cross-validation": made.choice.accuracies}
+    return {"accuracies": accuracies | baselines(few, test), **chosen}
