@@ -209,7 +209,7 @@ def as_coder(given: Any, what: str) -> Coder:
         path = Path(given).expanduser().absolute()
         if path.suffix.lower() != ".onnx":
             raise InputError(
-                f"a file for {what}= must be an ONNX file",
+                f"a file for the {what} must be an ONNX file",
                 repr(str(given)),
                 "Export the network to ONNX; or load it yourself and pass the object.",
             )
@@ -218,7 +218,7 @@ def as_coder(given: Any, what: str) -> Coder:
         return coder
     if isinstance(given, type):
         raise InputError(
-            f"{what}= needs an object",
+            f"the {what} must be an object",
             f"the class {given.__name__}",
             f"Make one: {given.__name__}(…).",
         )
@@ -229,7 +229,7 @@ def as_coder(given: Any, what: str) -> Coder:
     if callable(given):
         return FunctionCoder(given)
     raise InputError(
-        f"{what}= must be a torch module, a function of samples, a scikit-learn transformer or the "
+        f"the {what} must be a torch module, a function of samples, a scikit-learn transformer or the "
         "path of an ONNX file",
         type(given).__name__,
         "Pass one of these.",

@@ -201,7 +201,7 @@ class Given:
         for what, one in (("encoder", self.encoder), ("decoder", self.decoder)):
             if one is not None and not has[what]:
                 raise InputError(
-                    f"{what}= is for a space that was fitted with one",
+                    f"the {what} must be that of a space that was fitted with one",
                     f"{type(one).__name__} for a space without",
                     "Leave it out.",
                 )

@@ -61,7 +61,7 @@ class Options:
         if encoder is None and decoder is not None:
             raise InputError(
                 "a decoder is the way back of an encoder",
-                "decoder= without encoder=",
+                "a decoder without an encoder",
                 "Pass both, or neither.",
             )
         coders = (
