@@ -100,12 +100,12 @@ CASES = {
         "cost": EXACT_LAWS,
         "data": {"dtype": torch.float32, **LARGER},
         "solver": ad.Sinkhorn(epsilon=1.0, tol=1e-6),
+        "n_steps": 2,
     },
 }
 FEW = ("fd without mass", "fl", "vl", "blocks")
 MOST = (
     *FEW,
-    "fd",
     "fd through laws",
     "fd relative epsilon",
     "means",

@@ -44,6 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--particles", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--epochs", type=int, default=15, help="of the small model")
     parser.add_argument("--out", type=Path, default=Path("out/demo"))
     options = parser.parse_args(arguments)
 
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         ad.datasets.load("digits").sample(options.particles, balanced=True, generator=generator)
     )
     print(f"training a small model on {len(rest)} MNIST images that the flow will not see …")
-    model = small_classifier(rest)
+    model = small_classifier(rest, epochs=options.epochs)
 
     cost = ad.GroundCost(label_weight=5.0)
     distance = ad.otdd(source, target, cost=cost)
