@@ -334,7 +334,7 @@ def test_weights_and_columns_stay_and_laws_go():
         ({"embedding": 4, "n_clusters": 2}, "at most 3 principal"),
         ({"embedding": 1.5, "n_clusters": 2}, "embedding"),
         ({"embedding": True, "n_clusters": 2}, "embedding"),
-        ({"embedding": "pca", "n_clusters": 2}, "an embedding must be"),
+        ({"embedding": "pca", "n_clusters": 2}, "unknown embedding.*Known: auto"),
         ({"embedding": lambda samples: samples[:3], "n_clusters": 2}, "a row for each"),
         ({"seed": -1}, "seed"),
     ],
