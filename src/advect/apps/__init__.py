@@ -4,8 +4,10 @@ dataset to a few samples.
 
 from advect.apps.carry import CarryOptions
 from advect.apps.choice import Choice
+from advect.apps.comparison import Comparison
 from advect.apps.evaluation import TransferScores, evaluate_transfer
 from advect.apps.label import Labelled, label
+from advect.apps.labelings import Labeling
 from advect.apps.query import query
 from advect.apps.repurpose import Repurposed, RepurposeOptions, repurpose
 from advect.apps.training import joined
@@ -14,6 +16,8 @@ from advect.apps.transfer import TransferOptions, Transferred, transfer
 __all__ = [
     "CarryOptions",
     "Choice",
+    "Comparison",
+    "Labeling",
     "Labelled",
     "RepurposeOptions",
     "Repurposed",
