@@ -189,6 +189,12 @@ class Experiment:
             rows.append([setting, *row])
         return markdown([head, *bold.values()], rows)
 
+    def parts(self, most: int = 9) -> list[list[str]]:
+        """The columns of as many tables as are needed for none to be too wide."""
+        tables = -(-len(self.columns) // most) or 1
+        each = -(-len(self.columns) // tables)
+        return [self.columns[i : i + each] for i in range(0, len(self.columns), max(each, 1))]
+
     def verdict(self, column: str | None = None, over: str | None = None, match: str = "") -> str:
         """One sentence: in how many settings one column is significantly above another."""
         column, over = column or self.recommended, over or self.baseline
