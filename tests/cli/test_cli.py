@@ -984,7 +984,8 @@ def test_transfer(answer):
     answer("transfer", "toy:gaussians?n=60", "toy:gaussians?n=9&shift=5,0&seed=3", "--steps", "4", "--every", "2",
            "--extra", "toy:gaussians?n=15&seed=8", "--map.name", "nearest", "--solver.relative-epsilon", "0.05",
            "-o", "sets")  # fmt: skip
-    assert files_of("sets") == {"final.npz", "way.npz", "mapped.npz", "result.json"}
+    made = {"recommended.npz", "final.npz", "way.npz", "mapped.npz"}
+    assert files_of("sets") == made | {"result.json"}
     final = ad.datasets.load("sets/final.npz")
     few = ad.datasets.load("toy:gaussians?n=9&shift=5,0&seed=3")
     solver = ad.Sinkhorn(ad.Relative(0.05), tol=1e-3)
@@ -992,6 +993,20 @@ def test_transfer(answer):
     library = ad.apps.transfer(ad.datasets.load("toy:gaussians?n=60"), few, options=options)
     assert torch.equal(final.x, library.final.x) and final.labels == library.final.labels
     assert len(ad.datasets.load("sets/way.npz")) == len(library.way)
+    recommended = ad.datasets.load("sets/recommended.npz")
+    assert torch.equal(recommended.x, library.recommended.x)
+    torch.testing.assert_close(recommended.weights, library.recommended.weights)
+    assert json.loads(Path("sets/result.json").read_text())["chosen"] == library.choice.way
+
+
+def test_transfer_without_a_flow(cli):
+    words = ["transfer", "toy:gaussians?n=60", "toy:gaussians?n=9&shift=5,0&seed=3", "-o", "sets"]
+    code, out, _ = cli(*words, "--no-flow", "--among", "gaussian", "--added", "30")
+    assert code == 0 and "gaussian: nothing else was asked for" in out
+    assert files_of("sets") == {"recommended.npz", "result.json"}
+    assert len(ad.datasets.load("sets/recommended.npz")) == 39
+    code, _, err = cli(*words, "--among", "magic", "--overwrite")
+    assert code == 2 and "magic" in err and "borrowed" in err
 
 
 MODEL = """

@@ -101,7 +101,23 @@ class RepurposeOptions(CarryOptions):
 
 
 class TransferOptions(CarryOptions):
-    """How a source is carried to a few samples."""
+    """How a source enlarges a few samples, and is carried to them."""
+
+    among: tuple[str, ...] = Field(
+        default=("borrowed", "shots", "mixed", "source + borrowed"),
+        description="Ways to enlarge the few samples, of which cross-validation chooses; the first is the one to beat.",
+    )
+    added: int | None = Field(
+        default=None,
+        ge=1,
+        description="Samples that the way adds; as many as the source has by default.",
+    )
+    few_share: float = Field(
+        default=0.5, gt=0, lt=1, description="Mass of the few samples in what is recommended."
+    )
+    flow: bool = Field(
+        default=True, description="Also flow to the few samples, for final, way and mapped."
+    )
 
     cost: Annotated[TransferCostOptions, Parameter(group="Ground cost")] = (
         TransferCostOptions.model_construct()
@@ -131,8 +147,9 @@ def transfer(
     run_code: RunCode = False,
     talk: TalkOptions = TALK,
 ) -> None:
-    """Flow a source to a few labeled samples; writes final, way and mapped under the labels, in the
-    units, of the target.
+    """Training sets for a few labeled samples, made with a large source; writes recommended, chosen by
+    cross-validation, and of a flow final, way and mapped, under the labels, in the units, of the
+    target.
 
     Args:
         source: Plenty of labeled samples.
@@ -150,22 +167,27 @@ def transfer(
     with talk.listening() as unconverged:
         data, few, space = inputs.together((source, target), options, options.space, talk, code)
         more = None if extra is None else space.apply(inputs.load(extra, options, talk))
-        chosen = ad.apps.TransferOptions(**_carry(options, talk, code, data, few))
-        made = ad.apps.transfer(data, few, extra=more, options=chosen)
-        sets = {"final": made.final, "way": made.way} | (
-            {} if made.mapped is None else {"mapped": made.mapped}
+        chosen = ad.apps.TransferOptions(
+            **_carry(options, talk, code, data, few),
+            among=options.among,
+            n=options.added,
+            few_share=options.few_share,
+            seed=options.seed,
         )
+        made = ad.apps.transfer(data, few, extra=more, options=chosen)
+        sets = {"recommended": made.recommended}
+        if options.flow:
+            forms = {"final": made.final, "way": made.way, "mapped": made.mapped}
+            sets |= {name: part for name, part in forms.items() if part is not None}
         sets = {name: in_units(part, space, "target", target) for name, part in sets.items()}
         facts: dict[str, Any] = {
             "source": source,
             "target": target,
             "out": place,
-            "steps": made.result.n_steps,
-            "status": made.result.status,
-            "value": made.result.values[-1],
-            "first_value": made.result.values[0],
-            "matching": made.matching.hard,
-            "purity": made.purity,
+            "chosen": made.choice.way,
+            "reason": made.choice.reason,
+            "cross_validation": made.choice.accuracies,
+            **(_of_flow(made) if options.flow else {}),
             "sets": {
                 name: {"file": f"{name}.{format}", "n": len(part)} for name, part in sets.items()
             },
@@ -175,12 +197,14 @@ def transfer(
                 part.save(beside / f"{name}.{format}")
             write_json(beside / "result.json", facts)
             check_free(place, overwrite, Sets())  # something may have come since
-    pairs = ", ".join(f"{a} → {b}" for a, b in made.matching.hard.items())
     lines = [f"{place / f'{name}.{format}'}: {len(part)} samples" for name, part in sets.items()]
-    lines.append(
-        f"value {facts['first_value']:.6g} → {facts['value']:.6g}; classes {pairs}; purity "
-        f"{made.purity:.1%}"
-    )
+    lines.append(f"recommended is {made.choice}")
+    if options.flow:
+        pairs = ", ".join(f"{a} → {b}" for a, b in made.matching.hard.items())
+        lines.append(
+            f"value {facts['first_value']:.6g} → {facts['value']:.6g}; classes {pairs}; purity "
+            f"{made.purity:.1%}"
+        )
     talk.result(facts, "\n".join(lines))
     talk.end(unconverged, strict)
 
@@ -297,6 +321,18 @@ def _answers(found: ad.apps.Repurposed, data: ad.LabeledDataset) -> str:
         for row, (label, answer) in enumerate(zip(data.labels, found.predictions, strict=True))
     )
     return text.getvalue()
+
+
+def _of_flow(made: ad.apps.Transferred) -> dict[str, Any]:
+    return {
+        "steps": made.result.n_steps,
+        "status": made.result.status,
+        "value": made.result.values[-1],
+        "first_value": made.result.values[0],
+        "matching": made.matching.hard,
+        "purity": made.purity,
+        "landed": made.landed,
+    }
 
 
 def _carry(
