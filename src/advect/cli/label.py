@@ -99,7 +99,7 @@ def label(
         data = raw.replace(y=raw.y.new_full((len(raw),), -1)) if options.relabel else raw
         shots = None if few is None else inputs.load(few, options, talk)
         if shots is not None or options.space.given:
-            coders = build.coders(options.space, code)
+            coders = build.coders(options.space, code, talk.progress)
             space = build.space(data, data if shots is None else shots, options.space, coders)
             talk.detail(space.describe())
             data = space.apply(data)
