@@ -31,10 +31,10 @@ COLUMNS = [
 # frozen on halves of the training splits (shots of one, scores on the other), seeds below 100
 SOURCE, TARGETS, SHOTS = "mnist", ["usps", "kmnist", "fashion_mnist"], [1, 5, 10, 100]
 AMONG = ["borrowed", "shots", "source + borrowed"]
-ADDED, UPDATES, UPDATES_TO_CHOOSE, BATCH, SHIFT = 3000, 300, 100, 64, 2
+ADDED, UPDATES, UPDATES_TO_CHOOSE, BATCH, SHIFT = 3000, 300, 200, 64, 2
 SOURCE_SAMPLES, FLOW_STEPS, FLOW_STEP_SIZE = 4000, 8, 0.4
 DRAWS = 10
-DRAWS_OF_FLOWS = 3  # whose columns only show that they add nothing
+DRAWS_OF_CONTROLS, DRAWS_OF_FLOWS = 5, 2  # flows only show that they end on copies
 
 
 def cells() -> dict[str, dict]:
@@ -43,6 +43,7 @@ def cells() -> dict[str, dict]:
             "target": target,
             "shots": shots,
             "seed": 1000 + draw,
+            "controls": draw < DRAWS_OF_CONTROLS,
             "flows": draw < DRAWS_OF_FLOWS,
         }
         for draw in range(DRAWS)
@@ -51,7 +52,7 @@ def cells() -> dict[str, dict]:
     }
 
 
-def run(target: str, shots: int, seed: int, flows: bool) -> dict:
+def run(target: str, shots: int, seed: int, controls: bool, flows: bool) -> dict:
     few, test = shots_of(images(target), shots, seed), images(target, "test")
     source = images(SOURCE)
     source = source.subset(range(SOURCE_SAMPLES))
@@ -68,13 +69,10 @@ def run(target: str, shots: int, seed: int, flows: bool) -> dict:
     )
     made = ad.apps.transfer(source, few, options=options, classifier=chooser)
     task = Task(source, few, chooser, options, ADDED, seed)
-    added = {
-        "shots": None,
-        "recommended": made.added,
-        "mixing": CONTROLS["mixing"](task),
-        "noise": CONTROLS["noise"](task),
-        "source": WAYS["source"](task),
-    }
+    added = {"shots": None, "recommended": made.added}
+    if controls:
+        added |= {"source": WAYS["source"](task)}
+        added |= {name: CONTROLS[name](task) for name in ("mixing", "noise")}
     if flows:
         small = Task(source.subset(range(1000)), few, chooser, options, ADDED, seed)
         added |= {"final": WAYS["final"](small), "copies": CONTROLS["copies"](small)}
