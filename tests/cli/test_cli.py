@@ -1007,6 +1007,8 @@ def test_transfer_without_a_flow(cli):
     assert len(ad.datasets.load("sets/recommended.npz")) == 39
     code, _, err = cli(*words, "--among", "magic", "--overwrite")
     assert code == 2 and "magic" in err and "borrowed" in err
+    code, _, err = cli(*words, "--overwrite", "--no-flow", "--extra", "toy:gaussians?n=9")
+    assert code == 2 and "--extra with --no-flow" in err
 
 
 MODEL = """

@@ -95,7 +95,9 @@ def test_a_run_goes_on_with_its_encoder_and_no_other(here, capsys):
     said = cli(capsys, "report", "run").err
     assert "another version" in said and "FeatureSpace" not in said
     said = cli(capsys, *RUN[:5], *ONNX, "--steps", "4", "--resume", code=2).err
-    assert "another space" in said or "encoder has changed" in said
+    assert "encoder has changed" in said
+    said = cli(capsys, *RUN[:5], *ONNX[:2], "--steps", "4", "--resume", code=2).err
+    assert "another space.scale; got None instead of standardize" in said
 
 
 def test_a_moved_run_finds_its_encoder(here, capsys):
@@ -130,6 +132,15 @@ def test_code_is_run_when_it_is_named(here, capsys):
     said = cli(capsys, "map", "apply", "map", "a.npz", "-o", "out.npz", *mine).err
     assert "features of mine.encode" in said or "features of advect_user_mine.encode" in said
     assert ad.datasets.load("out.npz").sample_shape == (6, 6)
+
+
+def test_a_page_of_labels_has_pictures_where_distances_are_of_features(here, capsys):
+    pool = ad.datasets.load("a.npz")
+    pool.replace(y=pool.y.where(torch.arange(24) < 6, -1)).save("pool.npz")
+    words = ("label", "pool.npz", "--report", "page.html", "-o", "x.csv", "--overwrite")
+    cli(capsys, *words, *ONNX)
+    assert Path("page.html").read_text().count("data:image/png") > 8
+    assert "in net.onnx" in cli(capsys, *words, "--embedding", "net.onnx").out
 
 
 def test_distance_and_matrix(here, capsys):

@@ -95,6 +95,11 @@ def test_some_labels_of_the_pool_are_enough():
         ([*BASE, "-o", "x.csv", "--embedding", "gradients"], "images"),
         ([*BASE, "-o", "x.csv", "--embedding", "missing.onnx"], "missing.onnx"),
         ([*BASE, "-o", "x.csv", "--embedding", "body.pt"], "ONNX"),
+        ([*BASE, "-o", "x.csv", "--embedding", "mine.py:broken"], "KeyError: 'oh'"),
+        ([*BASE, "-o", "x.csv", "--embedding", "mine.py:nothing"], "at least one"),
+        ([*BASE, "-o", "there.csv/x.csv"], "there.csv"),
+        ([*BASE, "-o", "there.csv/sets/x"], "there.csv"),
+        ([*BASE, "-o", "x.csv", "--report", "there.csv/x.html"], "there.csv"),
         ([*BASE, "-o", "x.csv", "--confidence", "1.5"], "confidence"),
         ([*BASE, "-o", "x.csv", "--alpha", "1"], "alpha"),
         (["label", POOL, "--relabel", "-o", "x.csv"], "two classes"),
@@ -105,6 +110,9 @@ def test_some_labels_of_the_pool_are_enough():
 def test_bad_input_ends_with_two_and_touches_nothing(words, said, capsys):
     Path("there.csv").write_text("mine")
     Path("there.html").write_text("mine")
+    Path("mine.py").write_text(
+        "def broken(x): raise KeyError('oh')\ndef nothing(x): return x[:, :0]\n"
+    )
     before = content()
     assert main(words) == 2
     err = capsys.readouterr().err

@@ -183,6 +183,8 @@ def test_batches_are_bounded_and_change_nothing(monkeypatch: pytest.MonkeyPatch)
         (lambda x: x.mean(), "a row for each of 2 samples"),
         (lambda x: x[:1], "a row for each of 2 samples"),
         (lambda x: x.flatten(1).log() * 0 / 0, "must be finite"),
+        (lambda x: x.flatten(1)[:, :0], "at least one for each sample"),
+        (lambda x: x.flatten(1) * 1j, "real numbers"),
         (lambda x: x @ torch.zeros(9, 9), r"on a batch of shape \(2, 6, 6\)"),
         (torch.nn.Conv2d(1, 2, 3), r"Unflatten\(1, \(1, 6\)\)"),
         (3, "a torch module, a function"),

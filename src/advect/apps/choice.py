@@ -76,7 +76,10 @@ def choose(task: Task, among: Collection[str]) -> Choice:
         said = ", which has the classes of the few by name"
     counts = [task.few.counts[name] for name in present(task.few)]
     if min(counts) > 1:
-        return _best(_on_folds(task, ways), f"{len(task.few)} held-out samples of the few")
+        best = _best(_on_folds(task, ways), f"{len(task.few)} held-out samples of the few")
+        if not said or best.way != ways[0]:
+            return best
+        return replace(best, reason=f"{best.reason}; the source{said}, goes first")
     if said:
         return Choice(ways[0], {}, 0, f"{ways[0]}: the source{said}, names most of them right")
     right = _on_episodes(task, [way for way in ways if way not in READS_SOURCE], max(counts))

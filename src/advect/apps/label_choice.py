@@ -111,7 +111,8 @@ def _name(embedding: Any) -> str:
         case str() | Path():
             return Path(embedding).name
         case int() | float():
-            return f"{embedding} principal components" if embedding >= 1 else str(embedding)
+            count = f"{embedding}" if embedding >= 1 else f"{embedding:.0%} of the variance in"
+            return f"{count} principal components"
     return getattr(embedding, "__name__", type(embedding).__name__)
 
 

@@ -19,7 +19,7 @@ from advect.classes.gradients import OrientedGradients
 from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces.coders import as_coder
-from advect.data.spaces.encoding import Encoding
+from advect.data.spaces.encoding import Encoding, asked
 from advect.errors import InputError
 
 # more of the true classes of four sets of images are found there than in all pixels
@@ -62,7 +62,9 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             repr(embedding),
             "Pass for instance embedding=50, embedding=0.9 or the body of a network.",
         )
-    return _embedded(data, Embedding(embedding))
+    with torch.no_grad():  # all at once: it may look at other samples too
+        rows = asked(as_coder(embedding, "embedding"), data.samples.detach(), "embedding", None)
+    return rows.detach().cpu().double().numpy()
 
 
 def _embedded(data: LabeledDataset, embedding: Embedding) -> np.ndarray:

@@ -105,7 +105,8 @@ class TransferOptions(CarryOptions):
 
     among: tuple[str, ...] = Field(
         default=("borrowed", "shots", "mixed", "source + borrowed"),
-        description="Ways to enlarge the few samples, of which cross-validation chooses; the first is the one to beat.",
+        description="Ways to enlarge the few samples, of which cross-validation chooses; the first is the "
+        "one to beat, or one with the source itself, where it knows the few by the names of its classes.",
     )
     added: int | None = Field(
         default=None,
@@ -161,6 +162,12 @@ def transfer(
     from advect.cli.typed import permission
     from advect.datasets.run_frames import in_units
 
+    if extra is not None and not options.flow:
+        raise InputError(
+            "extra samples are carried by the map of a flow",
+            "--extra with --no-flow",
+            "Leave one of them out.",
+        )
     place = out.expanduser()
     check_free(place, overwrite, Sets())
     code = permission(run_code, [options.cost.embedding, *options.space.code])

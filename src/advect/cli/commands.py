@@ -85,7 +85,7 @@ COMMANDS = (
         "transfer",
         "advect.cli.apps:transfer",
         "Use",
-        "Flow a large dataset to a few samples of another, and write training sets.",
+        "Make training sets for a few labeled samples out of a large dataset.",
         "SOURCE TARGET -o DIRECTORY [OPTIONS]",
         "advect transfer digits 'mnist?n=50&balanced=true' --max-samples 500 -o sets",
     ),

@@ -274,9 +274,13 @@ def check_unchanged(ready: Ready) -> None:
     free = ("steps", "record_every", "checkpoint_every")
     other = [name for name in before if name not in free and before[name] != now[name]]
     if other:
+        name, was, given = other[0], before[other[0]], now[other[0]]
+        if isinstance(was, dict) and isinstance(given, dict):  # say which of a group of options
+            key = next(key for key in {**was, **given} if was.get(key) != given.get(key))
+            name, was, given = f"{name}.{key}", was.get(key), given.get(key)
         raise InputError(
-            f"the run in {job.directory} has another {other[0]}",
-            f"{now[other[0]]} instead of {before[other[0]]}",
+            f"the run in {job.directory} has another {name}",
+            f"{given} instead of {was}",
             "Choose another directory, or pass --overwrite instead of --resume.",
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -176,11 +176,12 @@ class _Places:
         from advect._util.atomic import atomic_directory, write_atomically
 
         self.check()  # something may have come since
+        labeled = raw.replace(y=made.dataset.y, classes=made.dataset.classes)
+        shown = replace(made, dataset=labeled)  # as the user has them, not in the feature space
         sure = made.confidence >= options.confidence
         if self.is_table:
             write_atomically(self.out, _table(made, sure, self.out.suffix.lower()))
         else:
-            labeled = raw.replace(y=made.dataset.y, classes=made.dataset.classes)
             sets = {"labels": {"file": "labels.csv", "n": len(made)}}
             if sure.any():
                 sets["pool"] = {"file": f"pool.{format}", "n": int(sure.sum())}
@@ -192,10 +193,10 @@ class _Places:
                 if sure.any():
                     labeled.subset(sure.nonzero()[0]).save(beside / f"pool.{format}")
                 if "report" in sets:
-                    made.report(beside / sets["report"]["file"])
+                    shown.report(beside / sets["report"]["file"])
                 write_json(beside / "result.json", facts)
         if self.report is not None and not self.report_inside:
-            made.report(self.report)
+            shown.report(self.report)
 
 
 def _embedding(text: str, code: Permission) -> Any:
@@ -210,9 +211,9 @@ def _embedding(text: str, code: Permission) -> Any:
         except ValueError:
             continue
     if is_code(text) or Path(text).suffix:
-        from advect.cli.models import load_model
+        from advect.cli.models import load_coder
 
-        return load_model(text, code)
+        return load_coder(text, "embedding", code)
     raise InputError(
         "unknown embedding",
         repr(text),

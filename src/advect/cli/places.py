@@ -69,6 +69,7 @@ def check_free(
     """A place for a new directory: free, or one of ours that may go, with nothing else in it."""
     if directory.exists() and not directory.is_dir():
         raise InputError("a file is in the way", directory, "Choose another directory.")
+    _check_way(directory)
     if not directory.is_dir() or not any(directory.iterdir()):
         return
     foreign = layout.foreign(directory)
@@ -118,6 +119,14 @@ def check_free_file(path: Path, overwrite: bool) -> None:
         raise InputError(
             "there is a file already", path, "Pass --overwrite, or choose another name."
         )
+    _check_way(path)
+
+
+def _check_way(path: Path) -> None:
+    """An error where the nearest thing that is there on the way to a place is no folder."""
+    there = next((folder for folder in path.absolute().parents if folder.exists()), None)
+    if there is not None and not there.is_dir():
+        raise InputError("a folder on the way is a file", there, "Choose another place.")
 
 
 @contextmanager

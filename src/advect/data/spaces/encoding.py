@@ -50,7 +50,7 @@ class Encoding(Step):
     ) -> Encoding:
         """The step, tried on the first of some samples (n, d)."""
         first = some[:2]
-        found = _asked(encoder, first.reshape(len(first), *shape), "encoder", None)
+        found = asked(encoder, first.reshape(len(first), *shape), "encoder", None)
         step = cls(shape, found.shape[1], encoder, decoder, progress)
         if decoder is not None:
             step.invert(found)
@@ -77,7 +77,7 @@ class Encoding(Step):
         return self._in_batches(
             "encoding",
             x,
-            lambda part: _asked(self.encoder, part.reshape(-1, *self.shape), "encoder", self.dim),
+            lambda part: asked(self.encoder, part.reshape(-1, *self.shape), "encoder", self.dim),
         )
 
     def invert(self, x: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Encoding(Step):
                 "nearest real samples.",
             )
         return self._in_batches(
-            "decoding", x, lambda part: _asked(decoder, part, "decoder", self.dim_in)
+            "decoding", x, lambda part: asked(decoder, part, "decoder", self.dim_in)
         )
 
     def _in_batches(self, label: str, x: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
@@ -246,7 +246,7 @@ def _check_same(coder: Coder, kind: str, name: str, digest: str | None, what: st
     )
 
 
-def _asked(coder: Coder, samples: Tensor, what: str, dim: int | None) -> Tensor:
+def asked(coder: Coder, samples: Tensor, what: str, dim: int | None) -> Tensor:
     """Answers as checked rows (n, dim), in the dtype and on the device of the samples."""
     n, shape = len(samples), tuple(samples.shape)
     try:
@@ -265,6 +265,13 @@ def _asked(coder: Coder, samples: Tensor, what: str, dim: int | None) -> Tensor:
             f"the {what} must return a row for each of {n} samples",
             f"shape {tuple(answer.shape)} from {coder.name}",
             "Keep the batch axis.",
+        )
+    if answer.is_complex() or not answer.numel():
+        raise InputError(
+            f"the {what} must return real numbers, at least one for each sample",
+            f"shape {tuple(answer.shape)} of {str(answer.dtype).removeprefix('torch.')} from "
+            f"{coder.name}",
+            "Let it return the features that samples are compared in.",
         )
     rows = answer.reshape(n, -1).to(device=samples.device, dtype=samples.dtype)
     if dim is not None and rows.shape[1] != dim:
