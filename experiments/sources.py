@@ -2,7 +2,8 @@
 
 A number has a source if it is written from a file of results (a block, or the template of
 docs/results.md: see ``report.py``), if its paragraph or line of a table names a test that holds it,
-or if ``constants.toml`` says what it is: a setting, a limit, a formula. Code is not prose."""
+or if ``constants.toml`` says what it is: a setting, a limit, a formula. An expression that only
+holds numbers reads no file. Code is not prose."""
 
 from __future__ import annotations
 
@@ -20,15 +21,20 @@ _WORDS = (
     "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred|half"
 )
 _UNITS = (
-    r"%|per cent|percent|times|points?|seconds?|s\b|ms\b|minutes?|min\b|hours?|days?|"
-    r"[kMGT]i?B\b|bytes|flops"
+    r"%|per cent|percent|times|points?|seconds?|s\b|ms\b|minutes?|min\b|hours?|h\b|days?|"
+    r"[kMGT]i?B\b|bytes|flops|x\b|× (?:as|faster|slower|more|less|larger|smaller)"
 )
 MEASURED = re.compile(
-    rf"±\s*{_DIGITS}"
+    rf"(?im)±\s*{_DIGITS}"
     rf"|\d[\d,]*\.\d+(?:e[-−]?\d+)?|\d+e[-−]?\d+|n\^\d\S*"
     rf"|{_DIGITS}\s?(?:{_UNITS})"
     rf"|(?<![\w.]){_DIGITS} (?:of|out of|in) (?:{_DIGITS}|{_WORDS})\b"
-    rf"|\b(?:{_WORDS}) (?:times|per cent|percent|points|seconds|minutes|of (?:{_WORDS}|\d+))\b"
+    r"|\b\d{1,3}/\d{1,3}\b|(?<!\S)\.\d+"
+    rf"|(?<=.)\|\s*\**{_DIGITS}\**\s*(?=\|)|<td>{_DIGITS}|\bfactor of {_DIGITS}"
+    rf"|\baccurac\w+ (?:of|is|reaches|rises to|falls to|drops to) {_DIGITS}"
+    rf"|\b(?:{_WORDS}) (?:times|per cent|percent|points|seconds|minutes|(?:out )?of (?:{_WORDS}|\d+))\b"
+    rf"|\b(?:{_WORDS})-?fold\b|\border of magnitude\b|\baccuracy (?:doubles|halves)\b"
+    r"|\b(?:two|three|four) (?:thirds|quarters|fifths)\b"
     rf"|\b(?:{_WORDS}|one) in (?:{_WORDS})\b"
     r"|\btwice as (?:fast|slow|long|much|many|good)\b"
     r"|\ba (?:third|quarter|fifth|sixth|tenth|twentieth) (?:longer|shorter|faster|slower|less|more|or less)\b"
@@ -39,6 +45,9 @@ _CODE = re.compile(
 _NAMED = re.compile(r"(?:§|[Ss]ections? |Python )\d+(?:\.\d+)*")  # of papers and versions
 _EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _LITERAL = re.compile(r"(?<![\w.])\d+\.\d+")
+# of an expression without a name, which reads no file
+_PLAIN = r"""(?:[^A-Za-z"'{}]|"[^"]*"|'[^']*')*"""
+_BARE = re.compile(rf"\{{\{{{_PLAIN}\}}\}}|\{{%-?\s*set\s[^=]*={_PLAIN}%\}}")
 _TEST = re.compile(r"tests/[\w/]+(?:\.py)?")
 
 
@@ -66,6 +75,11 @@ def unsourced(page: Path, text: str | None = None) -> list[Found]:
         Found(name, _line(text, literal.start() + place.start()), literal[0], place[0])
         for place in _EXPRESSION.finditer(text)
         for literal in _LITERAL.finditer(place[0])
+    ]
+    found += [
+        Found(name, _line(text, place.start()), place[0], "an expression that reads no file")
+        for place in _BARE.finditer(text)
+        if re.search(r"\d", place[0])
     ]
     prose = _blank(BLOCK, text, "text")
     prose = _blank(_EXPRESSION, prose)

@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import evidence
@@ -216,12 +215,12 @@ class Experiment:
         """One sentence: how far the mean of a column is from the best of others in each setting."""
         column, told, near = column or self.recommended, [], 0
         for setting in (each for each in self.groups if match in each):
-            means = {way: fmean(values) for way in others if (values := self.values(setting, way))}
-            if means and (own := self.values(setting, column)):
-                best = max(means, key=lambda way: means[way])
-                difference = fmean(own) - means[best]
-                near += difference >= -1
-                told.append(f"{setting} {difference:+.1f} ({best})")
+            gains = {way: self.gain(setting, column, way) for way in others}
+            means = {way: gain.mean for way, gain in gains.items() if gain is not None}
+            if means:
+                best = min(means, key=lambda way: means[way])
+                near += means[best] >= -1
+                told.append(f"{setting} {means[best]:+.1f} ({best})")
         if not told:
             return f"*{column}* beside the best of {', '.join(others)}: {NOT_RUN}."
         return (

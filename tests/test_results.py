@@ -51,6 +51,17 @@ TYPED_IN = [
     "It is twice as fast, and takes a third less.",
     "| USPS | 67.3 | 77.8 |",
     "Equal to POT to 1e-23 (`tests/ot/test_ot.py`).",
+    "It rises to {{ 94 }} %.",
+    'It rises to {{ "94" }} %.',
+    "It rises to {{ 941 / 10 }} %.",
+    "{% set best = 94 %}",
+    "| USPS | 67 | 78 |",
+    "A flow is 3x faster, or 3× as fast.",
+    "It is ahead in 10/12 pairs.",
+    "It is ahead in eight out of ten pairs.",
+    "Two thirds of the labels are right; one in three is not.",
+    "Accuracy reaches 94.",
+    "Faster by an order of magnitude.",
 ]
 
 
@@ -76,6 +87,8 @@ def test_a_number_that_is_typed_in_is_found(line, name, module):
         "```python\nx = 0.25\n```",
         "Equal to POT to 1e-9 (`tests/ot/test_ot.py`).",
         "Epsilon is 1 % of the mean cost.",
+        "| exit | meaning |\n| --- | --- |\n| 130 | interrupted |",
+        "{# a remark of 94 % #}{{ read('labels').draws }}",
     ],
 )
 def test_settings_code_and_what_tests_hold_are_no_measurements(line, module):
@@ -131,6 +144,11 @@ def test_tables_are_paired_and_honest(module, tmp_path):
     assert "3 of 8 cells not run" in toy.draws and toy.minutes == "5 processor minutes"
     assert gain.sign == 1 and "significantly above *b* in 1 of 1 settings" in toy.verdict()
     assert "(2 settings are not run)" in toy.verdict()
+    # draws without both columns do not count: the mean of b over all draws is not compared with
+    assert toy.beside_best(["b"], "a").count(f"{gain.mean:+.1f} (b)") == 1
+    uneven = {**cells, "usps, 5 shots, draw 9": {"accuracies": {"b": 0.0}}}
+    uneven = module("tables").Experiment("toy", settings, uneven, planned)
+    assert uneven.beside_best(["b"], "a") == toy.beside_best(["b"], "a")
     nothing = module("tables").Experiment.read("nothing", tmp_path)
     assert "not run" in nothing.table() and "not run" in nothing.draws
 
