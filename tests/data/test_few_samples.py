@@ -330,3 +330,15 @@ class TestBorrowedLaws:
             scales = np.trace(pooled) / np.trace(lent, axis1=1, axis2=2)
             expected = 0.5 * lent * scales[:, None, None] + 0.5 * pooled
         np.testing.assert_allclose(laws.covariances(), expected, atol=1e-12)
+
+
+def test_what_laws_are_not():
+    few = LabeledDataset(torch.randn(6, 3, generator=generator()), ["a", "b"] * 3)
+    for bad in (
+        lambda: few.smoothed(None),
+        lambda: few.smoothed(few),
+        lambda: few.shrunk_laws(0.5),
+        lambda: few.moments().shrunk(None),
+    ):
+        with pytest.raises(ad.InputError):
+            bad()

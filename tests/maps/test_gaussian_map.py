@@ -270,5 +270,8 @@ def test_options_that_do_not_fit():
     ):
         with pytest.raises(ad.InputError, match=message):
             bad()
+    heavy, same = (GaussianMap.between(laws, laws, "ab", masses=m) for m in ([3, 1], None))
+    odds = [each.posterior(torch.zeros(1, 4))[0] for each in (heavy, same)]
+    assert odds[0][0] / odds[0][1] == pytest.approx(3 * float(odds[1][0] / odds[1][1]), rel=1e-4)
     shaped = GaussianMap.between(laws, laws, "ab", sample_shape=(2, 2))
     assert shaped.transform(torch.zeros(3, 2, 2)).shape == (3, 2, 2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known
+from advect._util.checks import check_count, check_kind, check_known
 from advect.data.laws import Gaussians
 from advect.data.laws.ledoit_wolf import ledoit_wolf_shares
 from advect.data.laws.moments import centred_classes, weigh
@@ -72,8 +72,7 @@ class FewSamples:
         # n − 1 for n equal weights
         mass = freedom / (1 - freedom).clamp_min(torch.finfo(torch.float64).eps)
         mass = torch.where(freedom > 0, mass, 0)
-        aimed = toward if isinstance(toward, str) else toward.covariance
-        target = aim(laws.covariance, aimed, rescale=rescale, mass=mass)
+        target = aim(laws.covariance, toward, rescale=rescale, mass=mass)
         if isinstance(share, str):
             check_known("share", share, ("ledoit-wolf",))
             found = centred_classes(self.law_features, self.y, self.weights, k)
@@ -111,6 +110,7 @@ class FewSamples:
             ({'a': 200, 'b': 200}, [0.0, 9.0], 1)
         """
         self.require_labels("smoothing")
+        check_kind("smoothing needs class laws", laws, Gaussians, "Take data.shrunk_laws(…).")
         if len(laws) != len(self.classes) or laws.dim != self.x.shape[1]:
             raise InputError(
                 f"smoothing needs laws of the {len(self.classes)} classes, of dimension {self.x.shape[1]}",

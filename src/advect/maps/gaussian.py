@@ -3,8 +3,9 @@
 
     T_y(x) = μ'_y + A_y (x − μ_y) ,   A = S^(−½) (S^½ S' S^½)^½ S^(−½)
 
-Roots of d × d matrices are never taken. With S = V diag(σ²) Vᵀ on its range, a factor M of S' = MᵀM,
-and R the polar factor of M V diag(σ), the barycentric map of the optimal plan is
+Roots of d × d matrices are taken only of laws that come as such (``Full``). With S = V diag(σ²) Vᵀ on
+its range, a factor M of S' = MᵀM, and R the polar factor of M V diag(σ), the barycentric map of the
+optimal plan is
 
     x  ↦  μ' + Mᵀ R diag(1/σ) Vᵀ (x − μ)
 
@@ -117,7 +118,7 @@ class GaussianMap(Map, kind="gaussian"):
                 f"{target.dim} for {len(set(classes))} names and samples of shape {shape}",
                 "Take matched laws with laws.take(rows).",
             )
-        masses = torch.ones(len(classes), dtype=torch.float64) if masses is None else masses
+        masses = torch.as_tensor([1.0] * len(classes) if masses is None else masses).double()
         found = cls(beyond=beyond)
         found._solve(source, target, check_weights("masses", masses, len(classes)))
         found.classes_, found.sample_shape_ = classes, tuple(shape)

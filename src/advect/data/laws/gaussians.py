@@ -176,8 +176,7 @@ class Gaussians:
             >>> laws.shrunk("pooled", 0.5).covariances()[1].diagonal().round().tolist()
             [1.0, 9.0]
         """
-        aimed = toward if isinstance(toward, str) else toward.covariance
-        target = aim(self.covariance, aimed, rescale=rescale, mass=mass)
+        target = aim(self.covariance, toward, rescale=rescale, mass=mass)
         shares = self._shares(share)
         blank = (self.covariance.traces() == 0) & (shares > 0)
         shares = torch.where(blank, 1.0, shares)

@@ -6,13 +6,18 @@ Factors stay factors: their rows are stacked, and no d × d matrix is made unles
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_known
+from advect._util.checks import check_kind, check_known
 from advect._util.linalg import root
 from advect.data.laws.covariance import Covariance, Diagonal, Factored, Full
 from advect.errors import InputError
+
+if TYPE_CHECKING:
+    from advect.data.laws.gaussians import Gaussians
 
 _AIMS = ("pooled", "spherical")
 
@@ -71,16 +76,20 @@ def pooled(covariance: Covariance, shares: Tensor) -> Covariance:
 
 
 def aim(
-    own: Covariance, toward: Covariance | str, *, rescale: bool, mass: Tensor | None
+    own: Covariance, laws: Gaussians | str, *, rescale: bool, mass: Tensor | None
 ) -> Covariance:
     """The k covariances that ``own`` are pulled toward; see ``Gaussians.shrunk``."""
     traces = own.traces().double()
-    if isinstance(toward, str):
-        check_known("aim of a shrinkage", toward, _AIMS)
-        if toward == "spherical":
+    if isinstance(laws, str):
+        check_known("aim of a shrinkage", laws, _AIMS)
+        if laws == "spherical":
             return Diagonal(root(traces / own.dim)[:, None].expand(-1, own.dim))
         mass = (traces > 0).double() if mass is None else mass.double()
         toward = pooled(own, mass / mass.sum().clamp_min(torch.finfo(torch.float64).tiny))
+    else:
+        toward = getattr(laws, "covariance", None)
+        remedy = f"Pass laws, or one of {', '.join(map(repr, _AIMS))}."
+        check_kind("a covariance is shrunk toward others", toward, Covariance, remedy)
     if toward.dim != own.dim or len(toward) not in (1, len(own)):
         raise InputError(
             f"laws to shrink toward must be {len(own)}, or one for all, of dimension {own.dim}",
