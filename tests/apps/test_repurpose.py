@@ -248,6 +248,44 @@ class TestComparison:
             and "6 labeled samples are too few" in found.recommendation
         )
 
+    def test_a_class_of_one_label_is_not_kept_aside(self):
+        """Nobody could name it; of ten such classes nothing can be said."""
+        means = torch.randn(10, 2, generator=torch.Generator().manual_seed(0)) + 30
+        alone = clusters(means, n=10, names=range(10))
+        found = ad.apps.repurpose(chain(), REFERENCE, alone, QUICK)
+        assert "10 labeled samples are too few" in found.recommendation
+        more = FAR.subset(range(30))
+        lone = ad.LabeledDataset(torch.cat([more.x, more.x[:3] + 9]), [*more.labels, "d", "e", "f"])
+        found = ad.apps.repurpose(chain(), REFERENCE, lone, QUICK)
+        assert 5 <= found.comparison.n <= 6
+        assert found.comparison.accuracies["posterior"] == 1.0
+
+    def test_all_right_of_a_few_is_not_certain(self):
+        truth = ["a"] * 200
+        found = compared({"flow": truth, "no flow": [*truth[:199], "b"]}, truth)
+        assert found.recommended == "no flow"
+        found = compared({"flow": truth, "no flow": truth[:180] + ["b"] * 20}, truth)
+        assert found.recommended == "flow"
+
+    def test_what_is_better_is_not_called_as_good(self):
+        found = compared({"flow": "aaaa", "posterior": "abcd", "no flow": "aaaa"}, "abcd")
+        assert "does better without the model" in found.why
+        found = compared({"flow": "abcd", "posterior": "abcd", "no flow": "aaaa"}, "abcd")
+        assert "does as well without the model" in found.why
+
+    def test_columns_in_another_order_are_refused_by_every_way(self):
+        named = [data.replace(columns=("u", "v")) for data in (REFERENCE, FAR)]
+        found = ad.apps.repurpose(chain(), *named, QUICK)
+        for way in ("flow", "no flow", "posterior"):
+            with pytest.raises(ad.InputError, match="columns of the fit"):
+                found.predict(FAR.replace(columns=("v", "u")), way)
+            assert len(found.predict(named[1], way)) == len(FAR)
+
+    def test_what_a_reference_is_not(self):
+        for arguments in ((REFERENCE.x, FAR), (REFERENCE, FAR, ad.apps.TransferOptions())):
+            with pytest.raises(ad.InputError, match="must be"):
+                ad.apps.repurpose(chain(), *arguments)
+
     def test_unknown_way(self):
         found = ad.apps.repurpose(chain(), REFERENCE, FAR, QUICK)
         with pytest.raises(ad.InputError, match="Did you mean 'no flow'"):

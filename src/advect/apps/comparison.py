@@ -17,7 +17,7 @@ WAYS = (NO_FLOW, POSTERIOR, FLOW)
 _SAID = {
     FLOW: "flow, then ask the model",
     NO_FLOW: "do not flow: ask the model directly and read it through the class matching",
-    POSTERIOR: "do not flow: the classifier that the map goes by is as good, without the model",
+    POSTERIOR: "do not flow: the classifier that the map goes by does {how} without the model",
 }
 _SHORT = {FLOW: "after the flow", NO_FLOW: "asked directly", POSTERIOR: "by the posterior alone"}
 
@@ -51,7 +51,10 @@ class Comparison:
 
 
 def compared(answers: Mapping[str, Sequence[Hashable]], truth: Sequence[Hashable]) -> Comparison:
-    """The accuracies of ways, and the simplest that is within a standard error of the best."""
+    """The accuracies of ways, and the simplest that is within a standard error of the best.
+
+    The error is that with two right and two wrong answers more (Agresti and Coull 1998): all right of
+    a few is not certainty."""
     n = len(truth)
     right = {
         way: float(np.mean([a == b for a, b in zip(answers[way], truth, strict=True)]))
@@ -59,12 +62,14 @@ def compared(answers: Mapping[str, Sequence[Hashable]], truth: Sequence[Hashable
         if way in answers
     }
     best = max(right.values())
-    error = math.sqrt(best * (1 - best) / n)
+    share = (best * n + 2) / (n + 4)
+    error = math.sqrt(share * (1 - share) / n)
     chosen = next(way for way in right if right[way] >= best - error)
     order = sorted(right, key=lambda way: (-right[way], way != chosen))
     figures = ", ".join(f"{100 * right[way]:.1f} % {_SHORT[way]}" for way in order)
     figures = figures.replace(" % ", " % right ", 1)
-    said = _SAID[chosen]
+    ahead = all(right[chosen] > right[way] for way in right if way != chosen)
+    said = _SAID[chosen].format(how="better" if ahead else "as well")
     return Comparison(
         right,
         n,

@@ -42,7 +42,7 @@ from advect.errors import InputError
 from advect.flows.callbacks import Metric
 from advect.flows.loop import FlowResult
 from advect.maps import EntropicMap
-from advect.maps.base import Map, Samples
+from advect.maps.base import Map, Samples, check_columns
 from advect.maps.posteriors import Posterior, check_posterior, folds_of
 
 _ASIDE = 5  # every fifth labeled sample is kept aside for a comparison
@@ -74,16 +74,18 @@ class _Task:
 
     halves: Halves
     shape: tuple[int, ...]
+    columns: tuple[str, ...] | None
     reference: LabeledDataset
     options: RepurposeOptions
     posterior: Posterior
 
     def inside(self, samples: Any) -> Any:
         """New samples as they came, or their features where these flow."""
+        check_columns(samples, self.columns)
         if isinstance(samples, LabeledDataset):
             samples = samples.samples
         if self.halves.body is None:
-            return samples  # whose columns and shape the map looks at
+            return samples  # whose shape the map looks at
         values = Samples.of(samples).values
         if tuple(values.shape[1:]) not in (self.shape, (math.prod(self.shape),)):
             raise InputError(
@@ -291,11 +293,15 @@ def repurpose(
         }
     what = "data must be a LabeledDataset, or several by name"
     check_kind(what, data, LabeledDataset, "Wrap arrays first.")
+    check_kind(
+        "reference must be a LabeledDataset", reference, LabeledDataset, "Wrap arrays first."
+    )
+    check_kind("options must be RepurposeOptions", options, RepurposeOptions, "Make these instead.")
     reference.require_labels("the reference of a model")
     check_posterior(posterior)
     halves = split_model(model, features, head)
     there, inside = halves.encoded(reference), halves.encoded(data)
-    task = _Task(halves, data.sample_shape, there, options, posterior)
+    task = _Task(halves, data.sample_shape, data.columns, there, options, posterior)
     carrier(options, posterior)  # what cannot be should say so before a long flow
     task.ask(there.samples[:1])  # a model that cannot answer, too
     labeling = None
@@ -331,8 +337,10 @@ def repurpose(
 
 def _compare(task: _Task, labeled: LabeledDataset) -> Comparison:
     """Another flow with most of the labels, and all ways on the rest of them."""
-    aside = torch.as_tensor(folds_of(labeled.y.cpu().numpy(), _ASIDE) == 0)
-    if len(labeled) < _LEAST:
+    y = labeled.y.cpu().numpy()
+    aside = folds_of(y, _ASIDE) == 0
+    aside &= np.isin(y, y[~aside])  # a class that nobody has seen would say nothing of the ways
+    if len(labeled) < _LEAST or not aside.any():
         return too_few(len(labeled))
     part, test = labeled.subset(~aside), labeled.subset(aside)
     result = task.flow(part, scored=False)

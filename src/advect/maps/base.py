@@ -49,6 +49,17 @@ class Samples(NamedTuple):
                 return cls(as_features(x), None, Tensor.numpy)
 
 
+def check_columns(x: Any, columns: tuple[str, ...] | None) -> None:
+    """Samples that come with names of columns have those of a fit, in their order."""
+    names = getattr(x, "columns", None)
+    if names is not None and columns is not None and tuple(map(str, names)) != columns:
+        raise InputError(
+            "samples must have the columns of the fit in their order",
+            ", ".join(map(str, names)),
+            f"Take x[{list(columns)}].",
+        )
+
+
 class Map(ABC):
     """A map fitted on the first and last states of particles; it carries samples that the flow
     never saw.
@@ -283,17 +294,7 @@ class Map(ABC):
                 f"shape {tuple(values.shape)}",
                 "Bring them to the space of the flow first: the FeatureSpace of ad.harmonize does.",
             )
-        names = getattr(x, "columns", None)
-        if (
-            names is not None
-            and self.columns_ is not None
-            and tuple(map(str, names)) != self.columns_
-        ):
-            raise InputError(
-                "samples must have the columns of the fit in their order",
-                ", ".join(map(str, names)),
-                f"Take x[{list(self.columns_)}].",
-            )
+        check_columns(x, self.columns_)
         return samples
 
     def _codes(self, samples: Samples, y: Any) -> Tensor:

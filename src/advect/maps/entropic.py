@@ -62,7 +62,8 @@ class EntropicMap(Map, kind="entropic"):
             classifiers fitted on the labeled first states, ``"mean"`` averages the last two and
             the particles; ``"auto"`` takes the best of the five by cross-validation on them; or a
             classifier of scikit-learn, which is copied, and fitted on the first states as they
-            are. Samples count by their number, not by their weights.
+            are. Samples count by their number, not by their weights, for classifiers and in the
+            choice; by their weights for particles that are asked about new samples.
 
     Attributes:
         epsilon_: the regularisation in units of the cost.
@@ -127,7 +128,8 @@ class EntropicMap(Map, kind="entropic"):
 
     def own_posterior(self) -> Tensor:
         """p(y | x) of the first states themselves, each from a fit on the samples of other folds:
-        what could be said of them had they come as new ones, (n, k) in the order of the fit.
+        what could be said of them had they come as new ones, (n, k) in the order of the fit. Here
+        particles count by their number too, whatever their weights.
 
         Example:
             >>> import advect as ad
