@@ -326,6 +326,20 @@ class TestTransfer:
             ways=("target only", "+ way"),
         )
         assert masses == pytest.approx([1.0, 0.25], rel=1e-5)
+        masses.clear()
+        own = ad.apps.TransferOptions(among=("borrowed",), few_share=0.4)
+        ad.apps.evaluate_transfer(
+            self.source,
+            train,
+            test,
+            Trainer,
+            shots=2,
+            draws=1,
+            options=own,
+            progress=False,
+            ways="+ recommended",
+        )
+        assert masses == pytest.approx([0.4], rel=1e-5)
 
     def test_intervals_against_scipy(self):
         from scipy.stats import t
@@ -364,5 +378,16 @@ class TestTransfer:
             ad.apps.evaluate_transfer(
                 self.source, self.target, self.target, lambda seed: None, shots=1, few_share=1.0
             )
+        for extra in (None, ad.LabeledDataset(self.source.x)):
+            with pytest.raises(ad.InputError, match="extra samples with labels"):
+                ad.apps.evaluate_transfer(
+                    self.source,
+                    self.target,
+                    self.target,
+                    lambda seed: None,
+                    shots=1,
+                    extra=extra,
+                    ways="+ mapped",
+                )
         with pytest.raises(ad.InputError, match="to join"):
             ad.apps.joined([self.source, self.target])

@@ -160,10 +160,98 @@ def test_copies_of_the_few_are_told():
     [
         ({"among": ("residuals",)}, "borrowed"),
         ({"among": ()}, "must name a way"),
+        ({"among": None}, "must name a way"),
         ({"few_share": 1.0}, "few_share"),
+        ({"few_share": "half"}, "few_share must be a number"),
         ({"n": 0}, "n"),
+        ({"bounds": (1.0, 0.0)}, "low < high"),
     ],
 )
 def test_options_that_are_none(options, said):
     with pytest.raises(ad.InputError, match=said):
         ad.apps.TransferOptions(**options)
+
+
+def test_one_way_may_be_named_by_itself():
+    assert ad.apps.TransferOptions(among="borrowed").among == ("borrowed",)
+
+
+def test_ways_that_no_play_can_compare():
+    few = TARGET.sample(3, balanced=True, generator=torch.Generator().manual_seed(0))
+    found = choose(task(few), ("source", "source + borrowed"))
+    assert found.way == "source" and "played" not in found.reason
+    single = SOURCE.subset([0, 1, 2, 3])  # four classes, and nothing left to test with
+    found = choose(task(few, single), ("borrowed", "shots"))
+    assert found.way == "borrowed" and "no four classes of more than 1 " in found.reason
+
+
+class Weighing(Logistic):
+    """Notes which share of the mass the first three samples have."""
+
+    seen: list = []  # noqa: RUF012 (of all that are made)
+
+    def fit(self, x, y, sample_weight=None):
+        assert x.dtype == torch.float32
+        self.seen.append(float(sample_weight[:3].sum() / sample_weight.sum()))
+        return super().fit(x, y, sample_weight)
+
+
+def test_ways_are_compared_with_the_share_that_is_recommended():
+    """In float32, as the few are, whatever the source is in."""
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+    source = SOURCE.subset([label in "uvw" for label in SOURCE.labels]).to(dtype=torch.float64)
+    for made in (source, source.replace(classes=("a", "b", "c", "x"))):  # matched, or by name
+        Weighing.seen.clear()
+        options = ad.apps.TransferOptions(among=("borrowed", "source"), few_share=0.3)
+        ad.apps.transfer(made, few, options=options, classifier=Weighing)
+        shares = [share for share in Weighing.seen if share > 0.1]  # of folds: three are left
+        assert len(shares) >= 4 and shares == pytest.approx([0.3] * len(shares), rel=1e-5)
+
+
+def test_features_of_another_kind_are_refused_before_anything_runs():
+    few = TARGET.sample(3, balanced=True, generator=torch.Generator().manual_seed(0))
+    twin = SOURCE.replace(classes=("a", "b", "c", "d"))
+    wide = ad.LabeledDataset(torch.zeros(3, 5), ["a", "b", "c"])
+    turned = few.replace(columns=("second", "first"))
+    only = ad.apps.TransferOptions(among=("source",))
+    for bad, said in (
+        (lambda: ad.apps.transfer(twin, wide), "source and few must be in one feature space"),
+        (lambda: ad.apps.transfer(SOURCE, few, extra=wide), "extra and few"),
+        (lambda: ad.apps.transfer(SOURCE, few, extra=few.x), "extra must be a LabeledDataset"),
+        (
+            lambda: ad.apps.transfer(
+                twin.replace(columns=("first", "second")), turned, options=only
+            ),
+            "same columns",
+        ),
+        (
+            lambda: ad.apps.transfer(SOURCE, few, options=ad.apps.RepurposeOptions()),
+            "TransferOptions",
+        ),
+    ):
+        with pytest.raises(ad.InputError, match=said):
+            bad()
+
+
+@pytest.mark.parametrize("answer", [str, float, lambda code: code + 0.5])
+def test_answers_that_are_no_positions(answer):
+    class Odd(Logistic):
+        def predict(self, x):
+            return [answer(code) for code in super().predict(x).tolist()]
+
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+    options = ad.apps.TransferOptions(among=("borrowed", "source"))
+    if answer is float:  # whole numbers, as some libraries give
+        assert ad.apps.transfer(SOURCE, few, options=options, classifier=Odd).choice.accuracies
+        return
+    with pytest.raises(ad.InputError, match="a class position"):
+        ad.apps.transfer(SOURCE, few, options=options, classifier=Odd)
+
+
+def test_copies_are_not_said_to_be_fewer_than_nothing():
+    few = stretched(3, APART, "abc", 1)
+    three = SOURCE.subset([label != "x" for label in SOURCE.labels])
+    options = ad.apps.TransferOptions(among=("shots",))
+    with pytest.warns(UserWarning, match="copies of these") as told:
+        assert ad.apps.transfer(three, few, options=options).landed > 0.9
+    assert not any("recommended" in str(one.message) for one in told)

@@ -184,6 +184,9 @@ def test_errors_say_what_to_do():
     ):
         with pytest.raises(ad.InputError, match=message):
             bad()
+    swapped = few.replace(columns=("v", "u")), source.replace(columns=("u", "v"))
+    with pytest.raises(ad.InputError, match="same columns"):
+        ad.classes.borrow(swapped[1], swapped[0], ad.ClassMatching.nearest(few, source))
     turned = ad.ClassMatching.between(source, few)
     with pytest.raises(ad.InputError, match=r"reversed\(\)"):
         ad.classes.borrow(source, few, turned)

@@ -12,7 +12,7 @@ from advect.cost import Bures, GroundCost
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.flows.dynamics import FeatureDriven
+from advect.flows.dynamics import FeatureDriven, check_bounds
 from advect.flows.integrators import Euler
 from advect.flows.loop import Callback, FlowResult, flow
 from advect.functionals import OTDD
@@ -63,6 +63,7 @@ class CarryOptions:
         check_count("every", self.every)
         check_positive("step_size", self.step_size)
         check_non_negative("label_weight", self.label_weight)
+        check_bounds(self.bounds)
 
 
 def carrier(options: CarryOptions, posterior: Posterior = None) -> Map:

@@ -82,12 +82,15 @@ def choose(task: Task, among: Collection[str]) -> Choice:
         return replace(best, reason=f"{best.reason}; the source{said}, goes first")
     if said:
         return Choice(ways[0], {}, 0, f"{ways[0]}: the source{said}, names most of them right")
-    right = _on_episodes(task, [way for way in ways if way not in READS_SOURCE], max(counts))
+    played, shots = [way for way in ways if way not in READS_SOURCE], max(counts)
+    right = _on_episodes(task, played, shots) if played else {}
     if right:
         # other classes, which features may have been made for: only a clear answer counts
-        return _best(right, "samples of the source's classes, played as a target", errors=3)
-    why = "with one sample of a class and fewer than four classes in the source"
-    return Choice(ways[0], {}, 0, f"{ways[0]}: {why}, nothing can be held out")
+        return _best(right, "samples of the source's classes, played as a target,", errors=3)
+    why = "with one sample of a class nothing can be held out"
+    if played:
+        why += f", and the source has no four classes of more than {shots} to play the target"
+    return Choice(ways[0], {}, 0, f"{ways[0]}: {why}")
 
 
 def _reads(task: Task) -> bool:
@@ -159,5 +162,5 @@ def _ask(task: Task, held: LabeledDataset, right: Right) -> None:
     for way, found in right.items():
         more = WAYS[way](task)
         model = task.classifier(task.seed)
-        fit_on(model.fit, shared(task.few, [] if more is None else [more]))
+        fit_on(model.fit, shared(task.few, [] if more is None else [more], task.few_share))
         found += (predicted(model, held.samples) == held.y.cpu()).tolist()

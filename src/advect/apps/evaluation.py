@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, one_or_more
 from advect._util.progress import Progress, track
 from advect.apps.training import fit_on, score, shared
 from advect.apps.transfer import TransferOptions, Transferred, transfer
@@ -101,7 +101,7 @@ def evaluate_transfer(
     draws: int = 5,
     extra: LabeledDataset | None = None,
     options: TransferOptions | None = None,
-    few_share: float = 0.5,
+    few_share: float | None = None,
     ways: Collection[str] | None = None,
     seed: int = 0,
     progress: Progress = None,
@@ -122,9 +122,9 @@ def evaluate_transfer(
             samples in their shape and positions of the target's classes.
         shots: how many of each class.  draws: how many times, each with its own shots and seed.
         extra: more source samples, for ``+ mapped``.
-        options: of the flow.
+        options: of ``transfer``.
         few_share: mass of the few samples among those trained on, for classifiers whose ``fit``
-            takes ``sample_weight``.
+            takes ``sample_weight``; by default that of the options.
         ways: which of the ways of training to compare; all that can be by default.
         seed: of the first draw.  progress: None, False or a function of (done, total).
 
@@ -140,14 +140,12 @@ def evaluate_transfer(
         ['+ final', '+ recommended', '+ source', '+ way', 'target only']
     """
     shots, draws = check_count("shots", shots), check_count("draws", draws)
-    if not 0 < few_share < 1:
-        raise InputError(
-            "few_share must be between 0 and 1",
-            repr(few_share),
-            "0.5 gives the few samples half of the mass.",
-        )
-    strange = set(ways or ()) - set(_WAYS)
-    if strange or (ways is not None and not ways):
+    chosen = options or TransferOptions()
+    if few_share is not None:
+        chosen = replace(chosen, few_share=few_share)
+    wanted = _WAYS if ways is None else one_or_more(ways)
+    strange = set(wanted) - set(_WAYS)
+    if strange or not wanted:
         raise InputError(
             "ways of training to compare",
             f"{sorted(strange) or 'none'}",
@@ -160,7 +158,7 @@ def evaluate_transfer(
             "Take both from one dataset, or pass classes=… when making them.",
         )
     test.require_labels("a test part")
-    wanted, chosen = _WAYS if ways is None else ways, options or TransferOptions()
+    _check_mapped(ways, extra)
     if "+ recommended" not in wanted:  # then nothing has to be chosen
         chosen = replace(chosen, among=("shots",))
     accuracies: dict[str, list[float]] = {}
@@ -173,7 +171,7 @@ def evaluate_transfer(
             for way, more in _parts(sets).items():
                 if way in wanted:
                     model = classifier(seed + draw)
-                    fit_on(model.fit, shared(few, more(), few_share))
+                    fit_on(model.fit, shared(few, more(), chosen.few_share))
                     accuracies.setdefault(way, []).append(score(model, test))
             model = classifier(seed + draw)
             if hasattr(model, "fine_tune") and "fine-tuned" in wanted:
@@ -182,6 +180,17 @@ def evaluate_transfer(
                 accuracies.setdefault("fine-tuned", []).append(score(model, test))
             advance(1)
     return TransferScores(accuracies)
+
+
+def _check_mapped(ways: Collection[str] | None, extra: LabeledDataset | None) -> None:
+    """What the map carries is trained on only if it has labels."""
+    asked = extra is not None if ways is None else "+ mapped" in ways
+    if asked and not (isinstance(extra, LabeledDataset) and bool(extra.labeled.any())):
+        raise InputError(
+            "+ mapped needs extra samples with labels",
+            "none",
+            "Pass extra=…, labeled samples of the source, or leave + mapped out.",
+        )
 
 
 def _parts(sets: Transferred) -> dict[str, Callable[[], list[LabeledDataset]]]:

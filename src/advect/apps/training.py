@@ -69,14 +69,16 @@ def fit_on(train: Callable[..., Any], data: LabeledDataset) -> None:
 
 def predicted(model: Any, samples: Tensor) -> Tensor:
     """The class position of each sample."""
-    answers = torch.as_tensor(np.asarray(model.predict(samples)))
-    if answers.shape != (len(samples),):
+    answers = model.predict(samples)
+    answers = np.asarray(answers.detach().cpu() if torch.is_tensor(answers) else answers)
+    whole = answers.dtype.kind in "biuf" and bool((answers == np.floor(answers)).all())
+    if answers.shape != (len(samples),) or not whole:
         raise InputError(
             f"predict must give a class position for each of {len(samples)} samples",
-            f"shape {tuple(answers.shape)}",
-            "Return argmax(1), not scores.",
+            f"shape {answers.shape} of {answers.dtype}",
+            "Return argmax(1), not scores; the positions that fit was given, not names.",
         )
-    return answers.cpu()
+    return torch.as_tensor(answers.astype(np.int64))
 
 
 def score(model: Any, test: LabeledDataset) -> float:
@@ -104,10 +106,10 @@ def joined(parts: list[LabeledDataset]) -> LabeledDataset:
                 f"{first.sample_shape}",
                 "Give them the same class names in the same order, and harmonize them.",
             )
-    weights = torch.cat([part.weights * len(part) for part in parts])
+    weights = torch.cat([part.weights.to(first.weights) * len(part) for part in parts])
     return first.replace(
         x=torch.cat([part.x.to(first.x) for part in parts]),
-        y=torch.cat([part.y for part in parts]),
+        y=torch.cat([part.y.to(first.y) for part in parts]),
         weights=weights / weights.sum(),
         law=None,
         law_index=None,

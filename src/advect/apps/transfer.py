@@ -12,12 +12,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from advect._util.checks import check_count, check_kind, check_known
+from advect._util.checks import check_count, check_kind, check_known, check_number, one_or_more
 from advect._util.linalg import squared_distances
 from advect.apps.carry import CarryOptions, carrier, carry
 from advect.apps.choice import Choice, choose
 from advect.apps.training import Classifier, Logistic, joined, shared
 from advect.apps.ways import WAYS, Task, renamed
+from advect.classes.borrowing import check_one_space
 from advect.classes.matching import ClassMatching
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -47,8 +48,9 @@ class TransferOptions(CarryOptions):
             ``"shots"``: nothing but the few; ``"source"``: the source under the target's classes;
             ``"source + borrowed"``: both; ``"smoothed"``: a flow to a density around the few;
             ``"final"``: a flow to the few. The last two take a flow for each fold.
-        n: how many samples a way adds; by default as many as the source has.
-        few_share: mass of the few samples in ``recommended``.
+        n: how many samples a way draws; by default as many as the source has. What comes of the
+            source's own samples (``source``, ``final``, ``smoothed``) is as many as these.
+        few_share: mass of the few samples in ``recommended``, and where ways are compared.
         seed: of the draws.
 
     Example:
@@ -66,13 +68,14 @@ class TransferOptions(CarryOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "among", tuple(one_or_more(self.among or ())))
         for way in self.among:
             check_known("way to enlarge a few samples", way, WAYS)
         if not self.among:
             raise InputError("among must name a way", "none", f"Take some of {', '.join(WAYS)}.")
         check_count("n", 1 if self.n is None else self.n)
         check_count("seed", self.seed, least=0)
-        if not 0 < self.few_share < 1:
+        if not 0 < check_number("few_share", self.few_share) < 1:
             raise InputError(
                 "few_share must be between 0 and 1",
                 repr(self.few_share),
@@ -119,10 +122,10 @@ class Transferred:
                 stacklevel=3,
             )
         elif landed > _MOST:
+            more = "" if self.added is None else f" Take recommended ({self.choice.way})."
             warnings.warn(
                 f"{landed:.0%} of the flowed samples have come within {_NEAR:.0%} of their starting "
-                "distance from one of the few: training on them is training on copies of these. "
-                f"Take recommended, which has more ({self.choice.way}).",
+                f"distance from one of the few: training on them is training on copies of these.{more}",
                 stacklevel=3,
             )
         return found
@@ -210,19 +213,31 @@ def transfer(
         (270, 1.0)
     """
     options = options or TransferOptions()
-    for name, data in (("source", source), ("few", few)):
-        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-        check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
-        data.require_labels(
-            f"transfer from {name}" if name == "source" else "transfer to a few samples"
-        )
+    check_kind("options must be TransferOptions", options, TransferOptions, "Make these instead.")
+    _check(source, few, extra)
     task = Task(
-        source, few, classifier or Logistic, options, options.n or len(source), options.seed
+        source.to(few.x.device, few.x.dtype),
+        few,
+        classifier or Logistic,
+        options,
+        options.n or len(source),
+        options.seed,
+        options.few_share,
     )
     choice = choose(task, options.among)
     added = WAYS[choice.way](task)
     recommended = shared(few, [] if added is None else [added], options.few_share)
     return Transferred(recommended, added, choice, few, source, extra, options)
+
+
+def _check(source: LabeledDataset, few: LabeledDataset, extra: LabeledDataset | None) -> None:
+    remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+    others = {} if extra is None else {"extra": extra}
+    for name, data in ({"few": few, "source": source} | others).items():
+        check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
+        check_one_space(name, data, few)
+    source.require_labels("transfer from source")
+    few.require_labels("transfer to a few samples")
 
 
 def _purity(final: LabeledDataset, few: LabeledDataset) -> float:

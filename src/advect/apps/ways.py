@@ -26,8 +26,9 @@ class Task:
 
     Attributes:
         classifier: makes the trainer that reads the few samples after it has learned the source, by
-            which classes are matched.  options: of the flows.  n: how many samples a way gives.
-        seed: of all draws.
+            which classes are matched, and that ways are compared by.
+        options: of the flows.  n: how many samples a way draws.  seed: of all draws.
+        few_share: mass of the few samples beside what a way adds.
     """
 
     source: LabeledDataset
@@ -36,6 +37,7 @@ class Task:
     options: CarryOptions
     n: int
     seed: int = 0
+    few_share: float = 0.5
 
     def generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed)
@@ -66,7 +68,8 @@ def by_votes(
     source: LabeledDataset, few: LabeledDataset, answers: Tensor
 ) -> dict[Hashable, Hashable]:
     """Each source class with at most one class of the few, so that most of the answers, positions of
-    source classes for each of the few, are right; of equal ones, those with the nearest means.
+    source classes for each of the few, are right: by their share in each class of the few. Means that
+    are near count as well, in all classes together at most as much as the answers of one.
 
     Example:
         >>> import torch, advect as ad

@@ -17,6 +17,7 @@ from torch import Tensor
 from advect._util.checks import check_count, check_kind, check_known, check_non_negative
 from advect.classes.matching import ClassMatching
 from advect.cost import GroundCost, MeansOnly
+from advect.cost.ground import check_features
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Factored, Gaussians, group_shares
@@ -143,13 +144,19 @@ def borrowed_laws(
 def _together(source: LabeledDataset, few: LabeledDataset) -> tuple[LabeledDataset, LabeledDataset]:
     """Their labeled samples, which are in one feature space."""
     source, few = _labeled("source", source), _labeled("few", few)
-    if source.sample_shape != few.sample_shape:
+    check_one_space("source", source, few)
+    return source, few
+
+
+def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
+    """Data of a name has samples and columns like the few."""
+    if data.sample_shape != few.sample_shape:
         raise InputError(
-            "source and few must be in one feature space",
-            f"samples of shape {source.sample_shape} and {few.sample_shape}",
+            f"{name} and few must be in one feature space",
+            f"samples of shape {data.sample_shape} and {few.sample_shape}",
             "Bring both to one with ad.harmonize.",
         )
-    return source, few
+    check_features(data, few)
 
 
 def _labeled(name: str, data: LabeledDataset) -> LabeledDataset:

@@ -132,7 +132,7 @@ class GroundCost:
 
     def _check(self, source: LabeledDataset, target: LabeledDataset) -> None:
         if self.feature_cost.one_space:
-            _check_columns(source, target)
+            check_features(source, target)
         if source.x.device != target.x.device:
             raise InputError(
                 "both datasets must be on one device",
@@ -153,7 +153,8 @@ def check_cost(cost: object) -> GroundCost | None:
     )
 
 
-def _check_columns(source: LabeledDataset, target: LabeledDataset) -> None:
+def check_features(source: LabeledDataset, target: LabeledDataset) -> None:
+    """Both have as many features, and the same columns where these have names."""
     if source.dim != target.dim:
         raise InputError(
             "both datasets must live in one feature space",

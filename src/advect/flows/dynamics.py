@@ -88,7 +88,7 @@ class FeatureDriven(Dynamics):
     bounds: Bounds = None
 
     def __post_init__(self) -> None:
-        _check_bounds(self.bounds)
+        check_bounds(self.bounds)
 
     @property
     def descends(self) -> bool:
@@ -167,7 +167,7 @@ class JointFixedLabels(_Joint):
     bounds: Bounds = None
 
     def __post_init__(self) -> None:
-        _check_bounds(self.bounds)
+        check_bounds(self.bounds)
 
     def motion(self, dim: int) -> LawMotion:
         return self.laws or FactoredMotion()
@@ -209,7 +209,7 @@ class JointVariableLabels(_Joint):
     bounds: Bounds = None
 
     def __post_init__(self) -> None:
-        _check_bounds(self.bounds)
+        check_bounds(self.bounds)
         check_count("every", self.every)
         as_clusterer(self.clustering)
         if self.laws is not None and not self.laws.even:
@@ -263,7 +263,8 @@ def _bounded(x: Tensor, bounds: Bounds) -> Tensor:
     return x if bounds is None else x.clamp(*bounds)
 
 
-def _check_bounds(bounds: Bounds) -> None:
+def check_bounds(bounds: Bounds) -> None:
+    """Two numbers in their order, or None."""
     if bounds is not None and not (
         isinstance(bounds, (tuple, list)) and len(bounds) == 2 and bounds[0] < bounds[1]
     ):
