@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_kind, check_known
+from advect._util.checks import check_known
 from advect._util.linalg import root
 from advect.data.laws.covariance import Covariance, Diagonal, Factored, Full
 from advect.errors import InputError
@@ -87,9 +87,10 @@ def aim(
         mass = (traces > 0).double() if mass is None else mass.double()
         toward = pooled(own, mass / mass.sum().clamp_min(torch.finfo(torch.float64).tiny))
     else:
-        toward = getattr(laws, "covariance", None)
-        remedy = f"Pass laws, or one of {', '.join(map(repr, _AIMS))}."
-        check_kind("a covariance is shrunk toward others", toward, Covariance, remedy)
+        if not hasattr(laws, "covariance"):
+            remedy = f"Pass ad.Gaussians, or one of {', '.join(map(repr, _AIMS))}."
+            raise InputError("laws are shrunk toward others", repr(laws), remedy)
+        toward = laws.covariance
     if toward.dim != own.dim or len(toward) not in (1, len(own)):
         raise InputError(
             f"laws to shrink toward must be {len(own)}, or one for all, of dimension {own.dim}",
