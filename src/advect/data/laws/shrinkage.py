@@ -6,7 +6,7 @@ Factors stay factors: their rows are stacked, and no d × d matrix is made unles
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,9 +15,6 @@ from advect._util.checks import check_known
 from advect._util.linalg import root
 from advect.data.laws.covariance import Covariance, Diagonal, Factored, Full
 from advect.errors import InputError
-
-if TYPE_CHECKING:
-    from advect.data.laws.gaussians import Gaussians
 
 _AIMS = ("pooled", "spherical")
 
@@ -75,9 +72,7 @@ def pooled(covariance: Covariance, shares: Tensor) -> Covariance:
     return Factored(rows, (len(rows),)).compressed
 
 
-def aim(
-    own: Covariance, laws: Gaussians | str, *, rescale: bool, mass: Tensor | None
-) -> Covariance:
+def aim(own: Covariance, laws: Any, *, rescale: bool, mass: Tensor | None) -> Covariance:
     """The k covariances that ``own`` are pulled toward; see ``Gaussians.shrunk``."""
     traces = own.traces().double()
     if isinstance(laws, str):
@@ -90,7 +85,7 @@ def aim(
         if not hasattr(laws, "covariance"):
             remedy = f"Pass ad.Gaussians, or one of {', '.join(map(repr, _AIMS))}."
             raise InputError("laws are shrunk toward others", repr(laws), remedy)
-        toward = laws.covariance
+        toward: Covariance = laws.covariance
     if toward.dim != own.dim or len(toward) not in (1, len(own)):
         raise InputError(
             f"laws to shrink toward must be {len(own)}, or one for all, of dimension {own.dim}",
