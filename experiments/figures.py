@@ -1,19 +1,25 @@
-"""Accuracy over the number of labeled samples, drawn from the files of ``results/``."""
+"""Accuracy over the number of labeled samples, drawn from the files of ``results/``.
+
+A figure keeps a digest of the numbers that it was drawn from, so that an old one is found."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from evidence import FOLDER, known
+from evidence import FOLDER, known, rounded
 from tables import Experiment
 
 from advect import viz
+from advect._util.atomic import write_atomically
 
 FIGURES = FOLDER.parent / "docs" / "figures"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 MOST = len(COLOURS)
+_STAMP = "drawn from"  # where a file says it
 _COUNT = re.compile(r"^(?P<set>.*), (?P<count>\d+) (?:shots?|labels?|a class)$")
 
 
@@ -103,9 +109,52 @@ def reference(experiment: Experiment) -> str:
 
 def draw_all() -> list[Path]:
     """Draw the figure of every experiment that has one."""
-    drawn = []
-    for name in known():
-        experiment = Experiment.read(name)
-        if curves(experiment):
-            drawn.append(Path(viz.save(figure(experiment), FIGURES / f"{name}.png")))
-    return drawn
+    return [draw(experiment) for experiment in _with_curves()]
+
+
+def draw(experiment: Experiment, folder: Path = FIGURES) -> Path:
+    """Draw the figure of an experiment, and write into the file what it was drawn from."""
+    from io import BytesIO
+
+    from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
+
+    path = viz.save(figure(experiment), folder / f"{experiment.name}.png")
+    info, content = PngInfo(), BytesIO()
+    info.add_text(_STAMP, _digest(experiment))
+    with Image.open(path) as image:
+        image.save(content, "PNG", pnginfo=info)
+    write_atomically(path, content.getvalue())
+    return path
+
+
+def stale() -> list[Path]:
+    """Figures that are not there, or were drawn from other numbers than there are now."""
+    return [FIGURES / f"{each.name}.png" for each in _with_curves() if not is_current(each)]
+
+
+def is_current(experiment: Experiment, folder: Path = FIGURES) -> bool:
+    """Whether the figure of an experiment was drawn from its numbers."""
+    from PIL import Image
+
+    path = folder / f"{experiment.name}.png"
+    if not path.exists():
+        return False
+    with Image.open(path) as image:
+        return image.info.get(_STAMP) == _digest(experiment)
+
+
+def _with_curves() -> list[Experiment]:
+    return [experiment for experiment in map(Experiment.read, known()) if curves(experiment)]
+
+
+def _digest(experiment: Experiment) -> str:
+    """Of all that is drawn."""
+    points = {
+        f"{name}, {way}": [_means(experiment, settings, way), _gains(experiment, settings, way)]
+        for name, settings in curves(experiment).items()
+        for way in drawn_columns(experiment)
+    }
+    plain = rounded(json.loads(json.dumps(points)))
+    facts = json.dumps([experiment.recommended, experiment.baseline, plain])
+    return hashlib.sha256(facts.encode()).hexdigest()

@@ -82,8 +82,8 @@ def main(words: list[str] | None = None) -> int:
             stale.append(page)
             if not check:
                 write_atomically(page, text.encode())
-    drawn = [] if check else figures.draw_all()
-    for path in [*stale, *drawn]:
+    stale += figures.stale() if check else figures.draw_all()
+    for path in stale:
         print(f"{'stale' if check else 'wrote'} {path.relative_to(ROOT)}")
     return 1 if check and stale else 0
 

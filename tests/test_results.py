@@ -165,6 +165,16 @@ def test_figures_are_drawn_of_what_is_there(module, tmp_path):
     assert [text.get_text() for text in drawing.legends[0].get_texts()] == ["a", "b"]
     assert figures.reference(toy).endswith("(figures/toy.png)")
     assert figures.reference(tables.Experiment("none", {}, {}, {})) == ""
+    assert not figures.is_current(toy, tmp_path)
+    figures.draw(toy, tmp_path)
+    assert figures.is_current(toy, tmp_path)
+    cells["usps, 5 shots, draw 0"]["accuracies"]["b"] = 0.4
+    other = tables.Experiment("toy", toy.settings, cells, {})
+    assert not figures.is_current(other, tmp_path)
+
+
+def test_figures_are_of_the_numbers_that_are_there(module):
+    assert module("figures").stale() == [], "run make results"
 
 
 def test_stored_cells_belong_to_experiments_that_are_there(module):
@@ -175,3 +185,14 @@ def test_stored_cells_belong_to_experiments_that_are_there(module):
         assert path.stem in evidence.known(), path.name
         assert all("arguments" in cell for cell in kept["cells"].values())
         assert path.stat().st_size < 1_000_000
+
+
+def test_stored_settings_are_those_of_the_scripts(module):
+    """What the page says was run is what its command runs now."""
+    evidence = module("evidence")
+    for path in evidence.RESULTS.glob("*.json"):
+        script = evidence.load(path.stem)
+        stored = evidence.Store(path, evidence.settings(script), {}).cells()  # others are refused
+        planned = script.cells()
+        other = [name for name, cell in stored.items() if planned.get(name) != cell["arguments"]]
+        assert not other, f"{path.name}: {other[:3]} are of no cell of the script"
