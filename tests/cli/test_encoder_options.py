@@ -94,6 +94,7 @@ def test_a_run_goes_on_with_its_encoder_and_no_other(here, capsys):
     assert "the encoder has changed since the run began" in said and "net.onnx" in said
     said = cli(capsys, "report", "run").err
     assert "another version" in said and "FeatureSpace" not in said
+    assert "--run-code" not in said and "--space.encoder" in said
     said = cli(capsys, *RUN[:5], *ONNX, "--steps", "4", "--resume", code=2).err
     assert "encoder has changed" in said
     said = cli(capsys, *RUN[:5], *ONNX[:2], "--steps", "4", "--resume", code=2).err

@@ -78,7 +78,9 @@ def test_runs_and_maps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     capsys.readouterr()
     assert "--steps 2" in told(capsys, "resume", "run", "--steps", "2")
-    assert "taken as of the source" in told(capsys, "map", "apply", "map", "c.csv", "-o", "no.csv")
+    assert "Samples are taken as of the source here" in told(
+        capsys, "map", "apply", "map", "c.csv", "-o", "no.csv"
+    )
     assert "advect flow -o" in told(capsys, "data", "info", "run:map")
     for place, words in (
         ("run", ["data", "info", "run:run"]),

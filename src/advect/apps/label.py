@@ -276,7 +276,7 @@ def _notes(
     notes = [
         f"Of {calibration.n_held_out} known labels, held out in turn, "
         f"{calibration.accuracy:.0%} came out right: expect {low:.0%} to {high:.0%} of the given "
-        "labels to be right, or a little more, since all known labels were used for them."
+        "labels to be right, if the known ones are like the others."
     ]
     if single:
         some = ", ".join(single[:5]) + (" and others" if len(single) > 5 else "")

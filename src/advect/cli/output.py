@@ -20,6 +20,7 @@ from pydantic import Field
 
 from advect.cli.interrupt import obey
 from advect.cli.options import Flag, Options
+from advect.cli.spelling import warned
 from advect.errors import ConvergenceWarning
 
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -95,7 +96,7 @@ class Talk(Options):
                 unconverged.append(str(message))
             if str(message) not in seen:
                 seen.add(str(message))
-                self.note(f"warning: {message}")
+                self.note(f"warning: {warned(str(message))}")
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -28,6 +28,10 @@ _WORDS = (
         "Take it from a copy, or run it again",
     ),
     (
+        re.compile(r"or pass (encoder|decoder)= to FeatureSpace.from_dict"),
+        r"or name it: --space.\1 for a map",
+    ),
+    (
         re.compile(r"Pass (encoder|decoder)= to FeatureSpace.from_dict"),
         r"Bring it back, or name it (--run-code for a report, --space.\1 for a map)",
     ),
@@ -47,9 +51,10 @@ _WORDS = (
     (re.compile(r"\bat_least=([\d.]+)"), r"--confidence \1"),
     (
         re.compile(r"apply takes these as of the (\w+): pass side='\w+' for samples of the \w+"),
-        r"these are taken as of the \1",
+        r"Samples are taken as of the \1 here",
     ),
 )
+_WARNED = re.compile(r"label_weight (\([^)]*\)), or give label its full form, ad\.Bures\(\)")
 
 
 def spelled(error: InputError) -> str:
@@ -69,6 +74,16 @@ def spelled(error: InputError) -> str:
         )  # the rest is the user's own
     remedy, options = _OF_FILES.subn(_typed, remedy)
     return f"{error.what}; got {got}. {remedy}" + (f" {_QUERY}" if options else "")
+
+
+def warned(text: str) -> str:
+    """A warning of the library, with options as they are typed.
+
+    Example:
+        >>> warned("Raise label_weight (now 5), or give label its full form, ad.Bures().")
+        'Raise --cost.label-weight (now 5), or take --cost.label bures.'
+    """
+    return _WARNED.sub(r"--cost.label-weight \1, or take --cost.label bures", text)
 
 
 def _typed(option: re.Match[str]) -> str:

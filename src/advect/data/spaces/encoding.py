@@ -162,7 +162,9 @@ class Missing:
         raise InputError(
             f"the feature space needs its {self.what} again",
             f"{self.name}, {self.why}",
-            f"Pass {self.what}= to FeatureSpace.from_dict.",
+            f"Bring the file back, or pass {self.what}= to FeatureSpace.from_dict."
+            if self.facts["kind"] == "onnx"
+            else f"Pass {self.what}= to FeatureSpace.from_dict.",
         )
 
     def to_dict(self, folder: Path | None) -> dict[str, Any]:
