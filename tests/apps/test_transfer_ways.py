@@ -255,3 +255,22 @@ def test_copies_are_not_said_to_be_fewer_than_nothing():
     with pytest.warns(UserWarning, match="copies of these") as told:
         assert ad.apps.transfer(three, few, options=options).landed > 0.9
     assert not any("recommended" in str(one.message) for one in told)
+
+
+def test_a_trainer_is_no_classifier_of_seeds():
+    few = TARGET.sample(3, balanced=True, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ad.InputError, match="from a seed to a new trainer"):
+        ad.apps.transfer(SOURCE, few, classifier=Logistic())
+    with pytest.raises(ad.InputError, match="from a seed to a new trainer"):
+        ad.apps.evaluate_transfer(SOURCE, TARGET, TARGET, None, shots=1)
+
+
+def test_samples_without_weight_are_none():
+    few = TARGET.sample(9, balanced=True, generator=torch.Generator().manual_seed(0))
+    x, far = torch.cat([few.x, few.x[:3] + 1e4]), [1.0] * 9 + [0.0] * 3
+    heavy = ad.LabeledDataset(x, [*few.labels, *few.labels[:3]], weights=far)
+    made, plain = (ad.apps.transfer(SOURCE, part, options=FAST) for part in (heavy, few))
+    assert made.choice.way == plain.choice.way and made.choice.held_out == 9
+    torch.testing.assert_close(made.added.x, plain.added.x)
+    none = few.replace(weights=torch.tensor([0.0] * 3 + [1.0] * 6).double() / 6)
+    assert ad.apps.transfer(SOURCE, none, options=FAST).choice.held_out in (0, 6)

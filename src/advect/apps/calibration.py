@@ -45,7 +45,7 @@ class Calibration:
         accuracy: the share of these that came out right; None without any.
         interval: its 95 % interval (Wilson's); None without any.
         error: the expected calibration error on them, the mean distance of confidence from
-            accuracy over ``bins``; None without any.
+            accuracy over ``bins``, at the temperature that was fitted to them; None without any.
         bins: for a reliability plot.
 
     Example:

@@ -18,7 +18,7 @@ import torch
 
 from advect._util.checks import check_count, one_or_more
 from advect._util.progress import Progress, track
-from advect.apps.training import fit_on, score, shared
+from advect.apps.training import check_classifier, fit_on, score, shared
 from advect.apps.transfer import TransferOptions, Transferred, transfer
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -159,6 +159,7 @@ def evaluate_transfer(
         )
     test.require_labels("a test part")
     _check_mapped(ways, extra)
+    check_classifier(classifier)
     if "+ recommended" not in wanted:  # then nothing has to be chosen
         chosen = replace(chosen, among=("shots",))
     accuracies: dict[str, list[float]] = {}

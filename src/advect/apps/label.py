@@ -156,7 +156,8 @@ def label(
 
     Known labels are held out in turn, labels of all classes at once. Where there is a choice, that
     whose held-out labels are most probable is taken; the same labels say how many of those given
-    should be right, and scale probabilities by a temperature. Nothing else is used to choose.
+    should be right (somewhat too many, where there was a choice and they are few), and scale
+    probabilities by a temperature. Nothing else is used to choose.
 
     Args:
         pool: samples without labels, or with some, which are kept.

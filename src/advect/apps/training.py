@@ -59,6 +59,16 @@ def _rows(x: Tensor) -> np.ndarray:
     return x.detach().cpu().double().reshape(len(x), -1).numpy()
 
 
+def check_classifier(classifier: Any) -> None:
+    """Something that makes trainers, and is none itself."""
+    if not callable(classifier):
+        raise InputError(
+            "classifier must be a function from a seed to a new trainer",
+            type(classifier).__name__,
+            "Pass for instance classifier=lambda seed: KNeighborsClassifier(1).",
+        )
+
+
 def fit_on(train: Callable[..., Any], data: LabeledDataset) -> None:
     """Train on all samples that have a label, by their weights where the trainer takes them."""
     known = data if data.complete else data.subset(data.labeled)

@@ -16,7 +16,7 @@ from advect._util.checks import check_count, check_kind, check_known, check_numb
 from advect._util.linalg import squared_distances
 from advect.apps.carry import CarryOptions, carrier, carry
 from advect.apps.choice import Choice, choose
-from advect.apps.training import Classifier, Logistic, joined, shared
+from advect.apps.training import Classifier, Logistic, check_classifier, joined, shared
 from advect.apps.ways import WAYS, Task, renamed
 from advect.classes.borrowing import check_one_space
 from advect.classes.matching import ClassMatching
@@ -215,12 +215,14 @@ def transfer(
     options = options or TransferOptions()
     check_kind("options must be TransferOptions", options, TransferOptions, "Make these instead.")
     _check(source, few, extra)
+    check_classifier(classifier or Logistic)
+    source_part, few_part = _with_mass(source), _with_mass(few)
     task = Task(
-        source.to(few.x.device, few.x.dtype),
-        few,
+        source_part.to(few.x.device, few.x.dtype),
+        few_part,
         classifier or Logistic,
         options,
-        options.n or len(source),
+        options.n or len(source_part),
         options.seed,
         options.few_share,
     )
@@ -238,6 +240,12 @@ def _check(source: LabeledDataset, few: LabeledDataset, extra: LabeledDataset | 
         check_one_space(name, data, few)
     source.require_labels("transfer from source")
     few.require_labels("transfer to a few samples")
+
+
+def _with_mass(data: LabeledDataset) -> LabeledDataset:
+    """Without rows of weight 0, which are no samples."""
+    massive = data.weights > 0
+    return data if bool(massive.all()) else data.subset(massive)
 
 
 def _purity(final: LabeledDataset, few: LabeledDataset) -> float:
