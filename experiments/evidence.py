@@ -157,19 +157,26 @@ class Store:
         """What is there.
 
         Raises:
-            InputError: it was computed with other settings.
+            InputError: it was computed with other settings, or is damaged.
         """
         if not self.path.exists():
             return {}
-        kept = json.loads(self.path.read_text(encoding="utf-8"))
-        before = kept["settings"]
+        try:
+            kept = json.loads(self.path.read_text(encoding="utf-8"))
+            before, cells = kept["settings"], kept["cells"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{self.path.name} is no file of results",
+                f"{type(error).__name__}: {error}",
+                "Take it from a copy, or start over with --again.",
+            ) from None
         names = sorted({*before, *self.settings})
         other = [
             key
             for key in names
             if before.get(key) != self.settings.get(key) and key not in HOW_MANY
         ]
-        if other and kept["cells"]:
+        if other and cells:
             said = "; ".join(
                 f"{key} is {json.dumps(before.get(key))} there and "
                 f"{json.dumps(self.settings.get(key))} now"
@@ -180,7 +187,7 @@ class Store:
                 said,
                 "Put the settings back, or start over with --again.",
             )
-        return kept["cells"]
+        return cells
 
     def add(self, name: str, cell: dict[str, Any]) -> None:
         """Store one cell at once."""

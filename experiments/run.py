@@ -24,6 +24,7 @@ if __name__ == "__main__":  # before anything imports torch
 
 import evidence
 
+from advect._util.checks import check_count
 from advect.errors import InputError
 
 
@@ -57,6 +58,9 @@ def _run(options: argparse.Namespace) -> int:
         for name, path in evidence.known(options.folder).items():
             print(f"{name:20s} {path.name}")
         return 0
+    check_count("--jobs", options.jobs)
+    if options.limit is not None:
+        check_count("--limit", options.limit, least=0)
     module = evidence.load(options.name, options.folder)
     planned = module.cells()
     store = evidence.Store(

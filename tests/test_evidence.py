@@ -55,6 +55,17 @@ def stored(tmp_path: Path) -> dict:
     return json.loads((tmp_path / "results" / "toy.json").read_text())
 
 
+def test_what_cannot_be_done_is_said_and_changes_nothing(toy, tmp_path):
+    assert toy("--jobs", "0")[0] == toy("--limit", "-1")[0] == 2
+    assert not (tmp_path / "results").exists()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "toy.json").write_text('{"settings":')
+    code, _, complaint = toy("--limit", "1")
+    assert code == 2 and "toy.json is no file of results" in complaint
+    assert (tmp_path / "results" / "toy.json").read_text() == '{"settings":'
+    assert toy("--limit", "1", "--again")[0] == 0 and len(stored(tmp_path)["cells"]) == 1
+
+
 def test_cells_are_stored_one_by_one_and_a_failing_one_hinders_nobody(toy, tmp_path):
     assert toy("--limit", "1")[0] == 0
     assert list(stored(tmp_path)["cells"]) == ["10 shots, draw 0"]
