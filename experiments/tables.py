@@ -169,8 +169,8 @@ class Experiment:
         head: str = "",
         match: str = "",
     ) -> str:
-        """Settings down, columns across; in brackets the paired gain over the baseline. The column
-        named in advance is bold.
+        """Settings down, columns across; in brackets the paired gain over the baseline, and how many
+        draws where others have more. The column named in advance is bold.
         """
         if not self.groups:
             return f"*{self.draws}*"
@@ -181,12 +181,19 @@ class Experiment:
         for setting in (each for each in self.groups if match in each):
             row = []
             for way in columns:
-                gain = None if way == over else self.gain(setting, way, over)
-                mean = self.mean(setting, way)
-                text = f"{mean.partition(' ')[0]} ({gain})" if gain else mean
+                text = self._entry(setting, way, over)
                 row.append(f"**{text}**" if way == self.recommended and text != NOT_RUN else text)
             rows.append([setting, *row])
         return markdown([head, *bold.values()], rows)
+
+    def _entry(self, setting: str, way: str, over: str) -> str:
+        gain = None if way == over else self.gain(setting, way, over)
+        mean, draws = self.mean(setting, way), len(self.values(setting, way))
+        beside = [str(gain)] if gain else []
+        if 0 < draws < len(self.groups[setting]):
+            beside.append(f"{draws} draw{'s' * (draws > 1)}")
+        shown = mean.partition(" ")[0] if gain else mean
+        return f"{shown} ({'; '.join(beside)})" if beside else shown
 
     def parts(self, most: int = 9) -> list[list[str]]:
         """The columns of as many tables as are needed for none to be too wide."""

@@ -149,6 +149,7 @@ def test_tables_are_paired_and_honest(module, tmp_path):
     uneven = {**cells, "usps, 5 shots, draw 9": {"accuracies": {"b": 0.0}}}
     uneven = module("tables").Experiment("toy", settings, uneven, planned)
     assert uneven.beside_best(["b"], "a") == toy.beside_best(["b"], "a")
+    assert "draws)" not in toy.table() and "; 4 draws)" in uneven.table().splitlines()[2]
     nothing = module("tables").Experiment.read("nothing", tmp_path)
     assert "not run" in nothing.table() and "not run" in nothing.draws
 
