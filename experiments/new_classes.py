@@ -22,7 +22,7 @@ from kshot_features import (
 )
 
 NAME = "new_classes"
-SOURCE, TARGETS, SHOTS, DRAWS = "emnist_letters", ["mnist", "kmnist"], [1, 5, 10], 10
+SOURCE, TARGETS, SHOTS, DRAWS = "emnist_letters", ["mnist", "kmnist"], [1, 5], 10
 
 
 def cells() -> dict[str, dict]:
