@@ -51,9 +51,9 @@ def cells() -> dict[str, dict[str, Any]]:
             "shots": shots,
             "seed": seed,
         }
+        for seed in SEEDS
         for dataset in DATASETS
         for shots in SHOTS
-        for seed in SEEDS
     }
 
 
