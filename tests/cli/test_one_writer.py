@@ -338,15 +338,22 @@ def test_a_closed_terminal_stops_after_the_step():
         "-q",
         "--no-report",
     ]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    while not (
-        Path("run/metrics.jsonl").exists()
-        and Path("run/metrics.jsonl").read_bytes().count(b"\n") > 3
-    ):
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGHUP)
-    out, err = process.communicate(timeout=60)
+    # heard also where the tests themselves run under nohup, which children inherit
+    process = subprocess.Popen(
+        words,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
+    log = Path("run/metrics.jsonl")
+    try:
+        while not (log.exists() and log.read_bytes().count(b"\n") > 3):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGHUP)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130 and b"interrupted" in out and b"advect resume run" in err
     assert load_snapshot(Path("run")).index >= 3
 
