@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import advect as ad
-from advect.apps import pairwise, sweep
+from advect.apps import pairwise_table, sweep
 from advect.data.digest import digest
 
 X = torch.arange(12.0).reshape(6, 2)
@@ -49,4 +49,4 @@ def test_digests_are_those_of_before(name):
 
 
 def test_stores_of_before_are_found():
-    assert (pairwise._FORMAT, sweep._FORMAT) == ("advect.pairwise/1", "advect.sweep/1")
+    assert (pairwise_table.FORMAT, sweep._FORMAT) == ("advect.pairwise/1", "advect.sweep/1")
