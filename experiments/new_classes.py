@@ -12,6 +12,7 @@ from kshot_features import (
     BASELINE,
     COLUMNS,
     COPIES,
+    FIRST_SEED,
     FLOW_SAMPLES,
     FLOW_STEP_SIZE,
     FLOW_STEPS,
@@ -27,11 +28,11 @@ SOURCE, TARGETS, SHOTS, DRAWS = "emnist_letters", ["mnist", "kmnist"], [1, 5], 1
 
 def cells() -> dict[str, dict]:
     return {
-        f"{target}, {shots} shots, draw {1000 + draw}": {
+        f"{target}, {shots} shots, draw {FIRST_SEED + draw}": {
             "source": SOURCE,
             "target": target,
             "shots": shots,
-            "seed": 1000 + draw,
+            "seed": FIRST_SEED + draw,
         }
         for draw in range(DRAWS)
         for target in TARGETS
@@ -45,6 +46,7 @@ __all__ = [
     "BASELINE",
     "COLUMNS",
     "COPIES",
+    "FIRST_SEED",
     "FLOW_SAMPLES",
     "FLOW_STEPS",
     "FLOW_STEP_SIZE",

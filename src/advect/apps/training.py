@@ -24,6 +24,9 @@ class Logistic:
     """Multinomial logistic regression on flat features in units of their common spread: the quick
     trainer that stands in where none is given.
 
+    Beside its ridge, samples count by their effective number, (Σw)²/Σw²: ten samples that have half
+    of the mass do not become thousands because thousands have the other half.
+
     Example:
         >>> import torch
         >>> model = Logistic().fit(torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([0, 0, 1]))
@@ -41,7 +44,10 @@ class Logistic:
         self.centre, self.unit = rows.mean(axis=0), float(rows.std()) or 1.0
         self.classes = np.unique(y.cpu().numpy())
         if len(self.classes) > 1:
-            weights = None if sample_weight is None else sample_weight.cpu().double().numpy()
+            weights = None
+            if sample_weight is not None:
+                weights = sample_weight.cpu().double().numpy()
+                weights = weights * (weights.sum() / np.square(weights).sum())
             self.model = LogisticRegression(max_iter=500)
             self.model.fit(self._standard(rows), y.cpu().numpy(), sample_weight=weights)
         return self
