@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advect.classes.matching import codes_of
 from advect.errors import AdvectError, InputError
 
 _BATCH = 1024
@@ -80,16 +81,7 @@ def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray
                 "Give the reference all classes of the model, in its order.",
             )
         return answers.argmax(axis=1)
-    position = {name: code for code, name in enumerate(classes)}
-    names = answers.tolist()
-    strange = [name for name in names if name not in position]
-    if strange:
-        raise InputError(
-            "labels must be reference classes",
-            repr(strange[0]),
-            f"Classes: {', '.join(map(str, classes))}.",
-        )
-    return np.array([position[name] for name in names], dtype=np.int64)
+    return codes_of(answers, classes)
 
 
 def _asker(model: Any) -> Any:

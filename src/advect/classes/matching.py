@@ -7,7 +7,7 @@ its probabilities: its gradients are never needed."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -304,16 +304,26 @@ class ClassMatching:
         return array
 
     def _one_hot(self, labels: np.ndarray) -> np.ndarray:
-        position = {name: code for code, name in enumerate(self.reference_classes)}
-        names = labels.tolist()
-        strange = [name for name in names if name not in position]
-        if strange:
-            raise InputError(
-                "labels must be reference classes",
-                repr(strange[0]),
-                f"Classes: {', '.join(map(str, self.reference_classes))}.",
-            )
-        return np.eye(len(position))[[position[name] for name in names]]
+        return np.eye(len(self.reference_classes))[codes_of(labels, self.reference_classes)]
+
+
+def codes_of(labels: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
+    """Positions of a model's answers among the classes of its reference.
+
+    Example:
+        >>> codes_of(np.array(["b", "a"]), ("a", "b")).tolist()
+        [1, 0]
+    """
+    position = {name: code for code, name in enumerate(classes)}
+    names = labels.tolist()
+    strange = [name for name in names if name not in position]
+    if strange:
+        raise InputError(
+            "labels must be reference classes",
+            repr(strange[0]),
+            f"Classes: {', '.join(map(str, classes))}.",
+        )
+    return np.array([position[name] for name in names], dtype=np.int64)
 
 
 def _divided(values: np.ndarray, masses: np.ndarray) -> np.ndarray:
