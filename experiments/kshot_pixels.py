@@ -35,8 +35,8 @@ AMONG = ["borrowed", "shots", "source"]
 ADDED, UPDATES, BATCH, SHIFT = 3000, 300, 64, 2
 UPDATES_TO_CHOOSE, BATCH_TO_CHOOSE = 200, 32
 SOURCE_SAMPLES, FLOW_STEPS, FLOW_STEP_SIZE = 4000, 8, 0.4
-DRAWS, FIRST_SEED = 10, 2000  # seeds from 1000 were seen with other settings
-DRAWS_OF_CONTROLS, DRAWS_OF_FLOWS, DRAWS_WITHOUT_AUGMENTATION = 2, 1, 2
+DRAWS, FIRST_SEED = 20, 4000  # those before were seen with other settings
+DRAWS_OF_CONTROLS, DRAWS_OF_FLOWS, DRAWS_WITHOUT_AUGMENTATION = 5, 2, 5
 
 
 def cells() -> dict[str, dict]:

@@ -23,7 +23,7 @@ _FOLDS = 3
 _EPISODES = 2  # plays with the source's classes
 _TESTED = 300  # samples of each
 _AHEAD = 0.02  # by how much the first way is expected to be ahead, and the deviation of that
-_FEW = 10  # samples of a class; with more, it is expected to be less ahead in proportion
+_MANY = 30  # samples of each class, from which nothing is expected of other data
 _SURE = 1.5  # standard errors after which nothing is expected any more
 
 
@@ -63,24 +63,25 @@ Right = dict[str, list[bool]]  # for each way, whether held-out samples were nam
 def choose(task: Task, among: Collection[str]) -> Choice:
     """The best of some ways for a task, by name.
 
-    The first is expected to be ahead, by 2 ± 2 points of accuracy with up to ten samples of a class, as
-    on other datasets, and by less with more. What held-out samples say is weighed with that: few of
-    them seldom change it, many do. A way that takes source
+    The first is expected to be ahead, by 2 ± 2 points of accuracy, as on other datasets. What held-out
+    samples say is weighed with that: few of them seldom change it, many do. A way that takes source
     classes for the target's is moved to the front if they have the same names, and a classifier of
     the source finds these right for the few samples: more of them than halfway from chance to all.
+    With thirty samples of each class or more, ``shots`` is: they know how their classes vary.
     """
     ways = list(among)
     if len(ways) == 1:
         return Choice(ways[0], {}, 0, f"{ways[0]}: nothing else was asked for")
     named, said = [way for way in ways if way in READS_SOURCE], ""
-    if named and task.named_alike and _reads(task):
-        ways = [named[0], *(way for way in ways if way != named[0])]
-        said = ", which has the classes of the few by name"
     counts = [task.few.counts[name] for name in present(task.few)]
+    if min(counts) >= _MANY and "shots" in ways:
+        ways = _first("shots", ways)
+    elif named and task.named_alike and _reads(task):
+        ways = _first(named[0], ways)
+        said = ", which has the classes of the few by name"
     if min(counts) > 1:
-        ahead = _AHEAD * min(1, _FEW * len(counts) / sum(counts))
         where = f"{len(task.few)} held-out samples of the few"
-        best = _best(_on_folds(task, ways), where, ahead)
+        best = _best(_on_folds(task, ways), where)
         if not said or best.way != ways[0]:
             return best
         return replace(best, reason=f"{best.reason}; the source{said}, goes first")
@@ -90,11 +91,15 @@ def choose(task: Task, among: Collection[str]) -> Choice:
     right = _on_episodes(task, played, shots) if played else {}
     if right:
         # other classes, which features may have been made for: only a clear answer counts
-        return _best(right, "samples of the source's classes, played as a target,", _AHEAD, 3)
+        return _best(right, "samples of the source's classes, played as a target,", 3)
     why = "with one sample of a class nothing can be held out"
     if played:
         why += f", and the source has no four classes of more than {shots} to play the target"
     return Choice(ways[0], {}, 0, f"{ways[0]}: {why}")
+
+
+def _first(way: str, ways: list[str]) -> list[str]:
+    return [way, *(each for each in ways if each != way)]
 
 
 def _reads(task: Task) -> bool:
@@ -107,7 +112,7 @@ def _reads(task: Task) -> bool:
     return float(right) > (1 + 1 / len(present(task.few))) / 2
 
 
-def _best(right: Right, where: str, ahead: float, errors: float = 1) -> Choice:
+def _best(right: Right, where: str, errors: float = 1) -> Choice:
     """The way with the highest expected accuracy, given by how much the first should be ahead."""
     ways = list(right)
     accuracies = {way: float(np.mean(right[way])) for way in ways}
@@ -115,8 +120,8 @@ def _best(right: Right, where: str, ahead: float, errors: float = 1) -> Choice:
     for way in sorted(ways[1:], key=lambda way: -accuracies[way]):
         gain = np.asarray(right[way], dtype=float) - np.asarray(right[best], dtype=float)
         error = errors * gain.std() / np.sqrt(len(gain))
-        # Of a normal gain −ahead ± _AHEAD, seen with this error, the mean is positive above the first
-        if gain.mean() > min(ahead * (error / _AHEAD) ** 2, _SURE * error):
+        # Of a normal gain −_AHEAD ± _AHEAD, seen with this error, the mean is positive above the first
+        if gain.mean() > min(error**2 / _AHEAD, _SURE * error):
             best = way
             break
     said = f"{best}: {accuracies[best]:.1%} of {where} named right"
