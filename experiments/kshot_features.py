@@ -32,6 +32,7 @@ COLUMNS = [
     "shots + augmentation",
     "recommended",
     "recommended + augmentation",
+    "calibrated",
     "borrowed",
     "mixed",
     "gaussian",
@@ -48,10 +49,10 @@ COLUMNS = [
 ]
 # frozen on halves of the training splits (shots of one, scores on the other), seeds below 100
 SOURCE, TARGETS, SHOTS = "mnist", ["usps", "kmnist", "fashion_mnist"], [1, 5, 10, 100]
-AMONG = ["borrowed", "shots", "mixed", "source + borrowed"]
+AMONG = ["calibrated", "shots", "mixed", "source + borrowed"]
 ADDED, SOURCE_SAMPLES, FLOW_SAMPLES, FLOW_STEPS, FLOW_STEP_SIZE = 2000, 10000, 1000, 8, 0.4
 SHIFT, COPIES = 2, 10  # of augmentation
-DRAWS, FIRST_SEED = 10, 3000  # those before were seen with other settings of the head
+DRAWS, FIRST_SEED = 10, 5000  # those before were seen with other settings
 DRAWS_OF_FLOWS = 2  # to 100 shots of each class, which take long
 
 
@@ -81,7 +82,9 @@ def run(source: str, target: str, shots: int, seed: int, flows: bool = True) -> 
     task = Task(many, few, Logistic, options, ADDED, seed)
     small = Task(many.subset(range(FLOW_SAMPLES)), few, Logistic, options, FLOW_SAMPLES, seed)
     added = {"shots": None, "recommended": made.added}
-    added |= {way: WAYS[way](task) for way in ("borrowed", "mixed", "gaussian", "source")}
+    added |= {
+        way: WAYS[way](task) for way in ("calibrated", "borrowed", "mixed", "gaussian", "source")
+    }
     added |= {way: CONTROLS[way](small) for way in CONTROLS if flows or way != "copies"}
     if flows:
         added |= {way: WAYS[way](small) for way in ("smoothed", "final")}

@@ -23,7 +23,7 @@ from kshot_features import (
 )
 
 NAME = "new_classes"
-SOURCE, TARGETS, SHOTS, DRAWS = "emnist_letters", ["mnist", "kmnist"], [1, 5], 10
+SOURCE, TARGETS, SHOTS, DRAWS = "emnist_letters", ["mnist", "kmnist"], [1, 5], 20
 
 
 def cells() -> dict[str, dict]:

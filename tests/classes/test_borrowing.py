@@ -240,3 +240,40 @@ def test_sharpened_is_the_hard_matching():
     np.testing.assert_allclose(
         sharp.coupling.values.sum(axis=1), matching.coupling.values.sum(axis=1)
     )
+
+
+def test_in_proportion_a_source_of_scaled_means_scales_the_few():
+    directions = torch.tensor([[3.0, 1.0], [0.0, 2.0]])
+    ratios = torch.tensor([0.5, 1.0, 1.5])
+    x = (ratios[:, None, None] * directions).reshape(6, 2)
+    source = ad.LabeledDataset(x, [0, 1] * 3)
+    few = ad.LabeledDataset([[8.0, 0.0], [0.0, 6.0]], ["u", "v"])
+    more = ad.classes.borrow(source, few, n=60, proportional=True)
+    expected = ratios[:, None] * torch.tensor([8.0, 0.0])
+    assert torch.equal(more.of_class("u").x.unique(dim=0), expected)
+    # what is across the mean is added as it is
+    across = source.replace(
+        x=torch.cat([directions + torch.tensor([-1.0, 3.0])[None] * s for s in (-1, 0, 1)])
+    )
+    more = ad.classes.borrow(across.subset([0, 2, 4]), few.subset([0]), n=30, proportional=True)
+    assert sorted(more.x[:, 0].unique().tolist()) == [7.0, 8.0, 9.0]
+
+
+def test_calibrated_samples_keep_how_they_lie_around_their_mean():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(300) % 6
+    noise = torch.randn(300, 2, generator=generator) * torch.tensor([0.1, 3.0])
+    source = ad.LabeledDataset(noise + torch.stack([10.0 * y, 0.0 * y], 1), y)
+    few = ad.LabeledDataset(
+        [[4.0, 5.0], [4.0, 3.0], [26.0, -3.0], [47.0, 0.5], [9.0, 1.0], [33.0, -2.0]],
+        list("uuvwxy"),
+    )
+    plain, moved = (
+        ad.classes.borrow(
+            source, few, n=400, centre=centre, generator=torch.Generator().manual_seed(1)
+        )
+        for centre in ("shots", "calibrated")
+    )
+    shift = (moved.x - plain.x)[moved.y == 0]
+    assert torch.allclose(shift, shift[0].expand_as(shift), atol=1e-4)
+    assert shift[0, 1] < -1 and abs(shift[0, 0]) < 0.2

@@ -42,8 +42,10 @@ class TransferOptions(CarryOptions):
 
     Args:
         among: the ways to choose from. The first is the one to beat, unless the source has the few's
-            classes by name and reads them: then one with ``source`` is. ``"borrowed"``: the few samples
-            with residuals of matched source classes; ``"mixed"``: of the two nearest source classes;
+            classes by name and reads them: then one with ``source`` is; with thirty samples of each class,
+            ``"shots"``. ``"borrowed"``: the few samples with residuals of matched source classes;
+            ``"calibrated"``: the same around class means that the source's classes make likelier;
+            ``"mixed"``: residuals of the two nearest source classes;
             ``"gaussian"``: draws of laws around class means, half the few's, half the source's;
             ``"shots"``: nothing but the few; ``"source"``: the source under the target's classes;
             ``"source + borrowed"``: both; ``"smoothed"``: a flow to a density around the few;
@@ -61,7 +63,7 @@ class TransferOptions(CarryOptions):
 
     label_weight: float = 50.0
     solver: Solver | None = _SOLVER
-    among: tuple[str, ...] = ("borrowed", "shots", "mixed", "source + borrowed")
+    among: tuple[str, ...] = ("calibrated", "shots", "mixed", "source + borrowed")
     n: int | None = None
     few_share: float = 0.5
     seed: int = 0
@@ -208,7 +210,7 @@ def transfer(
         >>> target = ad.datasets.gaussians(90, shift=(9.0, 0.0), generator=generator).replace(classes=("a", "b", "c"))
         >>> sets = ad.apps.transfer(source, target.sample(6, balanced=True, generator=generator))
         >>> sets.choice.way, len(sets.recommended), sets.recommended.classes
-        ('borrowed', 96, ('a', 'b', 'c'))
+        ('calibrated', 96, ('a', 'b', 'c'))
         >>> len(sets.way), sets.purity                         # of a flow, which runs here
         (270, 1.0)
     """

@@ -118,6 +118,23 @@ def _mixed(task: Task) -> LabeledDataset:
     return _around(task, ClassMatching.nearest(task.few, task.source, 2))
 
 
+def _calibrated(task: Task) -> LabeledDataset:
+    """Residuals of the matched source classes around the few samples of a class, whose mean is the
+    likeliest one; in proportion, where no feature is negative.
+    """
+    signed = any(bool((part.x < 0).any()) for part in (task.source, task.few))
+    few, generator = task.few.balanced(), task.generator()
+    found = borrow(
+        task.source,
+        few,
+        n=task.n,
+        centre="calibrated",
+        proportional=not signed,
+        generator=generator,
+    )
+    return _bounded(task, found)
+
+
 def _around(task: Task, matching: ClassMatching | None) -> LabeledDataset:
     few, generator = task.few.balanced(), task.generator()
     return _bounded(task, borrow(task.source, few, matching, n=task.n, generator=generator))
@@ -174,6 +191,7 @@ WAYS: dict[str, Way] = {
     "shots": _nothing,
     "borrowed": _borrowed,
     "mixed": _mixed,
+    "calibrated": _calibrated,
     "gaussian": _gaussian,
     "smoothed": _smoothed,
     "final": _final,

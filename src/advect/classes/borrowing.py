@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count, check_kind, check_known, check_non_negative
+from advect.classes.class_means import calibrated_means, class_means
 from advect.classes.matching import ClassMatching
 from advect.cost import GroundCost, MeansOnly
 from advect.cost.ground import check_features
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
-from advect.data.laws import Factored, Gaussians, group_shares
+from advect.data.laws import Factored, Gaussians
 from advect.data.laws.shrinkage import pooled
 from advect.data.sampling import by_turns
 from advect.errors import InputError
@@ -34,7 +35,8 @@ def borrow(
     matching: ClassMatching | ClassTable | None = None,
     *,
     n: int | None = None,
-    centre: Literal["shots", "mean"] = "shots",
+    centre: Literal["shots", "mean", "calibrated"] = "shots",
+    proportional: bool = False,
     scale: float | Literal["shots"] = 1.0,
     generator: torch.Generator | None = None,
 ) -> LabeledDataset:
@@ -57,7 +59,14 @@ def borrow(
         n: how many; by default as many as the source has. Classes come in proportion to their mass
             in ``few`` (``few.balanced()`` for equal ones), samples by their weights.
         centre: ``"shots"`` puts residuals around single samples, ``"mean"`` around the mean of their
-            class, so that the matched source classes are translated to where the class is.
+            class, so that the matched source classes are translated to where the class is;
+            ``"calibrated"`` around the samples of a class, moved together so that their mean is the
+            one that they and the way the source's classes lie make likeliest: of one sample, what is
+            chance is left out (``advect.classes.class_means``).
+        proportional: what a source sample has more or less of its class mean multiplies the few
+            sample, and only the rest is added: x_new = ρ s_i + c (x_j − ρ μ_j) with
+            ρ = ⟨x_j, μ_j⟩ / ‖μ_j‖². For features whose zero means that nothing is there: counts,
+            outputs of a ReLU, ink.
         scale: what residuals are multiplied with; ``"shots"`` for the number that gives them the
             mean squared length that the few samples have around their class means, with n − 1 (1
             where no class has two samples).
@@ -79,7 +88,7 @@ def borrow(
         >>> more.counts, round(more.of_class("v").x[:, 0].mean().item())
         ({'u': 100, 'v': 100}, 90)
     """
-    check_known("centre", centre, ("shots", "mean"))
+    check_known("centre", centre, ("shots", "mean", "calibrated"))
     source, few = _together(source, few)
     n = len(source) if n is None else check_count("n", n)
     shares = _shares(source, few, matching)
@@ -91,10 +100,17 @@ def borrow(
         shots[rows] = _drawn(few, y[rows], generator)
         donors = by_turns(shares[code], size, generator).to(source.y)
         kin[rows.to(kin.device)] = _drawn(source, donors, generator)
-    middles = _class_means(source)
-    residuals = (source.x[kin].double() - middles[source.y[kin]]).to(few.x.device)
-    around = few.x[shots].double() if centre == "shots" else _class_means(few)[y]
-    x = around + _factor(scale, source, few, shares) * residuals
+    middles = class_means(source)[source.y[kin]]
+    taken, ratio = source.x[kin].double(), torch.ones(n, 1, dtype=torch.float64)
+    if proportional:
+        ratio = _ratio(taken, middles)
+    residuals = (taken - ratio.to(taken) * middles).to(few.x.device)
+    around = few.x[shots].double()
+    if centre == "mean":
+        around = class_means(few)[y]
+    elif centre == "calibrated":
+        around = around + (calibrated_means(source, few) - class_means(few))[y]
+    x = ratio.to(around) * around + _factor(scale, source, few, shares) * residuals
     weights = few.weights.new_full((n,), 1 / n)
     return few.replace(x=x.to(few.x), y=y, weights=weights, law=None, law_index=None)
 
@@ -135,7 +151,7 @@ def borrowed_laws(
         [2.0, 2.0]
     """
     source, few = _together(source, few)
-    lent, means = source.moments().covariance, _class_means(few)
+    lent, means = source.moments().covariance, class_means(few)
     rows = [pooled(lent, share.to(source.x.device)) for share in _shares(source, few, matching)]
     factors = [each.compressed.rows for each in rows]
     return Gaussians(means, Factored(torch.cat(factors).to(means), tuple(map(len, factors))))
@@ -217,11 +233,12 @@ def _drawn(data: LabeledDataset, codes: Tensor, generator: torch.Generator | Non
     return rows
 
 
-def _class_means(data: LabeledDataset) -> Tensor:
-    """(k, d), float64."""
-    shares = group_shares(data.y, data.weights, len(data.classes))
-    means = shares.new_zeros(len(data.classes), data.dim)
-    return means.index_add_(0, data.y, shares[:, None] * data.x.double())
+def _ratio(rows: Tensor, middles: Tensor) -> Tensor:
+    """How much of its class mean each row has, (n, 1); 1 where that is 0."""
+    squares = middles.square().sum(dim=1, keepdim=True)
+    tiny = torch.finfo(squares.dtype).tiny
+    found = (rows * middles).sum(dim=1, keepdim=True) / squares.clamp_min(tiny)
+    return torch.where(squares > 0, found, 1.0)
 
 
 def _factor(

@@ -104,9 +104,10 @@ class TransferOptions(CarryOptions):
     """How a source enlarges a few samples, and is carried to them."""
 
     among: tuple[str, ...] = Field(
-        default=("borrowed", "shots", "mixed", "source + borrowed"),
+        default=("calibrated", "shots", "mixed", "source + borrowed"),
         description="Ways to enlarge the few samples, of which cross-validation chooses; the first is the "
-        "one to beat, or one with the source itself, where it knows the few by the names of its classes.",
+        "one to beat, or one with the source itself, where it knows the few by the names of its classes; "
+        "with thirty samples of each class, the few alone.",
     )
     added: int | None = Field(
         default=None,
