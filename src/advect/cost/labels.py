@@ -50,6 +50,14 @@ class LabelCost(ABC):
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         """(k, k'), a row for each law of the source, differentiable in what laws come from."""
 
+    def likely_pulled(
+        self, source: LabeledDataset, target: LabeledDataset, pairs: Tensor
+    ) -> Tensor:
+        """The same distances, where the gradient of some pairs of laws, (k, k') bool, is likely to be
+        asked for: a guess that may order the work.
+        """
+        return self(source, target)
+
     def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
         """An error for labels that cannot be compared; asked before laws are carried anywhere."""
         return
@@ -102,12 +110,21 @@ class Bures(LabelCost):
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return self._distances(source, target, None)
 
+    def likely_pulled(
+        self, source: LabeledDataset, target: LabeledDataset, pairs: Tensor
+    ) -> Tensor:
+        return self._distances(source, target, None, pairs)
+
     def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         above = wanted.triu(diagonal=1) if source is target else wanted
         return self._distances(source, target, above) * wanted
 
     def _distances(
-        self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor | None
+        self,
+        source: LabeledDataset,
+        target: LabeledDataset,
+        wanted: Tensor | None,
+        pulled: Tensor | None = None,
     ) -> Tensor:
         """In float32 as right as the class promises, so that products may be in float32."""
         laws_a = source.laws()
@@ -124,7 +141,7 @@ class Bures(LabelCost):
             laws_b = laws_a if same else laws_b.diagonal()
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         rtol = 0.0 if dtype == torch.float64 else _SINGLE
-        return bures(laws_a, laws_b, rtol=rtol, wanted=wanted).to(dtype)
+        return bures(laws_a, laws_b, rtol=rtol, wanted=wanted, pulled=pulled).to(dtype)
 
 
 @dataclass(frozen=True)

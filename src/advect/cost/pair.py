@@ -67,6 +67,7 @@ class PairCost:
     ) -> None:
         self.cost, self.source, self.target = cost, source, target
         self._features, self._labels = features, labels
+        self._pulled: Tensor | None = None
 
     def settled(self, source: LabeledDataset, target: LabeledDataset, limit: float) -> PairCost:
         """The same for equal datasets, with label distances taken now: what they were estimated
@@ -77,6 +78,14 @@ class PairCost:
         return PairCost(
             self.cost, source, target, self.features, self.labels if self.has_labels else None
         )
+
+    def expecting(self, pairs: Tensor | None) -> PairCost:
+        """The same, where plans are expected to put mass on these pairs of laws, (k, k') bool, so that
+        the gradient of their distances is likely to be asked for.
+        """
+        found = PairCost(self.cost, self.source, self.target, self._features, self._labels)
+        found._pulled = pairs
+        return found
 
     def by_classes(self) -> PairCost:
         """The cost with one law for each class: laws of single samples are joined by class."""
@@ -118,7 +127,10 @@ class PairCost:
         """W₂² between label laws, a row for each law of the source; differentiable."""
         if self._labels is not None:
             return self._labels.distances
-        return checked_distances(self.cost.label_cost(*self._sides), *self._sides)
+        sides, label = self._sides, self.cost.label_cost
+        fits = self._pulled is not None and self._pulled.shape == tuple(map(n_laws, sides))
+        made = label.likely_pulled(*sides, self._pulled) if fits else label(*sides)
+        return checked_distances(made, *sides)
 
     @property
     def law_rows(self) -> tuple[Tensor, Tensor]:
@@ -210,13 +222,17 @@ class PairCost:
 
         The features enter through products with the plan, the laws through the plan summed over
         pairs of laws."""
+        return self.contracted(plan)[0]
+
+    def contracted(self, plan: Tensor | Plan) -> tuple[Tensor, Tensor | None]:
+        """``contract``, and the plan summed over pairs of laws where labels cost anything."""
         plan = as_plan(plan)
         onto = self.labels.onto if self.has_labels else None
         value, by_law = self.features.contract(plan, onto)
         if not self.has_labels:
-            return value / 2
+            return value / 2, None
         by_class = self.class_plan(plan) if by_law is None else self.labels.gathered(by_law)
-        return value / 2 + self.labels.pull(by_class)
+        return value / 2 + self.labels.pull(by_class), by_class
 
     def class_plan(self, plan: Tensor | Plan) -> Tensor:
         """The plan summed over pairs of label laws, of the shape of ``label_distances``."""

@@ -21,6 +21,8 @@ from advect.ot.certificate import Scale
 from advect.ot.divergence import SIDES, debiased
 from advect.ot.plan import NoPlan
 
+_LIGHT = 1e-6  # share of a law's mass below which the gradient of a pair is hardly asked for
+
 
 class Problem:
     """The problems between source and target, within the source, and within the target.
@@ -30,6 +32,7 @@ class Problem:
         weights: of source and target.
         dtype: of the costs.
         limit: bytes for costs that come in blocks of rows; None for matrices.
+        likely: of a side, the pairs of label laws, (k, k') bool, that are expected to carry mass.
         copies: how many copies of the features are made beside the costs, within the limit.
     """
 
@@ -40,9 +43,11 @@ class Problem:
         dtype: torch.dtype,
         limit: int | None,
         copies: int = 0,
+        likely: dict[str, Tensor] | None = None,
     ) -> None:
         self.between, self.weights, self.dtype = between, weights, dtype
-        self.limit, self.copies = limit, copies
+        self.limit, self.copies, self.likely = limit, copies, likely or {}
+        self.carrying: dict[str, Tensor] = {}  # pairs of label laws, as plans have shown
         self._pairs: dict[str, PairCost] = {}
         self._ready: dict[str, Cost] = {}
         self._rounding: dict[str, float] = {}
@@ -50,7 +55,7 @@ class Problem:
     def pair(self, side: str) -> PairCost:
         """The ground cost of a side, made on first use: it remembers its label distances."""
         if side not in self._pairs:
-            self._pairs[side] = self.between(side)
+            self._pairs[side] = self.between(side).expecting(self.likely.get(side))
         return self._pairs[side]
 
     def make(self, side: str) -> Cost:
@@ -152,7 +157,10 @@ class Problem:
         """⟨P, C⟩ with a graph to what moves; zero where nothing does."""
         if not pair.moves:
             return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
-        return pair.contract(solution.coupling).double()
+        pulled, masses = pair.contracted(solution.coupling)
+        if masses is not None:
+            self.carrying[side] = _shares(masses.detach()) > _LIGHT
+        return pulled.double()
 
     def cut(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
         """Potentials of all samples at those that the problems are about: all of them."""
@@ -171,6 +179,13 @@ class KnownDistances:
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return self.distances
+
+
+def _shares(masses: Tensor) -> Tensor:
+    """The mass of a pair of laws as a share of that of either law, the larger of the two."""
+    tiny = torch.finfo(masses.dtype).tiny
+    own = torch.minimum(masses.sum(dim=1, keepdim=True), masses.sum(dim=0, keepdim=True))
+    return masses / own.clamp_min(tiny)
 
 
 def known(value: float, value_error: float, converged: bool) -> Solution:

@@ -45,7 +45,8 @@ class Transport:
     Nothing is remembered in the object. What a step hands to the next one is a flat dictionary of
     tensors: potentials to start from ("f", "g", "self"), the epsilon and the tolerance ("tol") that
     the solver has come to, whether costs are computed in float64 ("wide"), the target's problem with
-    itself ("target_value", …), and of the step itself "error" and "converged".
+    itself ("target_value", …), which pairs of label laws carry mass ("cross_pairs", "source_pairs"), and of
+    the step itself "error" and "converged".
 
     Use ``otdd`` for a distance and ``OTDD`` for a functional: this is what both are made of.
 
@@ -125,6 +126,7 @@ class Transport:
             after |= _numbers(target_value=within.value, target_value_error=within.value_error)
             after |= _numbers(target_converged=within.converged, iterations=found.cross.n_iter)
             after |= _numbers(self_iterations=found.source.n_iter)
+            after |= {f"{side}_pairs": pairs for side, pairs in problem.carrying.items()}
         elif own.has_labels:
             after["target_labels"] = own.label_distances.detach()
         return found, after, largest
@@ -170,7 +172,8 @@ class Transport:
             fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
             return fixed.between(own, own)
 
-        return Problem(between, (rho.weights, target.weights), dtype, limit, _COPIES)
+        likely = {side: state[f"{side}_pairs"] for side in SIDES if f"{side}_pairs" in state}
+        return Problem(between, (rho.weights, target.weights), dtype, limit, _COPIES, likely)
 
     def _dtype(
         self, rho: LabeledDataset, target: LabeledDataset, *, wide: bool = False

@@ -19,7 +19,14 @@ from advect.data.laws.gaussians import Gaussians
 from advect.errors import InputError
 
 
-def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | None = None) -> Tensor:
+def bures(
+    a: Gaussians,
+    b: Gaussians,
+    *,
+    rtol: float = 0.0,
+    wanted: Tensor | None = None,
+    pulled: Tensor | None = None,
+) -> Tensor:
     """W₂²(a_i, b_j) for all pairs of laws, as a (k, k') matrix; zero on the diagonal when ``a is
     b``.
 
@@ -33,6 +40,8 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | Non
             float64.
         wanted: (k, k') bool, the pairs that are asked for; distances of others mean nothing. When
             ``a is b``, those above the diagonal.
+        pulled: (k, k') bool, pairs whose gradient is likely to be asked for: changes the order of the
+            work, not the result.
 
     Example:
         >>> import torch, advect as ad
@@ -58,7 +67,8 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | Non
         apart = squared_gaps(means_a, means_b)
         traces = factors_a.traces()[:, None] + factors_b.traces()
         factors = factors_a.rows, factors_a.sizes, factors_b.rows, factors_b.sizes
-        norms = nuclear_norms(*factors, near=apart + traces, rtol=rtol, wanted=wanted)
+        near = apart + traces
+        norms = nuclear_norms(*factors, near=near, rtol=rtol, wanted=wanted, pulled=pulled)
         distances = apart + (traces - 2 * norms).clamp_min(0)
     if a is b:
         distances = distances * (1 - torch.eye(len(a)).to(distances))
