@@ -7,8 +7,9 @@ stand in it, a line for each row. Without files nothing is appended. Then the la
 side, newest runs last; with --all also rows that have but one. A row is a benchmark, pair, n, case, weight of labels and number
 of steps, on so many threads.
 
-Errors are of the gradient for flows, else of the value. Ratios and errors only: seconds of one machine mean nothing to another. Machines differ in their ratios too, less so, and a busy
-one in all of them: a change is a reason to look (benchmarks/versions.py compares two versions in turns). Nothing is gated.
+Errors are of the gradient for flows, else of the value. Ratios and errors only: seconds of one machine mean nothing to another.
+Machines differ in their ratios too, less so, and a busy one in all of them: a change is a reason to look, with
+benchmarks/versions.py, which compares two versions in turns. Nothing is gated.
 """
 
 from __future__ import annotations
