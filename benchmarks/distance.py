@@ -12,7 +12,7 @@ value       relative to float64 with exact label distances, the same epsilon and
 geomloss    the same three solves under the same cost matrices, handed to it ready-made, to the same marginal error or its
             best, ÷ our solves; up to 2000 samples, and at the first weight only, as what follows
 textbook    label distances through d × d roots by eigh (timed on a few pairs and scaled to all) ÷ ours; at 500 and 2000 samples
-peak        resident memory that a distance adds, in n² floats
+peak        resident memory that a distance adds at label weight 1, in n² floats
 """
 
 from __future__ import annotations

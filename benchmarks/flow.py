@@ -13,7 +13,7 @@ error       of the value, and the worst of all gradients (of features and laws t
             middle and the last state as the flow had them, against float64 with exact label distances, the same epsilon and
             a marginal error of 1e-8 (the flow's own, 1e-3 by default, is most of it), up to 2000 samples; and of the worst
             label distance, relative
-peak        resident memory that two steps add, in n² floats; at the first weight only
+peak        resident memory that two steps add at label weight 1, in n² floats; printed beside the first weight
 """
 
 from __future__ import annotations
