@@ -11,7 +11,7 @@ help:
 	@echo "make test       the default test suite"
 	@echo "make test-slow  the long tests too"
 	@echo "make check      ruff, pyright, deptry"
-	@echo "make bench      benchmarks, as ratios"
+	@echo "make bench      benchmarks, as ratios, with a line for each in benchmarks/results/history.jsonl"
 	@echo "make results    every measured number of the documentation, from experiments/results"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -48,10 +48,13 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Hours on all pairs where ADVECT_DATA is set; make bench BENCH=--quick takes the first, at 500 samples.
+BENCH ?=
 bench: $(STAMP)
-	$(BIN)/python benchmarks/distance.py
-	$(BIN)/python benchmarks/flow.py
-	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/distance.py $(BENCH) --json out/bench/distance.json
+	$(BIN)/python benchmarks/flow.py $(BENCH) --json out/bench/flow.json
+	$(BIN)/python benchmarks/peers.py $(BENCH) --json out/bench/peers.json
+	$(BIN)/python benchmarks/history.py out/bench/distance.json out/bench/flow.json out/bench/peers.json
 	$(BIN)/python benchmarks/scale.py --quick
 	$(BIN)/python benchmarks/ranks.py
 

@@ -1,4 +1,5 @@
-"""What the benchmarks share: data of any size, medians, peak memory in a process of its own."""
+"""What the benchmarks share: pairs of datasets, medians, where the time of a run goes, peak memory
+in a process of its own, and which code it was."""
 
 from __future__ import annotations
 
@@ -7,14 +8,51 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import advect as ad
+
+Pair = tuple[str, str]
+REAL: list[Pair] = [
+    ("fashion_mnist", "mnist"),
+    ("kmnist", "mnist"),
+    ("cifar10", "stl10"),
+    ("emnist_letters", "mnist"),
+]
+DIGITS: Pair = ("digits", "mnist")
+PARTS = ("products", "kernels and solves", "label laws", "gradients", "rest")
+
+
+def default_pairs() -> list[Pair]:
+    """Real images where ADVECT_DATA is set, with digits beside them; else digits alone."""
+    return [*REAL, DIGITS] if os.environ.get("ADVECT_DATA") else [DIGITS]
+
+
+def pair(text: str) -> Pair:
+    """A pair from the command line, such as fashion_mnist:mnist."""
+    source, _, target = text.partition(":")
+    if not source or not target:
+        raise ValueError(f"a pair is source:target; got {text!r}")
+    return source, target
+
+
+def images(names: Pair, n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
+    """n samples of each in one feature space, or all where a dataset has fewer; digits and the
+    embedded MNIST repeat with noise instead.
+    """
+    if names == DIGITS:
+        return digits_and_mnist(n)
+    source, target = (ad.datasets.load(name, max_samples=n) for name in names)
+    return ad.harmonize(source, target)
 
 
 def digits_and_mnist(n: int, seed: int = 0) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
@@ -69,6 +107,65 @@ def product_time(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
     return median_time(run)
 
 
+@contextmanager
+def split() -> Iterator[dict[str, float]]:
+    """Seconds by part of what runs inside, in a dictionary that is filled at the end.
+
+    Functions are wrapped for as long as it lasts. Each counts its own time, without that of a
+    wrapped one that it calls:
+
+    products            cost matrices (PairCost.matrix) and plans contracted with features
+                        (PairCost.contract: P y and P_xx x), with what labels add to both
+    kernels and solves  Sinkhorn: kernels, iterations, certificates; costs that are made in blocks
+                        are made in there, and count there
+    label laws          moments of classes, and distances between laws: the way forward
+    gradients           all of autograd: the way back through label laws is most of it
+    rest                everything else: moves, checks, bounds of rounding, step control
+
+    A function that a version of the code does not have is left out, with a word, and its time falls
+    to what calls it. Calls in other threads than this one count where they are waited for.
+    """
+    labels = (ad.Bures, ad.MeansOnly, ad.NoLabels, ad.ExactLabelOT)
+    laws = ("laws", "moments", "with_class_laws", "with_shared_laws")
+    wrapped = [("products", ad.PairCost, name) for name in ("matrix", "contract")]
+    solver = ("prepare", "certify", "solve", "solve_self")
+    wrapped += [("kernels and solves", ad.Sinkhorn, name) for name in solver]
+    wrapped += [("label laws", ad.LabeledDataset, name) for name in laws]
+    wrapped += [("label laws", kind, "__call__") for kind in labels]
+    wrapped += [("gradients", torch.autograd, name) for name in ("grad", "backward")]
+    seconds, own, thread = dict.fromkeys(PARTS, 0.0), [0.0], threading.get_ident()
+
+    def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if threading.get_ident() != thread:
+                return function(*args, **options)
+            start = clock()
+            own.append(0.0)
+            try:
+                return function(*args, **options)
+            finally:
+                whole = clock() - start
+                seconds[part] += whole - own.pop()
+                own[-1] += whole
+
+        return call
+
+    there = [entry for entry in wrapped if hasattr(entry[1], entry[2])]
+    for _, owner, name in (entry for entry in wrapped if entry not in there):
+        print(f"(not timed, as it is not there: {owner.__name__}.{name})", file=sys.stderr)
+    before = [(owner, name, vars(owner).get(name)) for _, owner, name in there]
+    for part, owner, name in there:
+        setattr(owner, name, timed(part, getattr(owner, name)))
+    start = clock()
+    try:
+        yield seconds
+    finally:
+        seconds["rest"] = clock() - start - own[0]
+        for owner, name, function in before:
+            delattr(owner, name) if function is None else setattr(owner, name, function)
+
+
 def additional_peak(function: Callable[[], object]) -> int:
     """Bytes by which the resident size rises at most during a call (Linux: the kernel's own
     high-water mark).
@@ -98,6 +195,35 @@ def in_fresh_process(script: str, *arguments: str) -> str:
     return subprocess.run(
         command, capture_output=True, text=True, check=True, env=quiet
     ).stdout.strip()
+
+
+def code() -> dict[str, Any]:
+    """The date, the commit of the code that is measured ("+" where files of it are changed), and
+    the threads.
+    """
+    folder = Path(ad.__file__).parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = bool(git("status", "--porcelain", "--", "."))
+        commit = git("rev-parse", "--short", "HEAD") + "+" * changed
+    except (OSError, subprocess.CalledProcessError):
+        commit = "unknown"
+    date = datetime.now(UTC).date().isoformat()
+    return {"commit": commit, "date": date, "threads": torch.get_num_threads()}
+
+
+def by_first(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rows of the first pair (and weight of labels) as "rows", which the documentation reads, and
+    all others.
+    """
+    keys = [(row["pair"], row.get("label_weight")) for row in rows]
+    first = [row for row, key in zip(rows, keys, strict=True) if key == keys[0]]
+    others = [row for row, key in zip(rows, keys, strict=True) if key != keys[0]]
+    return {"pair": keys[0][0], "rows": first, "others": others}
 
 
 def write_json(path: Path | None, facts: dict[str, Any]) -> None:

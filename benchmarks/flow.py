@@ -1,28 +1,55 @@
-"""A whole flow from its start, a step against the four matrix products it cannot avoid, as ratios
-of one run.
+"""Whole flows, a step against the four matrix products it cannot avoid, as ratios of one run.
 
-    python benchmarks/flow.py [--sizes 500 2000] [--steps 20] [--pair digits mnist] [--json FILE]
+    python benchmarks/flow.py [--pairs fashion_mnist:mnist …] [--sizes 500 2000] [--weights 1 5]
+                              [--cases jd-fl …] [--steps 20] [--quick] [--json FILE]
 
-data        Fashion-MNIST to MNIST where ADVECT_DATA has them, else digits to MNIST; d = 784, 10 classes, full covariances
+data        four pairs of real images where ADVECT_DATA has them, with digits → MNIST beside them; else those alone
 products    x yᵀ, x xᵀ, P y, P_xx x in float32
-step        the mean over --steps Euler steps of 0.2 from the start: the first, cold evaluation counts, as it does for users
-error       the worst label distance of the first, a middle and the last state, relative, against float64
+whole       the mean over --steps Euler steps of 0.2 from the start: the first, cold evaluation counts, as it does for users
+first       that evaluation alone, which solves the target's own problem too
+later       the mean over the later half of the steps, from potentials of the step before
+split       where a step of another whole run goes (common.split says what counts where), in units of the products
+error       of the value, and the worst of all gradients (of features and laws that move, ‖g − g'‖ ÷ ‖g'‖), at the first, a
+            middle and the last state as the flow had them, against float64 with exact label distances, the same epsilon and
+            a marginal error of 1e-8 (the flow's own, 1e-3 by default, is most of it), up to 2000 samples; and of the worst
+            label distance, relative
+peak        resident memory that two steps add at label weight 1, in n² floats; printed beside the first weight
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import math
 import sys
+import warnings
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
-from common import additional_peak, clock, digits_and_mnist, growth, in_fresh_process, product_time
+from common import (
+    PARTS,
+    Pair,
+    additional_peak,
+    by_first,
+    clock,
+    code,
+    default_pairs,
+    growth,
+    images,
+    in_fresh_process,
+    pair,
+    product_time,
+    split,
+    write_json,
+)
 
 import advect as ad
 from advect._util.threads import side_by_side
 
+STEP_SIZE = 0.2
+LARGEST_REFERENCE = 2000  # samples; beyond, a reference takes longer than all that it is for
 FULL = ad.GroundCost()
 CASES = {
     "fd, laws detached": (ad.FeatureDriven(through_laws=False), FULL),
@@ -35,38 +62,80 @@ CASES = {
 }
 
 
-def images(names: list[str], n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
-    if names == ["digits", "mnist"]:
-        return digits_and_mnist(n)
-    source, target = ad.harmonize(*(ad.datasets.load(name, n=n) for name in names))
-    return source, target
+class Case:
+    """A flow that is measured: its dynamics and cost, between two datasets."""
+
+    def __init__(
+        self, name: str, weight: float, source: ad.LabeledDataset, target: ad.LabeledDataset
+    ) -> None:
+        self.dynamics, cost = CASES[name]
+        self.cost = replace(cost, label_weight=weight)
+        self.source, self.target = source, target
+
+    def walk(self, steps: int, wanted: tuple[int, ...] = ()) -> tuple[list[float], list[ad.Step]]:
+        """Seconds of each step from the start, and the steps that are wanted."""
+        # copies, so that nothing is remembered of an earlier run
+        functional = ad.OTDD(self.target.replace(), cost=self.cost)
+        kept, seconds, start = [], [], clock()
+        walk = ad.iterate(
+            self.source.replace(),
+            functional,
+            dynamics=self.dynamics,
+            integrator=ad.Euler(STEP_SIZE),
+        )
+        try:
+            for step in islice(walk, steps):
+                seconds.append(clock() - start)
+                kept += [step] if step.index in wanted else []
+                start = clock()
+        except ArithmeticError as error:  # a flow that has nowhere to go, which is said
+            print(f"(the next row is of {len(seconds)} steps: {error})", file=sys.stderr)
+        return seconds, kept
+
+    def label_error(self, step: ad.Step) -> float:
+        """Of the worst label distance of a step, relative, against float64."""
+        found, wide = step.dataset.replace(law=None, law_index=None), torch.float64
+        exact = self.cost.label(found.to(dtype=wide), self.target.to(dtype=wide))
+        return float(((self.cost.label(found, self.target) - exact).abs() / exact).max())
+
+    def errors(self, step: ad.Step) -> tuple[float, float]:
+        """How far the value and the worst gradient of a step are from those in float64."""
+        state, target = (data.to(dtype=torch.float64) for data in (step.dataset, self.target))
+        tight = ad.Sinkhorn(epsilon=float(step.state["epsilon"]), tol=1e-8)
+        functional = ad.OTDD(target, cost=self.cost, solver=tight)
+        exact = next(ad.iterate(state, functional, dynamics=self.dynamics))
+        # velocities are gradients ÷ mass, and the masses are equal
+        gradients = [_relative(step.velocity[name], of) for name, of in exact.velocity.items()]
+        return abs(step.value / exact.value - 1), max(gradients)
 
 
-def step_time(
-    source: ad.LabeledDataset, target: ad.LabeledDataset, case: str, steps: int
-) -> tuple[float, float]:
-    """Seconds of a step, and the worst label error of three states."""
-    dynamics, cost = CASES[case]
-    states, start = [], clock()
-    for step in ad.iterate(
-        source, ad.OTDD(target, cost=cost), dynamics=dynamics, integrator=ad.Euler(0.2)
-    ):
-        states += [step.dataset] if step.index in (0, steps // 2, steps - 1) else []
-        if step.index == steps - 1:
-            break
-    seconds = (clock() - start) / steps
-    return seconds, max(
-        label_error(state.replace(law=None, law_index=None), target) for state in states
-    )
+def _relative(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((found.double() - exact).norm() / exact.norm())
 
 
-def label_error(source: ad.LabeledDataset, target: ad.LabeledDataset) -> float:
-    """The worst relative error of a label distance between the classes of both, against float64."""
-    exact = ad.Bures()(source.to(dtype=torch.float64), target.to(dtype=torch.float64))
-    return float(((ad.Bures()(source, target) - exact).abs() / exact).max())
+def measure(case: Case, steps: int, products: float) -> dict[str, Any]:
+    """One row of the table, without memory."""
+    wanted = tuple(sorted({0, steps // 2, steps - 1}))
+    seconds, kept = case.walk(steps, wanted)
+    steps = len(seconds)
+    later = seconds[steps // 2 :]
+    with split() as parts:
+        case.walk(steps)
+    row: dict[str, Any] = {
+        "ratio": sum(seconds) / steps / products,
+        "first": seconds[0] / products,
+        "later": sum(later) / len(later) / products,
+        "split": {part: parts[part] / steps / products for part in PARTS},
+        "seconds": sum(seconds) / steps,
+    }
+    row["error"] = max(map(case.label_error, kept))
+    small = max(len(case.source), len(case.target)) <= LARGEST_REFERENCE
+    each = [case.errors(step) for step in kept] if small else [(math.nan, math.nan)]
+    row["value_error"], row["gradient_error"] = map(max, zip(*each, strict=True))
+    return row
 
 
-def memory(names: list[str], n: int, case: str) -> None:
+def memory(names: Pair, n: int, case: str) -> None:
     source, target = images(names, n)
     dynamics, cost = CASES[case]
     small = [data.sample(60) for data in (source, target)]
@@ -83,73 +152,89 @@ def memory(names: list[str], n: int, case: str) -> None:
     )
 
 
-def main() -> None:
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    real = "ADVECT_DATA" in os.environ
-    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000])
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument(
-        "--pair", nargs=2, default=["fashion_mnist", "mnist"] if real else ["digits", "mnist"]
-    )
-    parser.add_argument(
-        "--cases", default="", help="only dynamics whose name has this in it, such as jd-fl"
-    )
+    parser.add_argument("--pairs", type=pair, nargs="+", help="source:target, by name")
+    parser.add_argument("--sizes", type=int, nargs="+")
+    parser.add_argument("--weights", type=float, nargs="+", help="of labels")
+    parser.add_argument("--cases", nargs="+", default=[""], help="parts of names, such as jd-fl")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--quick", action="store_true", help="one pair, 500 samples, 6 steps")
     parser.add_argument("--json", type=Path, help="write the rows here too")
     parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.memory:
-        return memory(options.pair, int(options.memory[0]), options.memory[1])
+    given, quick = parser.parse_args(), parser.parse_args().quick
+    given.pairs = given.pairs or default_pairs()[: 1 if quick else None]
+    given.sizes = given.sizes or ([500] if quick else [500, 2000])
+    given.weights = given.weights or ([1.0] if quick else [1.0, 5.0])
+    given.steps = given.steps or (6 if quick else 20)
+    return given
+
+
+def show(row: dict[str, Any]) -> None:
+    peak = "" if row["memory"] is None else f"{row['memory']:.1f}"
+    parts = "  ".join(f"{row['split'][part]:{len(part)}.1f}" for part in PARTS)
+    errors = (row[name] for name in ("value_error", "gradient_error", "error"))
     print(
-        f"{' → '.join(options.pair)}, {torch.get_num_threads()} threads, float32, debiased, "
-        "epsilon = 1 % of the mean cost\n"
+        f"{row['n']:6d}  {row['label_weight']:6g}  {row['dynamics']:20s}  {row['ratio']:5.1f}  {row['first']:5.1f}"
+        f"  {row['later']:5.1f}  | {parts} |  " + "  ".join(f"{e:7.0e}" for e in errors),
+        f" {peak:>6s}",
+        flush=True,
     )
-    print(
-        "     n  dynamics                     step / products  worst label error  peak / n² floats"
-    )
-    cases = [case for case in CASES if options.cases in case]
+
+
+def table(given: argparse.Namespace, names: Pair, cases: list[str]) -> list[dict[str, Any]]:
+    """All rows of a pair of datasets."""
     rows = []
-    for n in options.sizes:
-        source, target = images(options.pair, n)
-        plan = torch.rand(n, n)
-        products = product_time(
-            [(source.x, target.x.T), (source.x, source.x.T), (plan, target.x), (plan, source.x)]
-        )
-        del plan
+    for n in given.sizes:
+        source, target = images(names, n)
+        x, y, plan = source.x, target.x, torch.rand(len(source), len(target))
+        own = torch.rand(len(source), len(source))
+        products = product_time([(x, y.T), (x, x.T), (plan, y), (own, x)])
+        del plan, own
         for case in cases:
-            seconds, worst = step_time(source, target, case, options.steps)
-            peak = float(
-                in_fresh_process(sys.argv[0], "--pair", *options.pair, "--memory", str(n), case)
-            )
-            row = {
-                "n": n,
-                "dynamics": case,
-                "ratio": seconds / products,
-                "error": worst,
-                "memory": peak / (4 * n * n),
-            }
-            rows.append(row | {"seconds": seconds, "bytes": peak})
-            print(
-                f"{n:6d}  {case:27s}  {row['ratio']:15.2f}  {worst:17.1e}  {row['memory']:16.1f}",
-                flush=True,
-            )
+            for weight in given.weights:
+                Case(case, weight, source.sample(60), target.sample(60)).walk(1)  # libraries loaded
+                row = measure(Case(case, weight, source, target), given.steps, products)
+                peak = None
+                if weight == given.weights[0]:
+                    arguments = ("--pairs", ":".join(names), "--memory", str(n), case)
+                    peak = float(in_fresh_process(sys.argv[0], *arguments))
+                about = {"pair": list(names), "n": n, "m": len(target), "d": source.dim}
+                about |= {"dynamics": case, "label_weight": weight}
+                row |= {"memory": None if peak is None else peak / (4 * n * n), "bytes": peak}
+                rows.append(about | {k: None if v != v else v for k, v in row.items()})
+                show(about | row)
         print(f"        products: {1e3 * products:.0f} ms\n", flush=True)
-    for case in cases if len(options.sizes) > 1 else []:
-        own = [row for row in rows if row["dynamics"] == case]
-        time_power, memory_power = (
-            growth(options.sizes, [row[name] for row in own]) for name in ("seconds", "bytes")
-        )
-        print(f"growth of {case}: time n^{time_power:.2f}, memory n^{memory_power:.2f}")
-    if options.json is not None:
-        facts = {
-            "pair": options.pair,
-            "steps": options.steps,
-            "step_size": 0.2,
-            "threads": torch.get_num_threads(),
-        }
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(facts | {"rows": rows}, indent=1) + "\n")
+    return rows
+
+
+def main() -> None:
+    given = options()
+    if given.memory:
+        return memory(given.pairs[0], int(given.memory[0]), given.memory[1])
+    cases = [case for case in CASES if any(part in case for part in given.cases)]
+    print(
+        f"{torch.get_num_threads()} threads, float32, debiased, epsilon = 1 % of the mean cost; "
+        f"{given.steps} steps; all times ÷ the four products\n"
+    )
+    rows = []
+    for names in given.pairs:
+        print(f"{' → '.join(names)}\n     n  weight  {'dynamics':20s}  whole  first  later", end="")
+        print(f"  | {'  '.join(PARTS)} |    value  gradient  labels    peak")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ad.ConvergenceWarning)
+            own = table(given, names, cases)
+        rows += own
+        facts = {"benchmark": "flow", **code(), "steps": given.steps, "step_size": STEP_SIZE}
+        write_json(given.json, facts | by_first(rows))
+        for case in cases if len(given.sizes) > 1 else []:
+            chosen = [r for r in own if r["dynamics"] == case and r["bytes"] is not None]
+            powers = [
+                growth(given.sizes, [r[name] for r in chosen]) for name in ("seconds", "bytes")
+            ]
+            print(f"growth of {case}: time n^{powers[0]:.2f}, memory n^{powers[1]:.2f}")
     return None
 
 
