@@ -359,3 +359,32 @@ def test_an_embedding_has_no_gaussian_image_of_a_law(label):
         ]
         > 0
     )
+
+
+@pytest.mark.parametrize("weight", [0.5, 3.0])
+def test_samples_with_laws_of_their_own_are_points_within_a_dataset(weight):
+    generator = torch.Generator().manual_seed(0)
+    x, means, scales = (torch.randn(70, 4, generator=generator).double() for _ in range(3))
+    plan = torch.rand(70, 70, generator=generator).double()
+    plan = (plan + plan.T) / plan.sum()
+    cost, gradients, values = ad.GroundCost(label_weight=weight), [], []
+    for within in (False, True):
+        leaves = [part.clone().requires_grad_() for part in (x, means, scales.abs())]
+        law = ad.Gaussians(leaves[1], ad.Diagonal(leaves[2]))
+        data = ad.LabeledDataset(leaves[0], [0] * 70, law=law, law_index=range(70))
+        pair = cost.within(data) if within else cost.between(data, data)
+        assert pair.has_labels != within
+        values.append(pair.matrix())
+        pair.contract(plan).backward()
+        gradients.append([leaf.grad for leaf in leaves])
+    torch.testing.assert_close(values[1], values[0], rtol=1e-10, atol=1e-10)
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_few_laws_stay_a_table_within_a_dataset():
+    data = ad.datasets.gaussians(90, generator=torch.Generator().manual_seed(0))
+    assert ad.GroundCost().within(data).has_labels
+    full = ad.Gaussians(torch.rand(90, 2), ad.Full(torch.eye(2).expand(90, 2, 2)))
+    each = data.replace(law=full, law_index=torch.arange(90))
+    assert ad.GroundCost().within(each).has_labels

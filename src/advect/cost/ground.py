@@ -16,7 +16,7 @@ from torch import Tensor
 
 from advect._util.checks import check_non_negative
 from advect.cost.features import Embeds, FeatureCost, SquaredEuclidean, as_feature_cost
-from advect.cost.labels import Bures, LabelCost, as_label_cost
+from advect.cost.labels import Bures, LabelCost, NoLabels, as_label_cost
 from advect.cost.pair import PairCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -129,6 +129,29 @@ class GroundCost:
             PairCost(self, a, a, within[0]).settled(source, source, limit),
             PairCost(self, b, b, within[1]).settled(target, target, limit),
         )
+
+    def within(self, data: LabeledDataset) -> PairCost:
+        """The cost between the samples of a dataset and themselves. Where each sample has a law of its
+        own, and laws are points, a sample is a point (x, √w α) and no table of laws is made:
+
+            ½ (‖x − x'‖² + w ‖α − α'‖²)  =  ½ ‖(x, √w α) − (x', √w α')‖²
+
+        Example:
+            >>> import torch, advect as ad
+            >>> laws = ad.Gaussians(torch.rand(90, 2), ad.Diagonal(torch.rand(90, 2)))
+            >>> data = ad.LabeledDataset(torch.rand(90, 2), [0] * 90, law=laws, law_index=range(90))
+            >>> cost, together = ad.GroundCost(), ad.GroundCost().within(data)
+            >>> together.source.dim, torch.allclose(together.matrix(), cost.between(data, data).matrix(), atol=1e-5)
+            (6, True)
+        """
+        pair = self.between(data, data)
+        laws = pair.law_points
+        if laws is None or pair.points is None:
+            return pair
+        x = pair.points[0]
+        scaled = math.sqrt(self.label_weight) * laws.to(x.dtype)
+        points = LabeledDataset(torch.cat([x, scaled], dim=1), weights=data.weights)
+        return GroundCost(label=NoLabels()).between(points, points)
 
     def _check(self, source: LabeledDataset, target: LabeledDataset) -> None:
         if self.feature_cost.one_space:

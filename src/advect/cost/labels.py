@@ -58,6 +58,12 @@ class LabelCost(ABC):
         """
         return self(source, target)
 
+    def points(self, data: LabeledDataset) -> Tensor | None:
+        """The laws of a dataset as points whose squared distances are those of the laws, a row for
+        each law, differentiable; None where they are no points.
+        """
+        return None
+
     def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
         """An error for labels that cannot be compared; asked before laws are carried anywhere."""
         return
@@ -114,6 +120,13 @@ class Bures(LabelCost):
         self, source: LabeledDataset, target: LabeledDataset, pairs: Tensor
     ) -> Tensor:
         return self._distances(source, target, None, pairs)
+
+    def points(self, data: LabeledDataset) -> Tensor | None:
+        laws = data.laws()
+        laws = laws.diagonal() if self.diagonal else laws
+        if not laws.covariance.is_diagonal:
+            return None
+        return torch.cat([laws.means, laws.covariance.scales()], dim=1)
 
     def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         above = wanted.triu(diagonal=1) if source is target else wanted

@@ -13,7 +13,7 @@ from torch import Tensor
 from advect._util.memory import readable
 from advect.cost.feature_pair import FeaturePair
 from advect.cost.features import FeatureCost
-from advect.cost.label_pair import LabelDistances
+from advect.cost.label_pair import FEW_LAWS, LabelDistances
 from advect.cost.labels import LabelCost, checked_distances, n_laws
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -86,6 +86,16 @@ class PairCost:
         found = PairCost(self.cost, self.source, self.target, self._features, self._labels)
         found._pulled = pairs
         return found
+
+    @property
+    def law_points(self) -> Tensor | None:
+        """For each sample of the source its label law as a point, where laws are points and so many
+        that a table of their distances would be as large as the cost; None otherwise.
+        """
+        if not self.has_labels or self.points is None or n_laws(self._sides[0]) <= FEW_LAWS:
+            return None
+        points = self.cost.label_cost.points(self._sides[0])
+        return None if points is None else points[self._sides[0].law_rows]
 
     def by_classes(self) -> PairCost:
         """The cost with one law for each class: laws of single samples are joined by class."""

@@ -167,7 +167,7 @@ class Transport:
             if side == "cross":
                 return cost.between(rho, target)
             if side == "source":
-                return cost.between(rho, rho)
+                return cost.within(rho)
             own = target.replace()  # a copy, so that what its laws keep for later goes with it
             fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
             return fixed.between(own, own)
