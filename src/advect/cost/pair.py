@@ -138,9 +138,10 @@ class PairCost:
         if self._labels is not None:
             return self._labels.distances
         sides, label = self._sides, self.cost.label_cost
-        fits = self._pulled is not None and self._pulled.shape == tuple(map(n_laws, sides))
-        made = label.likely_pulled(*sides, self._pulled) if fits else label(*sides)
-        return checked_distances(made, *sides)
+        pulled = self._pulled
+        if pulled is None or tuple(pulled.shape) != tuple(map(n_laws, sides)):
+            return checked_distances(label(*sides), *sides)
+        return checked_distances(label.likely_pulled(*sides, pulled), *sides)
 
     @property
     def law_rows(self) -> tuple[Tensor, Tensor]:
