@@ -233,12 +233,13 @@ def _that_count(grad: Tensor, a_lengths: Tensor, b_lengths: Tensor, negligible: 
 
 
 class _SinglePrecision:
-    """Norms by products in float32, with what they may be off by (see the module)."""
+    """Norms by products in float32 and by squares, with what they may be off by (see the module)."""
 
     def __init__(self, a: Tensor, b: Tensor, request: _Request) -> None:
         assert request.near is not None
         self.near, self.rtol, sizes = request.near, request.rtol, request.b_sizes
         self.a, self.b = a.float().split(request.a_sizes), b.float().split(sizes)
+        self.wide = a.split(request.a_sizes), b.split(sizes)
         generator = torch.Generator().manual_seed(0)
         vectors = torch.randn(len(b), _PROBES, generator=generator, dtype=b.dtype)
         self.vectors = vectors.to(b.device).split(sizes)
@@ -247,12 +248,12 @@ class _SinglePrecision:
         self.images = (a @ torch.cat(images, dim=1)).split(request.a_sizes)
 
     def norms(self, i: int, columns: list[int]) -> dict[int, Tensor]:
-        """Those of pairs (i, j) that are certain to be right."""
+        """Those of pairs (i, j) of so many rows that it is worth while."""
         large = [j for j in columns if min(len(self.a[i]), len(self.b[j])) >= _WORTHWHILE]
         found = side_by_side(lambda j: self._norm(i, j), large, rows=len(self.a[i]))
-        return {j: value for j, value in zip(large, found, strict=True) if value is not None}
+        return dict(zip(large, found, strict=True))
 
-    def _norm(self, i: int, j: int) -> Tensor | None:
+    def _norm(self, i: int, j: int) -> Tensor:
         product = (self.a[i] @ self.b[j].mT).double()
         image = self.images[i][:, _PROBES * j : _PROBES * (j + 1)]
         error = torch.linalg.matrix_norm(product @ self.vectors[j] - image)
@@ -262,10 +263,10 @@ class _SinglePrecision:
             return bool(2 * error <= self.rtol * (self.near[i, j] - 2 * norm))
 
         norm, rough = _by_squares(product)
-        if enough(norm, error + rough):
-            return norm
-        norm = torch.linalg.svdvals(product).sum()
-        return norm if enough(norm, error) else None
+        if not enough(norm, error):
+            product, error = self.wide[0][i] @ self.wide[1][j].mT, torch.zeros_like(error)
+            norm, rough = _by_squares(product)
+        return norm if enough(norm, error + rough) else torch.linalg.svdvals(product).sum()
 
 
 class _WithFactors:
