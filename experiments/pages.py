@@ -153,18 +153,30 @@ def distance_table() -> str:
 
 
 def flow_table() -> str:
-    """What a step takes beside products."""
+    """What a step takes beside products, and how far it is off."""
+
+    def number(row: dict[str, Any], name: str, form: str) -> str:
+        value = row.get(name)
+        return "" if value is None or math.isnan(value) else f"{value:{form}}"
+
+    found = benchmark("flow")
     rows = [
         [
+            " to ".join(row.get("pair", found["pair"])),
             str(row["n"]),
+            f"{row.get('label_weight', 1):g}",
             row["dynamics"],
-            f"{row['ratio']:.1f}",
-            f"{row['error']:.1e}",
-            f"{row['memory']:.1f}",
+            number(row, "ratio", ".1f"),
+            number(row, "later", ".1f"),
+            number(row, "value_error", ".0e"),
+            number(row, "gradient_error", ".0e"),
+            number(row, "error", ".0e"),
+            number(row, "memory", ".1f"),
         ]
-        for row in benchmark("flow")["rows"]
+        for row in [*found["rows"], *found.get("others", [])]
     ]
-    head = ["n", "dynamics", "step ÷ products", "worst label error", "peak memory ÷ n² floats"]
+    head = ["data", "n", "label weight", "dynamics", "step ÷ products", "later half"]
+    head += ["value error", "gradient error", "label error", "peak memory ÷ n² floats"]
     return markdown(head, rows)
 
 
