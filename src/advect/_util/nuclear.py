@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,10 +25,13 @@ from torch import Tensor
 
 from advect._util.threads import side_by_side
 
+Pair = tuple[int, int]
+
 _PROBES = 4
 _WORTHWHILE = 64  # rows below which a product in float64 is quick, and few probes could mislead
 _SMALL = 16  # rows of factors that are decomposed in one batch
 _ENTRIES = 4_000_000  # of the products in such a batch
+_NEGLIGIBLE = 1e-5  # of a gradient, where not all digits are asked for
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: what a product in float64 cannot tell from zero
 
 
@@ -48,8 +50,8 @@ def nuclear_norms(
     matrix; all in float64.
 
     When ``a is b`` each pair is decomposed once. Differentiable in both, with the polar factor as
-    the gradient; pairs whose part of a gradient is below rounding (or half of ``rtol``) in all
-    its rows need none.
+    the gradient; pairs whose part of a gradient is below rounding (or 1e-5, with ``rtol``) in all its
+    rows need none.
 
     Args:
         a, a_sizes, b, b_sizes: factors, and how many rows each has.
@@ -158,18 +160,17 @@ class _NuclearNorms(torch.autograd.Function):
         moves = request.single and any(ctx.needs_input_grad[:2])
         pulled = _WithFactors(a, b, request, ctx.factors) if moves else None
 
-        def norm(i: int, j: int) -> Tensor:
-            return torch.linalg.svdvals(a_blocks[i] @ b_blocks[j].mT).sum()
+        def norm(pair: Pair) -> Tensor:
+            return torch.linalg.svdvals(a_blocks[pair[0]] @ b_blocks[pair[1]].mT).sum()
 
-        for i, a_i in enumerate(a_blocks):
-            columns = request.columns(i)
-            known = {} if pulled is None else pulled.norms(i, columns)
-            rest = [j for j in columns if j not in known]
-            known |= {} if single is None else single.norms(i, rest)
-            rest = [j for j in columns if j not in known]
-            sums = side_by_side(partial(norm, i), rest, rows=len(a_i))
-            for j, value in (*known.items(), *zip(rest, sums, strict=True)):
-                norms[i, j] = value
+        pairs = [(i, j) for i in range(len(a_blocks)) for j in request.columns(i)]
+        known = {} if pulled is None else pulled.norms(pairs)
+        rest = [pair for pair in pairs if pair not in known]
+        known |= {} if single is None else single.norms(rest)
+        rest = [pair for pair in pairs if pair not in known]
+        sums = side_by_side(norm, rest, rows=max(request.a_sizes, default=0))
+        for (i, j), value in (*known.items(), *zip(rest, sums, strict=True)):
+            norms[i, j] = value
         if not request.symmetric:
             return norms
         # A Aᵀ is positive: its nuclear norm is its trace
@@ -180,38 +181,41 @@ class _NuclearNorms(torch.autograd.Function):
     def backward(ctx, *grads: Tensor):
         (grad,), (a, b) = grads, ctx.saved_tensors
         request: _Request = ctx.request
-        grad_a, grad_b = torch.zeros_like(a), torch.zeros_like(b)
         a_blocks, b_blocks = a.split(request.a_sizes), b.split(request.b_sizes)
-        a_grads, b_grads = grad_a.split(request.a_sizes), grad_b.split(request.b_sizes)
         if request.symmetric:
             grad = torch.triu(grad) + torch.tril(grad, diagonal=-1).mT
         lengths = [_lengths(blocks) for blocks in (a_blocks, b_blocks)]
         least = _ROUNDING * lengths[0][:, None] * lengths[1]
-        negligible = request.rtol / 2 or torch.finfo(grad.dtype).eps
+        negligible = _NEGLIGIBLE if request.rtol else torch.finfo(grad.dtype).eps
         counts = _that_count(grad, *lengths, negligible=negligible).tolist()
         # of products with polar factors, which need no more digits
         dtype = torch.float32 if request.rtol else grad.dtype
+        narrow = a.to(dtype).split(request.a_sizes), b.to(dtype).split(request.b_sizes)
+        pulls = [torch.zeros_like(part, dtype=dtype) for part in (a, b)]
+        on_a, on_b = pulls[0].split(request.a_sizes), pulls[1].split(request.b_sizes)
         first, second = ctx.needs_input_grad[:2]
 
-        def pull(pair: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        def factor(pair: Pair) -> Tensor:
             i, j = pair
-            factor = ctx.factors.get(pair)
-            if factor is None:
-                factor = polar_factor(a_blocks[i] @ b_blocks[j].mT, float(least[i, j])).to(dtype)
-            on_a = factor @ b_blocks[j].to(dtype) if first else factor[:0]
-            return on_a, factor.mT @ a_blocks[i].to(dtype) if second else factor[:0]
+            found = ctx.factors.get(pair)
+            if found is None:
+                found = polar_factor(a_blocks[i] @ b_blocks[j].mT, float(least[i, j]))
+            return found.to(dtype) * grad[i, j].to(dtype)
 
         # row by row: all factors at once would be as large as the transport plan
         for i, size in enumerate(request.a_sizes):
             columns = [j for j in request.columns(i) if counts[i][j]]
-            pulls = side_by_side(pull, [(i, j) for j in columns], rows=size)
-            for j, (on_a, on_b) in zip(columns, pulls, strict=True):
-                if first:
-                    a_grads[i].add_(grad[i, j] * on_a)
-                if second:
-                    b_grads[j].add_(grad[i, j] * on_b)
-            if request.symmetric and first:
-                a_grads[i].add_(2 * grad[i, i] * a_blocks[i])
+            factors = side_by_side(factor, [(i, j) for j in columns], rows=size)
+            if first and columns:
+                others = torch.cat([narrow[1][j] for j in columns])
+                torch.addmm(on_a[i], torch.cat(factors, dim=1), others, out=on_a[i])
+            for j, each in zip(columns, factors, strict=True) if second else ():
+                torch.addmm(on_b[j], each.mT, narrow[0][i], out=on_b[j])
+        grad_a, grad_b = (part.to(a.dtype) for part in pulls)
+        if request.symmetric and first:
+            grad_a += (2 * grad.diagonal()).repeat_interleave(
+                torch.tensor(request.a_sizes, device=a.device)
+            )[:, None] * a
         return grad_a, grad_b, None
 
 
@@ -247,10 +251,10 @@ class _SinglePrecision:
         # A Bᵀ v in float64, (n, k' probes)
         self.images = (a @ torch.cat(images, dim=1)).split(request.a_sizes)
 
-    def norms(self, i: int, columns: list[int]) -> dict[int, Tensor]:
+    def norms(self, pairs: list[Pair]) -> dict[Pair, Tensor]:
         """Those of pairs (i, j) of so many rows that it is worth while."""
-        large = [j for j in columns if min(len(self.a[i]), len(self.b[j])) >= _WORTHWHILE]
-        found = side_by_side(lambda j: self._norm(i, j), large, rows=len(self.a[i]))
+        large = [(i, j) for i, j in pairs if min(len(self.a[i]), len(self.b[j])) >= _WORTHWHILE]
+        found = side_by_side(lambda pair: self._norm(*pair), large, rows=max(map(len, self.a)))
         return dict(zip(large, found, strict=True))
 
     def _norm(self, i: int, j: int) -> Tensor:
@@ -274,18 +278,16 @@ class _WithFactors:
     which are kept in float32.
     """
 
-    def __init__(
-        self, a: Tensor, b: Tensor, request: _Request, kept: dict[tuple[int, int], Tensor]
-    ) -> None:
+    def __init__(self, a: Tensor, b: Tensor, request: _Request, kept: dict[Pair, Tensor]) -> None:
         assert request.near is not None
         self.near, self.rtol, self.pulled = request.near, request.rtol, request.pulled
         self.kept = kept
         self.a, self.b = a.split(request.a_sizes), b.split(request.b_sizes)
         self.least = _ROUNDING * _lengths(self.a)[:, None] * _lengths(self.b)
 
-    def norms(self, i: int, columns: list[int]) -> dict[int, Tensor]:
-        likely = [j for j in columns if self.pulled[i][j]]
-        found = side_by_side(lambda j: self._norm(i, j), likely, rows=len(self.a[i]))
+    def norms(self, pairs: list[Pair]) -> dict[Pair, Tensor]:
+        likely = [(i, j) for i, j in pairs if self.pulled[i][j]]
+        found = side_by_side(lambda pair: self._norm(*pair), likely, rows=max(map(len, self.a)))
         return dict(zip(likely, found, strict=True))
 
     def _norm(self, i: int, j: int) -> Tensor:

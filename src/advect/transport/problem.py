@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from advect.cost import PairCost
+from advect.cost.label_pair import carrying
 from advect.cost.rounding import cost_rounding, largest_cost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -20,8 +21,6 @@ from advect.ot import Cost, DenseCost, Divergence, Solution, Solver
 from advect.ot.certificate import Scale
 from advect.ot.divergence import SIDES, debiased
 from advect.ot.plan import NoPlan
-
-_LIGHT = 1e-6  # share of a law's mass below which the gradient of a pair is hardly asked for
 
 
 class Problem:
@@ -159,7 +158,7 @@ class Problem:
             return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
         pulled, masses = pair.contracted(solution.coupling)
         if masses is not None:
-            self.carrying[side] = _shares(masses.detach()) > _LIGHT
+            self.carrying[side] = carrying(masses.detach())
         return pulled.double()
 
     def cut(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -179,13 +178,6 @@ class KnownDistances:
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return self.distances
-
-
-def _shares(masses: Tensor) -> Tensor:
-    """The mass of a pair of laws as a share of that of either law, the larger of the two."""
-    tiny = torch.finfo(masses.dtype).tiny
-    own = torch.minimum(masses.sum(dim=1, keepdim=True), masses.sum(dim=0, keepdim=True))
-    return masses / own.clamp_min(tiny)
 
 
 def known(value: float, value_error: float, converged: bool) -> Solution:
