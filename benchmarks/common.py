@@ -127,11 +127,13 @@ def split() -> Iterator[dict[str, float]]:
     """
     labels = (ad.Bures, ad.MeansOnly, ad.NoLabels, ad.ExactLabelOT)
     laws = ("laws", "moments", "with_class_laws", "with_shared_laws")
-    wrapped = [("products", ad.PairCost, name) for name in ("matrix", "contract")]
+    wrapped = [("products", ad.PairCost, name) for name in ("matrix", "contracted")]
     solver = ("prepare", "certify", "solve", "solve_self")
     wrapped += [("kernels and solves", ad.Sinkhorn, name) for name in solver]
     wrapped += [("label laws", ad.LabeledDataset, name) for name in laws]
-    wrapped += [("label laws", kind, "__call__") for kind in labels]
+    wrapped += [
+        ("label laws", kind, name) for kind in labels for name in ("__call__", "likely_pulled")
+    ]
     wrapped += [("gradients", torch.autograd, name) for name in ("grad", "backward")]
     seconds, own, thread = dict.fromkeys(PARTS, 0.0), [0.0], threading.get_ident()
 
