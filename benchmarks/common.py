@@ -131,9 +131,7 @@ def split() -> Iterator[dict[str, float]]:
     solver = ("prepare", "certify", "solve", "solve_self")
     wrapped += [("kernels and solves", ad.Sinkhorn, name) for name in solver]
     wrapped += [("label laws", ad.LabeledDataset, name) for name in laws]
-    wrapped += [
-        ("label laws", kind, name) for kind in labels for name in ("__call__", "likely_pulled")
-    ]
+    wrapped += [("label laws", kind, name) for kind in labels for name in ("__call__", "hinted")]
     wrapped += [("gradients", torch.autograd, name) for name in ("grad", "backward")]
     seconds, own, thread = dict.fromkeys(PARTS, 0.0), [0.0], threading.get_ident()
 

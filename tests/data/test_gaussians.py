@@ -13,7 +13,8 @@ from hypothesis import given, settings, strategies as st
 import advect as ad
 from advect import Diagonal, Factored, Full, Gaussians, InputError, LabeledDataset, bures
 from advect._util.linalg import symmetric_root
-from advect._util.nuclear import nuclear_norms, polar_factor
+from advect._util.nuclear import nuclear_norms
+from advect._util.polar import polar_factor
 from advect.data.laws import estimate_gaussians
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from advect._util.nuclear import _by_squares, nuclear_norms
+from advect._util.nuclear import nuclear_norms
+from advect._util.single_norms import by_squares
 
 SIZES = (70, 90), (80, 100, 75)
 
@@ -36,7 +37,7 @@ def test_squares_are_off_by_no_more_than_they_say(decay, shape):
         torch.linalg.qr(torch.randn(n, min(shape), generator=generator).double())[0] for n in shape
     )
     singular = 10 ** -torch.linspace(0, decay, min(shape)).double()
-    found, error = _by_squares(left * singular @ right.T)
+    found, error = by_squares(left * singular @ right.T)
     assert abs(found - singular.sum()) <= error < 1e-5
 
 

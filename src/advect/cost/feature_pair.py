@@ -26,6 +26,7 @@ from advect.errors import InputError
 from advect.ot.blocks import Rows
 from advect.ot.plan import Plan
 
+Labels = Callable[[Tensor | None], LabelTable | None]  # what labels cost, given x yᵀ or not
 _WIDTH = 16  # columns of which products take a multiple: others take half as long again
 
 
@@ -51,6 +52,10 @@ class FeaturePair(ABC):
     @abstractmethod
     def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> Rows:
         """What makes rows of ½ d², with what labels cost; without a graph."""
+
+    def matrix(self, dtype: torch.dtype, labels: Labels) -> Tensor:
+        """All rows, as a matrix; labels may make use of products of the points."""
+        return self.rows(dtype, labels(None))(slice(None), None)
 
     @abstractmethod
     def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -80,11 +85,18 @@ class PointPair(FeaturePair):
         return centred(x, x if self.y is self.x else self.y.detach().to(dtype), self.masses)
 
     def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> PointRows:
+        return self._rows(*self.centred(dtype), labels)
+
+    def matrix(self, dtype: torch.dtype, labels: Labels) -> Tensor:
         x, y = self.centred(dtype)
+        product = x @ y.T
+        return self._rows(x, y, labels(product)).onto(product, slice(None), None)
+
+    def _rows(self, x: Tensor, y: Tensor, labels: LabelTable | None) -> PointRows:
         norms = [part.square() / 2 for part in _lengths(x, y)]
         left, right = [norms[0], torch.ones_like(norms[0])], [torch.ones_like(norms[1]), norms[1]]
         if labels is not None and labels.thin:
-            for side, factor in zip((left, right), labels.factors(dtype), strict=True):
+            for side, factor in zip((left, right), labels.factors(x.dtype), strict=True):
                 side.append(factor)
         return PointRows(x, y, torch.cat(left, dim=1), torch.cat(right, dim=1), labels)
 
@@ -197,10 +209,12 @@ class PointRows(Rows):
         return self
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
-        y, right = self.y, self.right
-        if columns is not None:
-            y, right = y[columns], right[columns]
-        out = torch.mm(self.x[rows], y.T, out=out)
+        y = self.y if columns is None else self.y[columns]
+        return self.onto(torch.mm(self.x[rows], y.T, out=out), rows, columns)
+
+    def onto(self, out: Tensor, rows: Index, columns: Tensor | None) -> Tensor:
+        """The same, in place of the products x_i·y_j."""
+        right = self.right if columns is None else self.right[columns]
         out = torch.addmm(out, self.left[rows], right.T, beta=-1, out=out)
         if self.labels is not None and not self.labels.thin:
             out = self.labels.add(out, rows, columns)

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from advect._util.checks import check_finite, check_methods
 from advect._util.linalg import squared_distances, squared_gaps
+from advect._util.single_norms import SampleProducts
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import bures
+from advect.data.laws.moments import sample_rows
 from advect.errors import InputError
 from advect.ot.divergence import debiased, envelope
 from advect.ot.exact import ExactOT
@@ -25,6 +27,31 @@ from advect.ot.solver import Solver, check_solver, solve_divergence
 
 # relative error of label distances between float32 datasets; rounding them adds 6e-8
 _SINGLE = 9e-7
+
+
+@dataclass(frozen=True, eq=False)
+class Hints:
+    """What may make label distances cheaper, and changes none.
+
+    Args:
+        pulled: (k, k') bool, pairs of laws whose gradient is likely to be asked for.
+        products: (n, m), x yᵀ of the samples about a common point.
+    """
+
+    pulled: Tensor | None = None
+    products: Tensor | None = None
+
+    def samples(self, source: LabeledDataset, target: LabeledDataset) -> SampleProducts | None:
+        """The products for laws that are estimated from these samples by factors; None for others."""
+        if self.products is None:
+            return None
+        rows = []
+        for data in (source, target):
+            # factors of classes with more samples than dimensions are of other rows
+            if data.law is not None or int(data.y.bincount().max()) > data.dim:
+                return None
+            rows.append(sample_rows(data.y, data.weights, len(data.classes)))
+        return SampleProducts(self.products, *rows)
 
 
 class LabelCost(ABC):
@@ -50,12 +77,8 @@ class LabelCost(ABC):
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         """(k, k'), a row for each law of the source, differentiable in what laws come from."""
 
-    def likely_pulled(
-        self, source: LabeledDataset, target: LabeledDataset, pairs: Tensor
-    ) -> Tensor:
-        """The same distances, where the gradient of some pairs of laws, (k, k') bool, is likely to be
-        asked for: a guess that may order the work.
-        """
+    def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
+        """The same distances, with what may make them cheaper."""
         return self(source, target)
 
     def points(self, data: LabeledDataset) -> Tensor | None:
@@ -116,10 +139,8 @@ class Bures(LabelCost):
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return self._distances(source, target, None)
 
-    def likely_pulled(
-        self, source: LabeledDataset, target: LabeledDataset, pairs: Tensor
-    ) -> Tensor:
-        return self._distances(source, target, None, pairs)
+    def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
+        return self._distances(source, target, None, hints)
 
     def points(self, data: LabeledDataset) -> Tensor | None:
         laws = data.laws()
@@ -137,7 +158,7 @@ class Bures(LabelCost):
         source: LabeledDataset,
         target: LabeledDataset,
         wanted: Tensor | None,
-        pulled: Tensor | None = None,
+        hints: Hints | None = None,
     ) -> Tensor:
         """In float32 as right as the class promises, so that products may be in float32."""
         laws_a = source.laws()
@@ -153,8 +174,10 @@ class Bures(LabelCost):
             same, laws_a = laws_b is laws_a, laws_a.diagonal()
             laws_b = laws_a if same else laws_b.diagonal()
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
-        rtol = 0.0 if dtype == torch.float64 else _SINGLE
-        return bures(laws_a, laws_b, rtol=rtol, wanted=wanted, pulled=pulled).to(dtype)
+        hints, rtol = hints or Hints(), 0.0 if dtype == torch.float64 else _SINGLE
+        samples = None if rtol == 0 or self.diagonal else hints.samples(source, target)
+        options = {"wanted": wanted, "pulled": hints.pulled, "samples": samples}
+        return bures(laws_a, laws_b, rtol=rtol, **options).to(dtype)
 
 
 @dataclass(frozen=True)

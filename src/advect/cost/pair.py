@@ -13,8 +13,8 @@ from torch import Tensor
 from advect._util.memory import readable
 from advect.cost.feature_pair import FeaturePair
 from advect.cost.features import FeatureCost
-from advect.cost.label_pair import FEW_LAWS, LabelDistances
-from advect.cost.labels import LabelCost, checked_distances, n_laws
+from advect.cost.label_pair import FEW_LAWS, LabelDistances, LabelTable
+from advect.cost.labels import Hints, LabelCost, checked_distances, n_laws
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot.blocks import BlockedCost, Rows
@@ -68,6 +68,7 @@ class PairCost:
         self.cost, self.source, self.target = cost, source, target
         self._features, self._labels = features, labels
         self._pulled: Tensor | None = None
+        self._products: Tensor | None = None  # of the points, while a matrix is made of them
 
     def settled(self, source: LabeledDataset, target: LabeledDataset, limit: float) -> PairCost:
         """The same for equal datasets, with label distances taken now: what they were estimated
@@ -139,11 +140,10 @@ class PairCost:
         """W₂² between label laws, a row for each law of the source; differentiable."""
         if self._labels is not None:
             return self._labels.distances
-        sides, label = self._sides, self.cost.label_cost
-        pulled = self._pulled
-        if pulled is None or tuple(pulled.shape) != tuple(map(n_laws, sides)):
-            return checked_distances(label(*sides), *sides)
-        return checked_distances(label.likely_pulled(*sides, pulled), *sides)
+        sides, pulled = self._sides, self._pulled
+        fits = pulled is not None and tuple(pulled.shape) == tuple(map(n_laws, sides))
+        hints = Hints(pulled if fits else None, self._products)
+        return checked_distances(self.cost.label_cost.hinted(*sides, hints), *sides)
 
     @property
     def law_rows(self) -> tuple[Tensor, Tensor]:
@@ -175,9 +175,20 @@ class PairCost:
 
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """The cost as an (n, m) matrix, without a graph."""
-        self._settle()
+        dtype, features = dtype or self._dtype, self.features
+
+        def labels(product: Tensor | None) -> LabelTable | None:
+            if not self.has_labels:
+                return None
+            self._products = product
+            try:
+                with torch.enable_grad():
+                    return self.labels.table(dtype)
+            finally:
+                self._products = None
+
         with torch.no_grad():
-            return self._rows(dtype or self._dtype)(slice(None), None)
+            return features.matrix(dtype, labels)
 
     def _settle(self) -> None:
         """Make points and label distances, with their graphs, before a matrix is made."""

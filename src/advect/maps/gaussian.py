@@ -26,7 +26,7 @@ from torch.nn.functional import one_hot
 
 from advect._util.checks import check_count, check_known, check_non_negative, check_weights
 from advect._util.linalg import squared_distances
-from advect._util.nuclear import polar_factor
+from advect._util.polar import polar_factor
 from advect._util.threads import side_by_side
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians

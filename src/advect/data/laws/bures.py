@@ -15,6 +15,7 @@ from torch import Tensor
 
 from advect._util.linalg import squared_gaps
 from advect._util.nuclear import nuclear_norms
+from advect._util.single_norms import SampleProducts
 from advect.data.laws.gaussians import Gaussians
 from advect.errors import InputError
 
@@ -26,6 +27,7 @@ def bures(
     rtol: float = 0.0,
     wanted: Tensor | None = None,
     pulled: Tensor | None = None,
+    samples: SampleProducts | None = None,
 ) -> Tensor:
     """W₂²(a_i, b_j) for all pairs of laws, as a (k, k') matrix; zero on the diagonal when ``a is
     b``.
@@ -42,6 +44,8 @@ def bures(
             ``a is b``, those above the diagonal.
         pulled: (k, k') bool, pairs whose gradient is likely to be asked for: changes the order of the
             work, not the result.
+        samples: products of the samples that the rows of factored covariances come from, where they
+            are known: used where ``rtol`` allows.
 
     Example:
         >>> import torch, advect as ad
@@ -68,7 +72,9 @@ def bures(
         traces = factors_a.traces()[:, None] + factors_b.traces()
         factors = factors_a.rows, factors_a.sizes, factors_b.rows, factors_b.sizes
         near = apart + traces
-        norms = nuclear_norms(*factors, near=near, rtol=rtol, wanted=wanted, pulled=pulled)
+        norms = nuclear_norms(
+            *factors, near=near, rtol=rtol, wanted=wanted, pulled=pulled, samples=samples
+        )
         distances = apart + (traces - 2 * norms).clamp_min(0)
     if a is b:
         distances = distances * (1 - torch.eye(len(a)).to(distances))
