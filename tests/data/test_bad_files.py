@@ -9,6 +9,8 @@ import io
 import os
 import re
 import struct
+import subprocess
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -465,6 +467,30 @@ def test_whatever_is_damaged_only_input_errors_come_out(name: str, tmp_path: Pat
             check(error, "")
 
     damage()
+
+
+def test_a_column_that_is_no_longer_optional_does_not_end_the_process(tmp_path: Path) -> None:
+    """Its histogram of levels is then of another size, which pyarrow cannot say of a column's facts."""
+    WHOLE["a.parquet"][0](tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    script = """
+import sys
+from pathlib import Path
+from advect.data.formats import open_source
+from advect.errors import InputError
+whole, path = Path(sys.argv[1]).read_bytes(), Path(sys.argv[2])
+schema = whole.index(b"schema")
+for at in range(schema, schema + 60):
+    path.write_bytes(whole[:at] + bytes([0]) + whole[at + 1 :])
+    try:
+        open_source(path).read()
+    except InputError:
+        pass
+"""
+    files = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    assert b"schema" in whole
+    done = subprocess.run([sys.executable, "-c", script, *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
