@@ -61,3 +61,23 @@ def test_a_guess_of_what_is_pulled_changes_no_result(decay, guess):
     assert ((results[1][0] - results[0][0]).abs() <= 9e-7 * gap).all()
     for exact, cheap in zip(results[0][1:], results[1][1:], strict=True):
         assert torch.linalg.norm(exact - cheap) <= 1e-6 * torch.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("angle", [1e-3, 1e-6, 1e-9, 0.0])
+def test_a_direction_that_float32_does_not_see_has_its_gradient(angle):
+    """Two factors with all of their directions, one of which is nearly at a right angle to the
+    other's: its singular value is below rounding in float32, its pull is not.
+    """
+    generator = torch.Generator().manual_seed(5)
+    basis = torch.linalg.qr(torch.randn(200, 200, generator=generator).double())[0]
+    a, b = basis[:70].clone(), 2 * basis[:80].clone()
+    a[69] = angle * basis[69] + (1 - angle**2) ** 0.5 * basis[150]
+    a[:69] += 0.1 * torch.randn(69, 69, generator=generator).double() @ basis[:69]
+    near = (a.square().sum() + b.square().sum())[None, None]
+    found = []
+    for options in ({}, {"near": near, "rtol": 9e-7, "pulled": torch.ones(1, 1) > 0}):
+        leaves = [part.clone().requires_grad_() for part in (a, b)]
+        nuclear_norms(leaves[0], [70], leaves[1], [80], **options).sum().backward()
+        found.append([leaf.grad for leaf in leaves])
+    for exact, cheap in zip(*found, strict=True):
+        assert torch.linalg.norm(exact - cheap) <= 1e-5 * torch.linalg.norm(exact)

@@ -11,7 +11,7 @@ Two things are cheaper than singular values of products in float64:
 - singular values as roots of the eigenvalues of K Kᵀ, in half the time. With eigenvalues off by at
   most δ, the norm is off by at most Σ min(δ / s_i, √δ).
 
-All pairs of one i are made together, and those of small blocks are decomposed in one batch."""
+Products are made for some i and all j at a time, and small blocks are decomposed in one batch."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from advect._util.polar import lengths, polar, rounding
 from advect._util.threads import side_by_side
@@ -27,6 +28,8 @@ from advect._util.threads import side_by_side
 Pair = tuple[int, int]
 
 _PROBES = 4
+_TRUSTED = 100.0  # times what products are off by: singular values whose directions are believed
+_NONE = 1e-5  # of the length of a factor: directions that it has not
 _PATTERN = 2.0  # of ‖E‖_F: what a norm may be off by
 _BATCHED = 96  # rows and columns up to which blocks are decomposed in one batch
 
@@ -57,6 +60,9 @@ class Request:
             if self.wanted[i][j] and self.a_sizes[i] and self.b_sizes[j]
         ]
 
+    def is_pulled(self, pair: Pair) -> bool:
+        return self.pulled[pair[0]][pair[1]]
+
     @property
     def pairs(self) -> list[Pair]:
         return [(i, j) for i in range(len(self.a_sizes)) for j in self.columns(i)]
@@ -81,18 +87,30 @@ class SampleProducts:
     left: SampleRows
     right: SampleRows
 
-    def factors(self, rows: slice, columns: slice, sizes: Sequence[int]) -> Tensor:
-        """A_i [B_j …]ᵀ from one block of rows and consecutive blocks of columns of these sizes:
+    def factors(
+        self,
+        rows: slice,
+        columns: slice,
+        row_sizes: Sequence[int],
+        column_sizes: Sequence[int],
+    ) -> Tensor:
+        """[A_i …] [B_j …]ᵀ from consecutive blocks of rows and of columns of these sizes:
 
         scale (I − 1 shareᵀ) x yᵀ (I − share 1ᵀ) scale
         """
-        dtype = self.products.dtype
-        share, scale = (part[columns].to(dtype) for part in (self.right.share, self.right.scale))
+        left, right = ((side.share, side.scale) for side in (self.left, self.right))
+        (share, scale), dtype = (part[rows] for part in left), self.products.dtype
+        (other, onto) = (part[columns].to(dtype) for part in right)
         found = self.products[self.left.order[rows]].index_select(1, self.right.order[columns])
-        found -= self.left.share[rows].to(dtype) @ found
-        for part, weight in zip(found.split(sizes, 1), share.split(sizes), strict=True):
+        for part, weight in zip(
+            found.split(row_sizes), share.to(dtype).split(row_sizes), strict=True
+        ):
+            part -= weight @ part
+        for part, weight in zip(
+            found.split(column_sizes, 1), other.split(column_sizes), strict=True
+        ):
             part -= (part @ weight)[:, None]
-        return found.mul_(scale).mul_(self.left.scale[rows].to(dtype)[:, None])
+        return found.mul_(onto).mul_(scale.to(dtype)[:, None])
 
 
 class SingleNorms:
@@ -121,7 +139,7 @@ class SingleNorms:
         if kept is not None:
             self.least = rounding(lengths(self.a), lengths(self.b))
         if samples is None:
-            self.narrow = a.float().split(request.a_sizes), b.float().split(request.b_sizes)
+            self.narrow = a.float(), b.float()
         self.starts = [[0], [0]]
         for starts, sizes in zip(self.starts, (request.a_sizes, request.b_sizes), strict=True):
             for size in sizes:
@@ -135,105 +153,127 @@ class SingleNorms:
 
     def norms(self) -> dict[Pair, Tensor]:
         """Those that are right enough."""
+        sizes = self.request.a_sizes, self.request.b_sizes
         rows = [i for i in range(len(self.a)) if self.request.columns(i)]
-        found = side_by_side(self._row, rows, rows=self.starts[1][-1])
+        small = max(max(part, default=0) for part in sizes) <= _BATCHED
+        parts = min(len(rows), torch.get_num_threads()) if small else len(rows)
+        groups = [part.tolist() for part in torch.tensor(rows).tensor_split(parts)] if rows else []
+        found = side_by_side(self._group, groups, rows=sum(sizes[1]))
         return {pair: norm for part in found for pair, norm in part.items()}
 
-    def _row(self, i: int) -> dict[Pair, Tensor]:
-        """Those of the pairs (i, j)."""
-        columns = self.request.columns(i)
-        blocks = self._products(i, columns)
-        pulled = self.kept is not None
-        heavy = [j for j in columns if pulled and self.request.pulled[i][j]]
-        light = [j for j in columns if not (pulled and self.request.pulled[i][j])]
-        found = {(i, j): self._with_factor(i, j, blocks[j]) for j in heavy}
-        sizes = [len(self.a[i]), *(len(self.b[j]) for j in light)]
-        if len(light) > 1 and max(sizes) <= _BATCHED:
-            found |= self._batch(i, light, [blocks[j] for j in light])
-        else:
-            found |= {(i, j): self._alone(i, j, blocks[j]) for j in light}
+    def _group(self, rows: list[int]) -> dict[Pair, Tensor]:
+        """Those of the pairs (i, j) of some i."""
+        blocks = self._products(rows)
+        heavy = {pair for pair in blocks if self.kept is not None and self.request.is_pulled(pair)}
+        found = {pair: self._with_factor(*pair, blocks[pair]) for pair in heavy}
+        found |= self._light({pair: blocks[pair] for pair in blocks if pair not in heavy})
         return {pair: norm for pair, norm in found.items() if norm is not None}
 
-    def _products(self, i: int, columns: list[int]) -> dict[int, Tensor]:
+    def _products(self, rows: list[int]) -> dict[Pair, Tensor]:
         """A_i B_jᵀ from float32, as float64."""
+        columns = sorted({j for i in rows for j in self.request.columns(i)})
+        first, every = rows[0], list(range(columns[0], columns[-1] + 1))
+        sizes = (
+            [len(self.a[i]) for i in range(first, rows[-1] + 1)],
+            [len(self.b[j]) for j in every],
+        )
+        (top, bottom), (start, end) = (
+            (self.starts[side][ends[0]], self.starts[side][ends[-1] + 1])
+            for side, ends in enumerate((rows, every))
+        )
         if self.samples is None:
-            others = torch.cat([self.narrow[1][j] for j in columns])
-            made, sizes = self.narrow[0][i] @ others.mT, [len(self.b[j]) for j in columns]
-            return dict(zip(columns, made.double().split(sizes, 1), strict=True))
-        every = list(range(columns[0], columns[-1] + 1))
-        rows = slice(self.starts[0][i], self.starts[0][i + 1])
-        part = slice(self.starts[1][every[0]], self.starts[1][every[-1] + 1])
-        sizes = [len(self.b[j]) for j in every]
-        made = self.samples.factors(rows, part, sizes).double().split(sizes, 1)
-        return {j: made[j - columns[0]] for j in columns}
+            made = self.narrow[0][top:bottom] @ self.narrow[1][start:end].mT
+        else:
+            made = self.samples.factors(slice(top, bottom), slice(start, end), *sizes)
+        parts = [row.split(sizes[1], 1) for row in made.double().split(sizes[0])]
+        return {
+            (i, j): parts[i - first][j - every[0]] for i in rows for j in self.request.columns(i)
+        }
 
     def _off(self, i: int, j: int, product: Tensor) -> Tensor:
         """How far the norm of a product in float32 may be off."""
         image = self.images[i][:, _PROBES * j : _PROBES * (j + 1)]
-        error = torch.linalg.matrix_norm(product @ self.vectors[j] - image)
+        error = torch.linalg.vector_norm(torch.addmm(image, product, self.vectors[j], beta=-1))
         return error * (_PATTERN / _PROBES**0.5)
 
     def _enough(self, i: int, j: int, norm: Tensor, error: Tensor) -> bool:
         rtol, near = self.allowed
         return bool(2 * error <= rtol * (near[i, j] - 2 * norm))
 
-    def _alone(self, i: int, j: int, product: Tensor) -> Tensor | None:
-        error, (norm, rough) = self._off(i, j, product), by_squares(product)
-        if not self._enough(i, j, norm, error):
-            product, error = self.a[i] @ self.b[j].mT, torch.zeros_like(error)
-            norm, rough = by_squares(product)
-        return norm if self._enough(i, j, norm, error + rough) else None
+    def _light(self, blocks: dict[Pair, Tensor]) -> dict[Pair, Tensor | None]:
+        """Those of which only the norms are asked for; what float32 does not do is tried in float64."""
+        if not blocks:
+            return {}
+        squares = [eigenvalues_of_squares(block) for block in blocks.values()]
+        norms, rough = sums_of_roots(squares, [sum(block.shape) for block in blocks.values()])
+        errors = torch.stack([self._off(*pair, block) for pair, block in blocks.items()]) + rough
+        rtol, near = self.allowed
+        gaps = near[tuple(zip(*blocks, strict=True))] - 2 * norms
+        enough = (2 * errors <= rtol * gaps).tolist()
+        return {
+            pair: norm if fits else self._in_double(*pair)
+            for pair, norm, fits in zip(blocks, norms, enough, strict=True)
+        }
+
+    def _in_double(self, i: int, j: int) -> Tensor | None:
+        norm, rough = by_squares(self.a[i] @ self.b[j].mT)
+        return norm if self._enough(i, j, norm, rough) else None
 
     def _with_factor(self, i: int, j: int, product: Tensor) -> Tensor | None:
         assert self.kept is not None
         least, error = float(self.least[i, j]), self._off(i, j, product)
-        factor, singular = polar(product, least)
-        if not self._enough(i, j, singular.sum(), error):
+        # directions of singular values hardly above what products are off by are not to be believed
+        rough = _TRUSTED * float(error) / min(product.shape) ** 0.5
+        factor, singular = polar(product, max(least, rough))
+        lost = int((singular <= rough).sum())
+        if lost == 1:  # samples about their mean have one without any length
+            lost = not _missing(factor, self.a[i], self.b[j])
+        if lost or not self._enough(i, j, singular.sum(), error):
             product, error = self.a[i] @ self.b[j].mT, torch.zeros_like(error)
             factor, singular = polar(product, least)
         self.kept[i, j], norm = factor.float(), singular.sum()
         error = error + squares_errors(singular, sum(product.shape)).sum()
         return norm if self._enough(i, j, norm, error) else None
 
-    def _batch(self, i: int, columns: list[int], blocks: list[Tensor]) -> dict[Pair, Tensor | None]:
-        """Those of small blocks, padded to one size; where one is not right enough, it is tried
-        alone.
-        """
-        widths = [block.shape[1] for block in blocks]
-        together = blocks[0].new_zeros(len(blocks), len(self.a[i]), max(widths))
-        for part, block, width in zip(together, blocks, widths, strict=True):
-            part[:, :width] = block
-        vectors = together.new_zeros(len(blocks), max(widths), _PROBES)
-        for part, j, width in zip(vectors, columns, widths, strict=True):
-            part[:width] = self.vectors[j]
-        at = (torch.tensor(columns)[:, None] * _PROBES + torch.arange(_PROBES)).flatten()
-        images = self.images[i][:, at.to(together.device)].reshape(len(self.a[i]), -1, _PROBES)
-        ranks = together.new_tensor([min(len(self.a[i]), width) for width in widths])
-        errors = torch.linalg.matrix_norm(together @ vectors - images.movedim(1, 0))
-        norms, rough = by_squares(together, ranks)
-        errors = errors * (_PATTERN / _PROBES**0.5) + rough
-        rtol, near = self.allowed
-        enough = (2 * errors <= rtol * (near[i, columns] - 2 * norms)).tolist()
-        return {
-            (i, j): norms[at] if enough[at] else self._alone(i, j, blocks[at])
-            for at, j in enumerate(columns)
-        }
 
-
-def by_squares(matrix: Tensor, ranks: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """‖K‖_* from the eigenvalues of the smaller Gram matrix, and how far it may be off; of one
-    matrix, or of many whose ranks are known not to be larger than these.
+def _missing(factor: Tensor, a: Tensor, b: Tensor) -> bool:
+    """Whether the one direction u that a polar factor F of A Bᵀ leaves out, F Fᵀ = I − u uᵀ on the
+    smaller side, is one that A (or B) has not.
     """
-    wide = matrix if matrix.shape[-2] <= matrix.shape[-1] else matrix.mT
-    singular = torch.linalg.eigvalsh(wide @ wide.mT).clamp_min(0).sqrt()
-    counts = torch.ones_like(singular, dtype=torch.bool)
-    if ranks is not None:  # the others are zero, being padded
-        counts = torch.arange(singular.shape[-1], 0, -1, device=ranks.device) <= ranks[:, None]
-    errors = squares_errors(singular * counts, sum(wide.shape[-2:]))
-    return (singular * counts).sum(dim=-1), (errors * counts).sum(dim=-1)
+    wide, own = (factor, a) if factor.shape[0] <= factor.shape[1] else (factor.mT, b)
+    row = int(wide.square().sum(dim=1).argmin())
+    direction = -(wide @ wide[row])
+    direction[row] += 1
+    length = torch.linalg.vector_norm(direction @ own) / torch.linalg.vector_norm(direction)
+    return bool(length <= _NONE * torch.linalg.vector_norm(own))
 
 
-def squares_errors(singular: Tensor, sizes: int) -> Tensor:
+def by_squares(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """‖K‖_* from the eigenvalues of the smaller Gram matrix, and how far it may be off."""
+    norms, errors = sums_of_roots([eigenvalues_of_squares(matrix)], [sum(matrix.shape)])
+    return norms[0], errors[0]
+
+
+def eigenvalues_of_squares(matrix: Tensor) -> Tensor:
+    """Those of the smaller Gram matrix."""
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
+    return torch.linalg.eigvalsh(wide @ wide.mT)
+
+
+def sums_of_roots(squares: list[Tensor], sizes: list[int]) -> tuple[Tensor, Tensor]:
+    """Sums of singular values whose squares were found, of several matrices, and how far they may be
+    off; ``sizes`` are rows and columns together.
+    """
+    singular = pad_sequence(squares, batch_first=True, padding_value=0.0)
+    counts = (
+        torch.arange(singular.shape[1]) < torch.tensor([len(part) for part in squares])[:, None]
+    )
+    singular, counts = singular.clamp_min(0).sqrt(), counts.to(singular.device)
+    errors = squares_errors(singular, singular.new_tensor(sizes)[:, None]) * counts
+    return singular.sum(dim=1), errors.sum(dim=1)
+
+
+def squares_errors(singular: Tensor, sizes: Tensor | int) -> Tensor:
     """How far singular values may be off that come from eigenvalues of a Gram matrix:
     rounding of products and eigenvalues is within so many units of the trace as there are rows and
     columns.

@@ -115,8 +115,8 @@ class Bures(LabelCost):
     Every distance is taken anew at each call, from laws in float64 about the classes' own centres.
     For datasets in float64 it is exact to rounding: 1e-9 of itself or 1e-13 of the traces,
     whichever is more. For float32 it is within 1e-6 of itself or 1e-13 of the traces: products are
-    taken in float32 where a check proves that to be enough, else in float64. The gradient in the
-    features is that of the float64 formula; in float32 to 1e-6 by the norm of each class's part for
+    taken in float32 where a check shows that to be enough, else in float64. The gradient in the
+    features is that of the float64 formula; in float32 to 1e-4 by the norm of each class's part for
     each pair, without pairs that have less than 1e-5 of it, or 1e-6 of the mass of a class, each.
 
     Args:

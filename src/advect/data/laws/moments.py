@@ -46,7 +46,7 @@ def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) ->
     """
     found = centred_classes(x, y, weights, n_classes)
     scale = _scales(found.share, found.freedom, found.y)
-    rows = found.points * scale[:, None]
+    rows = found.points.mul_(scale[:, None])
     return Gaussians(found.near + found.rest, Factored(rows, found.counts))
 
 
@@ -80,9 +80,11 @@ def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Ce
     present = counts > 0
     near = share.new_zeros(n_classes, x.shape[1])
     near[present] = x.detach()[heaviest[present]].double()
-    points = x[order].double() - near[labels]
+    # in place where no one else looks: fresh memory takes longer than the arithmetic
+    points = x.index_select(0, order).double()
+    points = points.sub_(near.index_select(0, labels))
     rest = torch.zeros_like(near).index_add(0, labels, share[:, None] * points)
-    points = points - rest[labels]
+    points = points.sub_(rest.index_select(0, labels))
     return CentredClasses(labels, share, points, tuple(counts.tolist()), freedom, near, rest)
 
 
