@@ -47,13 +47,55 @@ def root(values: Tensor) -> Tensor:
 
 
 _FEW = 4096
+_ROWS = 256  # that are in float64 at a time
 
 
 def squared_gaps(x: Tensor, y: Tensor) -> Tensor:
-    """‖x_i − y_j‖², by differences where pairs are few: near ones are exact then."""
+    """‖x_i − y_j‖² in float64, by differences where pairs are few: near ones are exact then."""
     if len(x) * len(y) > _FEW:
-        return squared_distances(x, y)
-    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
+        gaps: Any = _WideSquaredDistances.apply(x, y)
+        return gaps
+    return torch.cdist(x.double(), y.double(), compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+class _WideSquaredDistances(torch.autograd.Function):
+    """‖x_i − y_j‖² in float64, some rows at a time: no copy of many points in float64 is made, for
+    the gradient 2 (diag(G 1) x − G y) neither.
+    """
+
+    @staticmethod
+    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+        centre = sum(part.mean(dim=0, dtype=torch.float64) for part in (x, y)) / 2
+        ctx.save_for_backward(x, y, centre)
+        columns = [part.double() - centre for part in y.split(_ROWS)]
+        found = torch.empty(len(x), len(y), dtype=torch.float64, device=x.device)
+        for out, rows in zip(found.split(_ROWS), x.split(_ROWS), strict=True):
+            rows = rows.double() - centre
+            for at, part in zip(out.split(_ROWS, 1), columns, strict=True):
+                squares = part.square().sum(dim=1)
+                at.copy_(torch.addmm(rows.square().sum(dim=1)[:, None], rows, part.T, alpha=-2))
+                at.add_(squares).clamp_min_(0)
+        return found
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,), (x, y, centre) = grads, ctx.saved_tensors
+        ends = ((x, y, grad), (y, x, grad.mT))
+        pulls = [
+            _pull_of_squares(*end, centre) if wanted else None
+            for end, wanted in zip(ends, ctx.needs_input_grad, strict=True)
+        ]
+        return tuple(pulls)
+
+
+def _pull_of_squares(x: Tensor, y: Tensor, grad: Tensor, centre: Tensor) -> Tensor:
+    pull = torch.empty_like(x)
+    for out, rows, part in zip(pull.split(_ROWS), x.split(_ROWS), grad.split(_ROWS), strict=True):
+        wide = (rows.double() - centre) * part.sum(dim=1, keepdim=True)
+        for columns, weights in zip(y.split(_ROWS), part.split(_ROWS, 1), strict=True):
+            wide.addmm_(weights, columns.double() - centre, alpha=-1)
+        out.copy_(wide.mul_(2))
+    return pull
 
 
 def principal_axes(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:

@@ -27,6 +27,7 @@ from advect.ot.blocks import Rows
 from advect.ot.plan import Plan
 
 Labels = Callable[[Tensor | None], LabelTable | None]  # what labels cost, given x yᵀ or not
+_ROWS = 512  # of which products are formed at a time
 _WIDTH = 16  # columns of which products take a multiple: others take half as long again
 
 
@@ -111,10 +112,15 @@ class PointPair(FeaturePair):
         parts += [] if beside is None else [beside.to(v.dtype)]
         widths = [part.shape[1] for part in parts]
         parts.append(v.new_zeros(len(v), -sum(widths) % _WIDTH))
-        product = plan @ torch.cat(parts, dim=1)
+        joined = torch.cat(parts, dim=1)
+        del parts
+        v = joined[:, : widths[0]]  # the same, without a second copy
+        u = v if self.y is self.x else u
+        product = plan @ joined
         image, far, rows, *rest = product[:, : sum(widths)].split(widths, dim=1)
         value = (rows * squares[0]).double().sum() + far.double().sum()
-        value -= 2 * torch.linalg.vecdot(u, image).double().sum()
+        for ends in zip(u.split(_ROWS), image.split(_ROWS), strict=True):
+            value -= 2 * torch.linalg.vecdot(*ends).double().sum()
         pulls = []
         if self.x.requires_grad:
             twice = 4 if self.y is self.x else 2  # the plan of a self-problem is symmetric

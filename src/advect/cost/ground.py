@@ -145,12 +145,12 @@ class GroundCost:
             (6, True)
         """
         pair = self.between(data, data)
-        laws = pair.law_points
-        if laws is None or pair.points is None:
+        laws = pair.law_coordinates
+        if not laws or pair.points is None:
             return pair
-        x = pair.points[0]
-        scaled = math.sqrt(self.label_weight) * laws.to(x.dtype)
-        points = LabeledDataset(torch.cat([x, scaled], dim=1), weights=data.weights)
+        x, scale = pair.points[0], math.sqrt(self.label_weight)
+        scaled = [part.to(x.dtype) if scale == 1 else scale * part.to(x.dtype) for part in laws]
+        points = LabeledDataset(torch.cat([x, *scaled], dim=1), weights=data.weights)
         return GroundCost(label=NoLabels()).between(points, points)
 
     def _check(self, source: LabeledDataset, target: LabeledDataset) -> None:

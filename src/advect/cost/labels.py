@@ -81,11 +81,11 @@ class LabelCost(ABC):
         """The same distances, with what may make them cheaper."""
         return self(source, target)
 
-    def points(self, data: LabeledDataset) -> Tensor | None:
-        """The laws of a dataset as points whose squared distances are those of the laws, a row for
-        each law, differentiable; None where they are no points.
+    def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
+        """The laws of a dataset as points whose squared distances are those of the laws: a row for
+        each law and columns in some parts, differentiable; none where they are no points.
         """
-        return None
+        return ()
 
     def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
         """An error for labels that cannot be compared; asked before laws are carried anywhere."""
@@ -142,12 +142,9 @@ class Bures(LabelCost):
     def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
         return self._distances(source, target, None, hints)
 
-    def points(self, data: LabeledDataset) -> Tensor | None:
-        laws = data.laws()
-        laws = laws.diagonal() if self.diagonal else laws
-        if not laws.covariance.is_diagonal:
-            return None
-        return torch.cat([laws.means, laws.covariance.scales()], dim=1)
+    def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
+        laws = data.diagonal_laws() if self.diagonal else data.laws()
+        return (laws.means, laws.covariance.scales()) if laws.covariance.is_diagonal else ()
 
     def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         above = wanted.triu(diagonal=1) if source is target else wanted
@@ -161,18 +158,16 @@ class Bures(LabelCost):
         hints: Hints | None = None,
     ) -> Tensor:
         """In float32 as right as the class promises, so that products may be in float32."""
-        laws_a = source.laws()
-        laws_b = laws_a if source is target else target.laws()
+        laws_a = source.diagonal_laws() if self.diagonal else source.laws()
+        laws_b = target.diagonal_laws() if self.diagonal else target.laws()
+        laws_b = laws_a if source is target else laws_b
         mixed = laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal
-        if mixed and not self.diagonal and laws_a.dim > 64:
+        if mixed and laws_a.dim > 64:
             raise InputError(
                 "diagonal laws against full ones need d × d matrices for each pair",
                 f"d = {laws_a.dim}",
                 "Use Bures(diagonal=True).",
             )
-        if self.diagonal:
-            same, laws_a = laws_b is laws_a, laws_a.diagonal()
-            laws_b = laws_a if same else laws_b.diagonal()
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         hints, rtol = hints or Hints(), 0.0 if dtype == torch.float64 else _SINGLE
         samples = None if rtol == 0 or self.diagonal else hints.samples(source, target)
@@ -193,9 +188,7 @@ class MeansOnly(LabelCost):
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         a, b = source.laws().means, target.laws().means
-        return squared_gaps(a.double(), b.double()).to(
-            torch.promote_types(source.x.dtype, target.x.dtype)
-        )
+        return squared_gaps(a, b).to(torch.promote_types(source.x.dtype, target.x.dtype))
 
 
 @dataclass(frozen=True)

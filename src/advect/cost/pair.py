@@ -91,14 +91,15 @@ class PairCost:
         return found
 
     @property
-    def law_points(self) -> Tensor | None:
-        """For each sample of the source its label law as a point, where laws are points and so many
-        that a table of their distances would be as large as the cost; None otherwise.
+    def law_coordinates(self) -> tuple[Tensor, ...]:
+        """For each sample of the source its label law as a point, in parts, where laws are points and
+        so many that a table of their distances would be as large as the cost; none otherwise.
         """
         if not self.has_labels or self.points is None or n_laws(self._sides[0]) <= FEW_LAWS:
-            return None
-        points = self.cost.label_cost.points(self._sides[0])
-        return None if points is None else points[self._sides[0].law_rows]
+            return ()
+        parts, rows = self.cost.label_cost.coordinates(self._sides[0]), self._sides[0].law_rows
+        each = parts and torch.equal(rows, torch.arange(len(parts[0]), device=rows.device))
+        return parts if each else tuple(part[rows] for part in parts)
 
     def by_classes(self) -> PairCost:
         """The cost with one law for each class: laws of single samples are joined by class."""

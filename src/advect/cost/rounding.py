@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 
-from advect._util.linalg import centred
+from advect._util.linalg import mass_centre
 from advect.cost.pair import PairCost
+
+_ROWS = 512  # that are moved at a time
 
 
 def cost_rounding(pair: PairCost, dtype: torch.dtype) -> float:
@@ -40,8 +43,8 @@ def _law_rounding(pair: PairCost, unit: float, reach: float) -> float:
 
 def _far(pair: PairCost) -> float:
     """The largest distance from the origin of samples that have mass."""
-    points = (data.x.detach()[data.weights > 0] for data in (pair.source, pair.target))
-    return max(float(torch.linalg.vector_norm(x, dim=1).max()) for x in points)
+    sides = [pair.source] if pair.target is pair.source else [pair.source, pair.target]
+    return max(_largest(data.x.detach(), data.weights) for data in sides)
 
 
 def largest_cost(pair: PairCost) -> float | None:
@@ -52,13 +55,18 @@ def largest_cost(pair: PairCost) -> float | None:
 def _reach(pair: PairCost) -> float:
     """max‖x‖ + max‖x'‖ about the common centre: no two points are further apart."""
     assert pair.points is not None
-    masses = (pair.source.weights, pair.target.weights)
-    x, y = pair.points
-    points = centred(x.detach(), y.detach(), masses)
-    return sum(
-        float(torch.linalg.vector_norm(part[mass > 0], dim=1).max())
-        for part, mass in zip(points, masses, strict=True)
-    )
+    sides = list(zip(pair.points, (pair.source.weights, pair.target.weights), strict=True))
+    centre = sum(mass_centre(points, mass) for points, mass in sides) / 2
+    if pair.points[1] is pair.points[0]:
+        return 2 * _largest(pair.points[0].detach(), sides[0][1], centre)
+    return sum(_largest(points.detach(), mass, centre) for points, mass in sides)
+
+
+def _largest(points: Tensor, mass: Tensor, centre: Tensor | float = 0.0) -> float:
+    """The largest distance from the centre of points that have mass, some rows at a time."""
+    parts = zip(points.split(_ROWS), mass.split(_ROWS), strict=True)
+    lengths = [(torch.linalg.vector_norm(p - centre, dim=1) * (m > 0)).max() for p, m in parts]
+    return float(torch.stack(lengths).max())
 
 
 def _label_part(pair: PairCost) -> float:

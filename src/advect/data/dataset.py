@@ -286,6 +286,23 @@ class LabeledDataset(Doors, Parts, FewSamples):
     def _estimated(self) -> Gaussians:
         return self._estimate()
 
+    def diagonal_laws(self) -> Gaussians:
+        """``laws()`` with everything off the diagonal dropped; of estimates nothing else is kept.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[0.0, 0.0], [2.0, 2.0]], ["a", "a"])
+            >>> data.laws().covariances().tolist(), data.diagonal_laws().covariances().tolist()
+            ([[[2.0, 2.0], [2.0, 2.0]]], [[[2.0, 0.0], [0.0, 2.0]]])
+        """
+        if self.law is not None or self.law_features.requires_grad:
+            return self.laws().diagonal()
+        return self._estimated_diagonal
+
+    @cached_property
+    def _estimated_diagonal(self) -> Gaussians:
+        return self._estimate().diagonal()
+
     def _estimate(self) -> Gaussians:
         self.require_labels("the estimate of label laws")
         return estimate_gaussians(self.law_features, self.y, self.weights, len(self.classes))

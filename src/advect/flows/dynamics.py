@@ -247,7 +247,8 @@ def _laws(rho: LabeledDataset) -> Gaussians:
 def _first_laws(data: LabeledDataset) -> Gaussians:
     """The laws that a dataset carries, or those of its samples, in the dtype of its features."""
     data.require_labels("a flow of label laws")
-    return data.laws().to(data.x.device, data.x.dtype)
+    # of a copy, which does not keep the estimate
+    return data.replace().laws().to(data.x.device, data.x.dtype)
 
 
 def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:

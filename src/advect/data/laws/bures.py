@@ -61,14 +61,12 @@ def bures(
             "Bring both to one space with harmonize.",
         )
     dtype = torch.promote_types(a.means.dtype, b.means.dtype)
-    means_a, means_b = a.means.double(), b.means.double()
     if a.covariance.is_diagonal and b.covariance.is_diagonal:
-        points_a = torch.cat([means_a, a.covariance.scales().double()], dim=1)
-        points_b = torch.cat([means_b, b.covariance.scales().double()], dim=1)
-        distances = squared_gaps(points_a, points_b)
+        distances = squared_gaps(a.means, b.means)
+        distances = distances + squared_gaps(a.covariance.scales(), b.covariance.scales())
     else:
         factors_a, factors_b = a.covariance.compressed, b.covariance.compressed
-        apart = squared_gaps(means_a, means_b)
+        apart = squared_gaps(a.means, b.means)
         traces = factors_a.traces()[:, None] + factors_b.traces()
         factors = factors_a.rows, factors_a.sizes, factors_b.rows, factors_b.sizes
         near = apart + traces
