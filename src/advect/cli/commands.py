@@ -29,7 +29,7 @@ class Command:
         return f"Example:\n  {self.example}"
 
 
-GROUPS = ("Measure", "Move", "Use", "Look", "More")
+GROUPS = ("Measure", "Ask", "Move", "Use", "Look", "More")
 
 COMMANDS = (
     Command(

@@ -1,0 +1,3 @@
+"""Questions that people bring to labeled datasets, one call each: which dataset is nearest, which
+samples are wrong, is generated data any good, did the data drift.
+"""
