@@ -291,9 +291,9 @@ class LabeledDataset(Doors, Parts, FewSamples):
 
         Example:
             >>> import advect as ad
-            >>> data = ad.LabeledDataset([[0.0, 0.0], [2.0, 2.0]], ["a", "a"])
-            >>> data.laws().covariances().tolist(), data.diagonal_laws().covariances().tolist()
-            ([[[2.0, 2.0], [2.0, 2.0]]], [[[2.0, 0.0], [0.0, 2.0]]])
+            >>> data = ad.LabeledDataset([[-2.0, -2.0], [0.0, 0.0], [2.0, 2.0]], ["a", "a", "a"])
+            >>> data.laws().covariances().round().tolist(), data.diagonal_laws().covariances().round().tolist()
+            ([[[4.0, 4.0], [4.0, 4.0]]], [[[4.0, 0.0], [0.0, 4.0]]])
         """
         if self.law is not None or self.law_features.requires_grad:
             return self.laws().diagonal()
