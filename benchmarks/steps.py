@@ -187,7 +187,7 @@ def reader(name: str, target: ad.LabeledDataset) -> Callable[[ad.LabeledDataset]
 
 
 def drawn(names: Pair, n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
-    """n samples a side, or all where a dataset has fewer, classes of equal size, as images of 28 × 28."""
+    """n samples a side, classes of equal size, as images of 28 × 28."""
     generator = torch.Generator().manual_seed(0)
     sides = [ad.datasets.load(name).sample(n, balanced=True, generator=generator) for name in names]
     return ad.harmonize(*sides, size=SIZE)
