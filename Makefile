@@ -55,6 +55,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/flow.py $(BENCH) --json out/bench/flow.json
 	$(BIN)/python benchmarks/peers.py $(BENCH) --json out/bench/peers.json
 	$(BIN)/python benchmarks/history.py out/bench/distance.json out/bench/flow.json out/bench/peers.json
+	$(BIN)/python benchmarks/steps.py $(BENCH) --json out/bench/steps.json
 	$(BIN)/python benchmarks/scale.py --quick
 	$(BIN)/python benchmarks/ranks.py
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
@@ -187,6 +188,53 @@ def step_ratio(dynamics: str, n: int) -> str:
     return f"{chosen[0]:.1f}"
 
 
+def steps_table() -> str:
+    """Evaluations until flows have arrived, by integrator and step control."""
+    found = benchmark("steps")
+    by = {(_case(row), row["way"]): row for row in [*found["rows"], *found["others"]]}
+    cases, ways = (list(dict.fromkeys(key[i] for key in by)) for i in (0, 1))
+    rows = [[way, *(_arrival(by[case, way]) for case in cases)] for way in ways]
+    return markdown(["", *cases], rows)
+
+
+def _case(row: dict[str, Any]) -> str:
+    return f"{' to '.join(row['pair'])}, {row['dynamics']}"
+
+
+def _arrival(row: dict[str, Any]) -> str:
+    """Evaluations to the value and to the accuracy, and how many steps rose."""
+    each = [row[name]["evaluations"] if row[name] else "–" for name in ("value", "accuracy")]
+    rose = f" ({row['rises']} of {row['steps']} rose)" if row["rises"] else ""
+    return f"{each[0]}, {each[1]}{rose}"
+
+
+def euler_steps(dynamics: str, control: str, what: str = "value", largest: int = 0) -> str:
+    """Evaluations that Euler's steps take at best and at worst, over pairs and sizes, or over the
+    largest sizes.
+    """
+    by = _euler(dynamics, control, what)
+    chosen = [each for way in list(by)[-largest:] for each in by[way]]  # by size, as they were run
+    most = f"more than {benchmark('steps')['most']}" if math.inf in chosen else max(chosen)
+    return f"{min(chosen)} at best and {most} at worst"
+
+
+def euler_best(dynamics: str, control: str, what: str = "value") -> str:
+    """Evaluations that the best of Euler's sizes takes, for each pair."""
+    pairs = zip(*_euler(dynamics, control, what).values(), strict=True)
+    return " and ".join(str(min(each)) for each in pairs)
+
+
+def _euler(dynamics: str, control: str, what: str) -> dict[str, list[float]]:
+    """Evaluations on each pair, by way."""
+    found = benchmark("steps")
+    by: dict[str, list[float]] = {}
+    for row in [*found["rows"], *found["others"]]:
+        if row["dynamics"] == dynamics and re.fullmatch(rf"Euler\(.*\), {control}", row["way"]):
+            reached = row[what]["evaluations"] if row[what] else math.inf
+            by.setdefault(row["way"], []).append(reached)
+    return by
+
+
 def scale_table(part: str, titles: dict[str, str]) -> str:
     """Seconds and memory of each route by n, and how they grow over the last three sizes."""
     found: Rows = benchmark("scale")[part]
@@ -247,6 +295,9 @@ WORDS: dict[str, Callable[..., Any]] = {
     "distance_table": distance_table,
     "flow_table": flow_table,
     "step_ratio": step_ratio,
+    "steps_table": steps_table,
+    "euler_steps": euler_steps,
+    "euler_best": euler_best,
     "scale_table": scale_table,
     "ranks_table": ranks_table,
 }

@@ -147,6 +147,16 @@ class TestBacktracking:
         assert slow.values[-1] > 0.49
         assert ad.flow(data, square, integrator=ad.Euler(1.9999), n_steps=20).values[-1] < 1e-6
 
+    def test_heun_does_not_rest_where_its_velocities_cancel(self):
+        """x ← (1 − z + z²/2) x with z = 2 stays where it is: its way is short and promises nothing,
+        but its first velocity does.
+        """
+        data = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
+        square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+        options = {"integrator": ad.Heun(2.0), "n_steps": 20}
+        assert ad.flow(data, square, **options, control=ad.FixedSteps()).values[-1] == 0.5
+        assert ad.flow(data, square, **options).values[-1] < 1e-3
+
     def test_nothing_changes_where_nothing_is_rejected(self):
         """Bit for bit, and at the same number of evaluations."""
         source, target = labeled([20, 10], 2, 1), labeled([10, 20], 2, 2, shift=3.0)

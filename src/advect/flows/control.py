@@ -12,11 +12,9 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import torch
-
 from advect._util.checks import check_non_negative, check_positive
 from advect.errors import InputError
-from advect.flows.field import Field, Here, NonFiniteError
+from advect.flows.field import Field, Here, NonFiniteError, promise
 from advect.flows.integrators import Integrator
 from advect.flows.law_motion import Tensors
 from advect.transport.notes import rounding
@@ -75,10 +73,12 @@ class Backtracking:
     then a smaller one.
 
     It falls enough (Armijo's condition) when  F(ρ) − F(ρ') ≥ least_share · Σ w_i ⟨v_i, x'_i − x_i⟩
-    up to rounding: what a flow of the features without curvature would gain, times a small share. A
-    velocity that is −gradient ÷ mass meets it for small steps, so that a flow goes down at every
-    step until it is at rest. A step that was made smaller grows back to the integrator's own
-    ``step_size``, and never beyond.
+    up to rounding: what a flow of the features without curvature would gain, times a small share.
+    For ``Heun`` the x' on the right is where its first velocity alone leads: its own way is short
+    where the field turns back, and would promise as little as it gains. A velocity that is
+    −gradient ÷ mass meets it for small steps, so that a flow goes down at every step until it is at
+    rest. A step that was made smaller grows back to the integrator's own ``step_size``, and never
+    beyond.
 
     The default with ``Euler`` and ``Heun`` for deterministic functionals; where a cost goes through
     an ``Embedding``, for which no step size is safe in advance, with all that is not random. With
@@ -168,15 +168,8 @@ class Backtracking:
     def _falls(self, here: Here, there: Here, largest: float) -> bool:
         size = math.fsum(map(abs, here.terms.values()))
         allowed = rounding(here.dataset.x.dtype, largest, size)
-        return (
-            here.value - there.value >= self.least_share * max(0.0, _slope(here, there)) - allowed
-        )
-
-
-def _slope(here: Here, there: Here) -> float:
-    """Σ w_i ⟨v_i, x'_i − x_i⟩: the fall of the value by the way of the features, to first order."""
-    way = torch.linalg.vecdot(here.velocity["x"], there.dataset.x - here.dataset.x)  # (n,)
-    return float((here.dataset.weights * way).sum())
+        promised = promise(here, there) if there.promised is None else there.promised
+        return here.value - there.value >= self.least_share * max(0.0, promised) - allowed
 
 
 def default_control(field: Field, integrator: Integrator) -> StepControl:

@@ -48,6 +48,8 @@ class Here:
             evaluated here, and after.
         noise: the generator's state before.  moved: whether the flow has made this dataset; one
             that the functional refuses is then no fault of the input.
+        promised: how far the value would have fallen on the way here without curvature, where the
+            integrator knows better than the way itself says; see ``promise``.
 
     Raises:
         NonFiniteError: names the first term that is not finite.
@@ -59,6 +61,7 @@ class Here:
     before: State
     noise: Tensor | None = None
     moved: bool = False
+    promised: float | None = None
 
     @cached_property
     def _found(self) -> _Found:
@@ -118,6 +121,12 @@ class Field:
                 raise NonFiniteError(f"the displacement of {name!r} has NaN or infinite entries")
         rho = self.dynamics.move(here.dataset, displacement, here.index)
         return replace(self.at(rho, here.after, here.index + 1), moved=True)
+
+
+def promise(here: Here, there: Here) -> float:
+    """Σ w_i ⟨v_i, x'_i − x_i⟩: the fall of the value by the way of the features, to first order."""
+    way = torch.linalg.vecdot(here.velocity["x"], there.dataset.x - here.dataset.x)  # (n,)
+    return float((here.dataset.weights * way).sum())
 
 
 def _check_displacement(displacement: Tensors, moving: Tensors) -> None:

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
 from advect._util.checks import check_non_negative, check_positive
 from advect.errors import InputError
-from advect.flows.field import Field, Here
+from advect.flows.field import Field, Here, promise
 from advect.flows.law_motion import Tensors
 
 StepSize = float | Callable[[int], float]
@@ -170,8 +170,11 @@ class Heun(Integrator):
 
     def step(self, field: Field, here: Here, state: Tensors) -> tuple[Here, Tensors]:
         size, v = step_size_at(self.step_size, here.index), here.velocity
-        there = field.move(here, {name: size * v[name] for name in v}).velocity
-        return field.move(here, {name: size / 2 * (v[name] + there[name]) for name in v}), state
+        ahead = field.move(here, {name: size * v[name] for name in v})
+        then = ahead.velocity
+        there = field.move(here, {name: size / 2 * (v[name] + then[name]) for name in v})
+        # Where the field turns back the mean is short, and would promise as little as it gains.
+        return replace(there, promised=promise(here, ahead)), state
 
 
 @dataclass(frozen=True)
