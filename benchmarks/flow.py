@@ -1,18 +1,19 @@
 """Whole flows, a step against the four matrix products it cannot avoid, as ratios of one run.
 
     python benchmarks/flow.py [--pairs fashion_mnist:mnist …] [--sizes 500 2000] [--weights 1 5]
-                              [--cases jd-fl …] [--steps 20] [--quick] [--json FILE]
+                              [--cases jd-fl …] [--steps 20] [--exact 4] [--tight] [--quick] [--json FILE]
 
 data        four pairs of real images where ADVECT_DATA has them, with digits → MNIST beside them; else those alone
 products    x yᵀ, x xᵀ, P y, P_xx x in float32
 whole       the mean over --steps Euler steps of 0.2 from the start: the first, cold evaluation counts, as it does for users
 first       that evaluation alone, which solves the target's own problem too
 later       the mean over the later half of the steps, from potentials of the step before
+exact       the first --exact steps with every label distance by singular values in float64, ÷ those of the default
 split       where a step of another whole run goes (common.split says what counts where), in units of the products
 error       of the value, and the worst of all gradients (of features and laws that move, ‖g − g'‖ ÷ ‖g'‖), at the first, a
-            middle and the last state as the flow had them, against float64 with exact label distances, the same epsilon and
-            a marginal error of 1e-8 (the flow's own, 1e-3 by default, is most of it), up to 2000 samples; and of the worst
-            label distance, relative
+            middle and the last state, against those with every label distance by singular values in float64, by the same
+            solver; and of the worst label distance, relative. With --tight also of value and gradient against float64 solved
+            to a marginal error of 1e-8: most of that is the flow's own tolerance, 1e-3 by default
 peak        resident memory that two steps add at label weight 1, in n² floats; printed beside the first weight
 """
 
@@ -22,7 +23,7 @@ import argparse
 import math
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,6 @@ import advect as ad
 from advect._util.threads import side_by_side
 
 STEP_SIZE = 0.2
-LARGEST_REFERENCE = 2000  # samples; beyond, a reference takes longer than all that it is for
 FULL = ad.GroundCost()
 CASES = {
     "fd, laws detached": (ad.FeatureDriven(through_laws=False), FULL),
@@ -60,6 +60,18 @@ CASES = {
         ad.GroundCost(label=ad.Bures(diagonal=True)),
     ),
 }
+
+
+@dataclass(frozen=True)
+class ExactBures(ad.Bures):
+    """Every distance by singular values in float64."""
+
+    def hinted(
+        self, source: ad.LabeledDataset, target: ad.LabeledDataset, hints: Any
+    ) -> torch.Tensor:
+        laws = [d.diagonal_laws() if self.diagonal else d.laws() for d in (source, target)]
+        laws = [laws[0], laws[0] if source is target else laws[1]]
+        return ad.bures(*laws).to(source.x.dtype)
 
 
 class Case:
@@ -98,6 +110,28 @@ class Case:
         exact = self.cost.label(found.to(dtype=wide), self.target.to(dtype=wide))
         return float(((self.cost.label(found, self.target) - exact).abs() / exact).max())
 
+    def exactly(self) -> Case:
+        """The same with every label distance by singular values in float64."""
+        case = Case.__new__(Case)
+        case.dynamics, case.source, case.target = self.dynamics, self.source, self.target
+        case.cost = replace(self.cost, label=ExactBures(self.cost.label.diagonal))
+        return case
+
+    def label_effect(self, step: ad.Step) -> tuple[float, float]:
+        """How far value and worst gradient are from those with exact label distances."""
+        found, exact = (
+            next(
+                ad.iterate(
+                    step.dataset.replace(),
+                    ad.OTDD(case.target.replace(), cost=case.cost),
+                    dynamics=case.dynamics,
+                )
+            )
+            for case in (self, self.exactly())
+        )
+        gradients = [_relative(found.velocity[name], of) for name, of in exact.velocity.items()]
+        return abs(found.value / exact.value - 1), max(gradients)
+
     def errors(self, step: ad.Step) -> tuple[float, float]:
         """How far the value and the worst gradient of a step are from those in float64."""
         state, target = (data.to(dtype=torch.float64) for data in (step.dataset, self.target))
@@ -110,11 +144,12 @@ class Case:
 
 
 def _relative(found: torch.Tensor, exact: torch.Tensor) -> float:
-    return float((found.double() - exact).norm() / exact.norm())
+    return float((found.double() - exact.double()).norm() / exact.double().norm())
 
 
-def measure(case: Case, steps: int, products: float) -> dict[str, Any]:
+def measure(case: Case, given: argparse.Namespace, products: float) -> dict[str, Any]:
     """One row of the table, without memory."""
+    steps = given.steps
     wanted = tuple(sorted({0, steps // 2, steps - 1}))
     seconds, kept = case.walk(steps, wanted)
     steps = len(seconds)
@@ -129,9 +164,12 @@ def measure(case: Case, steps: int, products: float) -> dict[str, Any]:
         "seconds": sum(seconds) / steps,
     }
     row["error"] = max(map(case.label_error, kept))
-    small = max(len(case.source), len(case.target)) <= LARGEST_REFERENCE
-    each = [case.errors(step) for step in kept] if small else [(math.nan, math.nan)]
+    each = [case.label_effect(step) for step in kept]
     row["value_error"], row["gradient_error"] = map(max, zip(*each, strict=True))
+    few = min(given.exact, steps)
+    row["exact"] = sum(case.exactly().walk(few)[0]) / sum(seconds[:few]) if few else math.nan
+    each = [case.errors(step) for step in kept] if given.tight else [(math.nan, math.nan)]
+    row["tight_value_error"], row["tight_gradient_error"] = map(max, zip(*each, strict=True))
     return row
 
 
@@ -161,6 +199,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--weights", type=float, nargs="+", help="of labels")
     parser.add_argument("--cases", nargs="+", default=[""], help="parts of names, such as jd-fl")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--exact", type=int, default=4, help="steps with exact label distances")
+    parser.add_argument("--tight", action="store_true", help="errors against a tight solve too")
     parser.add_argument("--quick", action="store_true", help="one pair, 500 samples, 6 steps")
     parser.add_argument("--json", type=Path, help="write the rows here too")
     parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
@@ -178,7 +218,8 @@ def show(row: dict[str, Any]) -> None:
     errors = (row[name] for name in ("value_error", "gradient_error", "error"))
     print(
         f"{row['n']:6d}  {row['label_weight']:6g}  {row['dynamics']:20s}  {row['ratio']:5.1f}  {row['first']:5.1f}"
-        f"  {row['later']:5.1f}  | {parts} |  " + "  ".join(f"{e:7.0e}" for e in errors),
+        f"  {row['later']:5.1f}  {row['exact']:5.1f}  | {parts} |  "
+        + "  ".join(f"{e:7.0e}" for e in errors),
         f" {peak:>6s}",
         flush=True,
     )
@@ -196,7 +237,7 @@ def table(given: argparse.Namespace, names: Pair, cases: list[str]) -> list[dict
         for case in cases:
             for weight in given.weights:
                 Case(case, weight, source.sample(60), target.sample(60)).walk(1)  # libraries loaded
-                row = measure(Case(case, weight, source, target), given.steps, products)
+                row = measure(Case(case, weight, source, target), given, products)
                 peak = None
                 if weight == given.weights[0]:
                     arguments = ("--pairs", ":".join(names), "--memory", str(n), case)
@@ -221,7 +262,10 @@ def main() -> None:
     )
     rows = []
     for names in given.pairs:
-        print(f"{' → '.join(names)}\n     n  weight  {'dynamics':20s}  whole  first  later", end="")
+        print(
+            f"{' → '.join(names)}\n     n  weight  {'dynamics':20s}  whole  first  later  exact",
+            end="",
+        )
         print(f"  | {'  '.join(PARTS)} |    value  gradient  labels    peak")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ad.ConvergenceWarning)

@@ -169,6 +169,7 @@ def flow_table() -> str:
             row["dynamics"],
             number(row, "ratio", ".1f"),
             number(row, "later", ".1f"),
+            number(row, "exact", ".1f"),
             number(row, "value_error", ".0e"),
             number(row, "gradient_error", ".0e"),
             number(row, "error", ".0e"),
@@ -176,7 +177,15 @@ def flow_table() -> str:
         ]
         for row in [*found["rows"], *found.get("others", [])]
     ]
-    head = ["data", "n", "label weight", "dynamics", "step ÷ products", "later half"]
+    head = [
+        "data",
+        "n",
+        "label weight",
+        "dynamics",
+        "step ÷ products",
+        "later half",
+        "exact ÷ default",
+    ]
     head += ["value error", "gradient error", "label error", "peak memory ÷ n² floats"]
     return markdown(head, rows)
 
