@@ -29,7 +29,7 @@ Pair = tuple[int, int]
 
 _PROBES = 4
 _TRUSTED = 100.0  # times what products are off by: singular values whose directions are believed
-_NONE = 1e-5  # of the length of a factor: directions that it has not
+_NONE = 1e-4  # of the length of a factor: directions that it has not
 _PATTERN = 2.0  # of ‖E‖_F: what a norm may be off by
 _BATCHED = 96  # rows and columns up to which blocks are decomposed in one batch
 

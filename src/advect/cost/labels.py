@@ -18,7 +18,7 @@ from advect._util.checks import check_finite, check_methods
 from advect._util.linalg import squared_distances, squared_gaps
 from advect._util.single_norms import SampleProducts
 from advect.data.dataset import LabeledDataset
-from advect.data.laws import bures
+from advect.data.laws import Gaussians, bures
 from advect.data.laws.moments import sample_rows
 from advect.errors import InputError
 from advect.ot.divergence import debiased, envelope
@@ -143,8 +143,11 @@ class Bures(LabelCost):
         return self._distances(source, target, None, hints)
 
     def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
-        laws = data.diagonal_laws() if self.diagonal else data.laws()
+        laws = self._laws(data)
         return (laws.means, laws.covariance.scales()) if laws.covariance.is_diagonal else ()
+
+    def _laws(self, data: LabeledDataset) -> Gaussians:
+        return data.diagonal_laws() if self.diagonal else data.laws()
 
     def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         above = wanted.triu(diagonal=1) if source is target else wanted
@@ -158,9 +161,8 @@ class Bures(LabelCost):
         hints: Hints | None = None,
     ) -> Tensor:
         """In float32 as right as the class promises, so that products may be in float32."""
-        laws_a = source.diagonal_laws() if self.diagonal else source.laws()
-        laws_b = target.diagonal_laws() if self.diagonal else target.laws()
-        laws_b = laws_a if source is target else laws_b
+        laws_a = self._laws(source)
+        laws_b = laws_a if source is target else self._laws(target)
         mixed = laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal
         if mixed and laws_a.dim > 64:
             raise InputError(
