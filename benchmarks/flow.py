@@ -1,7 +1,7 @@
 """Whole flows, a step against the four matrix products it cannot avoid, as ratios of one run.
 
     python benchmarks/flow.py [--pairs fashion_mnist:mnist …] [--sizes 500 2000] [--weights 1 5]
-                              [--cases jd-fl …] [--steps 20] [--exact 4] [--tight] [--quick] [--json FILE]
+                              [--cases jd-fl …] [--steps 20] [--exact 4] [--tight] [--quick] [--json FILE] [--add]
 
 data        four pairs of real images where ADVECT_DATA has them, with digits → MNIST beside them; else those alone
 products    x yᵀ, x xᵀ, P y, P_xx x in float32
@@ -20,6 +20,7 @@ peak        resident memory that two steps add at label weight 1, in n² floats;
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import warnings
@@ -72,6 +73,9 @@ class ExactBures(ad.Bures):
         laws = [d.diagonal_laws() if self.diagonal else d.laws() for d in (source, target)]
         laws = [laws[0], laws[0] if source is target else laws[1]]
         return ad.bures(*laws).to(source.x.dtype)
+
+
+Operands = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 class Case:
@@ -147,11 +151,14 @@ def _relative(found: torch.Tensor, exact: torch.Tensor) -> float:
     return float((found.double() - exact.double()).norm() / exact.double().norm())
 
 
-def measure(case: Case, given: argparse.Namespace, products: float) -> dict[str, Any]:
-    """One row of the table, without memory."""
-    steps = given.steps
+def measure(case: Case, given: argparse.Namespace, operands: Operands) -> dict[str, Any]:
+    """One row of the table, without memory. Products are timed before and after: other machines on
+    the same host come and go.
+    """
+    steps, before = given.steps, product_time(operands)
     wanted = tuple(sorted({0, steps // 2, steps - 1}))
     seconds, kept = case.walk(steps, wanted)
+    products = (before + product_time(operands)) / 2
     steps = len(seconds)
     later = seconds[steps // 2 :]
     with split() as parts:
@@ -162,6 +169,8 @@ def measure(case: Case, given: argparse.Namespace, products: float) -> dict[str,
         "later": sum(later) / len(later) / products,
         "split": {part: parts[part] / steps / products for part in PARTS},
         "seconds": sum(seconds) / steps,
+        "products": products,
+        "threads": torch.get_num_threads(),
     }
     row["error"] = max(map(case.label_error, kept))
     each = [case.label_effect(step) for step in kept]
@@ -203,6 +212,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--tight", action="store_true", help="errors against a tight solve too")
     parser.add_argument("--quick", action="store_true", help="one pair, 500 samples, 6 steps")
     parser.add_argument("--json", type=Path, help="write the rows here too")
+    parser.add_argument("--add", action="store_true", help="keep the other rows of that file")
     parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
     given, quick = parser.parse_args(), parser.parse_args().quick
     given.pairs = given.pairs or default_pairs()[: 1 if quick else None]
@@ -232,12 +242,11 @@ def table(given: argparse.Namespace, names: Pair, cases: list[str]) -> list[dict
         source, target = images(names, n)
         x, y, plan = source.x, target.x, torch.rand(len(source), len(target))
         own = torch.rand(len(source), len(source))
-        products = product_time([(x, y.T), (x, x.T), (plan, y), (own, x)])
-        del plan, own
+        operands = [(x, y.T), (x, x.T), (plan, y), (own, x)]
         for case in cases:
             for weight in given.weights:
                 Case(case, weight, source.sample(60), target.sample(60)).walk(1)  # libraries loaded
-                row = measure(Case(case, weight, source, target), given, products)
+                row = measure(Case(case, weight, source, target), given, operands)
                 peak = None
                 if weight == given.weights[0]:
                     arguments = ("--pairs", ":".join(names), "--memory", str(n), case)
@@ -247,8 +256,18 @@ def table(given: argparse.Namespace, names: Pair, cases: list[str]) -> list[dict
                 row |= {"memory": None if peak is None else peak / (4 * n * n), "bytes": peak}
                 rows.append(about | {k: None if v != v else v for k, v in row.items()})
                 show(about | row)
-        print(f"        products: {1e3 * products:.0f} ms\n", flush=True)
+        print(flush=True)
     return rows
+
+
+def _kept(path: Path | None) -> list[dict[str, Any]]:
+    """The rows of a file of an earlier run."""
+    found = json.loads(path.read_text()) if path and path.exists() else {}
+    return [*found.get("rows", []), *found.get("others", [])]
+
+
+def _setting(row: dict[str, Any]) -> tuple[Any, ...]:
+    return (*row["pair"], row["n"], row["dynamics"], row["label_weight"])
 
 
 def main() -> None:
@@ -260,6 +279,7 @@ def main() -> None:
         f"{torch.get_num_threads()} threads, float32, debiased, epsilon = 1 % of the mean cost; "
         f"{given.steps} steps; all times ÷ the four products\n"
     )
+    kept = _kept(given.json) if given.add else []
     rows = []
     for names in given.pairs:
         print(
@@ -272,7 +292,9 @@ def main() -> None:
             own = table(given, names, cases)
         rows += own
         facts = {"benchmark": "flow", **code(), "steps": given.steps, "step_size": STEP_SIZE}
-        write_json(given.json, facts | by_first(rows))
+        new = {_setting(row) for row in rows}
+        old = [row for row in kept if _setting(row) not in new]
+        write_json(given.json, facts | by_first([*old, *rows]))
         for case in cases if len(given.sizes) > 1 else []:
             chosen = [r for r in own if r["dynamics"] == case and r["bytes"] is not None]
             powers = [

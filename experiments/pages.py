@@ -165,6 +165,7 @@ def flow_table() -> str:
         [
             " to ".join(row.get("pair", found["pair"])),
             str(row["n"]),
+            str(row.get("threads", found["threads"])),
             f"{row.get('label_weight', 1):g}",
             row["dynamics"],
             number(row, "ratio", ".1f"),
