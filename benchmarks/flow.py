@@ -292,6 +292,8 @@ def main() -> None:
             own = table(given, names, cases)
         rows += own
         facts = {"benchmark": "flow", **code(), "steps": given.steps, "step_size": STEP_SIZE}
+        for row in own:
+            row |= {"steps": given.steps, "commit": facts["commit"], "date": facts["date"]}
         new = {_setting(row) for row in rows}
         old = [row for row in kept if _setting(row) not in new]
         write_json(given.json, facts | by_first([*old, *rows]))

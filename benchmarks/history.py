@@ -40,11 +40,16 @@ def entries(path: Path, commit: str | None = None, date: str | None = None) -> l
         }[kind](row)
         if kind == "peers" and row["peer"] == "ours":
             continue  # ÷ itself
-        entry = about | {
-            "threads": facts["threads"],
-            "benchmark": kind,
-            "steps": facts.get("steps"),
-        }
+        own = {name: row[name] for name in ("date", "commit") if name in row}
+        entry = (
+            about
+            | own
+            | {
+                "threads": row.get("threads", facts["threads"]),
+                "benchmark": kind,
+                "steps": row.get("steps", facts.get("steps")),
+            }
+        )
         entry |= {"pair": row.get("pair") or facts["pair"], "n": row["n"], "case": case}
         weight = 1.0 if kind != "peers" else None
         entry |= {"label_weight": row.get("label_weight", weight)}

@@ -165,7 +165,8 @@ def flow_table() -> str:
         [
             " to ".join(row.get("pair", found["pair"])),
             str(row["n"]),
-            str(row.get("threads", found["threads"])),
+            str(row["threads"]),
+            str(row["steps"]),
             f"{row.get('label_weight', 1):g}",
             row["dynamics"],
             number(row, "ratio", ".1f"),
@@ -189,6 +190,26 @@ def flow_table() -> str:
     ]
     head += ["value error", "gradient error", "label error", "peak memory ÷ n² floats"]
     return markdown(head, rows)
+
+
+def peers_table() -> str:
+    """Other code for the same problems: time ÷ ours, and the accuracy that each reached."""
+
+    def number(value: float | None, form: str) -> str:
+        return "" if value is None or math.isnan(value) else f"{value:{form}}"
+
+    rows = [
+        [
+            str(row["n"]),
+            row["part"],
+            row["peer"],
+            number(row["ratio"], ".1f"),
+            number(row["marginal_error"], ".0e"),
+            number(row["value_error"], ".0e"),
+        ]
+        for row in benchmark("peers")["rows"]
+    ]
+    return markdown(["n", "part", "by", "time ÷ ours", "marginal error", "value error"], rows)
 
 
 def step_ratio(dynamics: str, n: int) -> str:
@@ -304,6 +325,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "clusterers": clusterers,
     "distance_table": distance_table,
     "flow_table": flow_table,
+    "peers_table": peers_table,
     "step_ratio": step_ratio,
     "steps_table": steps_table,
     "euler_steps": euler_steps,
