@@ -221,7 +221,7 @@ class Factored(Covariance):
         return torch.stack([torch.linalg.vector_norm(block, dim=0) for block in self.parts()])
 
     def traces(self) -> Tensor:
-        squares = self.rows.square().sum(dim=1)
+        squares = torch.linalg.vecdot(self.rows, self.rows)
         return torch.stack([block.sum(dim=0) for block in squares.split(self.sizes)])
 
     def along(self, directions: Tensor) -> Tensor:

@@ -22,6 +22,8 @@ from advect._util.single_norms import SampleRows
 from advect.data.laws.covariance import Factored
 from advect.data.laws.gaussians import Gaussians, group_shares
 
+_FEW_CLASSES = 64  # that are centred one by one
+
 
 def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Gaussians:
     """Mean and factored covariance of each class y ∈ {0, …, k−1} of a weighted sample (x, y), in
@@ -80,12 +82,20 @@ def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Ce
     present = counts > 0
     near = share.new_zeros(n_classes, x.shape[1])
     near[present] = x.detach()[heaviest[present]].double()
-    # in place where no one else looks: fresh memory takes longer than the arithmetic
-    points = x.index_select(0, order).double()
-    points = points.sub_(near.index_select(0, labels))
-    rest = torch.zeros_like(near).index_add(0, labels, share[:, None] * points)
-    points = points.sub_(rest.index_select(0, labels))
-    return CentredClasses(labels, share, points, tuple(counts.tolist()), freedom, near, rest)
+    points, sizes = x.index_select(0, order).double(), tuple(counts.tolist())
+    if points.requires_grad or n_classes > _FEW_CLASSES:
+        points = points.sub_(near.index_select(0, labels))
+        rest = torch.zeros_like(near).index_add(0, labels, share[:, None] * points)
+        points = points.sub_(rest.index_select(0, labels))
+        return CentredClasses(labels, share, points, sizes, freedom, near, rest)
+    # class by class, in place: fresh memory takes longer than the arithmetic
+    rest = torch.zeros_like(near)
+    parts = zip(points.split(sizes), share.split(sizes), near, rest, strict=True)
+    for block, weights, about, mean in parts:
+        block -= about
+        torch.mv(block.mT, weights, out=mean)
+        block -= mean
+    return CentredClasses(labels, share, points, sizes, freedom, near, rest)
 
 
 @dataclass(frozen=True, eq=False)
