@@ -11,8 +11,8 @@ later       the mean over the later half of the steps, from potentials of the st
 exact       the first --exact steps with every label distance by singular values in float64, ÷ those of the default
 split       where a step of another whole run goes (common.split says what counts where), in units of the products
 error       of the value, and the worst of all gradients (of features and laws that move, ‖g − g'‖ ÷ ‖g'‖), at the first, a
-            middle and the last state, against those with every label distance by singular values in float64, by the same
-            solver; and of the worst label distance, relative. With --tight also of value and gradient against float64 solved
+            middle and the last state, against those with every label distance by singular values in float64, both
+            solved to 1e-5; and of the worst label distance, relative. With --tight also of value and gradient against float64 solved
             to a marginal error of 1e-8: most of that is the flow's own tolerance, 1e-3 by default
 peak        resident memory that two steps add at label weight 1, in n² floats; printed beside the first weight
 """
@@ -123,11 +123,13 @@ class Case:
 
     def label_effect(self, step: ad.Step) -> tuple[float, float]:
         """How far value and worst gradient are from those with exact label distances."""
+        # closely enough that one iteration more or less does not show
+        solver = ad.Sinkhorn(epsilon=float(step.state["epsilon"]), tol=1e-5)
         found, exact = (
             next(
                 ad.iterate(
                     step.dataset.replace(),
-                    ad.OTDD(case.target.replace(), cost=case.cost),
+                    ad.OTDD(case.target.replace(), cost=case.cost, solver=solver),
                     dynamics=case.dynamics,
                 )
             )
