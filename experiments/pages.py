@@ -179,16 +179,9 @@ def flow_table() -> str:
         ]
         for row in [*found["rows"], *found.get("others", [])]
     ]
-    head = [
-        "data",
-        "n",
-        "label weight",
-        "dynamics",
-        "step ÷ products",
-        "later half",
-        "exact ÷ default",
-    ]
-    head += ["value error", "gradient error", "label error", "peak memory ÷ n² floats"]
+    head = ["data", "n", "threads", "steps", "label weight", "dynamics", "step ÷ products"]
+    head += ["later half", "exact ÷ default", "value error", "gradient error", "label error"]
+    head += ["peak memory ÷ n² floats"]
     return markdown(head, rows)
 
 
