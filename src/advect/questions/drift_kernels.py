@@ -1,0 +1,60 @@
+"""What drift is measured with: distances between all samples of both sides, kernels of them, and
+groups of like samples. All of it is a function of the pooled samples, whatever side they are of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+BANDWIDTHS = (1.0, 0.5)  # of the Gaussian kernels, in units of the median distance
+
+
+def distances(points: np.ndarray) -> np.ndarray:
+    """Euclidean distances between all rows, (n, n), the median of which is 1 where points differ.
+
+    Example:
+        >>> distances(np.array([[1e9], [1e9 + 2], [1e9 + 4]])).tolist()
+        [[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]
+    """
+    from scipy.spatial.distance import pdist, squareform
+
+    points = points - points.mean(axis=0)
+    points = points / (np.abs(points).max() or 1.0)  # squares neither overflow nor vanish
+    apart = pdist(points)
+    scale = np.median(apart[apart > 0]) if (apart > 0).any() else 1.0
+    return squareform(apart / scale)
+
+
+def gaussian(apart: np.ndarray, bandwidth: float) -> np.ndarray:
+    """exp(−d² / (2 bandwidth²)).
+
+    Example:
+        >>> gaussian(np.array([[0.0, 1.0]]), 1.0).round(3).tolist()
+        [[1.0, 0.607]]
+    """
+    return np.exp(-np.square(apart) / (2 * bandwidth**2))
+
+
+def same_class(codes: np.ndarray) -> np.ndarray:
+    """Whether two samples have the same label, (n, n), as numbers."""
+    return (codes[:, None] == codes[None, :]).astype(float)
+
+
+def strata(points: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Groups of like samples, about ``size`` each, (n,), by k-means.
+
+    Samples are put in an order of their own first, so that a group depends on which samples there
+    are and not on their order: sides may then change within groups.
+
+    Example:
+        >>> strata(np.array([[0.0], [9.0], [0.1], [9.1]]), 2, 0).tolist() in ([0, 1, 0, 1], [1, 0, 1, 0])
+        True
+    """
+    from sklearn.cluster import KMeans
+
+    distinct, which = np.unique(points, axis=0, return_inverse=True)
+    k = min(max(1, round(len(points) / size)), len(distinct))
+    if k == 1:
+        return np.zeros(len(points), int)
+    weights = np.bincount(which.reshape(-1)).astype(float)
+    made = KMeans(k, n_init=1, max_iter=20, random_state=seed).fit(distinct, sample_weight=weights)
+    return np.asarray(made.labels_)[which.reshape(-1)]
