@@ -160,8 +160,8 @@ class Drift:
         >>> found = ad.drift(reference, window)
         >>> found.drifted, found["features"].p_value
         (True, 0.001)
-        >>> print(found.sentences[0])
-        There is drift: the law of features and labels together, the law of the features, labels given the features and features within a class changed.
+        >>> print(found.sentences[1])
+        The features changed of classes 0, 1 and 2.
     """
 
     tests: tuple[DriftTest, ...]
