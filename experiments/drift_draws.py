@@ -23,7 +23,7 @@ SIDE = 14
 @cache
 def images(dataset: str) -> tuple[np.ndarray, np.ndarray]:
     """Training images at 14 × 14, and their labels."""
-    data = ad.datasets.load(f"{dataset}?split=train&n=16000&seed=0")
+    data = ad.datasets.load(f"{dataset}?split=train&n=10000&seed=0")
     planes = data.samples.float()[:, None]
     small = torch.nn.functional.interpolate(planes, size=(SIDE, SIDE), mode="area")
     return small.reshape(len(data), -1).double().numpy(), data.y.numpy()

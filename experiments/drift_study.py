@@ -11,15 +11,23 @@ from typing import Any
 import numpy as np
 from drift_draws import drawn
 
-from advect.questions.drift_kernels import distances, gaussian, same_class, strata
+from advect.questions.drift_kernels import (
+    centres,
+    distances,
+    gaussian,
+    same_class,
+    strata,
+)
 from advect.questions.drift_permutations import (
     between_classes,
     contrasts,
     holm,
+    label_excess,
     largest,
     p_value,
     p_values_of_largest,
     quadratic,
+    within_classes,
 )
 
 NAME = "drift_study"
@@ -104,14 +112,22 @@ def p_values(reference: Any, window: Any, rng: np.random.Generator) -> dict[str,
     found["class means"] = class_means(x, y, u, k)
     found["nearest neighbours disagree"] = neighbours(apart, y, u)
     p = {name: p_value(one) for name, one in found.items()}
-    for size in (10, 20, 40, 80):
-        within = contrasts(side, PERMUTATIONS, rng, strata(x, size, 0))
-        for name in ("MMD 1", "MMD 0.5"):
-            table = between_classes(kernels[name], within, y, k)
-            p[f"given features, {name}, groups of {size}"] = p_value(np.einsum("aab->b", table))
-            if name == "MMD 0.5":
-                pairs = -np.stack([table[a, b] for a in range(k) for b in range(a)])
-                p[f"trade, groups of {size}"] = float(p_values_of_largest(pairs).min())
+    for size in (10, 20, 40):
+        groups = strata(x, size, 0)
+        within = contrasts(side, PERMUTATIONS, rng, groups)
+        apart_groups = distances(centres(x, groups))
+        ways = {"alone": np.eye(len(apart_groups))}
+        ways |= {f"MMD {width:g}": gaussian(apart_groups, width) for width in (1.0, 0.5, 0.25)}
+        inside, across = (label_excess(each, y, groups, k) for each in (within, u))
+        for name, kernel in ways.items():
+            p[f"labels, groups of {size}, {name}"] = p_value(within_classes(inside, kernel))
+        table = between_classes(inside, ways["MMD 0.5"])
+        pairs = -np.stack([table[a, b] for a in range(k) for b in range(a)])
+        p[f"trade, groups of {size}"] = float(p_values_of_largest(pairs).min())
+        several = [found["joint, MMD 1"], found["joint, MMD 0.5"]]
+        p[f"joint with labels in groups of {size}"] = p_value(
+            largest([*several, within_classes(across, ways["MMD 0.5"])])
+        )
     for name in ("energy", "MMD 0.5"):
         p[f"each class, {name}"] = each_class(kernels[name], side, y, k, rng)
     counts = np.stack([np.bincount(y[side], minlength=k), np.bincount(y[~side], minlength=k)])

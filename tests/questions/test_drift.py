@@ -58,7 +58,7 @@ def test_the_level_is_kept_with_many_runs():
 
 
 def test_a_class_that_moves_is_named():
-    x, y = draw(seed=1)
+    x, y = draw(seed=2)
     found = asked(draw(), (x + 1.5 * (y == 2)[:, None], y))
     assert found.drifted and found.changed_classes == ("c",) and not found.changed_shares
     moved = next(one for one in found.classes if one.name == "c")
@@ -67,11 +67,11 @@ def test_a_class_that_moves_is_named():
 
 
 def test_a_half_swapped_pair_is_seen_and_named():
-    x, y = draw(seed=1)
+    x, y = draw(seed=2)
     rng = np.random.default_rng(0)
     some = np.isin(y, [1, 3]) & (rng.random(len(y)) < 0.5)
     found = asked(draw(), (x, np.where(some, 4 - y, y)))
-    assert found["joint"].adjusted <= 0.05 and found["labels"].adjusted <= 0.05
+    assert found["labels"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
     assert found["features"].adjusted > 0.05
     (trade,) = found.traded
     assert {trade.first, trade.second} == {"b", "d"}
@@ -80,28 +80,28 @@ def test_a_half_swapped_pair_is_seen_and_named():
 
 
 def test_random_labels_change_labels_and_not_features():
-    x, y = draw(seed=1)
+    x, y = draw(seed=2)
     rng = np.random.default_rng(0)
     found = asked(draw(), (x, np.where(rng.random(150) < 0.3, rng.integers(0, 4, 150), y)))
     assert found["labels"].adjusted <= 0.05 and found["features"].p_value > 0.05
 
 
 def test_shares_new_and_lost_classes():
-    found = asked(draw(), draw(seed=1, shares=[0.1, 0.5, 0.2, 0.2]))
+    found = asked(draw(), draw(seed=2, shares=[0.1, 0.5, 0.2, 0.2]))
     assert found["shares"].adjusted <= 0.05 and "b" in found.changed_shares
     assert not found.changed_classes
-    found = asked(draw(shares=[0.4, 0.3, 0.3, 0.0]), draw(seed=1))
+    found = asked(draw(shares=[0.4, 0.3, 0.3, 0.0]), draw(seed=2))
     assert "d" in found.changed_shares
     assert next(one for one in found.classes if one.name == "d").state == "new"
     assert any("reference has no sample" in one for one in found.sentences)
-    found = asked(draw(), draw(seed=1, shares=[0.4, 0.3, 0.3, 0.0]))
+    found = asked(draw(), draw(seed=2, shares=[0.4, 0.3, 0.3, 0.0]))
     gone = next(one for one in found.classes if one.name == "d")
     assert gone.state == "gone" and math.isnan(gone.p_value) and math.isnan(gone.shift)
     assert any("any more" in one for one in found.sentences)
 
 
 def test_the_statistic_of_shares_is_that_of_scipy():
-    one, other = draw(), draw(90, seed=1, shares=[0.1, 0.5, 0.2, 0.2])
+    one, other = draw(), draw(90, seed=2, shares=[0.1, 0.5, 0.2, 0.2])
     counts = np.stack([np.bincount(side[1], minlength=4) for side in (one, other)])
     found = asked(one, other)["shares"]
     expected = stats.chi2_contingency(counts, correction=False)
@@ -113,14 +113,14 @@ def test_the_statistic_of_shares_is_that_of_scipy():
 
 def test_other_features_of_the_same_labels():
     """Only x moves, evenly: what is given the features stays, about."""
-    x, y = draw(300, seed=1)
+    x, y = draw(300, seed=2)
     found = asked(draw(300), (x + 0.5, y))
     assert found["features"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
     assert found["labels"].p_value > 0.01 and not found.traded
 
 
 def test_without_labels_only_features_are_tested():
-    x, _y = draw(seed=1)
+    x, _y = draw(seed=2)
     found = ad.drift(data(*draw()), ad.LabeledDataset(x + 1), progress=False)
     assert [test.name for test in found.tests] == ["features"] and found.drifted
     assert found.labels_window == 0 and any("no labels" in one for one in found.notes)
@@ -130,7 +130,7 @@ def test_without_labels_only_features_are_tested():
 
 
 def test_late_labels_take_part_and_are_counted():
-    x, y = draw(200, seed=1)
+    x, y = draw(200, seed=2)
     late = np.where(np.arange(200) < 60, y, -1)
     found = asked(draw(), (x, late))
     assert found.labels_window == 60 and found["joint"].n_window == 60
@@ -147,10 +147,10 @@ def test_the_same_data_is_no_drift():
 
 
 def test_names_and_their_order_and_the_order_of_samples_do_not_matter():
-    (x, y), window = draw(), data(*draw(seed=1))
+    (x, y), window = draw(), data(*draw(seed=2))
     one = ad.drift(data(x, y), window, progress=False)
     order = np.random.default_rng(0).permutation(len(x))
-    other = ad.drift(data(x[order], y[order], classes="dcbahgfe"), window, progress=False)
+    other = ad.drift(data(x[order], y[order], classes=list("dcbahgfe")), window, progress=False)
     assert {a.name: a.share_p_value for a in one.classes} == {
         a.name: a.share_p_value for a in other.classes
     }
@@ -162,7 +162,7 @@ def test_names_and_their_order_and_the_order_of_samples_do_not_matter():
 @pytest.mark.parametrize("scale", [1e-20, 1e12])
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 def test_units_do_not_matter(scale, kind):
-    sides = [draw(60, seed=seed) for seed in (0, 1)]
+    sides = [draw(60, seed=seed) for seed in (0, 2)]
     one = asked(*sides)
     changed = [data((x + 3) * scale, y).to(dtype=kind) for x, y in sides]
     other = ad.drift(*changed, progress=False)
@@ -191,14 +191,14 @@ def test_small_and_odd_datasets():
 def test_weights_are_not_used_and_that_is_said():
     x, y = draw()
     weighted = data(x, y, weights=np.arange(1, 151))
-    found = ad.drift(weighted, data(*draw(seed=1)), progress=False)
-    plain = asked((x, y), draw(seed=1))
+    found = ad.drift(weighted, data(*draw(seed=2)), progress=False)
+    plain = asked((x, y), draw(seed=2))
     assert [a.p_value for a in found.tests] == [a.p_value for a in plain.tests]
     assert any("Weights of the reference" in one for one in found.notes)
 
 
 def test_large_sides_are_drawn_from():
-    found = asked(draw(400), draw(400, seed=1), max_samples=50)
+    found = asked(draw(400), draw(400, seed=2), max_samples=50)
     assert found["joint"].n_reference == 50 and any("drawn" in one for one in found.notes)
     assert found.classes[0].n_reference > 50  # shares count all
 
@@ -214,9 +214,9 @@ def test_images_and_embeddings():
 
 def test_the_same_seed_gives_the_same_answer_and_progress_is_told():
     told = []
-    one = ad.drift(data(*draw()), data(*draw(seed=1)), progress=lambda *a: told.append(a))
-    assert one.json() == asked(draw(), draw(seed=1)).json()
-    assert one.json() != asked(draw(), draw(seed=1), seed=1).json()
+    one = ad.drift(data(*draw()), data(*draw(seed=2)), progress=lambda *a: told.append(a))
+    assert one.json() == asked(draw(), draw(seed=2)).json()
+    assert one.json() != asked(draw(), draw(seed=2), seed=2).json()
     assert told[-1][0] == told[-1][1]
 
 
@@ -252,7 +252,7 @@ def test_it_can_be_looked_at():
     ],
 )
 def test_bad_input_is_refused(change, said):
-    options = {"reference": data(*draw(30)), "window": data(*draw(30, seed=1)), **change}
+    options = {"reference": data(*draw(30)), "window": data(*draw(30, seed=2)), **change}
     with pytest.raises(ad.InputError, match=said):
         ad.drift(options.pop("reference"), options.pop("window"), **options)
 

@@ -13,11 +13,13 @@ from advect.questions.drift_permutations import (
     between_classes,
     contrasts,
     holm,
+    label_excess,
     largest,
     p_value,
     p_values_of_largest,
     permuted,
     quadratic,
+    within_classes,
 )
 
 
@@ -100,16 +102,29 @@ def test_blocks_of_permutations_are_one_row():
     assert found[0] == pytest.approx(observed) and (found[1:] < observed).mean() > 0.01
 
 
-def test_classes_sum_to_the_product_kernel():
-    x, window, rng = sample()
-    codes = rng.integers(0, 4, 50)
+def test_labels_in_groups_by_their_definition():
+    _, window, rng = sample()
+    codes, groups = rng.integers(0, 4, 50), rng.integers(0, 6, 50)
     u = contrasts(window, 9, rng)
-    kernel = gaussian(distances(x), 1.0)
-    table = between_classes(kernel, u, codes, 5)  # one class has no sample
-    same = codes[:, None] == codes[None, :]
-    assert np.allclose(np.einsum("aab->b", table), quadratic(kernel * same, u))
-    assert np.allclose(table.sum(axis=(0, 1)), quadratic(kernel, u))
-    assert not table[4].any()
+    found = label_excess(u, codes, groups, 5)  # one class has no sample
+    one_hot = np.eye(5)[codes]
+    for group in range(6):
+        mine = groups == group
+        residual = one_hot[mine] - one_hot[mine].mean(axis=0)
+        assert np.allclose(found[:, group], residual.T @ u[mine])
+    kernel = rng.random((6, 6))
+    kernel = kernel @ kernel.T
+    table = between_classes(found, kernel)
+    by_hand = np.stack([[a.T @ kernel @ b for b in found] for a in found])
+    assert np.allclose(table, np.einsum("abcc->abc", by_hand))
+    assert np.allclose(np.einsum("aac->c", table), within_classes(found, kernel))
+
+
+def test_labels_that_depend_on_the_group_alone_are_no_excess():
+    _, window, rng = sample()
+    groups = rng.integers(0, 6, 50)
+    u = contrasts(window, 9, rng)
+    assert np.abs(label_excess(u, groups % 3, groups, 3)).max() < 1e-12
 
 
 def test_holm_by_its_definition():

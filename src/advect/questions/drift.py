@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,20 +16,29 @@ from advect.classes.embedding import Embedded, points_of
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.questions.drift_classes import class_drifts, trades_of
-from advect.questions.drift_kernels import BANDWIDTHS, distances, gaussian, same_class, strata
+from advect.questions.drift_kernels import (
+    BANDWIDTHS,
+    centres,
+    distances,
+    gaussian,
+    same_class,
+    strata,
+)
 from advect.questions.drift_permutations import (
+    above_mean,
     between_classes,
-    excess,
     holm,
+    label_excess,
     largest,
     p_value,
     permuted,
     quadratic,
+    within_classes,
 )
-from advect.questions.drift_result import QUESTIONS, Drift, DriftTest
+from advect.questions.drift_result import QUESTIONS, ClassDrift, Drift, DriftTest, Trade
 
 GROUP = 20  # samples of a group within which labels are compared
-_NO_LABELS = "Only the features were tested, since {}."
+MOST_TRADING = 60  # classes up to which all pairs are looked at
 
 
 def drift(
@@ -102,7 +113,7 @@ def drift(
             if not sides.all_labeled:
                 pooled = _Pool.of(sides, sides.rows_labeled, embedding, seed)
             tests["joint"], tests["shares"] = _joint(pooled, n_permutations, rng, advance)
-            tests["labels"], trades = _labels(pooled, sides, n_permutations, rng, advance, seed)
+            tests["labels"], trades = _labels(pooled, sides, n_permutations, rng, advance)
             tests["classes"], classes = _classes(pooled, sides, n_permutations, level, rng)
     names = [name for name in QUESTIONS if name in tests]
     adjusted = holm([tests[name].p_value for name in names])
@@ -215,6 +226,17 @@ class _Pool:
     codes: np.ndarray
     window: np.ndarray
     k: int
+    seed: int
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """Groups of like samples."""
+        return strata(self.points, GROUP, self.seed)
+
+    @cached_property
+    def between_groups(self) -> np.ndarray:
+        """A kernel between groups."""
+        return gaussian(distances(centres(self.points, self.groups)), BANDWIDTHS[-1])
 
     @classmethod
     def of(cls, sides: _Sides, rows: np.ndarray, embedding: Embedded, seed: int) -> _Pool:
@@ -227,15 +249,18 @@ class _Pool:
             embedding = "standardized"
         points = points_of(data, embedding, seed)
         codes = sides.codes[rows]
-        return cls(points, distances(points), codes, sides.is_window[rows], len(sides.names))
+        apart = distances(points)
+        return cls(points, apart, codes, sides.is_window[rows], len(sides.names), seed)
 
-    def test(self, name: str, statistics: np.ndarray, size: float, p: float | None = None):
+    def test(
+        self, name: str, statistics: np.ndarray, size: float, p: float | None = None
+    ) -> DriftTest:
         """A test of a statistic whose first value is the observed one."""
         n_window = int(self.window.sum())
         return DriftTest(
             name,
             float(size),
-            excess(statistics),
+            above_mean(statistics),
             p_value(statistics) if p is None else p,
             math.nan,
             len(self.window) - n_window,
@@ -244,7 +269,9 @@ class _Pool:
         )
 
 
-def _features(pool: _Pool, n_permutations: int, rng: np.random.Generator, advance) -> DriftTest:
+def _features(
+    pool: _Pool, n_permutations: int, rng: np.random.Generator, advance: Any
+) -> DriftTest:
     kernels = [-pool.apart, *(gaussian(pool.apart, width) for width in BANDWIDTHS[1:])]
 
     def measure(u: np.ndarray) -> np.ndarray:
@@ -255,7 +282,7 @@ def _features(pool: _Pool, n_permutations: int, rng: np.random.Generator, advanc
 
 
 def _joint(
-    pool: _Pool, n_permutations: int, rng: np.random.Generator, advance
+    pool: _Pool, n_permutations: int, rng: np.random.Generator, advance: Any
 ) -> tuple[DriftTest, DriftTest]:
     same = same_class(pool.codes)
     kernels = [gaussian(pool.apart, width) * same for width in BANDWIDTHS]
@@ -264,7 +291,9 @@ def _joint(
 
     def measure(u: np.ndarray) -> np.ndarray:
         shares = np.square(indicator @ u).sum(axis=0)  # χ² but for a factor
-        return np.stack([*(quadratic(kernel, u) for kernel in kernels), shares])
+        excess = label_excess(u, pool.codes, pool.groups, pool.k)
+        labels = within_classes(excess, pool.between_groups)
+        return np.stack([*(quadratic(kernel, u) for kernel in kernels), labels, shares])
 
     found = permuted(measure, pool.window, n_permutations, rng, advance=advance)
     n, m = (~pool.window).sum(), pool.window.sum()
@@ -276,17 +305,18 @@ def _joint(
 
 
 def _labels(
-    pool: _Pool, sides: _Sides, n_permutations: int, rng: np.random.Generator, advance, seed: int
-):
-    groups = strata(pool.points, GROUP, seed)
-    kernel = gaussian(pool.apart, BANDWIDTHS[-1])
-    a, b = np.triu_indices(pool.k, 1)
+    pool: _Pool, sides: _Sides, n_permutations: int, rng: np.random.Generator, advance: Any
+) -> tuple[DriftTest, tuple[Trade, ...]]:
+    a, b = np.triu_indices(pool.k if pool.k <= MOST_TRADING else 0, 1)
 
     def measure(u: np.ndarray) -> np.ndarray:
-        table = between_classes(kernel, u, pool.codes, pool.k)
-        return np.concatenate([np.einsum("aab->b", table)[None], -table[a, b]])
+        excess = label_excess(u, pool.codes, pool.groups, pool.k)
+        if not len(a):
+            return within_classes(excess, pool.between_groups)[None]
+        table = between_classes(excess, pool.between_groups)
+        return np.concatenate([np.einsum("aac->c", table)[None], -table[a, b]])
 
-    found = permuted(measure, pool.window, n_permutations, rng, groups, advance)
+    found = permuted(measure, pool.window, n_permutations, rng, pool.groups, advance)
     pairs = list(zip(a.tolist(), b.tolist(), strict=True))
     trades = trades_of(found[1:], pairs, pool.apart, pool.codes, pool.window, sides.names)
     return pool.test("labels", found[0], found[0, 0]), trades
@@ -294,7 +324,7 @@ def _labels(
 
 def _classes(
     pool: _Pool, sides: _Sides, n_permutations: int, level: float, rng: np.random.Generator
-):
+) -> tuple[DriftTest, tuple[ClassDrift, ...]]:
     """Each class with enough permutations for Holm's rule over classes and tests."""
     enough = math.ceil(2 * len(QUESTIONS) * pool.k / level)
     count = min(max(n_permutations, enough), max(n_permutations, 50_000))
@@ -312,7 +342,7 @@ def _classes(
     by_side = sides.codes_by_side()
     classes = class_drifts(by_side, sides.names, p, pool)
     adjusted = [one.adjusted for one in classes if not math.isnan(one.adjusted)]
-    most = max(found, key=lambda code: (-p[code], excess(found[code])), default=None)
+    most = max(found, key=lambda code: (-p[code], above_mean(found[code])), default=None)
     if most is None:
         return pool.test("classes", np.zeros(1), math.nan, math.nan), classes
     statistics = found[most]

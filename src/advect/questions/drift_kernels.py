@@ -58,3 +58,16 @@ def strata(points: np.ndarray, size: int, seed: int) -> np.ndarray:
     weights = np.bincount(which.reshape(-1)).astype(float)
     made = KMeans(k, n_init=1, max_iter=20, random_state=seed).fit(distinct, sample_weight=weights)
     return np.asarray(made.labels_)[which.reshape(-1)]
+
+
+def centres(points: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """The mean of each group.
+
+    Example:
+        >>> centres(np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])).tolist()
+        [[1.0], [5.0]]
+    """
+    count = np.bincount(groups)
+    sums = np.zeros((len(count), points.shape[1]))
+    np.add.at(sums, groups, points)
+    return sums / count.clip(1)[:, None]

@@ -72,7 +72,8 @@ class DriftMonitor:
     _seen: list[dict[str, Any]] = field(default_factory=list, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_positive("level", self.level)
+        if check_positive("level", self.level) >= 1:
+            raise InputError("level is a probability", self.level, "Pass 0.05, for instance.")
         check_count("horizon", self.horizon)
         if self._place is not None:
             self._read()

@@ -96,27 +96,59 @@ def quadratic(kernel: np.ndarray, u: np.ndarray) -> np.ndarray:
     return np.einsum("ib,ib->b", u, kernel @ u)
 
 
-def between_classes(kernel: np.ndarray, u: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
-    """⟨h_a, h_b⟩ for each pair of classes and each column of u, (k, k, 1 + B), where h_a = Σ u_i
-    K(x_i, ·) over samples with label a: what the window has more of class a, and where.
+def label_excess(u: np.ndarray, codes: np.ndarray, groups: np.ndarray, k: int) -> np.ndarray:
+    """What the window has more of each label in each group of like samples, (k, groups, 1 + B),
+    beyond what the group's own share of the label explains.
 
-    The diagonal sums to uᵀ (K ∘ [y = y']) u. Where a sample changes its label from a to b, class a
-    loses what class b gains at the same place, and −⟨h_a, h_b⟩ is large.
+    With r_ia = [y_i = a] − (share of a in the group of i), over both sides, this is Σ u_i r_ia over
+    the group: 0 on average where labels depend on the group and not on the side, however many of its
+    samples are of the window.
 
     Example:
-        >>> codes, u = np.array([0, 1]), np.array([[1.0], [-1.0]])
-        >>> between_classes(np.ones((2, 2)), u, codes, 2)[:, :, 0].tolist()
+        >>> u = np.array([[0.5], [0.5], [-0.5], [-0.5]])
+        >>> label_excess(u, np.array([0, 0, 1, 1]), np.zeros(4, int), 2)[:, 0, 0].tolist()
+        [1.0, -1.0]
+        >>> label_excess(u, np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1]), 2).any()
+        np.False_
+    """
+    from scipy.sparse import csr_array
+
+    n, n_groups = len(codes), int(groups.max()) + 1
+    place = codes * n_groups + groups
+    member = csr_array((np.ones(n), (place, np.arange(n))), shape=(k * n_groups, n))
+    counts = np.asarray(member.sum(axis=1)).reshape(k, n_groups)
+    share = counts / counts.sum(axis=0).clip(1)
+    found = (member @ u).reshape(k, n_groups, -1)
+    return found - share[:, :, None] * found.sum(axis=0)
+
+
+def between_classes(excess: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """⟨h_a, h_b⟩ for each pair of labels and each column, (k, k, 1 + B), where h_a is the excess of
+    label a over groups (``label_excess``) smoothed by a kernel between groups.
+
+    Where samples change their label from a to b, a loses what b gains in the same places, and
+    −⟨h_a, h_b⟩ is large. The diagonal sums to how far labels changed in all.
+
+    Example:
+        >>> between_classes(np.array([[[1.0]], [[-1.0]]]), np.eye(1))[:, :, 0].tolist()
         [[1.0, -1.0], [-1.0, 1.0]]
     """
-    found = np.zeros((k, k, u.shape[1]))
-    members = [np.flatnonzero(codes == code) for code in range(k)]
-    for a, rows in enumerate(members):
-        if not len(rows):
-            continue
-        felt = (kernel[:, rows] @ u[rows]) * u  # (n, 1 + B)
-        for b, others in enumerate(members):
-            found[a, b] = felt[others].sum(axis=0)
-    return found
+    return np.einsum("agc,bgc->abc", excess, smoothed(excess, kernel), optimize=True)
+
+
+def within_classes(excess: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """Σ_a ⟨h_a, h_a⟩ for each column, (1 + B,): the sum of the diagonal of ``between_classes``.
+
+    Example:
+        >>> within_classes(np.array([[[1.0]], [[-1.0]]]), np.eye(1)).tolist()
+        [2.0]
+    """
+    return np.einsum("agc,agc->c", excess, smoothed(excess, kernel))
+
+
+def smoothed(excess: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """A kernel between groups applied to each label and column."""
+    return np.einsum("gh,ahc->agc", kernel, excess, optimize=True)
 
 
 def p_value(statistics: np.ndarray) -> float:
@@ -130,12 +162,12 @@ def p_value(statistics: np.ndarray) -> float:
     return float((statistics >= statistics[0] - _ROUNDING * scale).mean())
 
 
-def excess(statistics: np.ndarray) -> float:
+def above_mean(statistics: np.ndarray) -> float:
     """How many standard deviations the observed statistic is above the mean of the permuted ones; 0
     where they do not vary.
 
     Example:
-        >>> round(excess(np.array([5.0, 1.0, 3.0])), 2)
+        >>> round(above_mean(np.array([5.0, 1.0, 3.0])), 2)
         3.0
     """
     return float(standardized(statistics[1:], statistics[:1])[0])
