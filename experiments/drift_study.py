@@ -46,7 +46,7 @@ SHIFTS = {
     "lost class": (0.7,),
 }
 SIZES = (200,)
-RUNS = 40
+RUNS = 100
 PERMUTATIONS = 199
 LEVEL = 0.05
 SEED = 100

@@ -166,6 +166,9 @@ class DriftMonitor:
             return self._seen
         check_plain(place)
         if not place.exists():
+            above = next((folder for folder in place.absolute().parents if folder.exists()), place)
+            if not above.is_dir():
+                raise InputError("a folder on the way is a file", above, "Choose another place.")
             return []
         with reading(place, "the state of a drift monitor", ValueError, KeyError, TypeError):
             kept = json.loads(place.read_bytes())
