@@ -13,26 +13,27 @@ from drift_draws import drawn
 
 from advect.questions.drift_kernels import (
     centres,
+    disagreement,
     distances,
     gaussian,
     same_class,
     strata,
 )
 from advect.questions.drift_permutations import (
-    between_classes,
     contrasts,
     holm,
-    label_excess,
+    label_counts,
+    labels_apart,
     largest,
     p_value,
     p_values_of_largest,
+    pairs_apart,
     quadratic,
-    within_classes,
 )
 
 NAME = "drift_study"
-RECOMMENDED = "joint, aggregated"
-BASELINE = "joint, MMD"
+RECOMMENDED = "joint, groups of 10, aggregated"
+BASELINE = "joint, MMD 1"
 DATASETS = ("mnist",)
 SHIFTS = {
     "none": (0.0,),
@@ -46,7 +47,7 @@ SHIFTS = {
     "lost class": (0.7,),
 }
 SIZES = (200,)
-RUNS = 100
+RUNS = 60
 PERMUTATIONS = 199
 LEVEL = 0.05
 SEED = 100
@@ -117,17 +118,23 @@ def p_values(reference: Any, window: Any, rng: np.random.Generator) -> dict[str,
         within = contrasts(side, PERMUTATIONS, rng, groups)
         apart_groups = distances(centres(x, groups))
         ways = {"alone": np.eye(len(apart_groups))}
-        ways |= {f"MMD {width:g}": gaussian(apart_groups, width) for width in (1.0, 0.5, 0.25)}
-        inside, across = (label_excess(each, y, groups, k) for each in (within, u))
+        ways |= {f"MMD {width:g}": gaussian(apart_groups, width) for width in (0.5, 0.25)}
+        inside, across = (label_counts(each, y, groups, k) for each in (within, u))
         for name, kernel in ways.items():
-            p[f"labels, groups of {size}, {name}"] = p_value(within_classes(inside, kernel))
-        table = between_classes(inside, ways["MMD 0.5"])
-        pairs = -np.stack([table[a, b] for a in range(k) for b in range(a)])
+            p[f"labels, groups of {size}, {name}"] = p_value(labels_apart(*inside, kernel))
+        which = np.stack(np.triu_indices(k, 1), axis=1)
+        pairs = pairs_apart(*inside, ways["MMD 0.5"], which)
         p[f"trade, groups of {size}"] = float(p_values_of_largest(pairs).min())
-        several = [found["joint, MMD 1"], found["joint, MMD 0.5"]]
-        p[f"joint with labels in groups of {size}"] = p_value(
-            largest([*several, within_classes(across, ways["MMD 0.5"])])
-        )
+        apart_labels = disagreement(apart, y, groups, k, which)
+        for name, each, counted in (("labels", within, inside), ("joint", u, across)):
+            more = np.abs(apart_labels.T @ each)
+            parts = [labels_apart(*counted, ways["MMD 0.5"]), more[0], largest(more[1:])]
+            if name == "joint":
+                parts += [found["joint, MMD 0.5"], found["joint, MMD 0.25"]]
+            else:
+                p[f"labels, groups of {size}, disagreement"] = p_value(parts[1])
+                p[f"labels, groups of {size}, of a pair"] = p_value(parts[2])
+            p[f"{name}, groups of {size}, aggregated"] = p_value(largest(parts))
     for name in ("energy", "MMD 0.5"):
         p[f"each class, {name}"] = each_class(kernels[name], side, y, k, rng)
     counts = np.stack([np.bincount(y[side], minlength=k), np.bincount(y[~side], minlength=k)])

@@ -76,7 +76,7 @@ def test_a_half_swapped_pair_is_seen_and_named():
     (trade,) = found.traded
     assert {trade.first, trade.second} == {"b", "d"}
     assert trade.forth == pytest.approx(0.5, abs=0.2) and trade.forth_before < 0.1
-    assert any("trade places" in one for one in found.sentences)
+    assert any("trade labels" in one for one in found.sentences)
 
 
 def test_random_labels_change_labels_and_not_features():

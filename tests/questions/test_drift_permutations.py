@@ -10,16 +10,16 @@ from scipy.spatial.distance import cdist
 
 from advect.questions.drift_kernels import distances, gaussian, strata
 from advect.questions.drift_permutations import (
-    between_classes,
     contrasts,
     holm,
-    label_excess,
+    label_counts,
+    labels_apart,
     largest,
     p_value,
     p_values_of_largest,
+    pairs_apart,
     permuted,
     quadratic,
-    within_classes,
 )
 
 
@@ -106,25 +106,36 @@ def test_labels_in_groups_by_their_definition():
     _, window, rng = sample()
     codes, groups = rng.integers(0, 4, 50), rng.integers(0, 6, 50)
     u = contrasts(window, 9, rng)
-    found = label_excess(u, codes, groups, 5)  # one class has no sample
-    one_hot = np.eye(5)[codes]
-    for group in range(6):
-        mine = groups == group
-        residual = one_hot[mine] - one_hot[mine].mean(axis=0)
-        assert np.allclose(found[:, group], residual.T @ u[mine])
     kernel = rng.random((6, 6))
     kernel = kernel @ kernel.T
-    table = between_classes(found, kernel)
-    by_hand = np.stack([[a.T @ kernel @ b for b in found] for a in found])
-    assert np.allclose(table, np.einsum("abcc->abc", by_hand))
-    assert np.allclose(np.einsum("aac->c", table), within_classes(found, kernel))
+
+    def by_hand(rows, k):
+        """Σ_a h_aᵀ K h_a with h from residuals of one-hot labels."""
+        one_hot, total = np.eye(k)[codes], 0.0
+        h = np.zeros((6, k, u.shape[1]))
+        for group in range(6):
+            mine = rows & (groups == group)
+            if mine.any():
+                h[group] = (one_hot[mine] - one_hot[mine].mean(axis=0)).T @ u[mine]
+        for code in range(k):
+            total = total + np.einsum("gc,gh,hc->c", h[:, code], kernel, h[:, code])
+        return total
+
+    sums, counts = label_counts(u, codes, groups, 5)  # one class has no sample
+    assert np.allclose(labels_apart(sums, counts, kernel), by_hand(np.full(50, True), 5))
+    pairs = np.array([[0, 1], [1, 3], [2, 4]])
+    found = pairs_apart(sums, counts, kernel, pairs)
+    for row, pair in zip(found, pairs, strict=True):
+        assert np.allclose(row, by_hand(np.isin(codes, pair), 5))
+    assert not found[2].any()
 
 
-def test_labels_that_depend_on_the_group_alone_are_no_excess():
+def test_labels_that_depend_on_the_group_alone_do_not_differ():
     _, window, rng = sample()
     groups = rng.integers(0, 6, 50)
     u = contrasts(window, 9, rng)
-    assert np.abs(label_excess(u, groups % 3, groups, 3)).max() < 1e-12
+    found = labels_apart(*label_counts(u, groups % 3, groups, 3), np.eye(6))
+    assert np.abs(found).max() < 1e-12
 
 
 def test_holm_by_its_definition():

@@ -40,7 +40,7 @@ def table(**options):
 def test_what_changed_is_shown(tmp_path):
     found = images()
     text = found.report(tmp_path / "deep" / "page.html", title="</title><b>", each=3).read_text()
-    assert found.traded and "trade places" in text and "drift found" in text
+    assert found.traded and "trade labels" in text and "drift found" in text
     assert text.count("data:image/png;base64,") == 2 * 2 * 4  # two classes, two sides, mean + 3
     assert text.count('class="observed"') == 5 and "mark-found" in text
     assert EVIL not in text and "&lt;script&gt;" in text and "</title><b>" not in text

@@ -19,6 +19,7 @@ from advect.questions.drift_classes import class_drifts, trades_of
 from advect.questions.drift_kernels import (
     BANDWIDTHS,
     centres,
+    disagreement,
     distances,
     gaussian,
     same_class,
@@ -26,18 +27,18 @@ from advect.questions.drift_kernels import (
 )
 from advect.questions.drift_permutations import (
     above_mean,
-    between_classes,
     holm,
-    label_excess,
+    label_counts,
+    labels_apart,
     largest,
     p_value,
+    pairs_apart,
     permuted,
     quadratic,
-    within_classes,
 )
 from advect.questions.drift_result import QUESTIONS, ClassDrift, Drift, DriftTest, Trade
 
-GROUP = 20  # samples of a group within which labels are compared
+GROUP = 10  # samples of a group within which labels are compared
 MOST_TRADING = 60  # classes up to which all pairs are looked at
 
 
@@ -236,7 +237,28 @@ class _Pool:
     @cached_property
     def between_groups(self) -> np.ndarray:
         """A kernel between groups."""
-        return gaussian(distances(centres(self.points, self.groups)), BANDWIDTHS[-1])
+        return gaussian(distances(centres(self.points, self.groups)), BANDWIDTHS[0])
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """Pairs of labels that are looked at, (pairs, 2)."""
+        return np.stack(np.triu_indices(self.k if self.k <= MOST_TRADING else 0, 1), axis=1)
+
+    @cached_property
+    def disagreement(self) -> np.ndarray:
+        """Of each sample with its neighbours, in all and for each pair, (n, 1 + pairs)."""
+        return disagreement(self.apart, self.codes, self.groups, self.k, self.pairs)
+
+    def label_changes(self, u: np.ndarray) -> np.ndarray:
+        """How labels given features differ between the sides, (2 + pairs, b).
+
+        The first row is a squared distance, large where labels turn into other ones in the same
+        places. The others say by how much samples of one side disagree more often with their
+        neighbours, in all and for each pair of labels: what a few mislabeled samples change.
+        """
+        counted = label_counts(u, self.codes, self.groups, self.k)
+        squares = labels_apart(*counted, self.between_groups)
+        return np.concatenate([squares[None], np.abs(self.disagreement.T @ u)])
 
     @classmethod
     def of(cls, sides: _Sides, rows: np.ndarray, embedding: Embedded, seed: int) -> _Pool:
@@ -260,7 +282,7 @@ class _Pool:
         return DriftTest(
             name,
             float(size),
-            above_mean(statistics),
+            above_mean(statistics) if len(statistics) > 1 else math.nan,
             p_value(statistics) if p is None else p,
             math.nan,
             len(self.window) - n_window,
@@ -272,7 +294,7 @@ class _Pool:
 def _features(
     pool: _Pool, n_permutations: int, rng: np.random.Generator, advance: Any
 ) -> DriftTest:
-    kernels = [-pool.apart, *(gaussian(pool.apart, width) for width in BANDWIDTHS[1:])]
+    kernels = [-pool.apart, *(gaussian(pool.apart, width) for width in BANDWIDTHS)]
 
     def measure(u: np.ndarray) -> np.ndarray:
         return np.stack([quadratic(kernel, u) for kernel in kernels])
@@ -291,15 +313,15 @@ def _joint(
 
     def measure(u: np.ndarray) -> np.ndarray:
         shares = np.square(indicator @ u).sum(axis=0)  # χ² but for a factor
-        excess = label_excess(u, pool.codes, pool.groups, pool.k)
-        labels = within_classes(excess, pool.between_groups)
-        return np.stack([*(quadratic(kernel, u) for kernel in kernels), labels, shares])
+        together = [quadratic(kernel, u) for kernel in kernels]
+        return np.concatenate([[shares, *together], pool.label_changes(u)])
 
     found = permuted(measure, pool.window, n_permutations, rng, advance=advance)
     n, m = (~pool.window).sum(), pool.window.sum()
-    chi_square = found[-1] * n * m
-    both = largest(found[:-1])
-    return pool.test("joint", both, found[0, 0]), pool.test(
+    chi_square = found[0] * n * m
+    last = 1 + len(kernels)
+    both = largest([*found[1:last], *_three(found[last:])])
+    return pool.test("joint", both, found[1, 0]), pool.test(
         "shares", chi_square, chi_square[0] / (n + m)
     )
 
@@ -307,19 +329,22 @@ def _joint(
 def _labels(
     pool: _Pool, sides: _Sides, n_permutations: int, rng: np.random.Generator, advance: Any
 ) -> tuple[DriftTest, tuple[Trade, ...]]:
-    a, b = np.triu_indices(pool.k if pool.k <= MOST_TRADING else 0, 1)
+    n_pairs = len(pool.pairs)
 
     def measure(u: np.ndarray) -> np.ndarray:
-        excess = label_excess(u, pool.codes, pool.groups, pool.k)
-        if not len(a):
-            return within_classes(excess, pool.between_groups)[None]
-        table = between_classes(excess, pool.between_groups)
-        return np.concatenate([np.einsum("aac->c", table)[None], -table[a, b]])
+        counted = label_counts(u, pool.codes, pool.groups, pool.k)
+        traded = pairs_apart(*counted, pool.between_groups, pool.pairs)
+        return np.concatenate([pool.label_changes(u), traded])
 
     found = permuted(measure, pool.window, n_permutations, rng, pool.groups, advance)
-    pairs = list(zip(a.tolist(), b.tolist(), strict=True))
-    trades = trades_of(found[1:], pairs, pool.apart, pool.codes, pool.window, sides.names)
-    return pool.test("labels", found[0], found[0, 0]), trades
+    changes, traded = found[: 2 + n_pairs], found[2 + n_pairs :]
+    trades = trades_of(traded, pool.pairs, pool.apart, pool.codes, pool.window, sides.names)
+    return pool.test("labels", largest(_three(changes)), found[0, 0]), trades
+
+
+def _three(changes: np.ndarray) -> list[np.ndarray]:
+    """``label_changes`` with one row for all pairs: the one that differs most."""
+    return [*changes[:2], *([largest(changes[2:])] if len(changes) > 2 else [])]
 
 
 def _classes(

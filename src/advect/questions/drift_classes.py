@@ -76,7 +76,7 @@ def _shift(pool: Any, code: int) -> float:
 
 def trades_of(
     statistics: np.ndarray,
-    pairs: Sequence[tuple[int, int]],
+    pairs: np.ndarray,
     apart: np.ndarray,
     codes: np.ndarray,
     window: np.ndarray,

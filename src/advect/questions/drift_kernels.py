@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-BANDWIDTHS = (1.0, 0.5)  # of the Gaussian kernels, in units of the median distance
+BANDWIDTHS = (0.5, 0.25)  # of Gaussian kernels, in units of the median distance
+NEIGHBOURS = 10  # that say what label to expect of a sample
 
 
 def distances(points: np.ndarray) -> np.ndarray:
@@ -71,3 +72,34 @@ def centres(points: np.ndarray, groups: np.ndarray) -> np.ndarray:
     sums = np.zeros((len(count), points.shape[1]))
     np.add.at(sums, groups, points)
     return sums / count.clip(1)[:, None]
+
+
+def disagreement(
+    apart: np.ndarray, codes: np.ndarray, groups: np.ndarray, k: int, pairs: np.ndarray
+) -> np.ndarray:
+    """How far the label of each sample is from those of its nearest neighbours of both sides: in
+    the first column the share of these with another label, then for each pair of labels the share
+    with the other one of the two, (n, 1 + pairs). Less the mean of the group, so that places where
+    labels are mixed anyway do not count.
+
+    Example:
+        >>> x = np.arange(12.0)[:, None]
+        >>> codes = np.array([0] * 11 + [1])
+        >>> found = disagreement(distances(x), codes, np.zeros(12, int), 2, np.array([[0, 1]]))
+        >>> found.argmax(axis=0).tolist()
+        [11, 11]
+    """
+    n = len(codes)
+    to = apart.copy()
+    np.fill_diagonal(to, np.inf)
+    count = min(NEIGHBOURS, n - 1)
+    near = np.argsort(to, axis=1, kind="stable")[:, :count]
+    votes = np.zeros((n, k))
+    for column in near.T:
+        votes[np.arange(n), codes[column]] += 1 / max(count, 1)
+    found = np.zeros((n, 1 + len(pairs)))
+    found[:, 0] = 1 - votes[np.arange(n), codes]
+    for place, (a, b) in enumerate(pairs, start=1):
+        found[codes == a, place] = votes[codes == a, b]
+        found[codes == b, place] = votes[codes == b, a]
+    return found - centres(found, groups)[groups]

@@ -96,20 +96,17 @@ def quadratic(kernel: np.ndarray, u: np.ndarray) -> np.ndarray:
     return np.einsum("ib,ib->b", u, kernel @ u)
 
 
-def label_excess(u: np.ndarray, codes: np.ndarray, groups: np.ndarray, k: int) -> np.ndarray:
-    """What the window has more of each label in each group of like samples, (k, groups, 1 + B),
-    beyond what the group's own share of the label explains.
-
-    With r_ia = [y_i = a] − (share of a in the group of i), over both sides, this is Σ u_i r_ia over
-    the group: 0 on average where labels depend on the group and not on the side, however many of its
-    samples are of the window.
+def label_counts(
+    u: np.ndarray, codes: np.ndarray, groups: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Σ u_i over the samples of each label in each group, (k, groups, 1 + B), and how many these
+    are, (k, groups).
 
     Example:
-        >>> u = np.array([[0.5], [0.5], [-0.5], [-0.5]])
-        >>> label_excess(u, np.array([0, 0, 1, 1]), np.zeros(4, int), 2)[:, 0, 0].tolist()
-        [1.0, -1.0]
-        >>> label_excess(u, np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1]), 2).any()
-        np.False_
+        >>> u = np.array([[0.5], [0.5], [-1.0]])
+        >>> sums, counts = label_counts(u, np.array([0, 0, 1]), np.zeros(3, int), 2)
+        >>> sums[:, 0, 0].tolist(), counts[:, 0].tolist()
+        ([1.0, -1.0], [2.0, 1.0])
     """
     from scipy.sparse import csr_array
 
@@ -117,38 +114,52 @@ def label_excess(u: np.ndarray, codes: np.ndarray, groups: np.ndarray, k: int) -
     place = codes * n_groups + groups
     member = csr_array((np.ones(n), (place, np.arange(n))), shape=(k * n_groups, n))
     counts = np.asarray(member.sum(axis=1)).reshape(k, n_groups)
-    share = counts / counts.sum(axis=0).clip(1)
-    found = (member @ u).reshape(k, n_groups, -1)
-    return found - share[:, :, None] * found.sum(axis=0)
+    return (member @ u).reshape(k, n_groups, -1), counts
 
 
-def between_classes(excess: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """⟨h_a, h_b⟩ for each pair of labels and each column, (k, k, 1 + B), where h_a is the excess of
-    label a over groups (``label_excess``) smoothed by a kernel between groups.
+def labels_apart(sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """How far labels of the two sides differ within groups of like samples, (1 + B,).
 
-    Where samples change their label from a to b, a loses what b gains in the same places, and
-    −⟨h_a, h_b⟩ is large. The diagonal sums to how far labels changed in all.
+    With r_ia = [y_i = a] − (share of a in the group of i), h_a = Σ u_i r_ia over each group is what
+    the window has more of label a there, beyond what is due to its number of samples in the group. A
+    kernel between groups smooths it, and Σ_a ⟨h_a, h_a⟩ is the statistic.
 
     Example:
-        >>> between_classes(np.array([[[1.0]], [[-1.0]]]), np.eye(1))[:, :, 0].tolist()
-        [[1.0, -1.0], [-1.0, 1.0]]
-    """
-    return np.einsum("agc,bgc->abc", excess, smoothed(excess, kernel), optimize=True)
-
-
-def within_classes(excess: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """Σ_a ⟨h_a, h_a⟩ for each column, (1 + B,): the sum of the diagonal of ``between_classes``.
-
-    Example:
-        >>> within_classes(np.array([[[1.0]], [[-1.0]]]), np.eye(1)).tolist()
+        >>> u = np.array([[0.5], [0.5], [-0.5], [-0.5]])
+        >>> codes, one, two = np.array([0, 0, 1, 1]), np.zeros(4, int), np.array([0, 0, 1, 1])
+        >>> labels_apart(*label_counts(u, codes, one, 2), np.eye(1)).tolist()
         [2.0]
+        >>> labels_apart(*label_counts(u, codes, two, 2), np.eye(2)).tolist()
+        [0.0]
     """
-    return np.einsum("agc,agc->c", excess, smoothed(excess, kernel))
+    share = counts / counts.sum(axis=0).clip(1)
+    excess = sums - share[:, :, None] * sums.sum(axis=0)
+    smooth = np.einsum("gh,ahc->agc", kernel, excess, optimize=True)
+    return np.einsum("agc,agc->c", excess, smooth)
 
 
-def smoothed(excess: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """A kernel between groups applied to each label and column."""
-    return np.einsum("gh,ahc->agc", kernel, excess, optimize=True)
+def pairs_apart(
+    sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray, pairs: np.ndarray
+) -> np.ndarray:
+    """``labels_apart`` of each pair of labels by itself, as if there were no samples of others,
+    (pairs, 1 + B): large where the two trade places. What happens to a third label has no part in
+    it.
+
+    Example:
+        >>> u = np.array([[0.5], [-0.5], [0.5], [-0.5]])
+        >>> sums, counts = label_counts(u, np.array([0, 1, 2, 2]), np.zeros(4, int), 3)
+        >>> pairs_apart(sums, counts, np.eye(1), np.array([[0, 1], [0, 2]]))[:, 0].round(2).tolist()
+        [0.5, 0.22]
+    """
+    found = np.zeros((len(pairs), sums.shape[2]))
+    for place, (a, b) in enumerate(pairs):
+        mixed = np.flatnonzero((counts[a] > 0) & (counts[b] > 0))
+        if len(mixed):
+            one, other = counts[a, mixed, None], counts[b, mixed, None]
+            excess = (other * sums[a, mixed] - one * sums[b, mixed]) / (one + other)
+            smooth = kernel[np.ix_(mixed, mixed)] @ excess
+            found[place] = 2 * np.einsum("gc,gc->c", excess, smooth)
+    return found
 
 
 def p_value(statistics: np.ndarray) -> float:

@@ -133,6 +133,11 @@ class Trade:
     back: float
     back_before: float
 
+    @property
+    def rose(self) -> bool:
+        """Whether the window has more of either than the reference."""
+        return self.forth > self.forth_before or self.back > self.back_before
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return _plain(vars(self) | {"first": str(self.first), "second": str(self.second)})
@@ -205,7 +210,8 @@ class Drift:
     @property
     def traded(self) -> tuple[Trade, ...]:
         """Pairs of classes that trade places; none unless there is drift."""
-        return tuple(one for one in self.trades if self.drifted and one.p_value <= self.level)
+        sure = (one for one in self.trades if self.drifted and one.p_value <= self.level)
+        return tuple(one for one in sure if one.rose)
 
     def _those(self, of: Any) -> tuple[Hashable, ...]:
         return tuple(one.name for one in self.classes if self.drifted and of(one) <= self.level)
@@ -325,7 +331,7 @@ def _said(found: Drift) -> list[str]:
             said.append(f"The window has no sample of {_classes(rest)}, which may be chance.")
     for one in found.traded:
         said.append(
-            f"Classes {one.first} and {one.second} trade places: where the reference has "
+            f"Classes {one.first} and {one.second} trade labels: where the reference has "
             f"{one.first}, {_percent(one.forth)} of the window's samples of the two are labeled "
             f"{one.second} ({_percent(one.forth_before)} in the reference); where it has "
             f"{one.second}, {_percent(one.back)} are labeled {one.first} "

@@ -94,8 +94,8 @@ def _tiles(found: Drift) -> list[tuple[str, str]]:
     return [
         ("drift", "found" if found.drifted else "not found"),
         ("smallest adjusted p", _number(min(t.adjusted for t in found.tests if t.tested))),
-        ("samples, reference and window", f"{n:,} and {m:,}"),
-        ("labels", f"{found.labels_reference:,} and {found.labels_window:,}"),
+        ("samples before and now", f"{n:,} and {m:,}"),
+        ("labels before and now", f"{found.labels_reference:,} and {found.labels_window:,}"),
         ("classes changed", f"{len({*found.changed_classes, *found.changed_shares}):,}"),
         ("pairs that trade", f"{len(found.traded):,}"),
     ]
