@@ -42,8 +42,9 @@ def axes(dataset: str) -> tuple[np.ndarray, np.ndarray]:
 def table() -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import load_breast_cancer
 
-    x, y = load_breast_cancer(return_X_y=True)
-    return (x - x.mean(axis=0)) / x.std(axis=0), y
+    bunch: Any = load_breast_cancer()
+    x = bunch.data
+    return (x - x.mean(axis=0)) / x.std(axis=0), bunch.target
 
 
 def pool(dataset: str, seed: int) -> tuple[np.ndarray, np.ndarray]:

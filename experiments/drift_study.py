@@ -128,7 +128,7 @@ def p_values(reference: Any, window: Any, rng: np.random.Generator) -> dict[str,
         apart_labels = disagreement(apart, y, groups, k, which)
         for name, each, counted in (("labels", within, inside), ("joint", u, across)):
             more = np.abs(apart_labels.T @ each)
-            parts = [labels_apart(*counted, ways["MMD 0.5"]), more[0], largest(more[1:])]
+            parts = [labels_apart(*counted, ways["MMD 0.5"]), more[0], largest([*more[1:]])]
             if name == "joint":
                 parts += [found["joint, MMD 0.5"], found["joint, MMD 0.25"]]
             else:
@@ -159,7 +159,8 @@ def each_class(
 def class_means(x: np.ndarray, y: np.ndarray, u: np.ndarray, k: int) -> np.ndarray:
     """Σ_c |Σ_i u_i x_i [y_i = c]|²: signed means, class by class."""
     x = x - x.mean(axis=0)
-    return sum(np.square(x[y == code].T @ u[y == code]).sum(axis=0) for code in range(k))
+    each = [np.square(x[y == code].T @ u[y == code]).sum(axis=0) for code in range(k)]
+    return np.sum(each, axis=0)
 
 
 def neighbours(apart: np.ndarray, y: np.ndarray, u: np.ndarray, k: int = 5) -> np.ndarray:

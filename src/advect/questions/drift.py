@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -119,20 +119,21 @@ def drift(
     names = [name for name in QUESTIONS if name in tests]
     adjusted = holm([tests[name].p_value for name in names])
     ordered = tuple(
-        DriftTest(**(vars(tests[name]) | {"adjusted": float(value)}))
+        replace(tests[name], adjusted=float(value))
         for name, value in zip(names, adjusted, strict=True)
     )
     return Drift(
-        ordered,
-        classes,
-        trades,
-        level,
-        reference,
-        window,
-        *(int(side.labeled.sum()) for side in (reference, window)),
-        n_permutations,
-        seed,
-        sides.notes,
+        tests=ordered,
+        classes=classes,
+        trades=trades,
+        level=level,
+        reference=reference,
+        window=window,
+        labels_reference=int(reference.labeled.sum()),
+        labels_window=int(window.labeled.sum()),
+        n_permutations=n_permutations,
+        seed=seed,
+        notes=sides.notes,
     )
 
 
@@ -300,7 +301,7 @@ def _features(
         return np.stack([quadratic(kernel, u) for kernel in kernels])
 
     found = permuted(measure, pool.window, n_permutations, rng, advance=advance)
-    return pool.test("features", largest(found), found[0, 0])
+    return pool.test("features", largest([*found]), found[0, 0])
 
 
 def _joint(
@@ -344,7 +345,7 @@ def _labels(
 
 def _three(changes: np.ndarray) -> list[np.ndarray]:
     """``label_changes`` with one row for all pairs: the one that differs most."""
-    return [*changes[:2], *([largest(changes[2:])] if len(changes) > 2 else [])]
+    return [*changes[:2], *([largest([*changes[2:]])] if len(changes) > 2 else [])]
 
 
 def _classes(

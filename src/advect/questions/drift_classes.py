@@ -38,14 +38,15 @@ def class_drifts(
         rows.append(
             ClassDrift(
                 names[code],
-                int(counts[0, code]),
-                int(counts[1, code]),
-                *shares,
-                share_p[code],
-                float(share_adjusted),
-                shift,
-                features[code],
-                float(adjusted),
+                n_reference=int(counts[0, code]),
+                n_window=int(counts[1, code]),
+                share_reference=shares[0],
+                share_window=shares[1],
+                share_p_value=share_p[code],
+                share_adjusted=float(share_adjusted),
+                shift=shift,
+                p_value=features[code],
+                adjusted=float(adjusted),
             )
         )
     return tuple(rows)
@@ -55,7 +56,8 @@ def _fisher(counts: np.ndarray, totals: np.ndarray) -> float:
     from scipy.stats import fisher_exact
 
     table = np.stack([counts, totals - counts])
-    return float(fisher_exact(table).pvalue)
+    found: Any = fisher_exact(table)
+    return float(found.pvalue)
 
 
 def _shift(pool: Any, code: int) -> float:

@@ -3,6 +3,8 @@ groups of like samples. All of it is a function of the pooled samples, whatever 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 BANDWIDTHS = (0.5, 0.25)  # of Gaussian kernels, in units of the median distance
@@ -57,7 +59,8 @@ def strata(points: np.ndarray, size: int, seed: int) -> np.ndarray:
     if k == 1:
         return np.zeros(len(points), int)
     weights = np.bincount(which.reshape(-1)).astype(float)
-    made = KMeans(k, n_init=1, max_iter=20, random_state=seed).fit(distinct, sample_weight=weights)
+    options: dict[str, Any] = {"n_init": 1, "max_iter": 20, "random_state": seed}
+    made = KMeans(k, **options).fit(distinct, sample_weight=weights)
     return np.asarray(made.labels_)[which.reshape(-1)]
 
 

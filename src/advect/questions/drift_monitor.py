@@ -175,8 +175,8 @@ class DriftMonitor:
             if kept["format"] != FORMAT:
                 raise ValueError(f"format {kept['format']!r}")
             settings, windows = dict(kept["settings"]), [dict(one) for one in kept["windows"]]
-            for one in windows:
-                one["digest"], one["drifted"], one["window"]
+            if any(not {"digest", "drifted", "window"} <= one.keys() for one in windows):
+                raise ValueError("a window without its answer")
         for name, value in self._settings.items():
             if settings.get(name) != value:
                 raise InputError(

@@ -163,8 +163,8 @@ def _pictures(found: Drift, each: int) -> list[dict[str, Any]]:
     names = dict.fromkeys([*found.changed_classes, *traded, *found.changed_shares])
     rows = []
     for name in list(names)[:12]:
-        sides = [_of_class(side, name) for side in (before, after)]
-        rows.append({"name": f"Class {name}", "rows": _two_rows(shades, *sides, each)})
+        one, other = _of_class(before, name), _of_class(after, name)
+        rows.append({"name": f"Class {name}", "rows": _two_rows(shades, one, other, each)})
     if not rows:
         rows.append({"name": "All samples", "rows": _two_rows(shades, before.x, after.x, each)})
     return rows
