@@ -31,7 +31,7 @@ SHIFTS = {
     "swapped pair": (0.25, 0.5, 1.0),  # share of the samples of two classes
     "shares": (0.4, 0.7, 0.9),  # two classes: one so much rarer, the other more frequent
     "rotation": (6.0, 12.0, 18.0),  # degrees
-    "noise": (0.4, 0.8, 1.2),  # pixel noise, in mean deviations of a pixel
+    "noise": (1.5, 3.0, 4.5),  # pixel noise, in mean deviations of a pixel
     "new class": (0.02, 0.05, 0.1),  # share of the window
     "lost class": (0.5, 0.75, 1.0),  # share of a class that is missing
 }

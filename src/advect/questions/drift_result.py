@@ -23,6 +23,8 @@ QUESTIONS = {
     "classes": "features within a class",
 }
 
+LEAST_MOVED = 0.1  # below which a trade is not named
+
 
 @dataclass(frozen=True, eq=False)
 class DriftTest:
@@ -134,9 +136,10 @@ class Trade:
     back_before: float
 
     @property
-    def rose(self) -> bool:
-        """Whether the window has more of either than the reference."""
-        return self.forth > self.forth_before or self.back > self.back_before
+    def moved(self) -> float:
+        """By how much more the window has of both: 0 where nothing changed, 2 for a full swap."""
+        changes = (self.forth - self.forth_before, self.back - self.back_before)
+        return sum(0.0 if math.isnan(change) else change for change in changes)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -209,9 +212,11 @@ class Drift:
 
     @property
     def traded(self) -> tuple[Trade, ...]:
-        """Pairs of classes that trade places; none unless there is drift."""
+        """Pairs of classes that trade places: sure, and by a tenth of their samples or more, since
+        a change of shares moves a few labels too; none unless there is drift.
+        """
         sure = (one for one in self.trades if self.drifted and one.p_value <= self.level)
-        return tuple(one for one in sure if one.rose)
+        return tuple(one for one in sure if one.moved >= LEAST_MOVED)
 
     def _those(self, of: Any) -> tuple[Hashable, ...]:
         return tuple(one.name for one in self.classes if self.drifted and of(one) <= self.level)
