@@ -42,7 +42,7 @@ SHIFTS = {
     "swapped pair": (0.5,),
     "shares": (0.7,),
     "rotation": (12.0,),
-    "noise": (3.0,),
+    "noise": (0.6,),
     "new class": (0.06,),
     "lost class": (0.7,),
 }
