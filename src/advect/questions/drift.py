@@ -62,11 +62,13 @@ def drift(
     asked, each with a permutation test, whose p-value is exact where samples are exchangeable under
     the null hypothesis, that is independent draws of one law:
 
-    - ``joint``: did the law of (x, y) change? MMD with a Gaussian kernel of x times [y = y'].
+    - ``joint``: did the law of (x, y) change? MMD with Gaussian kernels of x times [y = y'], and the
+      statistics of ``labels``; the largest, each in units of its deviation over permutations.
     - ``features``: did the law of x change? Energy distance and MMD, over all samples.
     - ``shares``: did the frequencies of classes change? The χ² statistic.
-    - ``labels``: did y change, given x? The statistic of ``joint``, where sides change only within
-      groups of like samples. It is exact where nothing changed, and nearly so where only x did.
+    - ``labels``: did y change, given x? How labels differ within groups of like samples, and how
+      often they disagree with those of their neighbours, in all and for each pair. Sides change only
+      within groups: exact where nothing changed, and nearly so where only x did.
     - ``classes``: did x change within some class? The energy distance of each class, sides changing
       within the class; Holm's rule over classes.
 
