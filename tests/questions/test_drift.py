@@ -198,7 +198,7 @@ def test_weights_are_not_used_and_that_is_said():
 
 
 def test_large_sides_are_drawn_from():
-    found = asked(draw(400), draw(400, seed=2), max_samples=50)
+    found = asked(draw(2000), draw(1500, seed=2), max_samples=50)
     assert found["joint"].n_reference == 50 and any("drawn" in one for one in found.notes)
     assert found.classes[0].n_reference > 50  # shares count all
 

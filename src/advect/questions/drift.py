@@ -35,6 +35,7 @@ from advect.questions.drift_permutations import (
     pairs_apart,
     permuted,
     quadratic,
+    ways,
 )
 from advect.questions.drift_result import QUESTIONS, ClassDrift, Drift, DriftTest, Trade
 
@@ -365,7 +366,7 @@ def _classes(
     for code in range(pool.k):
         rows = np.flatnonzero(pool.codes == code)
         m = int(pool.window[rows].sum())
-        if math.comb(len(rows), m) * level < 1 or m in (0, len(rows)):
+        if ways(len(rows), m) < 1 / level:
             continue  # no p-value of so few samples is as small as the level
         kernel = -pool.apart[np.ix_(rows, rows)]
         for count in (n_permutations, more):
@@ -434,6 +435,6 @@ def _notes(
         notes.append(
             f"Weights of the {' and the '.join(uneven)} were not used: samples count once."
         )
-    if math.comb(len(reference) + len(window), len(window)) * level < len(QUESTIONS):
+    if ways(len(reference) + len(window), len(window)) < len(QUESTIONS) / level:
         notes.append("There are too few samples to find any drift at this level.")
     return tuple(notes)

@@ -12,6 +12,7 @@ most that probability, for any n, m, K and B (Phipson and Smyth, 2010)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -50,6 +51,16 @@ def contrasts(
         tiled = np.broadcast_to(u[rows], (n_permutations, len(rows)))
         found[rows, 1:] = generator.permuted(tiled, axis=1).T
     return found
+
+
+def ways(n: int, m: int) -> int:
+    """In how many ways m of n samples can be the window, or a lower bound of many.
+
+    Example:
+        >>> ways(4, 2), ways(10**6, 5 * 10**5) > 10**9
+        (6, True)
+    """
+    return math.comb(n, min(m, n - m, 20))
 
 
 def permuted(
