@@ -12,6 +12,8 @@ from typing import Any
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
+from advect.apps.calibration import wilson
+
 Rows = list[dict[str, Any]]
 
 
@@ -308,6 +310,73 @@ def ranks_table() -> str:
     return markdown(head, rows)
 
 
+def drift_size(dataset: str = "mnist, n 200") -> str:
+    """How often tests find a drift where there is none, with 95 % intervals."""
+    found = Experiment.read("drift")
+    cells = found.groups.get(f"{dataset}, none 0", [])
+    runs = sum(cell["n"] for cell in cells)
+    rows = []
+    for column in [each for each in DRIFT_COLUMNS if each in found.columns]:
+        hits = round(sum(cell["n"] * cell["accuracies"][column] for cell in cells))
+        low, high = wilson(hits, runs)
+        share = f"{100 * hits / runs:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+        rows.append([column, f"{hits} of {runs}", share])
+    head = ["test", "pairs", "per cent, with its 95 % interval"]
+    return markdown(head, rows) if runs else f"*{NOT_RUN}*"
+
+
+def drift_size_said(dataset: str) -> str:
+    """The same in a sentence, of the recommended test and the widest of the others."""
+    found = Experiment.read("drift")
+    cells = found.groups.get(f"{dataset}, none 0", [])
+    runs = sum(cell["n"] for cell in cells)
+    said = []
+    for column in [each for each in DRIFT_COLUMNS if each in found.columns]:
+        hits = round(sum(cell["n"] * cell["accuracies"][column] for cell in cells))
+        said.append(f"{column} {hits}")
+    return f"of {runs} pairs, {', '.join(said)}." if runs else f"*{NOT_RUN}*"
+
+
+def drift_power(match: str) -> str:
+    """Power of each test by kind and strength of a change, in per cent."""
+    found = Experiment.read("drift")
+    settings = [s for s in found.groups if match in s and ", none " not in s and found.groups[s]]
+    rows = []
+    for setting in settings:
+        (cell,) = found.groups[setting]
+        rates = [f"{100 * cell['accuracies'][column]:.0f}" for column in DRIFT_COLUMNS]
+        name = setting.replace(match, "").strip(", ")
+        rows.append([name, str(cell["n"]), f"**{rates[0]}**", *rates[1:]])
+    head = ["change", "pairs", f"**{DRIFT_COLUMNS[0]}**", *DRIFT_COLUMNS[1:]]
+    return markdown(head, rows) if rows else f"*{NOT_RUN}*"
+
+
+def drift_study() -> str:
+    """Statistics down, changes across: the share of pairs that are found to differ."""
+    found = Experiment.read("drift_study")
+    rows = [
+        [way, *(found.mean(setting, way).partition(".")[0] for setting in found.groups)]
+        for way in found.columns
+        if way in DRIFT_STUDIED
+    ]
+    head = ["statistic", *(setting.rpartition(", ")[2] for setting in found.groups)]
+    return markdown(head, rows) if rows else f"*{NOT_RUN}*"
+
+
+DRIFT_COLUMNS = (
+    *("ad.drift", "joint", "features", "shares", "labels", "classes"),
+    *("MMD, features", "MMD, features and labels"),
+    *("classifier, features", "classifier, features and labels"),
+)
+DRIFT_STUDIED = (
+    *("features, MMD 1", "features, energy", "features, aggregated"),
+    *("joint, MMD 1", "joint, MMD 0.5", "joint, energy, weight 0.5", "joint, energy, weight 8"),
+    *("joint, sliced, pooled means", "joint, sliced, own means", "class means"),
+    *("nearest neighbours disagree", "labels, groups of 10, MMD 0.5"),
+    *("labels, groups of 10, disagreement", "labels, groups of 10, aggregated"),
+    *("labels, groups of 40, aggregated", "joint, groups of 10, aggregated"),
+    *("each class, energy", "each class, MMD 0.5", "shares"),
+)
 WORDS: dict[str, Callable[..., Any]] = {
     "bench": benchmark,
     "descent": descent,
@@ -325,4 +394,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     "euler_best": euler_best,
     "scale_table": scale_table,
     "ranks_table": ranks_table,
+    "drift_size": drift_size,
+    "drift_size_said": drift_size_said,
+    "drift_power": drift_power,
+    "drift_study": drift_study,
 }

@@ -160,6 +160,15 @@ from .ot import (
     Sinkhorn as Sinkhorn,
     Solution as Solution,
 )
+from .questions.drift import (
+    drift as drift,
+)
+from .questions.drift_monitor import (
+    DriftMonitor as DriftMonitor,
+)
+from .questions.drift_result import (
+    Drift as Drift,
+)
 from .transport.distance import (
     Distance as Distance,
     otdd as otdd,

@@ -163,6 +163,8 @@ BAD = {
     "label, nothing to label": ["label", A, B, "-o", "labels.csv"],
     "label, no labels": ["label", "toy:swiss_roll?n=20", "-o", "labels.csv"],
     "label, another file": ["label", A, B, "--relabel", "-o", "labels.txt"],
+    "drift, other columns": ["drift", A, "digits?n=20", "--state", "state.json"],
+    "drift, another page": ["drift", A, B, "--report", "page.txt"],
     "show, nowhere": ["show", "run"],
     "report, nowhere": ["report", "run"],
     "animate, nowhere": ["animate", "run", "-o", "run.gif"],

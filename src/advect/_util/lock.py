@@ -67,7 +67,7 @@ class Hold:
 
     def __init__(self, directory: Path) -> None:
         self._key = (os.getpid(), directory.resolve())
-        self._holds = True
+        self._holds = False  # one that is refused has nothing to release
         with _guard:
             held = _held.get(self._key)
             if held is None:
@@ -76,6 +76,7 @@ class Hold:
                 raise _busy(directory, f"another thread of process {os.getpid()}")
             else:
                 held.count += 1
+            self._holds = True
 
     def release(self) -> None:
         """Let others write; once is enough."""

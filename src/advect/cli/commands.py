@@ -57,6 +57,14 @@ COMMANDS = (
         "advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances",
     ),
     Command(
+        "drift",
+        "advect.cli.drift:drift",
+        "Ask",
+        "Whether a window of data still has the law of a reference, and which class changed.",
+        "REFERENCE WINDOW [--state FILE.json] [OPTIONS]",
+        "advect drift 'digits?n=300' 'digits?n=300&seed=1' --report drift.html",
+    ),
+    Command(
         "flow",
         "advect.cli.flow:flow",
         "Move",

@@ -2,6 +2,7 @@
 
 0  done          1  failure          2  usage or bad input
 3  not converged, under --strict     130  interrupted, after a checkpoint where there is one
+4  drift was found (advect drift)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from advect.cli.options import Flag, Options
 from advect.cli.spelling import warned
 from advect.errors import ConvergenceWarning
 
-DONE, FAILED, BAD_INPUT, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 class Exit(Exception):

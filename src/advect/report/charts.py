@@ -56,6 +56,43 @@ def histogram(confidence: np.ndarray) -> Markup:
     return _chart("Labels given, by confidence", "confidence", "labels", marks, ticks)
 
 
+def null_chart(title: str, permuted: np.ndarray, observed: float) -> Markup:
+    """The statistics of permuted sides as columns, and the observed one as a line.
+
+    Args:
+        title: of the chart, a constant of ours: it is not escaped.
+        permuted: one or more numbers.
+        observed: another one.
+
+    Example:
+        >>> null_chart("A test", np.array([0.0, 1.0, 1.0]), 4.0).count('class="observed"')
+        1
+    """
+    low, high = min(permuted.min(), observed), max(permuted.max(), observed)
+    counts, edges = np.histogram(permuted, bins=40, range=(low, high if high > low else low + 1))
+    most, width = max(1, int(counts.max())), float(edges[-1] - edges[0])
+    marks = []
+    for place, count in enumerate(counts.tolist()):
+        if count:
+            left, right = _x(place / 40), _x((place + 1) / 40)
+            top = _y(count / most)
+            marks.append(
+                f'<rect class="column" x="{left + 0.5:.1f}" width="{right - left - 1:.1f}" '
+                f'y="{top}" height="{_y(0) - top:.1f}" rx="1"/>'
+            )
+    share = (observed - float(edges[0])) / width
+    at, side = _x(share), "end" if share > 1 / 2 else "start"
+    off = -6 if share > 1 / 2 else 6
+    marks.append(f'<line class="observed" x1="{at}" x2="{at}" y1="{_y(0)}" y2="{_y(1)}"/>')
+    marks.append(
+        f'<text class="observed-text" x="{at + off:.1f}" y="{_y(0.9)}" text-anchor="{side}">'
+        "observed</text>"
+    )
+    ticks = [(share, f"{round(share * most):,}") for share in (0.0, 0.5, 1.0)]
+    below = [(share, f"{edges[0] + share * width:.3g}") for share in (0.0, 0.5, 1.0)]
+    return _chart(title, "statistic", "permutations", marks, ticks, below)
+
+
 def _x(share: float) -> float:
     return round(_LEFT + share * (_WIDE - _LEFT - _RIGHT), 1)
 
@@ -70,8 +107,9 @@ def _chart(
     beside: str,
     marks: Sequence[str],
     ticks: Sequence[tuple[float, str]] | None = None,
+    ticks_below: Sequence[tuple[float, str]] | None = None,
 ) -> Markup:
-    """Axes from 0 to 1, or with ticks of their own upward."""
+    """Axes from 0 to 1, or with ticks of their own."""
     from markupsafe import Markup
 
     percent = [(share, f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
@@ -81,7 +119,7 @@ def _chart(
             f'<line class="rule" x1="{_x(0)}" x2="{_x(1)}" y1="{_y(share)}" y2="{_y(share)}"/>'
         )
         lines.append(f'<text x="{_x(0) - 6}" y="{_y(share) + 4}" text-anchor="end">{text}</text>')
-    for share, text in percent:
+    for share, text in ticks_below or percent:
         lines.append(f'<text x="{_x(share)}" y="{_y(0) + 15}" text-anchor="middle">{text}</text>')
     lines.append(
         f'<line class="axis" x1="{_x(0)}" x2="{_x(1)}" y1="{_y(0)}" y2="{_y(0)}"/>'

@@ -1,0 +1,264 @@
+"""``ad.drift``: its level, what it sees and names, labels that are missing, inputs of all kinds."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import advect as ad
+
+NAMES = ("joint", "features", "shares", "labels", "classes")
+
+
+def draw(n=150, k=4, d=5, seed=0, apart=4.0, shares=None):
+    """Gaussian classes with the same means whatever the seed."""
+    means = apart * np.random.default_rng(99).standard_normal((k, d)) / math.sqrt(2)
+    rng = np.random.default_rng([seed, n])
+    y = rng.choice(k, n, p=shares)
+    return means[y] + rng.standard_normal((n, d)), y
+
+
+def data(x, y, names="abcdefgh", **options):
+    return ad.LabeledDataset(x, [None if code < 0 else names[code] for code in y], **options)
+
+
+def asked(reference, window, **options):
+    return ad.drift(data(*reference), data(*window), progress=False, **options)
+
+
+def test_the_level_is_kept():
+    runs = 120
+    found = [
+        asked(draw(50, 3, 2, seed), draw(40, 3, 2, 1000 + seed), n_permutations=99)
+        for seed in range(runs)
+    ]
+    assert sum(one.drifted for one in found) <= stats.binom.ppf(0.999, runs, 0.05)
+    for name in NAMES:
+        p = np.array([one[name].p_value for one in found])
+        assert (p <= 0.2).sum() <= stats.binom.ppf(0.999, runs, 0.2), name
+    uniform = stats.kstest([one["joint"].p_value for one in found], "uniform")
+    assert uniform.pvalue > 1e-3
+
+
+@pytest.mark.slow
+def test_the_level_is_kept_with_many_runs():
+    runs = 1500
+    found = [
+        asked(draw(60, 3, 3, seed), draw(60, 3, 3, 10_000 + seed), n_permutations=99)
+        for seed in range(runs)
+    ]
+    assert sum(one.drifted for one in found) <= stats.binom.ppf(0.999, runs, 0.05)
+    for name in NAMES[:4]:
+        count = sum(one[name].p_value <= 0.05 for one in found)
+        low, high = stats.binom.ppf([0.001, 0.999], runs, 0.05)
+        assert low <= count <= high, name
+
+
+def test_a_class_that_moves_is_named():
+    x, y = draw(seed=2)
+    found = asked(draw(), (x + 1.5 * (y == 2)[:, None], y))
+    assert found.drifted and found.changed_classes == ("c",) and not found.changed_shares
+    moved = next(one for one in found.classes if one.name == "c")
+    assert moved.shift == pytest.approx(1.5 * math.sqrt(5), rel=0.25)
+    assert "class c" in str(found) and found["shares"].adjusted > 0.05
+
+
+def test_a_half_swapped_pair_is_seen_and_named():
+    x, y = draw(seed=2)
+    rng = np.random.default_rng(0)
+    some = np.isin(y, [1, 3]) & (rng.random(len(y)) < 0.5)
+    found = asked(draw(), (x, np.where(some, 4 - y, y)))
+    assert found["labels"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
+    assert found["features"].adjusted > 0.05
+    (trade,) = found.traded
+    assert {trade.first, trade.second} == {"b", "d"}
+    assert trade.forth == pytest.approx(0.5, abs=0.2) and trade.forth_before < 0.1
+    assert any("trade labels" in one for one in found.sentences)
+
+
+def test_random_labels_change_labels_and_not_features():
+    x, y = draw(seed=2)
+    rng = np.random.default_rng(0)
+    found = asked(draw(), (x, np.where(rng.random(150) < 0.3, rng.integers(0, 4, 150), y)))
+    assert found["labels"].adjusted <= 0.05 and found["features"].p_value > 0.05
+
+
+def test_shares_new_and_lost_classes():
+    found = asked(draw(), draw(seed=2, shares=[0.1, 0.5, 0.2, 0.2]))
+    assert found["shares"].adjusted <= 0.05 and "b" in found.changed_shares
+    assert not found.changed_classes
+    found = asked(draw(shares=[0.4, 0.3, 0.3, 0.0]), draw(seed=2))
+    assert "d" in found.changed_shares
+    assert next(one for one in found.classes if one.name == "d").state == "new"
+    assert any("reference has no sample" in one for one in found.sentences)
+    found = asked(draw(), draw(seed=2, shares=[0.4, 0.3, 0.3, 0.0]))
+    gone = next(one for one in found.classes if one.name == "d")
+    assert gone.state == "gone" and math.isnan(gone.p_value) and math.isnan(gone.shift)
+    assert any("any more" in one for one in found.sentences)
+
+
+def test_the_statistic_of_shares_is_that_of_scipy():
+    one, other = draw(), draw(90, seed=2, shares=[0.1, 0.5, 0.2, 0.2])
+    counts = np.stack([np.bincount(side[1], minlength=4) for side in (one, other)])
+    found = asked(one, other)["shares"]
+    expected = stats.chi2_contingency(counts, correction=False)
+    assert found.statistic == pytest.approx(expected.statistic / 240)
+    same = asked(one, draw(90, seed=5))["shares"]
+    counts[1] = np.bincount(draw(90, seed=5)[1], minlength=4)
+    assert same.p_value == pytest.approx(stats.chi2_contingency(counts).pvalue, abs=0.06)
+
+
+def test_other_features_of_the_same_labels():
+    """Only x moves, evenly: what is given the features stays, about."""
+    x, y = draw(300, seed=2)
+    found = asked(draw(300), (x + 0.5, y))
+    assert found["features"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
+    assert found["labels"].p_value > 0.01 and not found.traded
+
+
+def test_without_labels_only_features_are_tested():
+    x, _y = draw(seed=2)
+    found = ad.drift(data(*draw()), ad.LabeledDataset(x + 1), progress=False)
+    assert [test.name for test in found.tests] == ["features"] and found.drifted
+    assert found.labels_window == 0 and any("no labels" in one for one in found.notes)
+    assert not found.changed_shares and not any("gone" in one for one in found.sentences)
+    nothing = ad.drift(ad.LabeledDataset(x), ad.LabeledDataset(x), progress=False)
+    assert nothing["features"].p_value == 1.0 and nothing.classes == ()
+
+
+def test_late_labels_take_part_and_are_counted():
+    x, y = draw(200, seed=2)
+    late = np.where(np.arange(200) < 60, y, -1)
+    found = asked(draw(), (x, late))
+    assert found.labels_window == 60 and found["joint"].n_window == 60
+    assert found["features"].n_window == 200 and not found.drifted
+    assert any("60 of 200 samples of the window" in one for one in found.notes)
+    swapped = np.where(late == 1, 3, np.where(late == 3, 1, late))
+    assert asked(draw(), (x, swapped)).traded
+
+
+def test_the_same_data_is_no_drift():
+    found = asked(draw(), draw())
+    assert [test.p_value for test in found.tests] == [1.0] * 5
+    assert found["joint"].statistic == pytest.approx(0.0, abs=1e-12)
+
+
+def test_names_and_their_order_and_the_order_of_samples_do_not_matter():
+    (x, y), window = draw(), data(*draw(seed=2))
+    one = ad.drift(data(x, y), window, progress=False)
+    order = np.random.default_rng(0).permutation(len(x))
+    other = ad.drift(data(x[order], y[order], classes=list("dcbahgfe")), window, progress=False)
+    assert {a.name: a.share_p_value for a in one.classes} == {
+        a.name: a.share_p_value for a in other.classes
+    }
+    for name in ("joint", "features", "shares", "labels"):
+        assert one[name].statistic == pytest.approx(other[name].statistic)
+        assert one[name].p_value == pytest.approx(other[name].p_value, abs=0.08)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e12])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_units_do_not_matter(scale, kind):
+    sides = [draw(60, seed=seed) for seed in (0, 2)]
+    one = asked(*sides)
+    changed = [data((x + 3) * scale, y).to(dtype=kind) for x, y in sides]
+    other = ad.drift(*changed, progress=False)
+    for name in ("joint", "features"):
+        assert one[name].p_value == pytest.approx(other[name].p_value, abs=0.01)
+
+
+def test_small_and_odd_datasets():
+    point = ad.LabeledDataset([[0.0, 1.0]], ["a"])
+    found = ad.drift(point, point, progress=False)
+    assert not found.drifted and any("too few" in one for one in found.sentences)
+    single = ad.LabeledDataset(np.eye(6), list("abcdef"))
+    found = ad.drift(single, single, progress=False)
+    assert not found.drifted and math.isnan(found["classes"].p_value)
+    assert "-" in str(found) and found.as_dict()["tests"]["classes"]["p_value"] is None
+    same = ad.LabeledDataset(np.ones((30, 2)), ["a"] * 30)
+    assert ad.drift(same, same, progress=False)["features"].p_value == 1.0
+    other = same.replace(x=same.x + 1)
+    found = ad.drift(same, other, progress=False)
+    assert found.drifted and found.changed_classes == ("a",) and not found.trades
+    apart = ad.LabeledDataset(np.random.default_rng(0).random((40, 2)), ["b"] * 40)
+    found = ad.drift(same, apart, progress=False)
+    assert found.drifted and {one.state for one in found.classes} == {"gone", "new"}
+
+
+def test_weights_are_not_used_and_that_is_said():
+    x, y = draw()
+    weighted = data(x, y, weights=np.arange(1, 151))
+    found = ad.drift(weighted, data(*draw(seed=2)), progress=False)
+    plain = asked((x, y), draw(seed=2))
+    assert [a.p_value for a in found.tests] == [a.p_value for a in plain.tests]
+    assert any("Weights of the reference" in one for one in found.notes)
+
+
+def test_large_sides_are_drawn_from():
+    found = asked(draw(2000), draw(1500, seed=2), max_samples=50)
+    assert found["joint"].n_reference == 50 and any("drawn" in one for one in found.notes)
+    assert found.classes[0].n_reference > 50  # shares count all
+
+
+def test_images_and_embeddings():
+    digits = ad.datasets.load("digits", n=300)
+    one, other = digits.split(0.5, generator=torch.Generator().manual_seed(0))
+    assert not ad.drift(one, other, progress=False).drifted
+    turned = other.replace(x=torch.rot90(other.samples, 1, (1, 2)).reshape(len(other), -1))
+    for embedding in ("auto", None, 10, "gradients", lambda x: x.flatten(1)[:, :40]):
+        assert ad.drift(one, turned, embedding=embedding, progress=False).drifted
+
+
+def test_the_same_seed_gives_the_same_answer_and_progress_is_told():
+    told = []
+    one = ad.drift(data(*draw()), data(*draw(seed=2)), progress=lambda *a: told.append(a))
+    assert one.json() == asked(draw(), draw(seed=2)).json()
+    assert one.json() != asked(draw(), draw(seed=2), seed=2).json()
+    assert told[-1][0] == told[-1][1]
+
+
+def test_it_can_be_looked_at():
+    hostile = "<script>"
+    x, y = draw()
+    names = [hostile, "b", "c", "d"]
+    found = ad.drift(data(x, y, names), data(x + 5 * (y == 0)[:, None], y, names), progress=False)
+    assert "drifted=True" in repr(found) and "joint" in repr(found)
+    assert hostile not in found._repr_html_() and "&lt;script&gt;" in found._repr_html_()
+    facts = json.loads(found.json())
+    assert facts["drifted"] and facts["changed_classes"] == [hostile]
+    assert set(facts["tests"]) == set(NAMES) and len(facts["classes"]) == 4
+    with pytest.raises(KeyError):
+        found["nothing"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"window": [[1.0, 2.0]]}, "LabeledDataset"),
+        ({"window": ad.LabeledDataset([[1.0]], ["a"])}, "harmonize"),
+        ({"level": 0}, "level"),
+        ({"level": 1.5}, "level"),
+        ({"n_permutations": 20}, "n_permutations=99"),
+        ({"n_permutations": 0}, "n_permutations"),
+        ({"level": 1e-4}, "49999"),
+        ({"max_samples": 1}, "max_samples"),
+        ({"seed": -1}, "seed"),
+        ({"embedding": "nothing"}, "embedding"),
+        ({"embedding": 500}, "principal"),
+        ({"progress": "yes"}, "progress"),
+    ],
+)
+def test_bad_input_is_refused(change, said):
+    options = {"reference": data(*draw(30)), "window": data(*draw(30, seed=2)), **change}
+    with pytest.raises(ad.InputError, match=said):
+        ad.drift(options.pop("reference"), options.pop("window"), **options)
+
+
+def test_other_columns_are_refused():
+    one = ad.LabeledDataset([[1.0, 2.0]], ["a"], columns=["x", "y"])
+    other = ad.LabeledDataset([[1.0, 2.0]], ["a"], columns=["y", "x"])
+    with pytest.raises(ad.InputError, match="columns"):
+        ad.drift(one, other)
