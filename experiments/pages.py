@@ -8,6 +8,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
+import compare_tables
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
@@ -249,4 +250,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     "step_ratio": step_ratio,
     "scale_table": scale_table,
     "ranks_table": ranks_table,
+    **compare_tables.WORDS,
 }

@@ -160,6 +160,12 @@ from .ot import (
     Sinkhorn as Sinkhorn,
     Solution as Solution,
 )
+from .questions.compare import (
+    compare as compare,
+)
+from .questions.compare_result import (
+    Compared as Compared,
+)
 from .transport.distance import (
     Distance as Distance,
     otdd as otdd,

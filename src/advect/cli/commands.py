@@ -57,6 +57,14 @@ COMMANDS = (
         "advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances",
     ),
     Command(
+        "compare",
+        "advect.cli.compare:compare",
+        "Ask",
+        "Is generated data any good, class by class?",
+        "SYNTHETIC REAL [--held-out REFERENCE] [--report FILE.html] [OPTIONS]",
+        "advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html",
+    ),
+    Command(
         "flow",
         "advect.cli.flow:flow",
         "Move",

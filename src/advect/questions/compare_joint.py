@@ -1,0 +1,71 @@
+"""What is asked of all classes together: the joint distance, class shares, and which class is taken
+for which.
+
+Confusion is read off the class coupling of ``otdd`` on features alone, with classes weighted as in the
+real data: where the plan sends a synthetic sample to real ones of another class, its label and its
+features do not agree. Labels in the cost would hold it back, and other shares of classes would push
+mass across."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from advect.cost import GroundCost, NoLabels
+from advect.data.dataset import LabeledDataset
+from advect.ot import Solver
+from advect.transport.distance import otdd
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """The statistics of one draw: ``otdd``, signed gaps of shares (k,), coupling (k, k), rows those of
+    the first dataset, which sum to one where both have the class and are NaN elsewhere.
+    """
+
+    distance: float
+    gaps: np.ndarray
+    coupling: np.ndarray
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """The share of each class that goes to others, (k,)."""
+        return 1 - np.diagonal(self.coupling)
+
+
+def joint(one: LabeledDataset, other: LabeledDataset, cost: GroundCost, solver: Solver) -> Joint:
+    """Of two datasets whose classes have the same names in the same order."""
+    found = otdd(one, other, cost=cost, solver=solver)
+    gaps = (one.class_mass - other.class_mass).cpu().numpy()
+    return Joint(found.value, gaps, coupling(one, other, cost, solver))
+
+
+def coupling(
+    one: LabeledDataset, other: LabeledDataset, cost: GroundCost, solver: Solver
+) -> np.ndarray:
+    """Where the feature-only plan sends the mass of each class, (k, k), each row as shares.
+
+    Example:
+        >>> import advect as ad
+        >>> a = ad.LabeledDataset([[0.0], [1.0], [8.0], [8.5]], ["low", "high", "high", "high"])
+        >>> b = ad.LabeledDataset([[0.0], [1.0], [8.0], [9.0]], ["low", "low", "high", "high"])
+        >>> table = coupling(a, b, ad.GroundCost(), ad.ExactOT())  # high, low
+        >>> table.round(2).tolist()
+        [[0.67, 0.33], [0.0, 1.0]]
+    """
+    k = len(one.classes)
+    masses = [data.class_mass for data in (one, other)]
+    both = (masses[0] > 0) & (masses[1] > 0)
+    table = np.full((k, k), np.nan)
+    if not bool(both.any()):
+        return table
+    factor = torch.where(both, masses[1] / torch.where(both, masses[0], 1), 0)
+    matched = one.replace(weights=one.weights * factor[one.y]).subset(both[one.y])
+    blind = replace(cost, label=NoLabels())
+    plan = otdd(matched, other.subset(both[other.y]), cost=blind, solver=solver)
+    mass = plan.class_coupling.values
+    rows = both.cpu().numpy()
+    table[rows] = mass[rows] / mass[rows].sum(axis=1, keepdims=True)
+    return table
