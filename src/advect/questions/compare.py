@@ -122,7 +122,9 @@ def compare(
         ),
         copies=near.pairs(sides.synthetic.cloud.rows),
         odd=odd,
-        notes=notes_of(columns, sides, near.within),
+        notes=notes_of(
+            columns, sides, near.within, sum(not one.converged for one in together + apart)
+        ),
         settings={
             "draws": options.repeats,
             "samples of a draw": _joint_size(sides, options),

@@ -77,16 +77,19 @@ def copies(sides: Sides, quantile: float, repeats: int, rng: np.random.Generator
     for b in range(repeats):
         rows = _half(codes, rng)
         values[b] = _shares(distance[rows] <= limit, synthetic.weights[rows], codes[rows], k, mass)
+        if len(held_codes) < 2:
+            continue
         one = _half(held_codes, rng)
         two = ~one
         within = _quantile(away[one], held.weights[one], quantile)
         floors[b] = _shares(away[two] <= within, held.weights[two], held_codes[two], k, mass)
     # halves have the spread of the whole, but classes of one sample are in one half only
     whole = _shares(distance <= limit, synthetic.weights, codes, k, mass)
-    values += whole - np.nanmean(np.where(np.isnan(values), whole, values), axis=0)
+    values = np.where(np.isnan(values), whole, values)
+    values += whole - values.mean(axis=0)
     counts, sizes = np.bincount(codes, minlength=k), np.bincount(held_codes, minlength=k) / 2
     drawn = Drawn(
-        np.where(np.isnan(values), whole, values),
+        values,
         floors,
         np.array([sizes.sum(), *sizes]),
         np.array([counts.sum(), *counts]),
@@ -100,6 +103,8 @@ def _half(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     for code in np.unique(codes):
         rows = rng.permutation(np.flatnonzero(codes == code))
         first[rows[: (len(rows) + rng.integers(2)) // 2]] = True
+    if len(codes) > 1 and (first.all() or not first.any()):  # classes of one sample: by rows
+        first[rng.permutation(len(codes))[: len(codes) // 2]] ^= True
     return first
 
 

@@ -2,14 +2,15 @@
 
 A statistic is taken on B draws of half of the synthetic and half of the real samples, v_1 … v_B, and
 on B splits of the real samples into two halves as large, f_1 … f_B. Both have the bias of so many
-samples, which cancels when they are compared. The value is the mean of v. Half-samples vary by about
-as much as a fresh dataset of the full size would make the mean vary, so that their deviation gives
-its interval; one draw at half the size varies twice as much (in variance), so that the mean of v is
-beyond the floor where it is above
+samples, which cancels when they are compared. The value is the mean of v. Half-samples without
+replacement vary by about as much as the mean of v would with fresh datasets of the full size, so that
+their deviation gives its interval. The mean of v is beyond the floor where it is above
 
-    mean f + t · sd f · √(½ + 1/B) ,        t of B − 1 degrees of freedom at level / rows
+    mean f + t √( max(½ var f, var v) + (var f + var v)/B ) ,     t of B − 1 degrees of freedom, level / rows
 
-(on either side, or below, for columns where that is what is wrong)."""
+(on either side, or below, for columns where that is what is wrong). Either variance would do for
+statistics that are differences. Splits of one dataset say nothing of how sums vary, such as the traces
+in a Fréchet distance, since a half has what the other has not: there the variance of v counts."""
 
 from __future__ import annotations
 
@@ -169,7 +170,9 @@ def _entry(drawn: Drawn, row: int, sense: Sense, alpha: float) -> Entry:
     floor, spread = float(floors.mean()), _deviation(floors)
     if drawn.sizes is not None:
         spread = max(spread, _least_deviation(floor, float(drawn.sizes[row])))
-    reach = _quantile(1 - alpha, len(floors)) * spread * np.sqrt(0.5 + 1 / len(floors))
+    variances = np.square([spread, _deviation(values)])
+    reach = np.sqrt(max(variances[0] / 2, variances[1]) + variances.sum() / len(floors))
+    reach *= _quantile(1 - alpha, len(floors))
     least, most = floor - reach, floor + reach
     if drawn.counts is not None and drawn.sizes is not None and drawn.counts[row] > 0:
         most = max(most, _most_by_chance(floor, drawn.sizes[row], drawn.counts[row], alpha))

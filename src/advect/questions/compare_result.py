@@ -278,7 +278,9 @@ def _csv(records: list[dict[str, Any]]) -> str:
     return lines.getvalue()
 
 
-def notes_of(columns: Mapping[str, Column], sides: Sides, within: float) -> tuple[str, ...]:
+def notes_of(
+    columns: Mapping[str, Column], sides: Sides, within: float, unsolved: int = 0
+) -> tuple[str, ...]:
     """What a careful user would want to know, in sentences."""
     fake, true = sides.synthetic.counts, sides.real.counts
     names = np.array([str(name) for name in sides.names], dtype=object)
@@ -311,6 +313,11 @@ def notes_of(columns: Mapping[str, Column], sides: Sides, within: float) -> tupl
         notes.append(
             "Real samples that were held out are copies of others: memorised counts exact copies, "
             "beside how many the real data have."
+        )
+    if unsolved:
+        notes.append(
+            f"The transport problems of {unsolved} draws did not converge: pass a solver with a larger "
+            "epsilon or max_iter."
         )
     return tuple(notes)
 
