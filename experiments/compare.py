@@ -3,10 +3,11 @@ where nothing is wrong?
 
 A cell is one draw of real samples and of as many others from the same source, which are damaged in one
 of five ways at one of three strengths, or left as they are (a fresh real sample). Settings of ``compare``
-are its defaults but for fewer draws, in principal components of MNIST's images and the columns of a table; strengths were chosen on seeds below 100, which take other rows of
-MNIST's training images than those from 1000 on. Beside it, with the same kind of floor: the Fréchet
-distance of all classes pooled (FID in these features), and the cross-validated accuracy of a logistic
-regression that is to tell synthetic from real samples (a classifier two-sample test)."""
+are its defaults but for fewer draws; MNIST is compared in principal components, the table in its
+standardized columns. Strengths were chosen on seeds below 100, which take other rows of MNIST's
+training images than those from 1000 on. Beside it, with the same kind of floor: the Fréchet distance of
+all classes pooled (FID in these features), and the cross-validated accuracy of a logistic regression that
+is to tell synthetic from real samples (a classifier two-sample test)."""
 
 from __future__ import annotations
 

@@ -206,7 +206,9 @@ def test_wrong_labels_are_confusion():
     fresh = gaussian(1, 300)
     y = fresh.y.clone()
     y[:60] = (y[:60] + 1) % 3
-    found = ad.compare(fresh.replace(y=y), gaussian(0, 300), **FAST)
+    found = ad.compare(
+        fresh.replace(y=y), gaussian(0, 300), repeats=10, max_samples=100, progress=False
+    )
     assert "confusion" in found.beyond and "share" not in found.beyond
     assert found.columns["confusion"].overall.value > found.columns["confusion"].overall.most
 

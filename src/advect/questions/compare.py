@@ -22,10 +22,11 @@ from advect.questions.compare_copies import copies
 from advect.questions.compare_floor import Column, Drawn, Sense, judged
 from advect.questions.compare_joint import Joint, joint
 from advect.questions.compare_result import TITLES, Compared, Odd, notes_of
-from advect.questions.compare_sides import Sides
+from advect.questions.compare_sides import Side, Sides
 
 _SHARES = ("share", "confusion", "coverage", "memorised")
 _SENSES: dict[str, Sense] = {"coverage": "low", "share": "both", "density": "both"}  # others: high
+_CHEAP = 200  # draws of what takes no time: shares and copies
 _KEPT = 24  # samples of each class that a page may show
 
 
@@ -101,11 +102,12 @@ def compare(
     sides = Sides.of(synthetic, real, held_out, ground)
     rng = np.random.default_rng(options.seed)
     with track(2 * options.repeats + len(sides.names) + 1, "comparing", progress) as advance:
-        near = copies(sides, options.quantile, options.repeats, rng)
+        near = copies(sides, options.quantile, _CHEAP, rng)
         advance(1)
         by_class, odd = _by_class(sides, options, rng, advance)
         together, apart = _together(sides, options, solver, rng, advance)
-    drawn = by_class | _joint_columns(together, apart, sides) | {"memorised": near.draws}
+    drawn = by_class | _joint_columns(together, apart, sides)
+    drawn |= {"share": _shares(sides, rng), "memorised": near.draws}
     columns = {name: _column(name, drawn[name], sides, options.level) for name in TITLES}
     couplings = np.array([one.coupling for one in together])
     return Compared(
@@ -226,17 +228,32 @@ def _together(
     return together, apart
 
 
+def _shares(sides: Sides, rng: np.random.Generator) -> Drawn:
+    """Gaps of class shares between halves, synthetic less real, and half the sum of their sizes."""
+    fake, true, k = sides.synthetic, sides.real, len(sides.names)
+    size = half_size(len(fake.codes), len(true.codes), len(true.codes))
+
+    def mass(side: Side, rows: np.ndarray) -> np.ndarray:
+        found = np.bincount(side.codes[rows], side.cloud.weights[rows], minlength=k)
+        return found / found.sum()
+
+    gaps = np.zeros((2, _CHEAP, k))
+    for b in range(_CHEAP):
+        s, r, order = (rng.permutation(len(side.codes)) for side in (fake, true, true))
+        gaps[0, b] = mass(fake, s[:size]) - mass(true, r[:size])
+        gaps[1, b] = mass(true, order[:size]) - mass(true, order[size : 2 * size])
+    whole = np.abs(gaps).sum(axis=2, keepdims=True) / 2
+    return Drawn(*np.concatenate([whole, gaps], axis=2))
+
+
 def _joint_columns(together: list[Joint], apart: list[Joint], sides: Sides) -> dict[str, Drawn]:
     parts = (together, apart)
     distance = [np.array([[one.distance] for one in part]) for part in parts]
-    gaps = [np.array([one.gaps for one in part]) for part in parts]
-    gaps = [np.column_stack([np.abs(each).sum(axis=1) / 2, each]) for each in gaps]
     taken = [np.array([one.confusion for one in part]) for part in parts]
     taken = _with_whole(*taken, sides.real.shares)
     sizes = np.minimum(sides.synthetic.counts, sides.real.counts) / 2
     return {
         "otdd": Drawn(*distance),
-        "share": Drawn(*gaps),
         "confusion": Drawn(*taken, np.array([sizes.sum(), *sizes])),
     }
 

@@ -1,5 +1,4 @@
-"""What is asked of all classes together: the joint distance, class shares, and which class is taken
-for which.
+"""What is asked of all classes together: the joint distance, and which class is taken for which.
 
 Confusion is read off the class coupling of ``otdd`` on features alone, with classes weighted as in the
 real data: where the plan sends a synthetic sample to real ones of another class, its label and its
@@ -23,12 +22,11 @@ from advect.transport.distance import otdd
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """The statistics of one draw: ``otdd``, signed gaps of shares (k,), coupling (k, k), rows those of
-    the first dataset, which sum to one where both have the class and are NaN elsewhere.
+    """The statistics of one draw: ``otdd``, and the coupling (k, k), rows those of the first dataset,
+    which sum to one where both have the class and are NaN elsewhere.
     """
 
     distance: float
-    gaps: np.ndarray
     coupling: np.ndarray
     converged: bool = True
 
@@ -47,8 +45,7 @@ def joint(one: LabeledDataset, other: LabeledDataset, cost: GroundCost, solver: 
     solved = (
         found.converged or found.divergence.met
     )  # met: too near to tell from 0, if not the first
-    gaps = (one.class_mass - other.class_mass).cpu().numpy()
-    return Joint(found.value, gaps, table, solved)
+    return Joint(found.value, table, solved)
 
 
 def coupling(
