@@ -7,7 +7,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from tables import NOT_RUN, Experiment, markdown
+from tables import Experiment, markdown
 
 SHORT = {
     "frechet": "Fréchet",
@@ -71,7 +71,7 @@ def compare_noticed() -> str:
             series += 1
             rising += means == sorted(means)
     if not all_draws:
-        return NOT_RUN
+        return f"*{found.draws}*"
     return (
         f"The column that should notice is beyond its floor in {sum(strongest)} of {len(strongest)} "
         f"draws at the largest strength, in {sum(all_draws)} of {len(all_draws)} at all strengths; "
@@ -86,7 +86,7 @@ def compare_alarms() -> str:
     found = Experiment.read("compare")
     cells = [cell for name, cell in found.cells.items() if ", fresh" in name]
     if not cells:
-        return NOT_RUN
+        return f"*{found.draws}*"
     counts = {name: sum(bool(cell["beyond"][name]) for cell in cells) for name in SHORT}
     alarms, asked = sum(counts[name] for name in OWN), len(OWN) * len(cells)
     interval = stats.binomtest(alarms, asked).proportion_ci(0.95)

@@ -41,7 +41,7 @@ def test_numbers_a_table_and_a_page(capsys):
 def test_copies_and_a_dropped_class_are_told(capsys):
     assert main([*BASE[:2], BASE[1], *BASE[3:]]) == 0  # the training set itself
     text = capsys.readouterr().out
-    assert "memorised is beyond its floor" in text and "100.0 %" in text
+    assert "Beyond its floor: memorised" in text and "100.0 %" in text
     assert main(["data", "convert", REAL, "-o", "real.csv"]) == 0
     lines = Path("real.csv").read_text().splitlines()
     Path("fake.csv").write_text("\n".join(line for line in lines if not line.endswith(",2")) + "\n")

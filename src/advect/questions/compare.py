@@ -247,15 +247,12 @@ def _shares(sides: Sides, rng: np.random.Generator) -> Drawn:
 
 
 def _joint_columns(together: list[Joint], apart: list[Joint], sides: Sides) -> dict[str, Drawn]:
-    parts = (together, apart)
-    distance = [np.array([[one.distance] for one in part]) for part in parts]
-    taken = [np.array([one.confusion for one in part]) for part in parts]
-    taken = _with_whole(*taken, sides.real.shares)
+    far, near = (np.array([[one.distance] for one in part]) for part in (together, apart))
+    taken, floors = (np.array([one.confusion for one in part]) for part in (together, apart))
+    taken, floors = _with_whole(taken, floors, sides.real.shares)
     sizes = np.minimum(sides.synthetic.counts, sides.real.counts) / 2
-    return {
-        "otdd": Drawn(*distance),
-        "confusion": Drawn(*taken, np.array([sizes.sum(), *sizes])),
-    }
+    confusion = Drawn(taken, floors, np.array([sizes.sum(), *sizes]))
+    return {"otdd": Drawn(far, near), "confusion": confusion}
 
 
 def _with_whole(

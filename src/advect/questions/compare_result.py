@@ -190,7 +190,10 @@ class Compared:
             }
             for name, column in self.columns.items()
         }
-        shares = np.where(np.isnan(self.confusion.values), None, self.confusion.values)
+        shares = [
+            [None if np.isnan(share) else share for share in row]
+            for row in self.confusion.values.tolist()
+        ]
         counts = [
             {"class": _plain(name), "synthetic": s, "real": r}
             for name, (s, r) in self.counts.items()
@@ -203,7 +206,7 @@ class Compared:
             "confusion": {
                 "rows": [_plain(name) for name in self.confusion.rows],
                 "columns": [_plain(name) for name in self.confusion.columns],
-                "values": shares.tolist(),
+                "values": shares,
             },
             "copies": self.copies.tolist(),
             "notes": list(self.notes),
@@ -303,7 +306,7 @@ def notes_of(
             continue
         which = [str(name) for name in column.beyond]
         where = _listed(which) if which else "all classes together, none alone"
-        notes.append(f"{column.title} is beyond its floor: {where}.")
+        notes.append(f"Beyond its floor: {column.title} ({where}).")
     few = names[(np.minimum(fake, true) < _FEW) & (np.minimum(fake, true) > 0)]
     if len(few):
         notes.append(
