@@ -9,6 +9,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
+import compare_tables
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
@@ -398,4 +399,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     "drift_size_said": drift_size_said,
     "drift_power": drift_power,
     "drift_study": drift_study,
+    **compare_tables.WORDS,
 }

@@ -160,6 +160,12 @@ from .ot import (
     Sinkhorn as Sinkhorn,
     Solution as Solution,
 )
+from .questions.compare import (
+    compare as compare,
+)
+from .questions.compare_result import (
+    Compared as Compared,
+)
 from .questions.drift import (
     drift as drift,
 )

@@ -65,6 +65,14 @@ COMMANDS = (
         "advect drift 'digits?n=300' 'digits?n=300&seed=1' --report drift.html",
     ),
     Command(
+        "compare",
+        "advect.cli.compare:compare",
+        "Ask",
+        "Is generated data any good, class by class?",
+        "SYNTHETIC REAL [--held-out REFERENCE] [--report FILE.html] [OPTIONS]",
+        "advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html",
+    ),
+    Command(
         "flow",
         "advect.cli.flow:flow",
         "Move",

@@ -6,9 +6,16 @@ it (``shown_frames``, ``class_tables``, ``pictures``, ``summary``), ``encoding``
 images into text, ``page`` writes the file. The page's own player is ``player.js``. ``labels`` is the
 page of a pool that ``ad.apps.label`` labeled."""
 
+from advect.report.compare import write_compare_report
 from advect.report.drift import write_drift_report
 from advect.report.labels import write_label_report
 from advect.report.page import write_report
 from advect.report.story import Story
 
-__all__ = ["Story", "write_drift_report", "write_label_report", "write_report"]
+__all__ = [
+    "Story",
+    "write_compare_report",
+    "write_drift_report",
+    "write_label_report",
+    "write_report",
+]
