@@ -154,7 +154,7 @@ def _text(found: ad.Drift, facts: dict[str, Any], page: Path | None) -> str:
             )
     if "windows" in facts:
         lines.append(
-            f"\n{facts['state']}: {facts['windows']} windows seen, {facts['alarms']} with drift"
+            f"\n{facts['state']}: windows seen {facts['windows']}, with drift {facts['alarms']}"
         )
     if page is not None:
         lines.append(f"{page}: what changed, class by class")
