@@ -53,19 +53,41 @@ def maps() -> str:
         each = [draw[name][part] for draw in seconds if name in draw]
         return f"{fmean(each):.1f}" if each else ""
 
+    def percent(name: str, part: str) -> str:
+        each = [100 * draw[name] for draw in found.facts(setting, part) if name in draw]
+        return f"{fmean(each):.1f} %" if each else ""
+
     rows = []
     for name in found.columns:
         errors = [draw[name] for draw in found.facts(setting, "squared errors")]
         row = [name, f"{fmean(errors):.4f}", f"{found.mean(setting, name)} %"]
+        row += [percent(name, "read by the nearest"), percent(name, "pairs of other classes")]
         rows.append([*row, time(name, "fit"), time(name, "carry")])
     head = [
         "map",
         "mean squared error to the same images flowed properly",
         "read by the frozen LeNet-5",
+        "by the nearest target image",
+        "pairs of other classes",
         "fit, s",
         "carry, s",
     ]
     return markdown(head, rows) if rows else f"*{NOT_RUN}*"
+
+
+def flow_seconds() -> str:
+    """What the flow that maps are fitted on took."""
+    found = Experiment.read("maps")
+    setting = next(iter(found.groups), "")
+    each = found.facts(setting, "processor seconds of the flow")
+    return f"{fmean(each):.1f}" if each else NOT_RUN
+
+
+def matching_gain(column: str, over: str) -> str:
+    """How far a column of the maps is above another, on the same draws, in points."""
+    found = Experiment.read("maps")
+    gain = found.gain(next(iter(found.groups), ""), column, over)
+    return NOT_RUN if gain is None else str(gain)
 
 
 def objective() -> str:
@@ -240,6 +262,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     "bench": benchmark,
     "descent": descent,
     "maps": maps,
+    "flow_seconds": flow_seconds,
+    "matching_gain": matching_gain,
     "objective": objective,
     "agreement": agreement,
     "supervised": supervised,
