@@ -130,6 +130,12 @@ def match(
     target: str,
     *,
     out: Out,
+    report: Annotated[
+        Path | None,
+        Parameter(
+            help="Also write a page of samples on their way, FILE.html.", metavar="FILE.html"
+        ),
+    ] = None,
     options: Annotated[MatchOptions, Parameter(name="*")] = MatchOptions.model_construct(),  # noqa: B008 (frozen)
     overwrite: Overwrite = False,
     run_code: RunCode = False,
@@ -144,9 +150,16 @@ def match(
     import advect as ad
     from advect._util.atomic import atomic_directory
     from advect.cli import inputs
+    from advect.report.matching import write_matching_report
+    from advect.report.page import page_place
 
     place = out.expanduser()
     check_free(place, overwrite, Map())
+    page = None if report is None else page_place(report)
+    if page is not None:
+        if page.parent.resolve() == place.resolve():
+            raise InputError("a page goes beside the map, not into it", page, "Choose another.")
+        check_free_file(page, overwrite)
     code = permission(run_code, options.space.code)
     with talk.listening():
         a, b, space = inputs.together((source, target), options, options.space, talk, code)
@@ -159,13 +172,18 @@ def match(
             "out": place,
             "map": carrier.kind,
             "n": [len(a), len(b)],
-            "pairs_of_other_classes": pairs.mixed(batch.y0, batch.y1) if a.complete else None,
+            "pairs_of_other_classes": (
+                pairs.mixed(batch.y0, batch.y1) if a.complete and b.complete else None
+            ),
             "loss": carrier.history_[-1] if carrier.history_ else None,
         }
         with atomic_directory(place, overwrite=overwrite) as beside:
             carrier.save(beside / "map.safetensors")
             write_json(beside / "space.json", space.to_dict(place))
             check_free(place, overwrite, Map())  # something may have come since
+        if page is not None:
+            title = f"{source} to {target}"
+            facts["report"] = write_matching_report(carrier, pairs, page, title=title)
     talk.result(facts, f"{place}: {carrier.kind} map of {len(a)} and {len(b)} samples")
 
 

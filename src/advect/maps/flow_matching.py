@@ -236,6 +236,30 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         parts = zip(samples.split(_BATCH), codes.to(samples.device).split(_BATCH), strict=True)
         return torch.cat([module(part, own) for part, own in parts]).reshape(x.shape)
 
+    def path(self, x: Any, y: Any = None, frames: int = 5) -> Tensor:
+        """Where samples are on their way, at times from 0 to 1: for looking at, not for many samples.
+
+        Args:
+            x, y: as for ``transform``.
+            frames: how many states, the first and the last among them; at most ``ode_steps`` + 1.
+
+        Returns:
+            A tensor (frames, n, *sample_shape).
+
+        Example:
+            >>> import torch, advect as ad
+            >>> carry = ad.maps.FlowMatchingMap(updates=1, progress=False).fit(torch.zeros(4, 2), torch.ones(4, 2))
+            >>> carry.path(torch.zeros(1, 2), frames=3)[:, 0, 0].tolist()
+            [0.0, 0.5, 1.0]
+        """
+        samples, module = self._opened(x), self._module
+        last = min(check_count("frames", frames, least=2), self.ode_steps + 1) - 1
+        values = samples.values.reshape(-1, *module.centre.shape).to(module.centre.device)
+        codes = self._codes(samples, y).to(values.device)
+        with torch.no_grad():
+            states = module.states(values, codes)
+        return torch.stack([states[round(k * self.ode_steps / last)] for k in range(last + 1)])
+
     def as_module(self) -> nn.Module:
         """What carries samples as a torch module, a copy of its own: batches (n, *sample_shape), and
         optionally positions in ``classes_``, −1 for a label that is not known.

@@ -112,14 +112,19 @@ class Carrier(nn.Module):
         return self.shift + self.spread * self.standard(x, t, codes).to(x.dtype)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.states(x, y)[-1]
+
+    def states(self, x: Tensor, y: Tensor | None = None) -> list[Tensor]:
+        """Where samples are after 0, 1, …, ``steps`` steps."""
         x = x.to(self.centre.dtype)
-        n, step = x.shape[0], 1 / self.steps
+        n, step, found = x.shape[0], 1 / self.steps, [x]
         codes = x.new_full((n,), -1, dtype=torch.int64) if y is None else y
         for k in range(self.steps):
             now, then = (x.new_full((n,), (k + ahead) * step) for ahead in (0, 1))
             slope = self.velocity(x, now, codes)
             x = x + step / 2 * (slope + self.velocity(x + step * slope, then, codes))
-        return x
+            found.append(x)
+        return found
 
 
 def build_velocity(
