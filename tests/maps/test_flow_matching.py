@@ -110,6 +110,12 @@ class TestFit:
         with pytest.raises(ad.InputError, match="classes of the fit"):
             fitted.transform(draw(1, 2, 2), ["x"])
 
+    def test_labels_that_are_always_hidden(self):
+        source, target = labeled([30, 40], 2, 0), labeled([50, 20], 2, 1)
+        fitted = FlowMatchingMap(hidden_labels=1.0, **QUICK).fit(ad.PairSampler(source, target))
+        assert fitted.classes_ == ()
+        assert torch.equal(fitted.transform(source).x, fitted.transform(source.x))
+
     def test_classes_that_are_never_paired_are_not_known(self):
         source = labeled([30, 40], 2, 0).replace(classes=("a", "b"))
         target = labeled([50, 20], 2, 1).replace(classes=("b", "c"))
@@ -208,6 +214,8 @@ class TestFit:
             lambda: FlowMatchingMap(ode_steps=0): "ode_steps",
             lambda: FlowMatchingMap(ode_steps=10**6): "ode_steps",
             lambda: FlowMatchingMap(hidden_labels=1.5): "hidden_labels",
+            lambda: FlowMatchingMap(hidden_labels=0.0): "hidden_labels",
+            lambda: FlowMatchingMap().fit(data, data.subset(slice(5))): "PairSampler",
             lambda: FlowMatchingMap(learning_rate=0.0): "learning_rate",
         }.items():
             with pytest.raises(ad.InputError, match=said):

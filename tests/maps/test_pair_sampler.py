@@ -328,6 +328,12 @@ class TestEdges:
                 batch = next(pairs.batches(8))
                 assert torch.equal(batch.y0, batch.y1) and pairs.drawn_classes == (0, 2)
 
+    def test_a_class_that_only_the_source_has_samples_of(self):
+        source = ad.LabeledDataset(draw(8, 2), ["a", "b"] * 4)
+        target = ad.LabeledDataset(draw(8, 2, seed=1), ["a"] * 8, classes=["a", "b"])
+        pairs = ad.PairSampler(source, target, generator=seeded())
+        assert pairs.drawn_classes == (0,) and set(next(pairs.batches(9)).y0.tolist()) == {0}
+
     def test_laws_of_single_samples_are_joined(self):
         source = ad.JointVariableLabels().start(SOURCE)
         pairs = ad.PairSampler(source, TARGET, 1.0, generator=seeded())

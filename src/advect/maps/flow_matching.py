@@ -57,7 +57,8 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         batch_size: pairs of an update.
         width: of the hidden layers.
         ode_steps: Heun's steps along a path, two evaluations each.
-        hidden_labels: share of the pairs whose label is hidden from the network in training.
+        hidden_labels: share of the pairs whose label is hidden from the network in training; with 1
+            it never looks at labels.
         seed: of initial weights, pairs, times; torch's own random state is left as it was.
         progress: None shows it on stderr when it takes long; False is silent; a function is called
             with (done, total).
@@ -111,11 +112,11 @@ class FlowMatchingMap(Map, kind="flow-matching"):
             remedy = "Paths are straight: some ten will do."
             raise InputError(f"ode_steps must be at most {_MOST_STEPS}", self.ode_steps, remedy)
         self.learning_rate = check_positive("learning_rate", self.learning_rate)
-        if not 0 <= check_number("hidden_labels", self.hidden_labels) <= 1:
+        if not 0 < check_number("hidden_labels", self.hidden_labels) <= 1:
             raise InputError(
-                "hidden_labels must be a share from 0 to 1",
+                "hidden_labels must be a share above 0, and at most 1",
                 self.hidden_labels,
-                "0 never hides labels, 1 never looks at them.",
+                "1 never looks at labels; samples without a label need some.",
             )
 
     def fit(self, start: Any, end: Any = None) -> Self:
@@ -172,6 +173,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
     def _train(
         self, batches: Iterator[Pairs], classes: tuple[Hashable, ...], generator: torch.Generator
     ) -> None:
+        classes = classes if self.hidden_labels < 1 else ()
         some = [next(batches) for _ in range(-(-_LOOKED_AT // self.batch_size))]
         with own_randomness():
             torch.default_generator.manual_seed(
@@ -342,12 +344,18 @@ def _advanced(loss: Tensor, advance: Any) -> Tensor:
 
 
 def _look_like_pairs(start: Any, end: Any) -> None:
-    """A warning where the rows of two datasets with the same classes mostly have other labels: they
-    are taken for pairs.
+    """An error for two datasets of different sizes; a warning where the rows of datasets with the
+    same classes mostly have other labels: they are taken for pairs.
     """
     labels, others = (getattr(data, "labels", None) for data in (start, end))
-    if labels is None or others is None or len(labels) != len(others) or None in labels:
+    if labels is None or others is None:
         return
+    if len(labels) != len(others):
+        raise InputError(
+            "start and end must be the same particles, row by row",
+            f"{len(labels)} and {len(others)} samples",
+            "For two datasets that are no pairs, call fit(ad.PairSampler(start, end)).",
+        )
     other = sum(a != b for a, b in zip(labels, others, strict=True))
     if 2 * other > len(labels) and set(labels) == set(others):
         warnings.warn(

@@ -38,6 +38,7 @@ from advect.ot.solver import Solver, check_solver
 
 _MATCHES = ("auto", "names", "laws")
 _TINY = torch.finfo(torch.float64).tiny
+_ROUNDING = 1e-12
 
 
 class Pairs(NamedTuple):
@@ -159,10 +160,10 @@ class PairSampler:
         source, target = self.whole
         alike = set(source.classes) == set(target.classes)
         if self.match == "names" or (self.match == "auto" and alike):
-            found = _same_names(source.classes, target.classes)
+            found = _same_names(source.classes, target.classes) * (_masses(target) > 0)
         else:
-            masses = source.class_mass.cpu(), target.class_mass.cpu()
-            plan = ExactOT().solve(self.label_distances, *masses).plan()
+            plan = ExactOT().solve(self.label_distances, _masses(source), _masses(target)).plan()
+            plan = plan * (plan > _ROUNDING)  # of masses that add up to one
             found = plan / plan.sum(dim=1, keepdim=True).clamp_min(_TINY)
         if not bool((found.sum(dim=1) > 0).any()):
             raise InputError(
@@ -338,7 +339,7 @@ class PairSampler:
             return [(rows[0], rows[1])]
         wanted = source.weights.cpu() * (self.partners.sum(dim=1) > 0)[y0]
         rows = by_turns(wanted, size, draw, groups=y0)
-        share = target.weights.cpu() / target.class_mass.cpu()[y1].clamp_min(_TINY)
+        share = target.weights.cpu() / _masses(target)[y1].clamp_min(_TINY)
         parts = []
         for code in y0[rows].unique().tolist():
             own = rows[y0[rows] == code]
@@ -412,3 +413,9 @@ class PairSampler:
 def _same_names(names: Sequence[Hashable], others: Sequence[Hashable]) -> Tensor:
     """(k, k'), one where names are the same."""
     return torch.tensor([[float(a == b) for b in others] for a in names], dtype=torch.float64)
+
+
+def _masses(data: LabeledDataset) -> Tensor:
+    """The mass of each class, whatever has no label."""
+    weights, codes = data.weights.cpu()[data.labeled.cpu()], data.y[data.labeled].cpu()
+    return weights.new_zeros(len(data.classes)).index_add_(0, codes, weights)
