@@ -71,10 +71,10 @@ class TestFit:
         half = root(self.first)
         inverse = torch.linalg.inv(half)
         optimal = inverse @ root(half @ self.last @ half) @ inverse
-        source = ad.LabeledDataset(draw(2000, 2) @ half)
-        target = ad.LabeledDataset(self.mean + draw(2000, 2, seed=1) @ root(self.last))
+        source = ad.LabeledDataset(draw(1000, 2) @ half)
+        target = ad.LabeledDataset(self.mean + draw(1000, 2, seed=1) @ root(self.last))
         pairs = ad.PairSampler(source, target, label_weight=0.0)
-        fitted = FlowMatchingMap(updates=300, width=64, progress=False).fit(pairs)
+        fitted = FlowMatchingMap(updates=200, width=64, progress=False).fit(pairs)
         new = draw(500, 2, seed=9) @ half
         moved = fitted.transform(new)
         error = (moved - self.mean - new @ optimal).norm(dim=1).mean()
@@ -92,7 +92,7 @@ class TestFit:
         fitted.fit(ad.PairSampler(source, target))
         new = 0.1 * draw(80, 2, seed=5)
         known = fitted.transform(new, [0, 1] * 40)
-        assert float((known - side[torch.arange(2).repeat(40)]).norm(dim=1).max()) < 1.0
+        assert float((known - side[torch.arange(2).repeat(40)]).norm(dim=1).mean()) < 0.6
         # without a label a sample goes to one of the sides: the law that arrives has both
         blind = fitted.transform(new)
         assert 10 < int((blind[:, 0] > 0).sum()) < 70
@@ -193,6 +193,10 @@ class TestFit:
             def forward(self, x, t, y):
                 return self.layer(x) + self.label(y)
 
+        class Summed(nn.Module):
+            def forward(self, x, t, y):
+                return x.sum(dim=1)
+
         source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1, shift=3.0)
         fitted = FlowMatchingMap(Linear, updates=5, progress=False)
         fitted.fit(ad.PairSampler(source, target))
@@ -202,7 +206,7 @@ class TestFit:
         with pytest.raises(ad.InputError, match="lambda"):
             FlowMatchingMap(nn.Linear(2, 2))
         with pytest.raises(ad.InputError, match="last layer"):
-            FlowMatchingMap(lambda shape, labels: Linear((2,), labels)).fit(draw(5, 3), draw(5, 3))
+            FlowMatchingMap(lambda shape, labels: Summed()).fit(draw(5, 3), draw(5, 3))
 
     def test_errors(self):
         data = labeled([9, 9], 2, 0)
@@ -228,7 +232,7 @@ class TestFiles:
         data = labeled([20, 25], d, 0).to(dtype=torch.float32).replace(sample_shape=shape)
         data = data if labels else ad.LabeledDataset(data.samples)
         end = data.replace(x=data.x.flip(0))
-        return FlowMatchingMap(**QUICK).fit(data, end), data
+        return FlowMatchingMap(ode_steps=2, **QUICK).fit(data, end), data
 
     def test_history_and_options(self, tmp_path):
         fitted, _ = self.fitted()

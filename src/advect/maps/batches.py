@@ -30,6 +30,20 @@ class Group(NamedTuple):
         return cls((y0 == code).nonzero()[:, 0], columns, shares[own] / counts[own])
 
 
+def assigned(cost: Tensor) -> Tensor:
+    """The exact plan of a square cost between points of the same mass each: an assignment.
+
+    Example:
+        >>> assigned(torch.tensor([[1.0, 0.0], [0.0, 5.0]])).tolist()
+        [[0.0, 0.5], [0.5, 0.0]]
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    plan = torch.zeros_like(cost)
+    plan[linear_sum_assignment(cost.numpy())] = 1 / len(cost)
+    return plan
+
+
 def drawn_from(
     plan: Tensor, replace: bool, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,8 @@ _BATCH = 512  # rows carried at once
 _LOOKED_AT = 1024  # pairs that scales are taken from
 _STRETCHES = 50  # of training, of which the mean loss is kept
 _OPTIONS = (
-    *("updates", "learning_rate", "batch_size", "width", "ode_steps", "hidden_labels", "seed"),
+    *("updates", "learning_rate", "batch_size", "paired_at_once"),
+    *("width", "ode_steps", "hidden_labels", "seed"),
 )
 _STATISTICS = ("centre", "scale", "shift", "spread")
 _MOST_STEPS = 1000
@@ -55,6 +56,9 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         updates: steps of Adam, whose rate falls to 0 by a cosine.
         learning_rate: at the start.
         batch_size: pairs of an update.
+        paired_at_once: samples of each dataset that a ``PairSampler`` pairs among themselves, in
+            one or more updates. The more, the nearer is a sample's partner, and the less a
+            network has to average.
         width: of the hidden layers.
         ode_steps: Heun's steps along a path, two evaluations each.
         hidden_labels: share of the pairs whose label is hidden from the network in training; with 1
@@ -83,6 +87,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
     updates: int = 2000
     learning_rate: float = 1e-3
     batch_size: int = 128
+    paired_at_once: int = 1024
     width: int = 512
     ode_steps: int = 10
     hidden_labels: float = 0.5
@@ -103,6 +108,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         for name, least in {
             "updates": 0,
             "batch_size": 1,
+            "paired_at_once": 1,
             "width": 1,
             "ode_steps": 1,
             "seed": 0,
@@ -157,14 +163,19 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         position[list(present)] = torch.arange(len(present))
         names = tuple(source.classes[code] for code in present)
         generator = torch.Generator().manual_seed(self.seed)
-        batches = start.batches(self.batch_size, generator=generator)
-        self._train(
-            (Pairs(x0, x1.reshape(x0.shape), position[y0.cpu()], y1) for x0, x1, y0, y1 in batches),
-            names,
-            generator,
-        )
+        self._train(self._drawn(start, position, generator), names, generator)
         self.sample_shape_ = source.sample_shape
         return self
+
+    def _drawn(
+        self, pairs: PairSampler, position: Tensor, generator: torch.Generator
+    ) -> Iterator[Pairs]:
+        """Batches of as many pairs as are learned from at once, with labels by ``position``."""
+        size = max(self.batch_size, self.paired_at_once)
+        for x0, x1, y0, y1 in pairs.batches(size, generator=generator):
+            whole = x0, x1.reshape(x0.shape), position[y0.cpu()], y1
+            parts = zip(*(part.split(self.batch_size) for part in whole), strict=True)
+            yield from (Pairs(*part) for part in parts)
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         generator = torch.Generator().manual_seed(self.seed)

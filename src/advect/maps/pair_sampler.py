@@ -32,7 +32,7 @@ from advect.data.coerce import as_codes, as_features
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
 from advect.errors import InputError
-from advect.maps.batches import Group, drawn_from, taken
+from advect.maps.batches import Group, assigned, drawn_from, taken
 from advect.ot.exact import ExactOT
 from advect.ot.solver import Solver, check_solver
 
@@ -316,45 +316,34 @@ class PairSampler:
         (source, target), done = both, 0
         first, last = source.samples.detach(), target.samples.detach()
         while n is None or done < n:
-            parts = self._parts(both, size, draw)
-            drawn = [self._paired(both, *part, draw) for part in parts]
-            at, to = (torch.cat(rows) for rows in zip(*drawn, strict=True))
-            order = torch.randperm(size, generator=draw)
-            at, to = at[order], to[order]
+            at, to = self._rows(both, size, draw)
             yield Pairs(first[at], last[to], source.y[at], target.y[to])
             done += 1
 
-    def _parts(
-        self, both: Both, size: int, draw: torch.Generator | None
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Rows of a batch that are paired among themselves: all, or class by class."""
+    def _rows(self, both: Both, size: int, draw: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """Rows of one batch of pairs, in random order."""
         source, target = both
         y0, y1 = source.y.cpu(), target.y.cpu()
         if math.isfinite(self.label_weight):
             phase = float(torch.rand((), generator=draw))
-            rows = [
+            own, others = (
                 by_turns(data.weights.cpu(), size, draw, groups=codes, phase=phase)
                 for data, codes in ((source, y0), (target, y1))
-            ]
-            return [(rows[0], rows[1])]
-        wanted = source.weights.cpu() * (self.partners.sum(dim=1) > 0)[y0]
-        rows = by_turns(wanted, size, draw, groups=y0)
-        share = target.weights.cpu() / _masses(target)[y1].clamp_min(_TINY)
-        parts = []
-        for code in y0[rows].unique().tolist():
-            own = rows[y0[rows] == code]
-            weights = share * self.partners[code][y1]
-            parts.append((own, by_turns(weights, len(own), draw, groups=y1)))
-        return parts
-
-    def _paired(
-        self, both: Both, own: Tensor, others: Tensor, draw: torch.Generator | None
-    ) -> tuple[Tensor, Tensor]:
-        """Each of these rows of the source with one of these of the target."""
-        source, target = both
+            )
+            groups = [Group(torch.arange(size), torch.arange(size))]
+        else:
+            wanted = source.weights.cpu() * (self.partners.sum(dim=1) > 0)[y0]
+            own = by_turns(wanted, size, draw, groups=y0)
+            own = own[y0[own].argsort(stable=True)]
+            codes, counts = y0[own].unique_consecutive(return_counts=True)
+            share = target.weights.cpu() / _masses(target)[y1].clamp_min(_TINY)
+            shares = [share * self.partners[code][y1] for code in codes]
+            drawn = zip(shares, counts.tolist(), strict=True)
+            others = torch.cat([by_turns(each, n, draw, groups=y1) for each, n in drawn])
+            places = torch.arange(size).split(counts.tolist())
+            groups = [Group(place, place) for place in places]
         a, b = LabeledDataset(source.x[own]), LabeledDataset(target.x[others])
-        table = self._label_part(source.y.cpu()[own], target.y.cpu()[others])
-        plan = self._solved(a, b, [Group(torch.arange(len(own)), torch.arange(len(others)))], table)
+        plan = self._solved(a, b, groups, self._label_part(y0[own], y1[others]))
         i, j = drawn_from(plan, False, draw)
         return own[i], others[j]
 
@@ -371,8 +360,12 @@ class PairSampler:
         plan, solver = matrix.new_zeros(matrix.shape), check_solver(self.solver)
         for rows, columns, mass in groups:
             at = rows[:, None], columns
-            part = solver.solve(matrix[at], None, mass).plan().to(plan)
-            plan[at] = part * (len(rows) / len(a))
+            part = matrix[at]
+            if mass is None and len(rows) == len(columns) and solver == ExactOT():
+                found = assigned(part)  # the same plan, for less
+            else:
+                found = solver.solve(part, None, mass).plan().to(plan)
+            plan[at] = found * (len(rows) / len(a))
         return plan / plan.sum()
 
     def _label_part(self, y0: Tensor, y1: Tensor) -> Tensor | None:

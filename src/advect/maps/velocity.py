@@ -45,7 +45,8 @@ class Velocity(nn.Module):
         self.label = nn.Embedding(labels + 1, width)
         self.inner = nn.ModuleList([nn.Linear(width, width) for _ in range(2)])
         self.last = nn.Linear(width, d)
-        for part in (self.last.weight, self.last.bias, self.label.weight):
+        nn.init.normal_(self.label.weight, std=0.5)  # as much as samples in standard units
+        for part in (self.last.weight, self.last.bias):
             nn.init.zeros_(part)
         self.register_buffer("waves", math.pi * torch.arange(1.0, _WAVES + 1))
 
