@@ -18,7 +18,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from advect._util.checks import check_count, check_number, check_positive
+from advect._util.checks import check_count, check_non_negative, check_number, check_positive
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
@@ -34,7 +34,7 @@ _LOOKED_AT = 1024  # pairs that scales are taken from
 _STRETCHES = 50  # of training, of which the mean loss is kept
 _OPTIONS = (
     *("updates", "learning_rate", "batch_size", "paired_at_once"),
-    *("width", "ode_steps", "hidden_labels", "seed"),
+    *("width", "ode_steps", "hidden_labels", "noise", "seed"),
 )
 _STATISTICS = ("centre", "scale", "shift", "spread")
 _MOST_STEPS = 1000
@@ -63,6 +63,9 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         ode_steps: Heun's steps along a path, two evaluations each.
         hidden_labels: share of the pairs whose label is hidden from the network in training; with 1
             it never looks at labels.
+        noise: of the paths, in standard deviations of the samples: a network that has seen samples
+            around a path, and not on it alone, is surer of new ones. For few samples of many
+            features; it blurs what there is to learn of few features.
         seed: of initial weights, pairs, times; torch's own random state is left as it was.
         progress: None shows it on stderr when it takes long; False is silent; a function is called
             with (done, total).
@@ -85,12 +88,13 @@ class FlowMatchingMap(Map, kind="flow-matching"):
 
     network: VelocityNetwork | None = None
     updates: int = 2000
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     batch_size: int = 128
     paired_at_once: int = 1024
     width: int = 512
     ode_steps: int = 10
     hidden_labels: float = 0.5
+    noise: float = 0.0
     seed: int = 0
     progress: Progress = field(default=None, repr=False)
     device: torch.device | str | None = None
@@ -118,6 +122,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
             remedy = "Paths are straight: some ten will do."
             raise InputError(f"ode_steps must be at most {_MOST_STEPS}", self.ode_steps, remedy)
         self.learning_rate = check_positive("learning_rate", self.learning_rate)
+        self.noise = check_non_negative("noise", self.noise)
         if not 0 < check_number("hidden_labels", self.hidden_labels) <= 1:
             raise InputError(
                 "hidden_labels must be a share above 0, and at most 1",
@@ -235,7 +240,10 @@ class FlowMatchingMap(Map, kind="flow-matching"):
             x0, x1 = (part.to(device, carrier.centre.dtype) for part in (x0, x1))
             along = times.to(x0).reshape(-1, *[1] * (x0.ndim - 1))
             wanted = (x1 - x0 - carrier.shift) / carrier.spread
-            found = carrier.standard(x0 + along * (x1 - x0), times.to(device), codes)
+            place = x0 + along * (x1 - x0)
+            if self.noise:
+                place = place + self.noise * carrier.scale * torch.randn_like(place)
+            found = carrier.standard(place, times.to(device), codes)
             loss = (found - wanted.float()).square().mean()
             optimizer.zero_grad()
             loss.backward()
