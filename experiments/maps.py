@@ -28,13 +28,13 @@ NAME = "maps"
 SAMPLES, DRAWS, EPOCHS = 1000, 3, 20
 STEPS, STEP_SIZE, LABEL_WEIGHT = 20, 0.2, 5.0
 NEURAL_RESTARTS = 1
-UPDATES, BATCH = 450, 128  # of flow matching
+UPDATES, NOISE = 350, 1.0  # of flow matching
 PAIRINGS = {  # label weights of its pairs; JSON has no infinity
     "flow matching, label-blind pairs": "0",
     "flow matching, label weight 5": "5",
     "flow matching, classes never mixed": "inf",
 }
-PAIRS = 2560  # of which mixed classes are counted
+PAIRS = 5120  # of which mixed classes are counted
 COLUMNS = [
     "not mapped",
     "the mean flowed image",
@@ -86,14 +86,13 @@ def run(seed: int) -> dict[str, Any]:
         carry(name, chosen, result)
     for name, weight in PAIRINGS.items():
         pairs = ad.PairSampler(source, target, float(weight), generator=generator)
-        drawn = list(pairs.batches(BATCH, PAIRS // BATCH))
+        fresh = ad.maps.FlowMatchingMap(updates=UPDATES, noise=NOISE, progress=False)
+        drawn = list(pairs.batches(fresh.paired_at_once, PAIRS // fresh.paired_at_once))
         y0, y1 = (torch.cat([batch[side] for batch in drawn]) for side in (2, 3))
         mixed[name] = float(
             (torch.as_tensor(matching.values.argmax(axis=1))[y0] != y1).double().mean()
         )
-        carry(
-            name, ad.maps.FlowMatchingMap(updates=UPDATES, batch_size=BATCH, progress=False), pairs
-        )
+        carry(name, fresh, pairs)
     images["flowed properly, with labels"] = proper.x
     return {
         "accuracies": {
