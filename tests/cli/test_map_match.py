@@ -96,7 +96,6 @@ def test_bad_datasets(capsys):
     for refs, said in (
         ((A, "toy:swiss_roll?n=20"), "harmonize"),
         ((A, "no-such-data"), "no-such-data"),
-        (("toy:swiss_roll?n=20", "toy:swiss_roll?n=30"), "label"),
     ):
         assert main(["map", "match", *refs, *QUICK, "-q", "-o", "map"]) == 2
         err = capsys.readouterr().err

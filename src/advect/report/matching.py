@@ -85,6 +85,7 @@ def _page(
     from markupsafe import Markup
 
     source, target = pairs.whole
+    groups = [_group(carrier, shown, target, code, each) for code in _shown_classes(shown)]
     draw = torch.Generator().manual_seed(seed)
     drawn = list(pairs.batches(_BATCH, _PAIRS // _BATCH, draw))
     y0, y1 = (torch.cat([batch[side] for batch in drawn]).cpu() for side in (2, 3))
@@ -101,7 +102,7 @@ def _page(
         tiles=_tiles(carrier, pairs, mixed),
         about=f"Numbers are rows; states at t = {times}"
         + ("; last, the nearest sample of the target." if images else "."),
-        groups=[_group(carrier, shown, target, code, each) for code in _shown_classes(shown)],
+        groups=groups,
         columns=columns[:_MOST_COLUMNS],
         more_columns=max(0, len(columns) - _MOST_COLUMNS),
         drawn=f"{len(y0):,}",
