@@ -118,7 +118,7 @@ class PairSampler:
             check_non_negative("label_weight", weight)
         check_known("way to match classes", self.match, _MATCHES)
         check_solver(self.solver)
-        as_label_cost(self.label), as_feature_cost(self.feature)
+        _ = as_label_cost(self.label), as_feature_cost(self.feature)
         if self.generator is not None:
             remedy = "Pass torch.Generator().manual_seed(0), or None."
             check_kind(
