@@ -43,8 +43,8 @@ def _rises(flow: dict[str, Any]) -> str:
     return f"{flow['rises']} of {flow['steps']}, {flow['status']}"
 
 
-def maps() -> str:
-    """Errors and accuracies of maps, over the draws."""
+def maps(beside: str = "") -> str:
+    """Errors and accuracies of maps, over the draws; of flow matching and one other, if it is named."""
     found = Experiment.read("maps")
     setting = next(iter(found.groups), "")
     seconds = found.facts(setting, "processor seconds of maps")
@@ -59,6 +59,8 @@ def maps() -> str:
 
     rows = []
     for name in found.columns:
+        if beside and "flow matching" not in name and not name.startswith(beside):
+            continue
         errors = [draw[name] for draw in found.facts(setting, "squared errors")]
         row = [name, f"{fmean(errors):.4f}", f"{found.mean(setting, name)} %"]
         row += [percent(name, "read by the nearest"), percent(name, "pairs of other classes")]
