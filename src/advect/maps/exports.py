@@ -32,7 +32,7 @@ def write_program(path: Path, module: nn.Module, inputs: dict[str, Tensor]) -> P
             'advect[onnx]'``.
 
     Example:
-        >>> import tempfile
+        >>> import tempfile, torch
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = write_program(Path(folder) / "one.pt2", nn.Flatten(), {"input": torch.zeros(2, 3, 1)})
         ...     torch.export.load(path).module()(torch.ones(1, 3, 1)).tolist()

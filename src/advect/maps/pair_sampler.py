@@ -92,7 +92,7 @@ class PairSampler:
         >>> import torch, advect as ad
         >>> draw = torch.Generator().manual_seed(0)
         >>> source = ad.datasets.gaussians(300, generator=draw)
-        >>> target = ad.datasets.gaussians(300, shift=(4.0, 4.0), generator=draw)
+        >>> target = ad.datasets.gaussians(300, rotation=1.0, generator=draw)
         >>> pairs = ad.PairSampler(source, target, generator=draw)
         >>> x0, x1, y0, y1 = pairs.sample_plan_with_labels(source.x[:64], target.x[:64], source.y[:64], target.y[:64])
         >>> x0.shape, bool((y0 == y1).all())
@@ -232,7 +232,7 @@ class PairSampler:
             >>> import advect as ad
             >>> pairs = ad.PairSampler()        # by names, without laws
             >>> pairs.sample_plan_with_labels([[0.0]], [[0.0], [5.0]], ["cat"], ["dog", "cat"]).x1
-            array([[5.]], dtype=float32)
+            array([[5.]])
         """
         if self.label_weight and (y0 is None or y1 is None):
             raise InputError(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind
+from advect._util.checks import check_count, check_methods
 from advect.data.dataset import LabeledDataset
 from advect.maps.flow_matching import FlowMatchingMap
 from advect.maps.pair_sampler import PairSampler
@@ -69,7 +69,7 @@ def write_matching_report(
     """
     place, each = page_place(path), check_count("each", each)
     remedy = "Pass ad.maps.FlowMatchingMap(…).fit(pairs)."
-    check_kind("carrier must be a FlowMatchingMap", carrier, FlowMatchingMap, remedy)
+    check_methods("carrier must be a FlowMatchingMap", carrier, ("path", "transform"), remedy)
     shown = pairs.whole.source if new is None else new
     return write_page(place, _page(carrier, pairs, shown, title, each, seed))
 
