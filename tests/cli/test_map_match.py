@@ -44,6 +44,7 @@ def test_as_the_library(capsys):
     assert torch.allclose(moved, library.transform(torch.zeros(1, 2)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_label_weights(capsys):
     shares = {}
     for weight in ("0", "2", "inf"):

@@ -74,7 +74,8 @@ class TestFit:
         source = ad.LabeledDataset(draw(1000, 2) @ half)
         target = ad.LabeledDataset(self.mean + draw(1000, 2, seed=1) @ root(self.last))
         pairs = ad.PairSampler(source, target, label_weight=0.0)
-        fitted = FlowMatchingMap(updates=200, width=64, progress=False).fit(pairs)
+        fitted = FlowMatchingMap(updates=200, width=64, paired_at_once=128, progress=False)
+        fitted.fit(pairs)
         new = draw(500, 2, seed=9) @ half
         moved = fitted.transform(new)
         error = (moved - self.mean - new @ optimal).norm(dim=1).mean()
@@ -259,6 +260,7 @@ class TestFiles:
         with pytest.raises(ad.InputError):
             ad.maps.load(path)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("labels", [True, False])
     def test_export_with_torch(self, labels, tmp_path):
         fitted, data = self.fitted(labels=labels)
@@ -268,7 +270,9 @@ class TestFiles:
             expected = fitted.transform(data.subset(slice(n))).x
             assert torch.allclose(program(data.x[:n], *codes), expected, atol=1e-5)
 
-    @pytest.mark.parametrize(("shape", "labels"), [((3,), False), ((4, 4), True)])
+    @pytest.mark.parametrize(
+        ("shape", "labels"), [pytest.param((3,), False, marks=pytest.mark.slow), ((4, 4), True)]
+    )
     def test_export_to_onnx(self, shape, labels, tmp_path):
         runtime = pytest.importorskip("onnxruntime")
         pytest.importorskip("onnxscript")

@@ -56,8 +56,8 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         updates: steps of Adam, whose rate falls to 0 by a cosine.
         learning_rate: at the start.
         batch_size: pairs of an update.
-        paired_at_once: samples of each dataset that a ``PairSampler`` pairs among themselves, in
-            one or more updates. The more, the nearer is a sample's partner, and the less a
+        paired_at_once: samples of each dataset that a ``PairSampler`` pairs among themselves, for
+            one or more updates; no more than there are. The more, the nearer is a sample's partner, and the less a
             network has to average.
         width: of the hidden layers.
         ode_steps: Heun's steps along a path, two evaluations each.
@@ -176,7 +176,8 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         self, pairs: PairSampler, position: Tensor, generator: torch.Generator
     ) -> Iterator[Pairs]:
         """Batches of as many pairs as are learned from at once, with labels by ``position``."""
-        size = max(self.batch_size, self.paired_at_once)
+        # samples that come twice in a batch say nothing new
+        size = max(self.batch_size, min(self.paired_at_once, *map(len, pairs.whole)))
         for x0, x1, y0, y1 in pairs.batches(size, generator=generator):
             whole = x0, x1.reshape(x0.shape), position[y0.cpu()], y1
             parts = zip(*(part.split(self.batch_size) for part in whole), strict=True)
