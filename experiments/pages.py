@@ -43,8 +43,8 @@ def _rises(flow: dict[str, Any]) -> str:
     return f"{flow['rises']} of {flow['steps']}, {flow['status']}"
 
 
-def maps(beside: str = "") -> str:
-    """Errors and accuracies of maps, over the draws; of flow matching and one other, if it is named."""
+def maps() -> str:
+    """Errors and accuracies of maps, over the draws."""
     found = Experiment.read("maps")
     setting = next(iter(found.groups), "")
     seconds = found.facts(setting, "processor seconds of maps")
@@ -53,43 +53,49 @@ def maps(beside: str = "") -> str:
         each = [draw[name][part] for draw in seconds if name in draw]
         return f"{fmean(each):.1f}" if each else ""
 
-    def percent(name: str, part: str) -> str:
-        each = [100 * draw[name] for draw in found.facts(setting, part) if name in draw]
-        return f"{fmean(each):.1f} %" if each else ""
-
     rows = []
     for name in found.columns:
-        if beside and "flow matching" not in name and not name.startswith(beside):
-            continue
         errors = [draw[name] for draw in found.facts(setting, "squared errors")]
         row = [name, f"{fmean(errors):.4f}", f"{found.mean(setting, name)} %"]
-        row += [percent(name, "read by the nearest"), percent(name, "pairs of other classes")]
         rows.append([*row, time(name, "fit"), time(name, "carry")])
     head = [
         "map",
         "mean squared error to the same images flowed properly",
         "read by the frozen LeNet-5",
-        "by the nearest target image",
-        "pairs of other classes",
         "fit, s",
         "carry, s",
     ]
     return markdown(head, rows) if rows else f"*{NOT_RUN}*"
 
 
-def flow_seconds() -> str:
-    """What the flow that maps are fitted on took."""
-    found = Experiment.read("maps")
-    setting = next(iter(found.groups), "")
-    each = found.facts(setting, "processor seconds of the flow")
-    return f"{fmean(each):.1f}" if each else NOT_RUN
-
-
-def matching_gain(column: str, over: str) -> str:
-    """How far a column of the maps is above another, on the same draws, in points."""
-    found = Experiment.read("maps")
-    gain = found.gain(next(iter(found.groups), ""), column, over)
-    return NOT_RUN if gain is None else str(gain)
+def flow_matching() -> str:
+    """Flow matching on several pairs, and maps that learn from a flow on the same draws."""
+    found, others = Experiment.read("flow_matching"), Experiment.read("maps")
+    rows = []
+    for name in found.groups:
+        read = [100 * each["without labels"] for each in found.facts(name, "read by the nearest")]
+        mixed = [100 * each for each in found.facts(name, "pairs of other classes")]
+        seconds = found.facts(name, "fit")
+        if not seconds:
+            continue
+        row = [f"flow matching, {name}", f"{fmean(mixed):.1f} %"]
+        row += [f"{found.mean(name, column)} %" for column in ("without labels", "with labels")]
+        rows.append([*row, f"{fmean(read):.1f} %", f"{fmean(seconds):.1f}"])
+    setting = next(iter(others.groups), "")
+    times = others.facts(setting, "processor seconds of maps")
+    for name in ("not mapped", "neural", "nearest particle", "entropic, not debiased"):
+        each = [draw[name]["fit"] for draw in times if name in draw]
+        fit = f"{fmean(each):.1f}, and the flow" if each else ""
+        rows.append([name, "", f"{others.mean(setting, name)} %", "", "", fit])
+    head = [
+        "",
+        "pairs of other classes",
+        "read by the frozen LeNet-5",
+        "the same, carried with labels",
+        "by the nearest target image",
+        "fit, s",
+    ]
+    return markdown(head, rows) if found.cells else f"*{found.draws}*"
 
 
 def objective() -> str:
@@ -264,8 +270,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "bench": benchmark,
     "descent": descent,
     "maps": maps,
-    "flow_seconds": flow_seconds,
-    "matching_gain": matching_gain,
+    "flow_matching": flow_matching,
     "objective": objective,
     "agreement": agreement,
     "supervised": supervised,
