@@ -98,6 +98,19 @@ def flow_matching() -> str:
     return markdown(head, rows) if found.cells else f"*{found.draws}*"
 
 
+def mixed_pairs() -> str:
+    """Shares of pairs that mix classes, by label weight and size of the batch."""
+    found = Experiment.read("mixed_pairs")
+    setting = next(iter(found.groups), "")
+    shares, sizes = found.facts(setting, "shares"), found.settings.get("SIZES", [])
+    rows = [
+        [name, *(f"{100 * fmean(d[f'{name}, {size}'] for d in shares):.1f} %" for size in sizes)]
+        for name in found.settings.get("WEIGHTS", {})
+    ]
+    head = ["pairs of other classes", *(f"batches of {size}" for size in sizes)]
+    return markdown(head, rows) if shares else f"*{found.draws}*"
+
+
 def objective() -> str:
     """Accuracy at the end, and correlation along the flow, by regularisation."""
     found = Experiment.read("objective")
@@ -271,6 +284,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "descent": descent,
     "maps": maps,
     "flow_matching": flow_matching,
+    "mixed_pairs": mixed_pairs,
     "objective": objective,
     "agreement": agreement,
     "supervised": supervised,
