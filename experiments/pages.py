@@ -72,6 +72,49 @@ def maps() -> str:
     return markdown(head, rows) if rows else f"*{NOT_RUN}*"
 
 
+def flow_matching() -> str:
+    """Flow matching on several pairs, and maps that learn from a flow on the same draws."""
+    found, others = Experiment.read("flow_matching"), Experiment.read("maps")
+    rows = []
+    for name in found.groups:
+        read = [100 * each["without labels"] for each in found.facts(name, "read by the nearest")]
+        mixed = [100 * each for each in found.facts(name, "pairs of other classes")]
+        seconds = found.facts(name, "fit")
+        if not seconds:
+            continue
+        row = [f"flow matching, {name}", f"{fmean(mixed):.1f} %"]
+        row += [f"{found.mean(name, column)} %" for column in ("without labels", "with labels")]
+        rows.append([*row, f"{fmean(read):.1f} %", f"{fmean(seconds):.1f}"])
+    setting = next(iter(others.groups), "")
+    times = others.facts(setting, "processor seconds of maps")
+    for name in ("not mapped", "neural", "nearest particle", "entropic, not debiased"):
+        each = [draw[name]["fit"] for draw in times if name in draw]
+        fit = f"{fmean(each):.1f}, and the flow" if each else ""
+        rows.append([name, "", f"{others.mean(setting, name)} %", "", "", fit])
+    head = [
+        "",
+        "pairs of other classes",
+        "read by the frozen LeNet-5",
+        "the same, carried with labels",
+        "by the nearest target image",
+        "fit, s",
+    ]
+    return markdown(head, rows) if found.cells else f"*{found.draws}*"
+
+
+def mixed_pairs() -> str:
+    """Shares of pairs that mix classes, by label weight and size of the batch."""
+    found = Experiment.read("mixed_pairs")
+    setting = next(iter(found.groups), "")
+    shares, sizes = found.facts(setting, "shares"), found.settings.get("SIZES", [])
+    rows = [
+        [name, *(f"{100 * fmean(d[f'{name}, {size}'] for d in shares):.1f} %" for size in sizes)]
+        for name in found.settings.get("WEIGHTS", {})
+    ]
+    head = ["pairs of other classes", *(f"batches of {size}" for size in sizes)]
+    return markdown(head, rows) if shares else f"*{found.draws}*"
+
+
 def objective() -> str:
     """Accuracy at the end, and correlation along the flow, by regularisation."""
     found = Experiment.read("objective")
@@ -382,6 +425,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     "bench": benchmark,
     "descent": descent,
     "maps": maps,
+    "flow_matching": flow_matching,
+    "mixed_pairs": mixed_pairs,
     "objective": objective,
     "agreement": agreement,
     "supervised": supervised,

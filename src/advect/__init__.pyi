@@ -152,6 +152,9 @@ from .functionals import (
     sliced_otdd as sliced_otdd,
     spreading as spreading,
 )
+from .maps.pair_sampler import (
+    PairSampler as PairSampler,
+)
 from .ot import (
     ExactOT as ExactOT,
     MiniBatch as MiniBatch,

@@ -56,6 +56,7 @@ MAPS = (
     ad.maps.EntropicMap,
     ad.maps.GaussianMap,
     lambda: ad.maps.NeuralMap(epochs=2),
+    lambda: ad.maps.FlowMatchingMap(updates=5),
 )
 
 

@@ -19,7 +19,7 @@ from torch import nn
 
 import advect as ad
 from advect.data.store import read_tensors, write_tensors
-from advect.maps import EntropicMap, GaussianMap, Map, NearestMap, NeuralMap
+from advect.maps import EntropicMap, FlowMatchingMap, GaussianMap, Map, NearestMap, NeuralMap
 
 QUICK = {"epochs": 3, "restarts": 1, "progress": False}
 MAPS = {
@@ -27,6 +27,7 @@ MAPS = {
     "entropic": lambda: EntropicMap(),
     "gaussian": lambda: GaussianMap(),
     "neural": lambda: NeuralMap(**QUICK),
+    "flow matching": lambda: FlowMatchingMap(updates=20, width=32, progress=False),
 }
 each_map = pytest.mark.parametrize("make", MAPS.values(), ids=MAPS)
 
@@ -500,7 +501,7 @@ class TestFiles:
             lambda facts: facts.pop("own"),
             lambda facts: [facts],
             lambda facts: facts.update(sample_shape=[10**6, 10**6]),  # and no memory is asked for
-            lambda facts: facts["own"].update(k=-1, epsilon=-1.0, epochs=-1),
+            lambda facts: facts["own"].update(k=-1, epsilon=-1.0, epochs=-1, updates=-1),
         ]
         for change in changes:
             write(change)

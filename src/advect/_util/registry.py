@@ -58,6 +58,7 @@ _NAMES: dict[str, dict[str, Any]] = {
         "nearest": "maps.NearestMap",
         "gaussian": "maps.GaussianMap",
         "neural": "maps.NeuralMap",
+        "flow-matching": "maps.FlowMatchingMap",
     },
     "stop": {"when": "StopWhen"},
     "functional": {"otdd": "OTDD", "sliced": "SlicedOTDD", "internal": "Internal"},

@@ -93,8 +93,8 @@ COMMANDS = (
         "map",
         "advect.cli.maps:app",
         "Use",
-        "Fit a map on a flow, carry new samples with it, export it.",
-        "fit|apply|export",
+        "Fit a map on a flow or on two datasets, carry new samples with it, export it.",
+        "fit|match|apply|export",
         "advect map fit run -o to-mnist",
     ),
     Command(

@@ -1,15 +1,17 @@
-"""``advect map``: fit a map on a run, carry new samples with it, export it for use elsewhere.
+"""``advect map``: fit a map on a run or on two datasets, carry new samples with it, export it for use elsewhere.
 
 A map is a directory: map.safetensors, and space.json with the feature space of the run, empty if it
 had none."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
+from pydantic import Field
 
 from advect.cli.commands import COMMANDS
 from advect.cli.config import (
@@ -22,7 +24,7 @@ from advect.cli.config import (
     Units,
 )
 from advect.cli.layout import Map
-from advect.cli.options import group, switch
+from advect.cli.options import group, member, switch
 from advect.cli.output import TALK, TalkOptions
 from advect.cli.places import check_free, check_free_file, require_run
 from advect.cli.rundir import read_json, write_json
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
 
 class MapOptions(group("map", "entropic", "Which map.")):
     """What carries samples that the flow never saw."""
+
+
+class VelocityOptions(
+    member("map", "flow-matching", without=("seed", "device", "progress", "network"))
+):
+    """The network that flow matching trains."""
 
 
 _COMMAND = next(command for command in COMMANDS if command.name == "map")
@@ -90,6 +98,93 @@ def fit(
         facts,
         f"{place}: {carrier.kind} map of {facts['pairs']} samples over {facts['steps']} steps",
     )
+
+
+class MatchOptions(DataOptions):
+    """How samples are paired, and what is learned from the pairs."""
+
+    label_weight: float = Field(
+        default=math.inf,
+        ge=0,
+        description="What a change of label costs against one of features: 0 looks at features alone, inf never mixes "
+        "classes.",
+    )
+    match: Literal["auto", "names", "laws"] = Field(
+        default="auto",
+        description="Which classes belong together at inf: those of the same name, by their laws, or by names where all "
+        "are the same.",
+    )
+    velocity: Annotated[VelocityOptions, Parameter(group="Velocity")] = (
+        VelocityOptions.model_construct()
+    )
+    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+        SpaceOptions.model_construct()
+    )
+
+
+@app.command(
+    help_epilogue="Example:\n  advect map match digits mnist --max-samples 500 --velocity.updates 300 -o to-mnist"
+)
+def match(
+    source: str,
+    target: str,
+    *,
+    out: Out,
+    report: Annotated[
+        Path | None,
+        Parameter(
+            help="Also write a page of samples on their way, FILE.html.", metavar="FILE.html"
+        ),
+    ] = None,
+    options: Annotated[MatchOptions, Parameter(name="*")] = MatchOptions.model_construct(),  # noqa: B008 (frozen)
+    overwrite: Overwrite = False,
+    run_code: RunCode = False,
+    talk: TalkOptions = TALK,
+) -> None:
+    """Fit a map on pairs of two datasets by flow matching, without a flow.
+
+    Args:
+        source: The dataset whose samples are to be carried.
+        target: The dataset they are carried to.
+    """
+    import advect as ad
+    from advect._util.atomic import atomic_directory
+    from advect.cli import inputs
+    from advect.report.matching import write_matching_report
+    from advect.report.page import page_place
+
+    place = out.expanduser()
+    check_free(place, overwrite, Map())
+    page = None if report is None else page_place(report)
+    if page is not None:
+        if page.parent.resolve() == place.resolve():
+            raise InputError("a page goes beside the map, not into it", page, "Choose another.")
+        check_free_file(page, overwrite)
+    code = permission(run_code, options.space.code)
+    with talk.listening():
+        a, b, space = inputs.together((source, target), options, options.space, talk, code)
+        pairs = ad.PairSampler(a, b, options.label_weight, match=options.match)
+        carrier = options.velocity.built(seed=options.seed, progress=talk.progress).fit(pairs)
+        batch = next(pairs.batches(min(len(a), 1024), generator=_seeded(options.seed)))
+        facts = {
+            "source": source,
+            "target": target,
+            "out": place,
+            "map": carrier.kind,
+            "n": [len(a), len(b)],
+            "pairs_of_other_classes": (
+                pairs.mixed(batch.y0, batch.y1) if a.complete and b.complete else None
+            ),
+            "loss": carrier.history_[-1] if carrier.history_ else None,
+        }
+        with atomic_directory(place, overwrite=overwrite) as beside:
+            carrier.save(beside / "map.safetensors")
+            write_json(beside / "space.json", space.to_dict(place))
+            check_free(place, overwrite, Map())  # something may have come since
+        if page is not None:
+            title = f"{source} to {target}"
+            facts["report"] = write_matching_report(carrier, pairs, page, title=title)
+    talk.result(facts, f"{place}: {carrier.kind} map of {len(a)} and {len(b)} samples")
 
 
 @app.command(
@@ -161,25 +256,23 @@ def export(
     overwrite: Overwrite = False,
     talk: TalkOptions = TALK,
 ) -> None:
-    """Write a neural map for use without advect: .onnx, or .pt2 for torch.export.
+    """Write a network for use without advect: .onnx, or .pt2 for torch.export.
 
     Args:
-        map: What advect map fit --name neural wrote.
+        map: What advect map fit --name neural or advect map match wrote.
     """
-    import advect as ad
-
     carrier, _ = _open(map.expanduser(), {})
-    if not isinstance(carrier, ad.maps.NeuralMap):
-        raise InputError(
-            "only a neural map can be exported",
-            f"a map of kind {carrier.kind}",
-            "Fit one with --name neural.",
-        )
     path = out.expanduser()
     check_free_file(path, overwrite)
     with talk.listening():
         path = carrier.export(path)
     talk.result({"map": map, "out": path, "bytes": path.stat().st_size}, f"{path}")
+
+
+def _seeded(seed: int) -> Any:
+    import torch
+
+    return torch.Generator().manual_seed(seed)
 
 
 def _space_of(run: Path, place: Path) -> dict[str, Any]:

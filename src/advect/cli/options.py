@@ -138,6 +138,22 @@ def group(
     return made
 
 
+def member(kind: str, name: str, *, without: tuple[str, ...] = ()) -> type[Chosen]:
+    """The model of one member of a kind: its options, but for some that the command has itself.
+
+    Example:
+        >>> member("integrator", "momentum", without=("nesterov",))(momentum=0.5).built()
+        Momentum(step_size=0.1, momentum=0.5, nesterov=False)
+    """
+    own = registry.options(kind, name).values()
+    parts = [(name, option) for option in own if option.name not in without]
+    made: Any = create_model(
+        f"{name.title()}Options", __base__=Chosen, **_fields((name,), parts, {})
+    )
+    made.kind, made.usual, made.own = kind, name, {}
+    return made
+
+
 def _fields(
     names: tuple[str, ...],
     parts: Iterable[tuple[str, Option]],

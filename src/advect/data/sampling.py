@@ -114,9 +114,18 @@ def some_rows(n: int, most: int | None, generator: torch.Generator | None) -> Se
     return draw_rows(torch.empty(n), (), most, False, generator).tolist()
 
 
-def by_turns(weights: Tensor, n: int, generator: torch.Generator | None = None) -> Tensor:
+def by_turns(
+    weights: Tensor,
+    n: int,
+    generator: torch.Generator | None = None,
+    *,
+    groups: Tensor | None = None,
+    phase: float | None = None,
+) -> Tensor:
     """``n`` positions drawn in proportion to weights, in random order: a row of share w is drawn
     ⌊n w⌋ or ⌈n w⌉ times, so that of equal rows none comes again before all have had their turn.
+    With ``groups``, so is a group of share w; and as often as in another draw with the same
+    ``phase``, from 0 to 1, where groups have the same shares.
 
     Example:
         >>> drawn = by_turns(torch.tensor([0.5, 0.25, 0.0, 0.25]), 8, torch.Generator().manual_seed(0))
@@ -125,8 +134,11 @@ def by_turns(weights: Tensor, n: int, generator: torch.Generator | None = None) 
     """
     rows = weights.cpu().nonzero()[:, 0]
     rows = rows[torch.randperm(len(rows), generator=generator)]
+    if groups is not None:
+        rows = rows[groups.cpu()[rows].argsort(stable=True)]
     ends = weights.cpu()[rows].double().cumsum(dim=0)
-    steps = torch.arange(n, dtype=torch.float64) + torch.rand((), generator=generator).double()
+    begin = torch.rand((), generator=generator).double() if phase is None else phase
+    steps = torch.arange(n, dtype=torch.float64) + begin
     places = torch.searchsorted(ends, steps * (ends[-1] / n), right=True).clamp_max(len(rows) - 1)
     return rows[places][torch.randperm(n, generator=generator)].to(weights.device)
 

@@ -68,7 +68,7 @@ class Map(ABC):
     known and carried held-out images best; ``GaussianMap`` to carry no more than means and
     covariances of classes, as for few target samples; ``NearestMap`` to see at once what any map must beat, or
     where the flow moved neighbours alike; ``NeuralMap`` where very many samples are to be carried,
-    or a network is to be exported.
+    or a network is to be exported; ``FlowMatchingMap`` where there is no flow, but two datasets.
 
     A map of your own names its kind, for files, and defines ``learn`` and ``move``. What ``learn``
     sets on the map is what ``save`` writes: tensors, and facts that JSON has. One that keeps other
@@ -186,6 +186,18 @@ class Map(ABC):
         }
         write_tensors(Path(path), tensors, facts)
         return Path(path)
+
+    def export(self, path: str | Path) -> Path:
+        """Write the map for use without advect; only networks can be.
+
+        Raises:
+            InputError: a map that is no network.
+        """
+        raise InputError(
+            "only a neural map can be exported",
+            f"a map of kind {self.kind}",
+            "Fit one with --name neural, or ad.maps.NeuralMap.",
+        )
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> Self:

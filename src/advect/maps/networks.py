@@ -7,7 +7,8 @@ matter to the training. How networks are trained is left to others."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
@@ -163,3 +164,24 @@ def build(network: Network | None, shape: tuple[int, ...]) -> nn.Module:
             f"the network must map (2, *{shape}) to the same shape", got, "Check its last layer."
         )
     return made
+
+
+def deviation(values: Tensor, *, together: bool) -> Tensor:
+    """Standard deviation of each feature, or of all together; that of all where a feature is
+    constant, one where all are.
+    """
+    centred = values - values.mean(dim=0)
+    whole = centred.square().mean().sqrt()
+    whole = torch.where(whole > 0, whole, 1.0)
+    each = centred.square().mean(dim=0).sqrt()
+    return whole if together else torch.where(each > 1e-6 * whole, each, whole)
+
+
+@contextmanager
+def own_randomness() -> Iterator[None]:
+    """Weights and dropout draw from torch's random state: it is as it was afterwards."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)

@@ -9,11 +9,8 @@ are left to others."""
 from __future__ import annotations
 
 import copy
-import io
 import math
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,13 +18,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, check_known, check_number, check_positive
+from advect._util.checks import check_count, check_number, check_positive
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.maps.base import Map
-from advect.maps.networks import Network, Pushforward, build, is_image
+from advect.maps.exports import write_program
+from advect.maps.networks import (
+    Network,
+    Pushforward,
+    build,
+    deviation,
+    is_image,
+    own_randomness,
+)
 
 _BATCH = 512  # rows carried at once
 _OPTIONS = ("epochs", "learning_rate", "batch_size", "restarts", "held_out", "patience", "seed")
@@ -114,7 +118,7 @@ class NeuralMap(Map, kind="neural"):
         held, rest = (order[:aside] if aside else order), order[aside:]
         best, self.history_ = math.inf, []
         total = self.restarts * self.epochs
-        with track(total, "fitting a network", self.progress) as advance, _own_randomness():
+        with track(total, "fitting a network", self.progress) as advance, own_randomness():
             for restart in range(self.restarts):
                 torch.default_generator.manual_seed(
                     int(torch.randint(2**31, (1,), generator=generator))
@@ -188,41 +192,9 @@ class NeuralMap(Map, kind="neural"):
             ...     torch.export.load(path).module()(torch.zeros(1, 2)).tolist()
             [[1.0, 1.0]]
         """
-        import torch.export
-
         path, shape = Path(path), self._fitted()
-        check_known("format", path.suffix.lower(), (".onnx", ".pt2"))
         module = copy.deepcopy(self._module).cpu()
-        example = (torch.zeros(2, *shape, dtype=module.centre.dtype),)
-        sizes = {"x": {0: torch.export.Dim("n")}}
-        if path.suffix.lower() == ".pt2":
-            content = io.BytesIO()
-            torch.export.save(torch.export.export(module, example, dynamic_shapes=sizes), content)
-            write_atomically(path, content.getvalue())
-            return path
-        try:
-            import onnx  # noqa: F401
-            import onnxscript  # noqa: F401
-        except ImportError as error:
-            raise InputError(
-                "ONNX needs onnx and onnxscript",
-                str(error),
-                "Install them: pip install 'advect[onnx]'.",
-            ) from None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the exporter, about itself
-            program = torch.onnx.export(
-                module,
-                example,
-                input_names=["x"],
-                output_names=["y"],
-                dynamic_shapes=sizes,
-                dynamo=True,
-                verbose=False,
-            )
-        assert program is not None
-        write_atomically(path, program.model_proto.SerializeToString())
-        return path
+        return write_program(path, module, {"x": torch.zeros(2, *shape, dtype=module.centre.dtype)})
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if self.network is not None:
@@ -275,7 +247,7 @@ class _Pairs:
         statistics = [
             part
             for values in (x, y)
-            for part in (values.mean(dim=0), _deviation(values, together=image))
+            for part in (values.mean(dim=0), deviation(values, together=image))
         ]
         ready = (part.to(self.x).expand(self.shape).contiguous() for part in statistics)
         return Pushforward(network.to(self.x.device), residual, *ready)
@@ -297,24 +269,3 @@ class _Pairs:
                 for part in rows.split(_BATCH)
             ]
         return float(torch.cat(parts).sum() / self.weights[rows].sum())
-
-
-def _deviation(values: Tensor, *, together: bool) -> Tensor:
-    """Standard deviation of each feature, or of all together; that of all where a feature is
-    constant, one where all are.
-    """
-    centred = values - values.mean(dim=0)
-    whole = centred.square().mean().sqrt()
-    whole = torch.where(whole > 0, whole, 1.0)
-    each = centred.square().mean(dim=0).sqrt()
-    return whole if together else torch.where(each > 1e-6 * whole, each, whole)
-
-
-@contextmanager
-def _own_randomness() -> Iterator[None]:
-    """Weights and dropout draw from torch's random state: it is as it was afterwards."""
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)

@@ -4,11 +4,12 @@ advect.report import write_report``.
 ``story`` says what was run, from a result or a run directory; ``scene`` chooses what is shown of
 it (``shown_frames``, ``class_tables``, ``pictures``, ``summary``), ``encoding`` turns numbers and
 images into text, ``page`` writes the file. The page's own player is ``player.js``. ``labels`` is the
-page of a pool that ``ad.apps.label`` labeled."""
+page of a pool that ``ad.apps.label`` labeled, ``matching`` that of a map by flow matching."""
 
 from advect.report.compare import write_compare_report
 from advect.report.drift import write_drift_report
 from advect.report.labels import write_label_report
+from advect.report.matching import write_matching_report
 from advect.report.page import write_report
 from advect.report.story import Story
 
@@ -17,5 +18,6 @@ __all__ = [
     "write_compare_report",
     "write_drift_report",
     "write_label_report",
+    "write_matching_report",
     "write_report",
 ]

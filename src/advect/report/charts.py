@@ -93,6 +93,21 @@ def null_chart(title: str, permuted: np.ndarray, observed: float) -> Markup:
     return _chart(title, "statistic", "permutations", marks, ticks, below)
 
 
+def loss_chart(losses: Sequence[float]) -> Markup:
+    """A loss over the course of a training.
+
+    Example:
+        >>> "polyline" in loss_chart([1.0, 0.5, 0.4])
+        True
+    """
+    most = max([*losses, 1e-12])
+    last = max(len(losses) - 1, 1)
+    places = " ".join(f"{_x(k / last)},{_y(loss / most)}" for k, loss in enumerate(losses))
+    ticks = [(share, f"{share * most:.2g}") for share in (0.0, 0.5, 1.0)]
+    marks = [f'<polyline class="curve" points="{places}"/>']
+    return _chart("Loss in standard units", "of the training", "loss", marks, ticks)
+
+
 def _x(share: float) -> float:
     return round(_LEFT + share * (_WIDE - _LEFT - _RIGHT), 1)
 

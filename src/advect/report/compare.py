@@ -17,7 +17,7 @@ from advect.questions.compare_floor import Column, Entry
 from advect.questions.compare_result import Compared
 from advect.report.class_tables import MOST_CLASSES, heat
 from advect.report.encoding import Shades
-from advect.report.labels import _uri
+from advect.report.labels import picture_uri
 from advect.report.page import filled, page_place, part, versions, write_page
 
 _SIDE = 56  # pixels of a picture
@@ -215,7 +215,7 @@ class _Look:
                 card["features"] = [f"{value:.4g}" for value in values]
             return cards
         for card, image in zip(cards, self.shades.pixels(data.x[rows], _SIDE), strict=True):
-            card["uri"] = _uri(image)
+            card["uri"] = picture_uri(image)
         return cards
 
     def group(self, name: Any, each: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from advect.data.dataset import LabeledDataset
 from advect.questions.drift_result import Drift, DriftTest
 from advect.report.charts import null_chart
 from advect.report.encoding import Shades
-from advect.report.labels import _uri
+from advect.report.labels import picture_uri
 from advect.report.page import filled, page_place, part, versions, write_page
 
 _SIDE = 72  # pixels of a picture
@@ -191,7 +191,7 @@ def _two_rows(shades: Shades, one: Tensor, other: Tensor, each: int) -> list[dic
                 apart = apart.topk(min(3, len(others)), largest=False).values
             rows = apart.mean(dim=1).argsort(descending=True, stable=True)
         shown = torch.cat([mine.double().mean(dim=0, keepdim=True), some[rows[:each]]])
-        pictures = [_uri(image) for image in shades.pixels(shown, _SIDE)]
+        pictures = [picture_uri(image) for image in shades.pixels(shown, _SIDE)]
         found.append({"name": name, "about": f"{len(mine):,} samples", "uris": pictures})
     return found
 

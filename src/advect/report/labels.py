@@ -161,7 +161,7 @@ def _group(made: Labelled, code: int, colours: list[str], each: int) -> dict[str
     shades = Shades.of(data.sample_shape, data.x)
     if shades is not None:
         for card, image in zip(cards, shades.pixels(data.x[rows], _SIDE), strict=True):
-            card["uri"] = _uri(image)
+            card["uri"] = picture_uri(image)
     group = {"name": str(data.classes[code]), "colour": colours[code]}
     below = int((made.confidence[members] < _SURE).sum())
     group["about"] = f"{len(members):,} given, {below:,} of them with less than {_SURE:.0%}"
@@ -199,7 +199,7 @@ def _class_row(made: Labelled, code: int, colour: str) -> dict[str, Any]:
     }
 
 
-def _uri(image: np.ndarray) -> str:
+def picture_uri(image: np.ndarray) -> str:
     """A picture as text, without loss."""
     from PIL import Image
 

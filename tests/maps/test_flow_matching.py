@@ -1,0 +1,294 @@
+"""Flow matching: velocities and steps against closed forms, pairs without a flow, labels that are
+known or not, files and programs."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from flow_cases import draw, labeled
+from torch import nn
+
+import advect as ad
+from advect.data.store import read_tensors, write_tensors
+from advect.maps import FlowMatchingMap
+from advect.maps.velocity import Carrier
+
+QUICK = {"updates": 20, "width": 32, "progress": False}
+
+
+def root(matrix):
+    values, vectors = torch.linalg.eigh(matrix)
+    return (vectors * values.sqrt()) @ vectors.T
+
+
+class Turning(nn.Module):
+    """dx/dt = (1 + cos t) A x, whose solution is exp((1 + sin 1) A) x."""
+
+    matrix = torch.tensor([[0.1, -0.8], [0.7, -0.2]], dtype=torch.float64)
+
+    def forward(self, x, t, y):
+        return (1 + t.cos())[:, None] * (x @ self.matrix.T.to(x.dtype))
+
+
+class TestSteps:
+    def test_are_of_second_order(self):
+        x = draw(5, 2)
+        exact = x @ torch.linalg.matrix_exp((1 + math.sin(1)) * Turning.matrix).T
+        zero, one = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+
+        class Double(Carrier):
+            def standard(self, x, t, codes):  # the step, without the rounding of the network
+                return self.network(x, t, codes)
+
+        errors = [
+            float((Double(Turning(), 0, steps, zero, one, zero, one)(x) - exact).norm())
+            for steps in (8, 16, 32)
+        ]
+        ratios = [a / b for a, b in pairwise(errors)]
+        assert all(3.6 < ratio < 4.4 for ratio in ratios), ratios
+
+    def test_units(self):
+        # f in standard units is v in those of the data: v = shift + spread f((x − centre)/scale)
+        centre, scale, shift, spread = draw(4, 2).abs() + 0.5
+        carrier = Carrier(Turning(), 0, 3, centre, scale, shift, spread)
+        x, t = draw(6, 2), torch.full((6,), 0.3, dtype=torch.float64)
+        expected = shift + spread * Turning()((x - centre) / scale, t, None)
+        assert torch.allclose(carrier.velocity(x, t, torch.full((6,), -1)), expected, atol=1e-6)
+
+
+class TestFit:
+    first = torch.tensor([[1.0, 0.4], [0.4, 0.6]], dtype=torch.float64)
+    last = torch.tensor([[0.5, -0.3], [-0.3, 2.0]], dtype=torch.float64)
+    mean = torch.tensor([4.0, 2.0], dtype=torch.float64)
+
+    def test_between_gaussians_it_is_the_optimal_map(self):
+        # pairs of large batches are nearly those of the optimal map, A = S^-½ (S^½ T S^½)^½ S^-½
+        half = root(self.first)
+        inverse = torch.linalg.inv(half)
+        optimal = inverse @ root(half @ self.last @ half) @ inverse
+        source = ad.LabeledDataset(draw(1000, 2) @ half)
+        target = ad.LabeledDataset(self.mean + draw(1000, 2, seed=1) @ root(self.last))
+        pairs = ad.PairSampler(source, target, label_weight=0.0)
+        fitted = FlowMatchingMap(updates=200, width=64, paired_at_once=128, progress=False)
+        fitted.fit(pairs)
+        new = draw(500, 2, seed=9) @ half
+        moved = fitted.transform(new)
+        error = (moved - self.mean - new @ optimal).norm(dim=1).mean()
+        assert error < 0.15 * (moved - self.mean).norm(dim=1).mean()
+        assert torch.allclose(moved.mean(0), self.mean, atol=0.15)
+        assert torch.allclose(moved.T.cov(), self.last, atol=0.25)
+
+    def test_labels_where_they_are_known(self):
+        # both classes start at one place and go to opposite sides
+        y = torch.arange(2).repeat(300)
+        source = ad.LabeledDataset(0.1 * draw(600, 2), y.numpy())
+        side = torch.tensor([[5.0, 0.0], [-5.0, 0.0]], dtype=torch.float64)
+        target = ad.LabeledDataset(0.1 * draw(600, 2, seed=1) + side[y], y.numpy())
+        fitted = FlowMatchingMap(updates=150, width=64, learning_rate=3e-3, progress=False)
+        fitted.fit(ad.PairSampler(source, target))
+        new = 0.1 * draw(80, 2, seed=5)
+        known = fitted.transform(new, [0, 1] * 40)
+        assert float((known - side[torch.arange(2).repeat(40)]).norm(dim=1).mean()) < 0.6
+        # without a label nobody knows which side
+        blind = fitted.transform(new)
+        assert float((blind - known).norm(dim=1).mean()) > 1.0
+        mixed = fitted.transform(new, [0, None] * 40)
+        assert torch.allclose(mixed[::2], fitted.transform(new[::2], [0] * 40), atol=1e-6)
+        assert torch.allclose(mixed[1::2], blind[1::2], atol=1e-6)
+
+    def test_other_sizes_shapes_and_classes(self):
+        source = labeled([30, 40], 4, 0).replace(sample_shape=(2, 2), classes=("a", "b"))
+        target = labeled([50, 20, 30], 4, 1).replace(classes=("x", "y", "z"))
+        fitted = FlowMatchingMap(**QUICK).fit(ad.PairSampler(source, target))
+        assert fitted.sample_shape_ == (2, 2) and fitted.classes_ == ("a", "b")
+        assert fitted.transform(source).sample_shape == (2, 2)
+        assert fitted.transform(draw(3, 2, 2), ["a", None, "b"]).shape == (3, 2, 2)
+        with pytest.raises(ad.InputError, match="classes of the fit"):
+            fitted.transform(draw(1, 2, 2), ["x"])
+
+    def test_labels_that_are_always_hidden(self):
+        source, target = labeled([30, 40], 2, 0), labeled([50, 20], 2, 1)
+        fitted = FlowMatchingMap(hidden_labels=1.0, **QUICK).fit(ad.PairSampler(source, target))
+        assert fitted.classes_ == ()
+        assert torch.equal(fitted.transform(source).x, fitted.transform(source.x))
+
+    def test_classes_that_are_never_paired_are_not_known(self):
+        source = labeled([30, 40], 2, 0).replace(classes=("a", "b"))
+        target = labeled([50, 20], 2, 1).replace(classes=("b", "c"))
+        fitted = FlowMatchingMap(**QUICK).fit(ad.PairSampler(source, target, match="names"))
+        assert fitted.classes_ == ("b",)
+        with pytest.raises(ad.InputError, match="classes of the fit"):
+            fitted.transform(source)
+
+    def test_sources_without_or_with_some_labels(self):
+        target = labeled([40, 40], 2, 1)
+        for y, classes in ((None, ()), (["a", None] * 30, ("a",))):
+            source = ad.LabeledDataset(draw(60, 2), y)
+            fitted = FlowMatchingMap(**QUICK).fit(ad.PairSampler(source, target, 0.0))
+            assert fitted.classes_ == classes
+            assert bool(torch.isfinite(fitted.transform(source).x).all())
+
+    @pytest.mark.parametrize("factor", [1e-5, 1e6])
+    def test_scales_do_not_matter(self, factor):
+        source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1, shift=3.0)
+        plain = FlowMatchingMap(**QUICK).fit(ad.PairSampler(source, target))
+        far = [data.replace(x=factor * (data.x + 50)) for data in (source, target)]
+        other = FlowMatchingMap(**QUICK).fit(ad.PairSampler(*far))
+        new = draw(9, 2, seed=3)
+        back = other.transform(factor * (new + 50)) / factor - 50
+        assert torch.allclose(back, plain.transform(new), atol=0.05)  # ties are broken otherwise
+
+    def test_seeds(self):
+        source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1)
+        torch.manual_seed(5)
+        expected = torch.rand(3)
+        torch.manual_seed(5)
+        pairs = ad.PairSampler(source, target)
+        runs = [FlowMatchingMap(seed=seed, **QUICK).fit(pairs) for seed in (0, 0, 1)]
+        assert torch.equal(torch.rand(3), expected)  # torch's own state is as it was
+        same, again, other = (run.transform(source).x for run in runs)
+        assert torch.equal(same, again) and not torch.equal(same, other)
+        assert runs[0].history_ == runs[1].history_
+
+    def test_the_loss_falls(self):
+        pairs = ad.PairSampler(labeled([99, 99], 2, 0), labeled([99, 99], 2, 1, apart=-3.0))
+        fitted = FlowMatchingMap(updates=120, width=64, progress=False).fit(pairs)
+        assert len(fitted.history_) == 40  # of three updates each
+        assert fitted.history_[-1] < 0.7 * fitted.history_[0]
+
+    def test_no_updates_carry_by_the_mean(self):
+        source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1, shift=5.0)
+        fitted = FlowMatchingMap(updates=0, progress=False).fit(ad.PairSampler(source, target))
+        shift = fitted.transform(source).x - source.x
+        assert torch.allclose(shift, shift[:1].expand_as(shift)) and fitted.history_ == []
+        assert torch.allclose(shift[0], (target.x - source.x).mean(0), atol=0.3)
+
+    def test_rows_that_are_no_pairs(self):
+        source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1)
+        turned = target.subset(torch.arange(79, -1, -1))
+        with pytest.warns(UserWarning, match=r"PairSampler\(start, end\)"):
+            FlowMatchingMap(**QUICK).fit(source, turned)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            FlowMatchingMap(**QUICK).fit(source, target)
+            FlowMatchingMap(**QUICK).fit(source.x, turned.x)
+
+    def test_progress(self):
+        seen = []
+        FlowMatchingMap(
+            updates=7, width=8, progress=lambda done, total: seen.append((done, total))
+        ).fit(draw(9, 2), draw(9, 2))
+        assert seen == [(k + 1, 7) for k in range(7)]
+
+    def test_a_network_of_ones_own(self, tmp_path):
+        class Linear(nn.Module):
+            def __init__(self, shape, labels):
+                super().__init__()
+                self.layer, self.label = nn.Linear(*shape, *shape), nn.Embedding(labels + 1, *shape)
+
+            def forward(self, x, t, y):
+                return self.layer(x) + self.label(y)
+
+        class Summed(nn.Module):
+            def forward(self, x, t, y):
+                return x.sum(dim=1)
+
+        source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1, shift=3.0)
+        fitted = FlowMatchingMap(Linear, updates=5, progress=False)
+        fitted.fit(ad.PairSampler(source, target))
+        assert fitted.transform(source).x.shape == source.x.shape
+        with pytest.raises(ad.InputError, match="export"):
+            fitted.save(tmp_path / "map.safetensors")
+        with pytest.raises(ad.InputError, match="lambda"):
+            FlowMatchingMap(nn.Linear(2, 2))
+        with pytest.raises(ad.InputError, match="last layer"):
+            FlowMatchingMap(lambda shape, labels: Summed()).fit(draw(5, 3), draw(5, 3))
+
+    def test_errors(self):
+        data = labeled([9, 9], 2, 0)
+        for bad, said in {
+            lambda: FlowMatchingMap().fit(ad.PairSampler()): "two datasets",
+            lambda: FlowMatchingMap().fit(ad.PairSampler(data, data), data): "both datasets",
+            lambda: FlowMatchingMap().fit(data): "fit\\(start, end\\)",
+            lambda: FlowMatchingMap(updates=-1): "updates",
+            lambda: FlowMatchingMap(ode_steps=0): "ode_steps",
+            lambda: FlowMatchingMap(ode_steps=10**6): "ode_steps",
+            lambda: FlowMatchingMap(hidden_labels=1.5): "hidden_labels",
+            lambda: FlowMatchingMap(hidden_labels=0.0): "hidden_labels",
+            lambda: FlowMatchingMap().fit(data, data.subset(slice(5))): "PairSampler",
+            lambda: FlowMatchingMap(learning_rate=0.0): "learning_rate",
+            lambda: FlowMatchingMap(noise=-1.0): "noise",
+        }.items():
+            with pytest.raises(ad.InputError, match=said):
+                bad()
+
+
+class TestFiles:
+    def fitted(self, shape=(3,), labels=True):
+        d = int(np.prod(shape))
+        data = labeled([20, 25], d, 0).to(dtype=torch.float32).replace(sample_shape=shape)
+        data = data if labels else ad.LabeledDataset(data.samples)
+        end = data.replace(x=data.x.flip(0))
+        return FlowMatchingMap(ode_steps=2, **QUICK).fit(data, end), data
+
+    def test_history_and_options(self, tmp_path):
+        fitted, _ = self.fitted()
+        state = torch.get_rng_state()
+        again = ad.maps.load(fitted.save(tmp_path / "map.safetensors"))
+        assert torch.equal(torch.get_rng_state(), state)
+        assert again.history_ == fitted.history_ and repr(again) == repr(fitted)
+
+    def test_facts_that_do_not_fit(self, tmp_path):
+        fitted, _ = self.fitted()
+        tensors, facts = read_tensors(fitted.save(tmp_path / "map.safetensors"))
+        for change in (
+            {"ode_steps": 10**9},
+            {"width": 10**9},
+            {"history": "long"},
+            {"updates": None},
+        ):
+            path = tmp_path / "broken.safetensors"
+            write_tensors(path, tensors, facts | {"own": facts["own"] | change})
+            with pytest.raises(ad.InputError):
+                ad.maps.load(path)
+        write_tensors(path, tensors, facts | {"classes": [["a"], ["b"], ["c"]]})
+        with pytest.raises(ad.InputError):
+            ad.maps.load(path)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("labels", [True, False])
+    def test_export_with_torch(self, labels, tmp_path):
+        fitted, data = self.fitted(labels=labels)
+        program = torch.export.load(fitted.export(tmp_path / "map.pt2")).module()
+        for n in (1, 45):  # any number of samples
+            codes = [data.y[:n]] if labels else []
+            expected = fitted.transform(data.subset(slice(n))).x
+            assert torch.allclose(program(data.x[:n], *codes), expected, atol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("shape", "labels"), [pytest.param((3,), False, marks=pytest.mark.slow), ((4, 4), True)]
+    )
+    def test_export_to_onnx(self, shape, labels, tmp_path):
+        runtime = pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnxscript")
+        fitted, data = self.fitted(shape, labels)
+        session = runtime.InferenceSession(fitted.export(tmp_path / "map.onnx").read_bytes())
+        assert [one.name for one in session.get_inputs()] == (["x", "y"] if labels else ["x"])
+        for n in (1, 30):
+            given = {"x": data.samples[:n].numpy()}
+            for y in [data.y[:n], torch.full((n,), -1)] if labels else [None]:
+                inputs = given if y is None else given | {"y": y.numpy()}
+                (out,) = session.run(None, inputs)
+                names = None if y is None else [None if k < 0 else int(k) for k in y]
+                expected = fitted.transform(data.samples[:n], names)
+                assert np.allclose(out, expected, atol=1e-5)
+        assert [path.name for path in tmp_path.iterdir()] == ["map.onnx"]
+
+    def test_other_maps_are_no_networks(self, tmp_path):
+        with pytest.raises(ad.InputError, match="neural"):
+            ad.maps.NearestMap().fit(draw(4, 2), draw(4, 2)).export(tmp_path / "map.onnx")
