@@ -160,6 +160,16 @@ from .ot import (
     Sinkhorn as Sinkhorn,
     Solution as Solution,
 )
+from .questions.embedding import (
+    DatasetEmbedding as DatasetEmbedding,
+    embed as embed,
+)
+from .questions.embedding_sketch import (
+    EmbeddingSketch as EmbeddingSketch,
+)
+from .questions.index import (
+    DatasetIndex as DatasetIndex,
+)
 from .transport.distance import (
     Distance as Distance,
     otdd as otdd,
