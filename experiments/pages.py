@@ -11,6 +11,8 @@ from typing import Any
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
+import advect as ad
+
 Rows = list[dict[str, Any]]
 
 
@@ -236,9 +238,56 @@ def ranks_table() -> str:
     return markdown(head, rows)
 
 
+def nearest_table() -> str:
+    """How far an index agrees with exact distances, beside cheaper summaries."""
+    found = Experiment.read("nearest")
+    cells, columns = found.groups.get("thirty sets", []), ("recall@1", "recall@5", "same set")
+    ways = list(dict.fromkeys(way for cell in cells for way in cell["scores"]))
+    order = ("exact OTDD", "exact OTDD, other samples", found.recommended, "index")
+    ways.sort(key=lambda way: order.index(way) if way in order else len(order))
+    rows = []
+    for way in ways:
+        scores = [cell["scores"][way] for cell in cells]
+        row = [_interval([100 * each[column] for each in scores], 1) for column in columns]
+        ranks = [each["spearman"] for each in scores if "spearman" in each]
+        row.append(_interval(ranks, 2) if ranks else "")
+        spent = [cell["processor seconds of ways"].get(way) for cell in cells]
+        row.append(f"{fmean(spent):.2g}" if None not in spent else "")
+        rows.append([f"**{way}**" if way == found.recommended else way, *row])
+    head = ["", "recall@1, %", "recall@5, %", "same set first, %", "rank correlation"]
+    return markdown([*head, "processor seconds"], rows) if rows else f"*{found.draws}*"
+
+
+def _interval(values: list[float], digits: int) -> str:
+    scores = ad.apps.TransferScores({"one": values})
+    half = f" ± {scores.interval('one'):.{digits}f}" if len(values) > 1 else ""
+    return f"{scores.mean('one'):.{digits}f}{half}"
+
+
+def nearest_growth() -> str:
+    """What it takes to index many sets, and to ask."""
+    found, rows = Experiment.read("nearest"), []
+    for count in found.settings.get("COUNTS", ()):
+        for cell in found.groups.get(f"growth, {count} sets", []):
+            times = cell["times"]
+            asking = [f"{times[name]:.2g} s" for name in ("asking", "asking, reranked")]
+            size = f"{cell['bytes'] / 2**20:.0f} MiB"
+            rows.append([f"{count:,}", f"{times['adding']:.3g} s", *asking, size, _hours(times)])
+    head = ["sets", "to index all", "to ask", "with exact distances", "on disk", "all pairs, exact"]
+    return markdown(head, rows) if rows else f"*{found.draws}*"
+
+
+def _hours(times: dict[str, float]) -> str:
+    """As long as that many exact distances would take, one of which was measured."""
+    seconds = times["all pairs"]
+    return f"{seconds:.3g} s" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
 WORDS: dict[str, Callable[..., Any]] = {
     "bench": benchmark,
     "descent": descent,
+    "nearest_table": nearest_table,
+    "nearest_growth": nearest_growth,
     "maps": maps,
     "objective": objective,
     "agreement": agreement,

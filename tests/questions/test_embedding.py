@@ -2,6 +2,7 @@
 embeddings of all samples at once.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -55,7 +56,10 @@ def exact(a, b, slices):
 class TestQuantiles:
     @settings(max_examples=40, deadline=None)
     @given(
-        n=st.integers(1, 20), m=st.integers(1, 20), levels=st.integers(1, 40), seed=st.integers(0, 99)
+        n=st.integers(1, 20),
+        m=st.integers(1, 20),
+        levels=st.integers(1, 40),
+        seed=st.integers(0, 99),
     )
     def test_steps_and_what_they_leave_bound_transport(self, n, m, levels, seed):
         draws = np.random.default_rng(seed)
@@ -194,9 +198,7 @@ class TestEmbedding:
     def test_offsets_and_scales(self, offset, scale):
         a, b = labeled(20), labeled(30, 1, shift=1.0)
         before = ad.embed(a).distance(ad.embed(b))
-        after = [
-            ad.embed(data.replace(x=data.x * scale + offset * scale)) for data in (a, b)
-        ]
+        after = [ad.embed(data.replace(x=data.x * scale + offset * scale)) for data in (a, b)]
         assert after[0].distance(after[1]) == pytest.approx(scale * before, rel=1e-5)
 
     def test_small_ones(self):
@@ -247,7 +249,7 @@ class TestSketch:
         options = {"n_directions": 4, "n_levels": 16, "cells": cells}
         whole = ad.EmbeddingSketch(**options).update(data.x, data.labels, data.weights)
         merged, batches = ad.EmbeddingSketch(**options), ad.EmbeddingSketch(**options)
-        for low, high in zip(edges, edges[1:], strict=False):
+        for low, high in itertools.pairwise(edges):
             rows = slice(low, high)
             part = (data.x[rows], data.labels[rows], data.weights[rows])
             batches.update(*part)
@@ -276,7 +278,10 @@ class TestSketch:
         sketch = ad.EmbeddingSketch().update(x[:1], data.labels[:1]).update(x[1:], data.labels[1:])
         made = sketch.embedding()
         assert made.grid_error < 0.1 * scale
-        assert made.distance(ad.embed(data.replace(x=x))) <= made.grid_error * (1 + 1e-9) + 1e-6 * scale
+        assert (
+            made.distance(ad.embed(data.replace(x=x)))
+            <= made.grid_error * (1 + 1e-9) + 1e-6 * scale
+        )
 
     def test_one_point_is_kept_as_it_is(self):
         for value in (0.0, 3.7, -1e9):
@@ -327,7 +332,9 @@ class TestSketch:
             ad.EmbeddingSketch.load(place)
 
     def test_a_cell_of_a_sample_holds_it(self):
-        x = torch.randn(200, 3, generator=generator(4), dtype=torch.float64) * torch.tensor([1e-9, 1, 1e9])
+        x = torch.randn(200, 3, generator=generator(4), dtype=torch.float64) * torch.tensor(
+            [1e-9, 1, 1e9]
+        )
         held = Histograms.empty(3, 16).with_samples(
             x, torch.zeros(200).long(), ["a"], torch.ones(200).double()
         )

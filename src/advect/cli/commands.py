@@ -57,6 +57,14 @@ COMMANDS = (
         "advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances",
     ),
     Command(
+        "index",
+        "advect.cli.index:app",
+        "Ask",
+        "Which dataset is nearest to mine, out of those that were added to an index.",
+        "add|near|list|remove|map|export",
+        "advect index add catalogue digits mnist usps --space.size 14 --max-samples 1000",
+    ),
+    Command(
         "flow",
         "advect.cli.flow:flow",
         "Move",

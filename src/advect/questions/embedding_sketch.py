@@ -113,9 +113,7 @@ class EmbeddingSketch:
         labels: Any = y if slices.label_weight else [_ALL] * len(part)
         codes, classes = as_codes(labels, None, len(part))
         if bool((codes < 0).any()):
-            raise missing_labels(
-                "an embedding with labels", int((codes < 0).sum()), len(part)
-            )
+            raise missing_labels("an embedding with labels", int((codes < 0).sum()), len(part))
         features = part.x.detach().cpu().double() @ slices.theta  # (n, p)
         names = [classes[code] for code in codes.tolist()]
         self._statistics.update(features, names, heavy)

@@ -59,9 +59,7 @@ class Histograms:
         masses = wider.masses.flatten().index_add(
             0, places.flatten(), weights.expand(places.shape).flatten()
         )
-        return Histograms(
-            masses.reshape(wider.masses.shape), wider.low, wider.high, wider.classes
-        )
+        return Histograms(masses.reshape(wider.masses.shape), wider.low, wider.high, wider.classes)
 
     def merged(self, other: Histograms) -> Histograms:
         """Of the samples of both."""

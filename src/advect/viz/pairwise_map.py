@@ -290,9 +290,7 @@ def _draw_map(
         _place_names(figure, axes, points, [short(name) for name in names])
 
 
-def _draw_groups(
-    figure: Any, axes: Any, points: np.ndarray, groups: Sequence[Hashable]
-) -> None:
+def _draw_groups(figure: Any, axes: Any, points: np.ndarray, groups: Sequence[Hashable]) -> None:
     handles = []
     for name, mark in class_marks(groups).items():
         mine = points[[group == name for group in groups]]

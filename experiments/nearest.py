@@ -1,0 +1,231 @@
+"""Which of thirty datasets is nearest? ``ad.DatasetIndex`` beside exact distances between all pairs,
+and beside cheaper summaries that a sceptic would ask for.
+
+A draw has thirty sets of 14 × 14 gray images: two disjoint draws of each of eight datasets, halves
+of the classes, images turned by a quarter, images with noise. The truth is the exact OTDD between
+all pairs (``solver=ExactOT()``). Each set is asked for among the 29 others: recall@k is the share of
+its k exact nearest that are among the k found, "same set" how often another draw of the same dataset
+comes first where there is one, and the rank correlation is Spearman's over all 435 pairs. "exact
+OTDD, other samples" is how far the truth agrees with itself when all sets are drawn again.
+
+``growth`` indexes synthetic sets. Draws from 100 on are those that settings were chosen on
+(``n_directions`` of 16, 32, 64, 128 and ``n_levels`` of 8, 16, 32, 64)."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import advect as ad
+
+NAME = "nearest"
+RECOMMENDED = "index, 10 best by OTDD"  # named in advance
+DATASETS = (
+    *("mnist", "usps", "kmnist", "fashion_mnist", "emnist_letters", "cifar10", "stl10"),
+    "camelyon",
+)
+HALVES = ("mnist", "usps", "kmnist", "fashion_mnist", "emnist_letters", "cifar10")
+TURNED = ("mnist", "usps", "fashion_mnist", "stl10")
+NOISED = ("mnist", "kmnist", "cifar10", "camelyon")
+SAMPLES, SIDE, NOISE = 200, 14, 0.2
+RERANK = 10
+SEEDS = tuple(range(5))
+COUNTS = (10, 100, 1000)  # synthetic sets
+SYNTHETIC = {"samples": 500, "dim": 64, "classes": 10}
+
+
+def cells() -> dict[str, dict[str, Any]]:
+    thirty = {f"thirty sets, draw {seed}": {"seed": seed, "count": None} for seed in SEEDS}
+    return thirty | {
+        f"growth, {count} sets, draw 0": {"seed": 0, "count": count} for count in COUNTS
+    }
+
+
+def run(seed: int, count: int | None) -> dict[str, Any]:
+    return thirty(seed) if count is None else growth(count, seed)
+
+
+def thirty(seed: int) -> dict[str, Any]:
+    """How far each way agrees with exact distances, and what it takes."""
+    sets = drawn(seed)
+    begun = time.process_time()
+    truth = exact(sets)
+    seconds = {"exact OTDD": time.process_time() - begun}
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.process_time()
+        first = next(iter(sets.values()))
+        index = ad.DatasetIndex.create(f"{folder}/index", first, keep=SAMPLES)
+        for name, data in sets.items():
+            index.add(name, data)
+        seconds["index"] = time.process_time() - begun
+        begun = time.process_time()
+        answers = {
+            name: index.nearest(name, 5, rerank=RERANK, progress=False).names for name in sets
+        }
+        seconds[RECOMMENDED] = seconds["index"] + time.process_time() - begun
+        order = [index.names.index(name) for name in sets]
+        found = {"index": index.distances()[np.ix_(order, order)]}
+    for name, way in BASELINES.items():
+        begun = time.process_time()
+        found[name] = way(list(sets.values()))
+        seconds[name] = time.process_time() - begun
+    found["exact OTDD, other samples"] = exact(drawn(seed + 1000))
+    names, scores = list(sets), {}
+    for way, distances in found.items():
+        scores[way] = scored(nearest(distances), truth, names)
+        scores[way]["spearman"] = spearman(distances, truth)
+    positions = [[names.index(one) for one in answers[name]] for name in names]
+    scores[RECOMMENDED] = scored(np.array(positions), truth, names)
+    scores["exact OTDD"] = scored(nearest(truth), truth, names) | {"spearman": 1.0}
+    return {"scores": scores, "processor seconds of ways": seconds, "sets": len(sets)}
+
+
+def growth(count: int, seed: int) -> dict[str, Any]:
+    """Time to index so many synthetic sets, and to ask for the neighbours of one."""
+    n, dim, k = SYNTHETIC["samples"], SYNTHETIC["dim"], SYNTHETIC["classes"]
+    generator = torch.Generator().manual_seed(seed)
+
+    def synthetic() -> ad.LabeledDataset:
+        y = torch.arange(n) % k
+        centres = 3 * torch.randn(k, dim, generator=generator)
+        return ad.LabeledDataset(centres[y] + torch.randn(n, dim, generator=generator), y)
+
+    times = {"adding": 0.0}
+    with tempfile.TemporaryDirectory() as folder:
+        query = synthetic()
+        index = ad.DatasetIndex.create(f"{folder}/index", query)
+        for at in range(count):
+            data = synthetic()
+            begun = time.perf_counter()
+            index.add(f"set {at}", data)
+            times["adding"] += time.perf_counter() - begun
+        asked = {"asking": 0, "asking again": 0, "asking, reranked": RERANK}
+        fresh = ad.DatasetIndex(index.path)  # reads all vectors when it is asked first
+        for name, rerank in asked.items():
+            begun = time.perf_counter()
+            fresh.nearest(query, 5, rerank=rerank, progress=False)
+            times[name] = time.perf_counter() - begun
+        size = sum(path.stat().st_size for path in index.path.rglob("*") if path.is_file())
+    others = [synthetic() for _ in range(3)]
+    begun = time.perf_counter()
+    for other in others:
+        ad.otdd(query, other, solver=ad.ExactOT())
+    times["an exact distance"] = (time.perf_counter() - begun) / len(others)
+    times["all pairs"] = times["an exact distance"] * count * (count - 1) / 2
+    return {"times": times, "bytes": size}
+
+
+def drawn(seed: int) -> dict[str, ad.LabeledDataset]:
+    """The thirty sets of a draw, "dataset/what"; the samples of no two overlap."""
+    generator = torch.Generator().manual_seed(seed)
+    plans = [(name, "1") for name in DATASETS] + [(name, "2") for name in DATASETS]
+    plans += [(name, "half") for name in HALVES] + [(name, "turned") for name in TURNED]
+    plans += [(name, "noise") for name in NOISED]
+    orders = {name: torch.randperm(len(images(name)), generator=generator) for name in DATASETS}
+    sets = {}
+    for name, what in plans:
+        data, order = images(name), orders[name]
+        if what == "half":
+            order = order[data.y[order] < len(data.classes) // 2]
+        chosen, taken = order[:SAMPLES], set(order[:SAMPLES].tolist())
+        orders[name] = torch.tensor([row for row in orders[name].tolist() if row not in taken])
+        part = data.subset(chosen)
+        sets[f"{name}/{what}"] = part.replace(x=changed(part, what, generator))
+    return sets
+
+
+def changed(data: ad.LabeledDataset, what: str, generator: torch.Generator) -> Tensor:
+    if what == "turned":
+        return data.samples.rot90(1, (1, 2)).flatten(1)
+    if what == "noise":
+        return (data.x + NOISE * torch.randn(data.x.shape, generator=generator)).clamp(0, 1)
+    return data.x
+
+
+@cache
+def images(name: str) -> ad.LabeledDataset:
+    """Up to 4000 training images, small and gray."""
+    data = ad.datasets.load(f"{name}?n=4000&seed=0")
+    return ad.FeatureSpace.fit(data, data, size=SIDE, channels="gray").apply(data)
+
+
+def exact(sets: dict[str, ad.LabeledDataset]) -> np.ndarray:
+    return ad.pairwise(sets, solver=ad.ExactOT(), progress=False).values
+
+
+def embeddings(sets: list[ad.LabeledDataset]) -> np.ndarray:
+    """Without labels."""
+    return gaps(np.stack([ad.embed(data, label_weight=0).vector for data in sets]))
+
+
+def means(sets: list[ad.LabeledDataset]) -> np.ndarray:
+    return gaps(np.stack([data.x.double().mean(dim=0).numpy() for data in sets]))
+
+
+def frechet(sets: list[ad.LabeledDataset]) -> np.ndarray:
+    """Between Gaussians of all features, without labels."""
+    laws = [data.replace(y=torch.zeros_like(data.y), classes=("all",)).moments() for data in sets]
+    found = np.zeros((len(sets), len(sets)))
+    for i, one in enumerate(laws):
+        for j, other in enumerate(laws[:i]):
+            found[i, j] = found[j, i] = float(ad.bures(one, other)) ** 0.5
+    return found
+
+
+def class_means(sets: list[ad.LabeledDataset]) -> np.ndarray:
+    """Transport between means of classes, by mass."""
+    import ot
+
+    held = [(data.moments().means.numpy(), data.class_mass.numpy()) for data in sets]
+    found = np.zeros((len(sets), len(sets)))
+    for i, (x, a) in enumerate(held):
+        for j, (y, b) in enumerate(held[:i]):
+            found[i, j] = found[j, i] = ot.emd2(a, b, ot.dist(x, y)) ** 0.5
+    return found
+
+
+BASELINES = {
+    "vectors without labels": embeddings,
+    "means of features": means,
+    "Fréchet distance of features": frechet,
+    "transport of class means": class_means,
+}
+
+
+def gaps(vectors: np.ndarray) -> np.ndarray:
+    from scipy.spatial.distance import pdist, squareform
+
+    return squareform(pdist(vectors))
+
+
+def nearest(distances: np.ndarray) -> np.ndarray:
+    """Positions of the others, the nearest first, (k, k − 1)."""
+    away = distances + np.diag(np.full(len(distances), np.inf))
+    return np.argsort(away, axis=1, kind="stable")[:, :-1]
+
+
+def scored(found: np.ndarray, truth: np.ndarray, names: list[str]) -> dict[str, float]:
+    """Recall of the exact nearest, and how often another draw of the same dataset comes first."""
+    right = nearest(truth)
+    pairs = [(at, name) for at, name in enumerate(names) if name.endswith(("/1", "/2"))]
+    twins = {name: name[:-1] + ("2" if name.endswith("1") else "1") for _, name in pairs}
+    return {
+        "recall@1": float(np.mean(found[:, 0] == right[:, 0])),
+        "recall@5": float(
+            np.mean([len({*a} & {*b}) / 5 for a, b in zip(found[:, :5], right[:, :5], strict=True)])
+        ),
+        "same set": float(np.mean([names[found[at, 0]] == twins[name] for at, name in pairs])),
+    }
+
+
+def spearman(one: np.ndarray, other: np.ndarray) -> float:
+    from scipy.stats import spearmanr
+
+    pairs = np.triu_indices(len(one), 1)
+    return float(spearmanr(one[pairs], other[pairs]).statistic)
