@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import warnings
 
@@ -14,6 +12,7 @@ import torch
 
 import advect as ad
 from advect._util import atomic
+from advect._util.atomic import is_leftover
 from advect.errors import DamageWarning, InputError
 
 
@@ -229,48 +228,49 @@ class TestOnDisk:
         json.loads((index.path / "index.json").read_text())
 
 
-ADDING = """
-import sys, advect as ad, torch
-index = ad.DatasetIndex(sys.argv[1])
-data = ad.datasets.gaussians(400, shift=(3.0, 0.0))
-print("ready", flush=True)
-for round in range(10_000):
-    index.add("replaced", data, overwrite=True)
-    index.add(f"new/{round}", data)
-    print(round, flush=True)
-"""
+def adding(path, kind, report):
+    """Add datasets one after the other, and say so after each."""
+    index, data = ad.DatasetIndex(path), blobs(3, n=60)
+    os.write(report, b"ready\n")
+    for turn in range(10_000):
+        index.add("replaced", data, overwrite=True)
+        index.add(f"{kind}/{turn}", data)
+        os.write(report, f"{turn}\n".encode())
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_kill_9_while_adding_loses_nothing(index):
     """Killed at random moments, some of them within a write: what was said to be added is there and
     whole, what was there before is unchanged, and nothing is half there."""
     before = {path.name: path.read_bytes() for path in (index.path / "sets").iterdir()}
     index.add("replaced", blobs(7))
-    sure = 0
+    sure = left = 0
     draws = np.random.default_rng(0)
-    for attempt in range(3):
-        child = subprocess.Popen(
-            [sys.executable, "-c", ADDING.replace("new/", f"new{attempt}/"), str(index.path)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert child.stdout is not None and child.stdout.readline() == "ready\n"
-        time.sleep(draws.uniform(0.02, 0.3))
-        os.kill(child.pid, signal.SIGKILL)
-        said = child.stdout.read().split()
-        child.wait()
-        assert child.returncode == -signal.SIGKILL
+    for attempt in range(20):
+        heard, report = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                adding(index.path, attempt, report)
+            finally:
+                os._exit(1)
+        os.close(report)
+        with os.fdopen(heard) as lines:
+            assert lines.readline() == "ready\n"
+            time.sleep(draws.uniform(0, 0.15))
+            os.kill(child, signal.SIGKILL)
+            said = lines.read().split()
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of damage
             entries = {entry.name: entry for entry in ad.DatasetIndex(index.path).entries()}
-        for round in said:
-            sample = entries[f"new{attempt}/{round}"].sample()
+        for name in ("replaced", *(f"{attempt}/{turn}" for turn in said)):
+            sample = entries[name].sample()
             assert sample is not None and len(sample) == 30
         sure += len(said)
-        replaced = entries["replaced"].sample()
-        assert replaced is not None and len(replaced) == 30
+        left += any(is_leftover(name) for name in os.listdir(index.path / "sets"))
         assert {name: (index.path / "sets" / name).read_bytes() for name in before} == before
-    assert sure > 0
+    assert sure > 0 and left > 0, "some were killed between writes, and some within one"
     # a process that writes next clears what the killed ones left
     atomic._tidied.clear()
     ad.DatasetIndex(index.path).add("last", blobs(0))
