@@ -186,7 +186,7 @@ def class_means(sets: list[ad.LabeledDataset]) -> np.ndarray:
     found = np.zeros((len(sets), len(sets)))
     for i, (x, a) in enumerate(held):
         for j, (y, b) in enumerate(held[:i]):
-            found[i, j] = found[j, i] = ot.emd2(a, b, ot.dist(x, y)) ** 0.5
+            found[i, j] = found[j, i] = np.sqrt(ot.emd2(a, b, ot.dist(x, y)))
     return found
 
 
@@ -228,4 +228,5 @@ def spearman(one: np.ndarray, other: np.ndarray) -> float:
     from scipy.stats import spearmanr
 
     pairs = np.triu_indices(len(one), 1)
-    return float(spearmanr(one[pairs], other[pairs]).statistic)
+    found: Any = spearmanr(one[pairs], other[pairs])
+    return float(found.statistic)

@@ -102,7 +102,7 @@ def add(
     with talk.listening():
         coders = build.coders(options.space, code, talk.progress)
         names = inputs.short_names(references) if name is None else [name]
-        held, first = _opened(index, references[0], options, coders, talk)
+        held, first = _opened(index, next(iter(references)), options, coders, talk)
         added: dict[str, Any] = {}
         try:
             taken = [one for one in names if one in held]

@@ -290,7 +290,7 @@ class DatasetIndex:
         return squareform(pdist(vectors)) if len(vectors) > 1 else np.zeros((len(vectors),) * 2)
 
     def map(self, *, title: str | None = None) -> Any:
-        """All datasets in the plane, near ones near, as a matplotlib figure; colours are groups,
+        """All datasets in the plane, near ones near, as a figure; colours are groups,
         what stands in names before the first "/".
 
         Raises:
