@@ -264,6 +264,29 @@ def _interval(values: list[float], digits: int) -> str:
     return f"{scores.mean('one'):.{digits}f}{half}"
 
 
+def nearest_words() -> str:
+    """What the table says of ways that are cheaper, or as good."""
+    found = Experiment.read("nearest")
+    cells = found.groups.get("thirty sets", [])
+    if not cells:
+        return ""
+
+    def mean(way: str, column: str) -> float:
+        return fmean(cell["scores"][way][column] for cell in cells)
+
+    hidden = ("exact OTDD", "exact OTDD, other samples", found.recommended, "index")
+    others = [way for way in cells[0]["scores"] if way not in hidden]
+    told = []
+    for column, name in (("recall@1", "recall@1"), ("spearman", "rank correlation")):
+        best = max(others, key=lambda way: mean(way, column))
+        ahead = mean(best, column) > mean("index", column)
+        told.append(
+            f"By {name}, vectors alone are {'behind' if ahead else 'ahead of'} the best cheaper "
+            f"summary, *{best}*."
+        )
+    return " ".join(told)
+
+
 def nearest_growth() -> str:
     """What it takes to index many sets, and to ask."""
     found, rows = Experiment.read("nearest"), []
@@ -288,6 +311,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "descent": descent,
     "nearest_table": nearest_table,
     "nearest_growth": nearest_growth,
+    "nearest_words": nearest_words,
     "maps": maps,
     "objective": objective,
     "agreement": agreement,
