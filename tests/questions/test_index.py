@@ -193,6 +193,16 @@ class TestOnDisk:
         with pytest.warns(DamageWarning, match="another index"):
             assert "x" not in index.names
 
+    def test_parts_of_different_indexes_do_not_fit(self, index, tmp_path):
+        other = ad.DatasetIndex.create(tmp_path / "other", ad.LabeledDataset(torch.zeros(3, 5)))
+        name = "directions.safetensors"
+        (index.path / name).write_bytes((other.path / name).read_bytes())
+        with pytest.raises(InputError, match="another space"):
+            ad.DatasetIndex(index.path)
+        (index.path / name).unlink()
+        with pytest.raises(InputError, match="no such file"):
+            ad.DatasetIndex(index.path)
+
     def test_what_is_no_index(self, tmp_path):
         with pytest.raises(InputError, match="no index here"):
             ad.DatasetIndex(tmp_path)

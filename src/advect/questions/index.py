@@ -11,6 +11,7 @@ at a time."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ from advect._util.html import facts_table
 from advect._util.progress import Progress
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces import FeatureSpace
-from advect.data.store import read_tensors, unpacking, write_tensors
+from advect.data.store import damaged, read_tensors, unpacking, write_tensors
 from advect.errors import DamageWarning, InputError
 from advect.ot import Solver
 from advect.questions.embedding import DatasetEmbedding, embedded
@@ -81,6 +82,8 @@ class DatasetIndex:
             self._slices = Slices(tensors["theta"], tensors["psi"], **more)
             self.keep = check_count("keep", facts["keep"], least=0)
         self.space = FeatureSpace.from_dict(facts["space"], encoder=encoder, folder=self.path)
+        if self._slices.dim != math.prod(self.space.sample_shape):
+            raise damaged(self.path, "directions of another space")
         self._known: dict[str, tuple[tuple[int, int], Entry]] = {}  # by file, as last seen
 
     @classmethod
@@ -121,7 +124,7 @@ class DatasetIndex:
         remedy = "Pass ad.FeatureSpace.fit(data, data), or a dataset."
         check_kind("an index needs a FeatureSpace", space, FeatureSpace, remedy)
         slices = Slices.drawn(
-            int(np.prod(space.sample_shape)), n_directions, n_levels, label_weight, seed
+            math.prod(space.sample_shape), n_directions, n_levels, label_weight, seed
         )
         place, keep = Path(path).expanduser(), check_count("keep", keep, least=0)
         if place.exists() and not place.is_dir():
