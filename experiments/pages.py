@@ -291,8 +291,9 @@ def nearest_words() -> str:
     if mean("index", "same set") > mean("exact OTDD", "same set"):
         told.append(
             "Vectors alone find another draw of the same dataset more often than the exact distance "
-            "does: between so few samples, it also measures how they spread, and a set of less "
-            "spread looks nearer. Where that is the question, ask with `rerank=0`."
+            "does. What that puts first instead, in the draws that were looked at, is the half of "
+            "its classes: more samples of each, so that the laws of labels have less noise. Where "
+            "the question is which dataset samples come from, ask with `rerank=0`."
         )
     return " ".join(told)
 
