@@ -37,7 +37,7 @@ TURNED = ("mnist", "usps", "fashion_mnist", "stl10")
 NOISED = ("mnist", "kmnist", "cifar10", "camelyon")
 SAMPLES, SIDE, NOISE = 200, 14, 0.2
 RERANK = 10
-SEEDS = tuple(range(4))
+SEEDS = tuple(range(3))
 COUNTS = (10, 100, 1000)  # synthetic sets
 DIRECTIONS, LEVELS = (16, 32, 64, 128, 196), (8, 32, 128)
 SYNTHETIC = {"samples": 500, "dim": 64, "classes": 10}
@@ -45,17 +45,21 @@ SYNTHETIC = {"samples": 500, "dim": 64, "classes": 10}
 
 def cells() -> dict[str, dict[str, Any]]:
     growing = {f"growth, {count} sets, draw 0": {"seed": 0, "count": count} for count in COUNTS}
-    thirty = {f"thirty sets, draw {seed}": {"seed": seed} for seed in SEEDS}
+    thirty = {
+        f"{part}, draw {seed}": {"seed": seed, "part": part} for seed in SEEDS for part in PARTS
+    }
     shuffled = {f"labels, draw {seed}": {"seed": seed, "shuffled": True} for seed in SEEDS}
     return growing | thirty | shuffled | {"settings, draw 100": {"seed": 100}}
 
 
-def run(seed: int, count: int | None = None, shuffled: bool = False) -> dict[str, Any]:
+def run(
+    seed: int, count: int | None = None, shuffled: bool = False, part: str = ""
+) -> dict[str, Any]:
     if count is not None:
         return growth(count, seed)
     if shuffled:
         return labels(seed)
-    return thirty(seed) if seed < 100 else study(seed)
+    return PARTS[part](seed) if part else study(seed)
 
 
 def study(seed: int) -> dict[str, Any]:
@@ -72,44 +76,59 @@ def study(seed: int) -> dict[str, Any]:
 
 
 def thirty(seed: int) -> dict[str, Any]:
-    """How far each way agrees with exact distances, and what it takes."""
+    """Exact distances, and how far each way agrees with them."""
     sets = drawn(seed)
     begun = time.process_time()
     truth = exact(sets)
     seconds = {"exact OTDD": time.process_time() - begun}
-    with tempfile.TemporaryDirectory() as folder:
+    ways = BASELINES | {"index": indexed}
+    names, scores = list(sets), {"exact OTDD": scored(nearest(truth), truth, list(sets))}
+    scores["exact OTDD"]["spearman"] = 1.0
+    for name, way in ways.items():
         begun = time.process_time()
-        first = next(iter(sets.values()))
-        index = ad.DatasetIndex.create(f"{folder}/index", first, keep=SAMPLES)
+        apart = way(list(sets.values()))
+        seconds[name] = time.process_time() - begun
+        scores[name] = scored(nearest(apart), truth, names)
+        scores[name]["spearman"] = spearman(apart, truth)
+    exactly = truth[np.triu_indices(len(sets), 1)].tolist()
+    return {"scores": scores, "processor seconds of ways": seconds, "exact": exactly}
+
+
+def reranked(seed: int) -> dict[str, Any]:
+    """Positions of the five nearest that an index on disk finds for each set, with exact distances
+    of the best.
+    """
+    sets = drawn(seed)
+    names, begun = list(sets), time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        index = ad.DatasetIndex.create(f"{folder}/index", sets[names[0]], keep=SAMPLES)
         for name, data in sets.items():
             index.add(name, data)
-        seconds["index"] = time.process_time() - begun
-        begun = time.process_time()
-        answers = {
-            name: index.nearest(name, 5, rerank=RERANK, progress=False).names for name in sets
-        }
-        seconds[RECOMMENDED] = seconds["index"] + time.process_time() - begun
-        order = [index.names.index(name) for name in sets]
-        found = {"index": index.distances()[np.ix_(order, order)]}
-    for name, way in BASELINES.items():
-        begun = time.process_time()
-        found[name] = way(list(sets.values()))
-        seconds[name] = time.process_time() - begun
-    found["exact OTDD, other samples"] = exact(drawn(seed + 1000))
-    names, scores = list(sets), {}
-    for way, distances in found.items():
-        scores[way] = scored(nearest(distances), truth, names)
-        scores[way]["spearman"] = spearman(distances, truth)
-    positions = [[names.index(one) for one in answers[name]] for name in names]
-    scores[RECOMMENDED] = scored(np.array(positions), truth, names)
-    scores["exact OTDD"] = scored(nearest(truth), truth, names) | {"spearman": 1.0}
-    return {"scores": scores, "processor seconds of ways": seconds, "sets": len(sets)}
+        answers = [index.nearest(name, 5, rerank=RERANK, progress=False).names for name in names]
+    found = [[names.index(one) for one in answer] for answer in answers]
+    return {"found": found, "processor seconds of all": time.process_time() - begun, "sets": names}
+
+
+def redrawn(seed: int) -> dict[str, Any]:
+    """Exact distances between other samples of the same sets."""
+    sets = drawn(seed + 1000)
+    return {"exact": exact(sets)[np.triu_indices(len(sets), 1)].tolist()}
+
+
+PARTS = {"thirty sets": thirty, "reranked": reranked, "other samples": redrawn}
+
+
+def matrix(above: list[float]) -> np.ndarray:
+    """Distances from those above the diagonal."""
+    from scipy.spatial.distance import squareform
+
+    return squareform(np.array(above))
 
 
 def labels(seed: int) -> dict[str, Any]:
     """How often a fresh draw of a dataset is nearer than a fresh draw with its labels shuffled."""
     generator = torch.Generator().manual_seed(seed + 500)
-    ways = BASELINES | {"index": lambda sets: gaps(np.stack([ad.embed(x).vector for x in sets]))}
+    ways = BASELINES | {"index": indexed}
     ways["exact OTDD"] = lambda sets: exact({str(at): data for at, data in enumerate(sets)})
     found: dict[str, list[bool]] = {way: [] for way in ways}
     for name in DATASETS:
@@ -169,10 +188,10 @@ def drawn(seed: int) -> dict[str, ad.LabeledDataset]:
     sets = {}
     for name, what in plans:
         data, order = images(name), orders[name]
-        if what == "half":
-            order = order[data.y[order] < len(data.classes) // 2]
-        chosen, taken = order[:SAMPLES], set(order[:SAMPLES].tolist())
-        orders[name] = torch.tensor([row for row in orders[name].tolist() if row not in taken])
+        fits = data.y[order] < (len(data.classes) // 2 if what == "half" else len(data.classes))
+        places = fits.nonzero().flatten()[:SAMPLES]
+        chosen = order[places]
+        orders[name] = order[int(places[-1]) + 1 :]  # what was passed over is not drawn again
         part = data.subset(chosen)
         sets[f"{name}/{what}"] = part.replace(x=changed(part, what, generator))
     return sets
@@ -195,6 +214,11 @@ def images(name: str) -> ad.LabeledDataset:
 
 def exact(sets: dict[str, ad.LabeledDataset]) -> np.ndarray:
     return ad.pairwise(sets, solver=ad.ExactOT(), progress=False).values
+
+
+def indexed(sets: list[ad.LabeledDataset]) -> np.ndarray:
+    """By the vectors of an index."""
+    return gaps(np.stack([ad.embed(data).vector for data in sets]))
 
 
 def embeddings(sets: list[ad.LabeledDataset]) -> np.ndarray:

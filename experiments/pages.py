@@ -8,6 +8,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
@@ -238,31 +239,54 @@ def ranks_table() -> str:
     return markdown(head, rows)
 
 
+def nearest_scores() -> list[dict[str, dict[str, float]]]:
+    """Scores of all ways for each draw, from cells that each hold a part."""
+    import nearest
+
+    found, draws = Experiment.read("nearest"), []
+    for seed in found.settings.get("SEEDS", ()):
+        parts = [f"{part}, draw {seed}" for part in ("thirty sets", "reranked", "other samples")]
+        if not all(part in found.cells for part in parts):
+            continue
+        one, best, other = (found.cells[part] for part in parts)
+        truth, again = nearest.matrix(one["exact"]), nearest.matrix(other["exact"])
+        names = best["sets"]
+        redrawn = nearest.scored(nearest.nearest(again), truth, names)
+        redrawn["spearman"] = nearest.spearman(again, truth)
+        reranked = nearest.scored(np.array(best["found"]), truth, names)
+        reranked["seconds"] = best["processor seconds of all"]
+        scores = {
+            way: each | {"seconds": one["processor seconds of ways"][way]}
+            for way, each in one["scores"].items()
+        }
+        first = {"exact OTDD": scores.pop("exact OTDD"), "exact OTDD, other samples": redrawn}
+        first |= {found.recommended: reranked, "index": scores.pop("index")}
+        draws.append(first | scores)
+    return draws
+
+
 def nearest_table() -> str:
-    """How far an index agrees with exact distances, beside cheaper summaries."""
-    found = Experiment.read("nearest")
-    cells, columns = found.groups.get("thirty sets", []), ("recall@1", "recall@5", "same set")
-    ways = list(dict.fromkeys(way for cell in cells for way in cell["scores"]))
-    order = ("exact OTDD", "exact OTDD, other samples", found.recommended, "index")
-    ways.sort(key=lambda way: order.index(way) if way in order else len(order))
-    shuffled = found.facts("labels", "right labels nearer")
-    rows = []
-    for way in ways:
-        scores = [cell["scores"][way] for cell in cells]
+    """How far an index agrees with exact distances, beside other summaries."""
+    found, draws = Experiment.read("nearest"), nearest_scores()
+    shuffled, rows = found.facts("labels", "right labels nearer"), []
+    for way in draws[0] if draws else ():
+        scores = [draw[way] for draw in draws]
+        columns = ("recall@1", "recall@5", "same set")
         row = [_interval([100 * each[column] for each in scores], 1) for column in columns]
-        ranks = [each["spearman"] for each in scores if "spearman" in each]
-        row.append(_interval(ranks, 2) if ranks else "")
+        row.append(_interval([each.get("spearman", math.nan) for each in scores], 2))
         noticed = [100 * each[way] for each in shuffled if way in each]
         row.append(f"{fmean(noticed):.0f}" if noticed else "")
-        spent = [cell["processor seconds of ways"].get(way) for cell in cells]
-        row.append(f"{fmean(spent):.2g}" if None not in spent else "")
+        spent = [each["seconds"] for each in scores if "seconds" in each]
+        row.append(f"{fmean(spent):.2g}" if spent else "")
         rows.append([f"**{way}**" if way == found.recommended else way, *row])
     head = ["", "recall@1, %", "recall@5, %", "same set first, %", "rank correlation"]
-    head += ["labels noticed, %"]
-    return markdown([*head, "processor seconds"], rows) if rows else f"*{found.draws}*"
+    head += ["labels noticed, %", "processor seconds"]
+    return markdown(head, rows) if rows else f"*{found.draws}*"
 
 
 def _interval(values: list[float], digits: int) -> str:
+    if any(map(math.isnan, values)):
+        return ""
     scores = ad.apps.TransferScores({"one": values})
     half = f" ± {scores.interval('one'):.{digits}f}" if len(values) > 1 else ""
     return f"{scores.mean('one'):.{digits}f}{half}"
@@ -270,16 +294,15 @@ def _interval(values: list[float], digits: int) -> str:
 
 def nearest_words() -> str:
     """What the table says against vectors, and for them."""
-    found = Experiment.read("nearest")
-    cells = found.groups.get("thirty sets", [])
-    if not cells:
+    found, draws = Experiment.read("nearest"), nearest_scores()
+    if not draws:
         return ""
 
     def mean(way: str, column: str) -> float:
-        return fmean(cell["scores"][way][column] for cell in cells)
+        return fmean(draw[way][column] for draw in draws)
 
     hidden = ("exact OTDD", "exact OTDD, other samples", found.recommended, "index")
-    others = [way for way in cells[0]["scores"] if way not in hidden]
+    others = [way for way in draws[0] if way not in hidden]
     told = []
     for column, name in (("recall@1", "recall@1"), ("spearman", "rank correlation")):
         best = max(others, key=lambda way: mean(way, column))
@@ -291,9 +314,8 @@ def nearest_words() -> str:
     if mean("index", "same set") > mean("exact OTDD", "same set"):
         told.append(
             "Vectors alone find another draw of the same dataset more often than the exact distance "
-            "does. What that puts first instead, in the draws that were looked at, is the half of "
-            "its classes: more samples of each, so that the laws of labels have less noise. Where "
-            "the question is which dataset samples come from, ask with `rerank=0`."
+            "does, which between so few samples has noise of its own. Where the question is which "
+            "dataset samples come from, ask with `rerank=0`."
         )
     return " ".join(told)
 
@@ -324,6 +346,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "nearest_table": nearest_table,
     "nearest_growth": nearest_growth,
     "nearest_words": nearest_words,
+    "nearest_scores": nearest_scores,
     "maps": maps,
     "objective": objective,
     "agreement": agreement,

@@ -153,9 +153,14 @@ def test_nearest_runs(evidence, monkeypatch):
         monkeypatch.setattr(module, name, (value,))
     sets = module.drawn(0)
     assert len(sets) == 9 and all(len(data) == 12 for data in sets.values())
-    assert sets["mnist/half"].y.max() < 5
-    found = module.run(0)
-    assert found["scores"]["exact OTDD"]["recall@1"] == 1
+    assert sets["mnist/half"].y.max() < 5 and sets["usps/turned"].y.max() >= 5
+    found = module.run(0, part="thirty sets")
+    truth = module.matrix(found["exact"])
+    assert found["scores"]["exact OTDD"]["recall@1"] == 1 and truth.shape == (9, 9)
     for way in found["scores"].values():
         assert all(-1 <= value <= 1 for value in way.values())
-    assert module.run(0, 5)["times"]["adding"] > 0
+    best = module.run(0, part="reranked")
+    assert best["sets"] == list(sets)
+    # ten are put in order by exact distances, which is all of them
+    assert [row[0] for row in best["found"]] == module.nearest(truth)[:, 0].tolist()
+    assert module.run(0, count=5)["times"]["adding"] > 0
