@@ -12,7 +12,7 @@ exact       the first --exact steps with every label distance by singular values
 split       where a step of another whole run goes (common.split says what counts where), in units of the products
 error       of the value, and the worst of all gradients (of features and laws that move, ‖g − g'‖ ÷ ‖g'‖), at the first, a
             middle and the last state, against those with every label distance by singular values in float64, both
-            solved to 1e-5; and of the worst label distance, relative. With --tight also of value and gradient against float64 solved
+            solved to 1e-5; and of the worst label distance, relative. With --tight also against float64 solved
             to a marginal error of 1e-8: most of that is the flow's own tolerance, 1e-3 by default
 peak        resident memory that two steps add at label weight 1, in n² floats; printed beside the first weight
 """

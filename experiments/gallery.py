@@ -147,6 +147,7 @@ def figures(quick: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, Callab
         "tsne": lambda: _seen(viz.tsne(written, mnist, columns=3, samples=100 if quick else 300)),
         "pairwise": lambda: viz.pairwise(values, list(toys)),
         "pairwise-big": lambda: viz.pairwise(*_cities(28)),
+        "dataset-map": lambda: viz.dataset_map(values, [f"{name[0]}/{name}" for name in toys]),
     }
     films: dict[str, Callable[[Path], Path]] = {
         "particles.gif": lambda path: viz.animation(moved, path, target=goal),

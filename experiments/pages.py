@@ -10,9 +10,11 @@ from statistics import fmean
 from typing import Any
 
 import compare_tables
+import numpy as np
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
+import advect as ad
 from advect.apps.calibration import wilson
 
 Rows = list[dict[str, Any]]
@@ -421,9 +423,116 @@ DRIFT_STUDIED = (
     *("labels, groups of 40, aggregated", "joint, groups of 10, aggregated"),
     *("each class, energy", "each class, MMD 0.5", "shares"),
 )
+
+
+def nearest_scores() -> list[dict[str, dict[str, float]]]:
+    """Scores of all ways for each draw, from cells that each hold a part."""
+    import nearest
+
+    found, draws = Experiment.read("nearest"), []
+    for seed in found.settings.get("SEEDS", ()):
+        parts = [f"{part}, draw {seed}" for part in ("thirty sets", "reranked", "other samples")]
+        if not all(part in found.cells for part in parts):
+            continue
+        one, best, other = (found.cells[part] for part in parts)
+        truth, again = nearest.matrix(one["exact"]), nearest.matrix(other["exact"])
+        names = best["sets"]
+        redrawn = nearest.scored(nearest.nearest(again), truth, names)
+        redrawn["spearman"] = nearest.spearman(again, truth)
+        reranked = nearest.scored(np.array(best["found"]), truth, names)
+        reranked["seconds"] = best["processor seconds of all"]
+        scores = {
+            way: each | {"seconds": one["processor seconds of ways"][way]}
+            for way, each in one["scores"].items()
+        }
+        first = {"exact OTDD": scores.pop("exact OTDD"), "exact OTDD, other samples": redrawn}
+        first |= {found.recommended: reranked, "index": scores.pop("index")}
+        draws.append(first | scores)
+    return draws
+
+
+def nearest_table() -> str:
+    """How far an index agrees with exact distances, beside other summaries."""
+    found, draws = Experiment.read("nearest"), nearest_scores()
+    shuffled, rows = found.facts("labels", "right labels nearer"), []
+    for way in draws[0] if draws else ():
+        scores = [draw[way] for draw in draws]
+        columns = ("recall@1", "recall@5", "same set")
+        row = [_interval([100 * each[column] for each in scores], 1) for column in columns]
+        row.append(_interval([each.get("spearman", math.nan) for each in scores], 2))
+        noticed = [100 * each[way] for each in shuffled if way in each]
+        row.append(f"{fmean(noticed):.0f}" if noticed else "")
+        spent = [each["seconds"] for each in scores if "seconds" in each]
+        row.append(f"{fmean(spent):.2g}" if spent else "")
+        rows.append([f"**{way}**" if way == found.recommended else way, *row])
+    head = ["", "recall@1, %", "recall@5, %", "same set first, %", "rank correlation"]
+    head += ["labels noticed, %", "processor seconds"]
+    return markdown(head, rows) if rows else f"*{found.draws}*"
+
+
+def _interval(values: list[float], digits: int) -> str:
+    if any(map(math.isnan, values)):
+        return ""
+    scores = ad.apps.TransferScores({"one": values})
+    half = f" ± {scores.interval('one'):.{digits}f}" if len(values) > 1 else ""
+    return f"{scores.mean('one'):.{digits}f}{half}"
+
+
+def nearest_words() -> str:
+    """What the table says against vectors, and for them."""
+    found, draws = Experiment.read("nearest"), nearest_scores()
+    if not draws:
+        return ""
+
+    def mean(way: str, column: str) -> float:
+        return fmean(draw[way][column] for draw in draws)
+
+    hidden = ("exact OTDD", "exact OTDD, other samples", found.recommended, "index")
+    others = [way for way in draws[0] if way not in hidden]
+    told = []
+    for column, name in (("recall@1", "recall@1"), ("spearman", "rank correlation")):
+        best = max(others, key=lambda way: mean(way, column))
+        ahead = mean(best, column) > mean("index", column)
+        told.append(
+            f"By {name}, vectors alone are {'behind' if ahead else 'ahead of'} the best other "
+            f"summary, *{best}*."
+        )
+    if mean("index", "same set") > mean("exact OTDD", "same set"):
+        told.append(
+            "Vectors alone find another draw of the same dataset more often than the exact distance "
+            "does, which between so few samples has noise of its own. Where the question is which "
+            "dataset samples come from, ask with `rerank=0`."
+        )
+    return " ".join(told)
+
+
+def nearest_growth() -> str:
+    """What it takes to index many sets, and to ask."""
+    found, rows = Experiment.read("nearest"), []
+    for count in found.settings.get("COUNTS", ()):
+        for cell in found.groups.get(f"growth, {count} sets", []):
+            times = cell["times"]
+            named = ("adding", "adding, on the clock", "asking", "asking, reranked", "all pairs")
+            size = f"{cell['bytes'] / 2**20:.0f} MiB"
+            rows.append([f"{count:,}", *(_duration(times[name]) for name in named), size])
+    head = ["sets", "to index all", "on the clock", "to ask", "to ask, with exact distances"]
+    head += ["all pairs, exact", "on disk"]
+    return markdown(head, rows) if rows else f"*{found.draws}*"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.2g} min" if seconds < 7200 else f"{seconds / 3600:.2g} h"
+
+
 WORDS: dict[str, Callable[..., Any]] = {
     "bench": benchmark,
     "descent": descent,
+    "nearest_table": nearest_table,
+    "nearest_growth": nearest_growth,
+    "nearest_words": nearest_words,
+    "nearest_scores": nearest_scores,
     "maps": maps,
     "flow_matching": flow_matching,
     "mixed_pairs": mixed_pairs,

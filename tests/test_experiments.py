@@ -141,3 +141,26 @@ def test_descent_runs(evidence, monkeypatch):
     monkeypatch.setattr(module, "STEPS", 4)
     found = module.run("class shares differ")
     assert found["after"]["last"] < found["after"]["first"] and found["after"]["rises"] == 0
+
+
+@needs_data
+@pytest.mark.slow
+def test_nearest_runs(evidence, monkeypatch):
+    module = evidence.load("nearest")
+    for name, value in {"SAMPLES": 12, "DATASETS": ("mnist", "usps", "camelyon")}.items():
+        monkeypatch.setattr(module, name, value)
+    for name, value in {"HALVES": "mnist", "TURNED": "usps", "NOISED": "camelyon"}.items():
+        monkeypatch.setattr(module, name, (value,))
+    sets = module.drawn(0)
+    assert len(sets) == 9 and all(len(data) == 12 for data in sets.values())
+    assert sets["mnist/half"].y.max() < 5 and sets["usps/turned"].y.max() >= 5
+    found = module.run(0, part="thirty sets")
+    truth = module.matrix(found["exact"])
+    assert found["scores"]["exact OTDD"]["recall@1"] == 1 and truth.shape == (9, 9)
+    for way in found["scores"].values():
+        assert all(-1 <= value <= 1 for value in way.values())
+    best = module.run(0, part="reranked")
+    assert best["sets"] == list(sets)
+    # ten are put in order by exact distances, which is all of them
+    assert [row[0] for row in best["found"]] == module.nearest(truth)[:, 0].tolist()
+    assert module.run(0, count=5)["times"]["adding"] > 0

@@ -178,6 +178,16 @@ from .questions.drift_monitor import (
 from .questions.drift_result import (
     Drift as Drift,
 )
+from .questions.embedding import (
+    DatasetEmbedding as DatasetEmbedding,
+    embed as embed,
+)
+from .questions.embedding_sketch import (
+    EmbeddingSketch as EmbeddingSketch,
+)
+from .questions.index import (
+    DatasetIndex as DatasetIndex,
+)
 from .transport.distance import (
     Distance as Distance,
     otdd as otdd,

@@ -73,6 +73,14 @@ COMMANDS = (
         "advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html",
     ),
     Command(
+        "index",
+        "advect.cli.index:app",
+        "Ask",
+        "Which dataset is nearest to mine, out of those that were added to an index.",
+        "add|near|list|remove|map|export",
+        "advect index add catalogue digits mnist usps --space.size 14 --max-samples 1000",
+    ),
+    Command(
         "flow",
         "advect.cli.flow:flow",
         "Move",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,18 @@ def read_tensors(
     if type(facts) is not dict:
         raise damaged(path, "its facts are no table")
     return tensors, facts
+
+
+def read_some(path: Path, names: Iterable[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Some tensors of what ``write_tensors`` wrote, and the facts, without reading the others: the
+    checksum, which is of all, is not looked at.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {})[_ENTRY].partition(" ")[2])
+            return {name: file.get_tensor(name).clone() for name in names}, facts
+    except _UNREADABLE as error:
+        raise damaged(path, f"{type(error).__name__}: {error}") from None
 
 
 def is_ours(path: Path) -> bool:

@@ -5,7 +5,7 @@ in one pass, batch by batch (``advect.data.laws.moments`` says how parts are joi
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class ClassStatistics:
         features = _features(x)
         codes, classes = as_codes(y, None, len(features))
         self._check_dim(features.shape[1])
-        heavy, known = _weights(weights, len(features)), codes >= 0
+        heavy, known = plain_weights(weights, len(features)), codes >= 0
         self.missing += int((~known).sum())
         if not bool(known.all()):
             features, codes, heavy = features[known], codes[known], heavy[known]
@@ -137,20 +137,9 @@ class ClassStatistics:
             >>> digits.counts[0], digits.to_gaussians().means.shape
             (178, torch.Size([10, 64]))
         """
-        found, batch = cls(diagonal=diagonal), check_count("batch", batch)
-        source = _open(ref, options)
-        if isinstance(source, LabeledDataset):
-            return found.update(source.x, source.labels, source.weights * len(source))
-        labels = [None] * len(source) if source.labels is None else source.labels
-        with track(
-            len(source), "reading samples", None if progress is True else progress
-        ) as advance:
-            first = 0
-            for x in source.blocks(batch, advance):
-                rows, first = slice(first, first + len(x)), first + len(x)
-                found.update(
-                    x, labels[rows], None if source.weights is None else source.weights[rows]
-                )
+        found = cls(diagonal=diagonal)
+        for part in in_batches(ref, batch, progress, options):
+            found.update(*part)
         return found
 
     @property
@@ -203,7 +192,13 @@ class ClassStatistics:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a safetensors file, whole or not at all."""
-        place, moments = Path(path).expanduser(), list(self._moments.values())
+        place = Path(path).expanduser()
+        write_tensors(place, *self.packed())
+        return place
+
+    def packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything as tensors and facts."""
+        moments = list(self._moments.values())
         facts = {
             "format": _FORMAT,
             "diagonal": self.diagonal,
@@ -216,8 +211,7 @@ class ClassStatistics:
             tensors |= {
                 name: torch.stack([getattr(part, name) for part in moments]) for name in _TENSORS
             }
-        write_tensors(place, tensors, facts)
-        return place
+        return tensors, facts
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClassStatistics:
@@ -235,15 +229,20 @@ class ClassStatistics:
         if facts.get("format") not in (_FORMAT, _FORMER):
             raise InputError("not a file of ClassStatistics.save", path, "Give the path of one.")
         with unpacking(Path(path)):
-            found = cls(diagonal=facts["diagonal"])
-            found.missing = check_count("missing", facts["missing"], least=0)
-            if any(len(values) != len(facts["classes"]) for values in tensors.values()):
-                raise ValueError("not one entry for each class")
-            for at, packed in enumerate(facts["classes"]):
-                weight, freedom = tensors["sums"][at].tolist()
-                count, parts = int(tensors["counts"][at]), [tensors[name][at] for name in _TENSORS]
-                make = Moments if facts["format"] == _FORMAT else _former
-                found._moments[unpack_name(packed)] = make(count, weight, freedom, *parts)
+            return cls.unpacked(tensors, facts)
+
+    @classmethod
+    def unpacked(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> ClassStatistics:
+        """What ``packed`` gave; ValueError for parts that do not fit."""
+        found = cls(diagonal=facts["diagonal"])
+        found.missing = check_count("missing", facts["missing"], least=0)
+        if any(len(values) != len(facts["classes"]) for values in tensors.values()):
+            raise ValueError("not one entry for each class")
+        for at, packed in enumerate(facts["classes"]):
+            weight, freedom = tensors["sums"][at].tolist()
+            count, parts = int(tensors["counts"][at]), [tensors[name][at] for name in _TENSORS]
+            make = Moments if facts["format"] == _FORMAT else _former
+            found._moments[unpack_name(packed)] = make(count, weight, freedom, *parts)
         return found
 
     def __repr__(self) -> str:
@@ -298,7 +297,8 @@ def _features(x: Any) -> Tensor:
     return features.reshape(len(features), -1).double()
 
 
-def _weights(weights: Any, n: int) -> Tensor:
+def plain_weights(weights: Any, n: int) -> Tensor:
+    """Non-negative weights for n samples as they are, float64; 1 each for None."""
     if weights is None:
         return torch.ones(n, dtype=torch.float64)
     try:
@@ -327,6 +327,24 @@ def _weights(weights: Any, n: int) -> Tensor:
             "Divide all by one number.",
         )
     return values
+
+
+def in_batches(
+    ref: str | os.PathLike[str], batch: int, progress: Progress | bool, options: dict[str, Any]
+) -> Iterator[tuple[Any, Any, Any]]:
+    """Features, labels and weights of a file or named dataset, ``batch`` samples at a time where
+    its format can be read so.
+    """
+    batch, source = check_count("batch", batch), _open(ref, options)
+    if isinstance(source, LabeledDataset):
+        yield source.samples, source.labels, source.weights * len(source)
+        return
+    labels = [None] * len(source) if source.labels is None else source.labels
+    with track(len(source), "reading samples", None if progress is True else progress) as advance:
+        first = 0
+        for x in source.blocks(batch, advance):
+            rows, first = slice(first, first + len(x)), first + len(x)
+            yield x, labels[rows], None if source.weights is None else source.weights[rows]
 
 
 def _open(ref: str | os.PathLike[str], options: dict[str, Any]) -> Source | LabeledDataset:

@@ -7,14 +7,24 @@ from advect.questions.compare_result import Compared
 from advect.questions.drift import drift
 from advect.questions.drift_monitor import DriftMonitor
 from advect.questions.drift_result import ClassDrift, Drift, DriftTest, Trade
+from advect.questions.embedding import DatasetEmbedding, embed
+from advect.questions.embedding_sketch import EmbeddingSketch
+from advect.questions.index import DatasetIndex
+from advect.questions.neighbors import Neighbor, Neighbors
 
 __all__ = [
     "ClassDrift",
     "Compared",
+    "DatasetEmbedding",
+    "DatasetIndex",
     "Drift",
     "DriftMonitor",
     "DriftTest",
+    "EmbeddingSketch",
+    "Neighbor",
+    "Neighbors",
     "Trade",
     "compare",
     "drift",
+    "embed",
 ]

@@ -4,10 +4,12 @@ advect.report import write_report``.
 ``story`` says what was run, from a result or a run directory; ``scene`` chooses what is shown of
 it (``shown_frames``, ``class_tables``, ``pictures``, ``summary``), ``encoding`` turns numbers and
 images into text, ``page`` writes the file. The page's own player is ``player.js``. ``labels`` is the
-page of a pool that ``ad.apps.label`` labeled, ``matching`` that of a map by flow matching."""
+page of a pool that ``ad.apps.label`` labeled, ``matching`` that of a map by flow matching; ``audit``,
+``compare``, ``drift`` and ``index`` are those of the questions of these names."""
 
 from advect.report.compare import write_compare_report
 from advect.report.drift import write_drift_report
+from advect.report.index import write_index_report
 from advect.report.labels import write_label_report
 from advect.report.matching import write_matching_report
 from advect.report.page import write_report
@@ -17,6 +19,7 @@ __all__ = [
     "Story",
     "write_compare_report",
     "write_drift_report",
+    "write_index_report",
     "write_label_report",
     "write_matching_report",
     "write_report",

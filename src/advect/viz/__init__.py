@@ -8,7 +8,7 @@ the look. What is drawn is read from datasets and results, never computed anew."
 from advect.viz.animations import animation
 from advect.viz.couplings import coupling, coupling_matrix
 from advect.viz.images import image_grid
-from advect.viz.pairwise_map import pairwise
+from advect.viz.pairwise_map import dataset_map, pairwise
 from advect.viz.particle_figures import particle_grid, particles, paths
 from advect.viz.projections import View, pca, tsne
 from advect.viz.saving import save
@@ -25,6 +25,7 @@ __all__ = [
     "coupling",
     "coupling_matrix",
     "curves",
+    "dataset_map",
     "image_grid",
     "pairwise",
     "particle_grid",

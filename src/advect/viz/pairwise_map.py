@@ -12,10 +12,13 @@ import numpy as np
 from advect.errors import InputError
 from advect.viz.heat import cell_sizes, draw_heat, has_numbers, name_room
 from advect.viz.tables import add_bar
-from advect.viz.theme import SMALL, dress, look, new_figure, short
+from advect.viz.theme import SMALL, add_legend, class_marks, dress, look, new_figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_MOST_NAMED = 150  # points that names are looked for a place for
+_MOST_REFINED = 300  # points for which the map is refined until it stands still
 
 
 def pairwise(values: Any, names: Sequence[Hashable], *, title: str | None = None) -> Figure:
@@ -201,14 +204,79 @@ def _draw_tree(axes: Any, tree: dict[str, Any] | None, k: int) -> None:
     axes.set(ylim=(0, 1.05 * max(up.max(), 1e-12)))
 
 
-def _draw_map(figure: Any, axes: Any, distances: np.ndarray, names: Sequence[Hashable]) -> None:
-    points, stress = plane_map(distances)
+def dataset_map(
+    values: Any,
+    names: Sequence[Hashable],
+    *,
+    title: str | None = None,
+    groups: Sequence[Hashable] | None = None,
+) -> Figure:
+    """A map of k things on which near ones are near, in the colours of their groups: the map of
+    ``pairwise`` alone, for more things than a heat map has room for.
+
+    Args:
+        values: (k, k) symmetric array of distances; things with failed pairs, NaN, are left out.
+        names: one for each.
+        title: of the map; Kruskal's stress is always said.
+        groups: one for each, of the same colour; by default what stands in a name before the first
+            "/".
+
+    Raises:
+        InputError: fewer than three things, or distances that are none (see ``pairwise``).
+
+    Example:
+        >>> import numpy as np
+        >>> from advect import viz
+        >>> places = np.array([0.0, 10.0, 1.0, 11.0])
+        >>> figure = viz.dataset_map(abs(places[:, None] - places), ["a/1", "b/1", "a/2", "b/2"])
+        >>> [text.get_text() for text in figure.legends[0].get_texts()]
+        ['a', 'b']
+    """
+    distances = _check(values, names)
+    complete = complete_part(distances)
+    if len(complete) < 3:
+        raise InputError(
+            "a map needs three things with known distances", len(complete), "Add some."
+        )
+    given = [group_of(name) for name in names] if groups is None else list(groups)
+    if len(given) != len(names):
+        raise InputError("there must be a group for each name", len(given), "Give one for each.")
+    figure = new_figure(6.4, 6.0)
+    axes, kept = figure.add_subplot(), [given[at] for at in complete]
+    shown = [names[at] for at in complete]
+    _draw_map(figure, axes, distances[np.ix_(complete, complete)], shown, kept)
+    if title:
+        axes.set_title(f"{title} ({axes.get_title()})")
+    return figure
+
+
+def group_of(name: Hashable) -> str:
+    """What stands in a name before the first "/".
+
+    Example:
+        >>> group_of("usps/rotated"), group_of("usps")
+        ('usps', 'usps')
+    """
+    return str(name).partition("/")[0]
+
+
+def _draw_map(
+    figure: Any,
+    axes: Any,
+    distances: np.ndarray,
+    names: Sequence[Hashable],
+    groups: Sequence[Hashable] = (),
+) -> None:
+    points, stress = plane_map(distances, n_iter=500 if len(distances) <= _MOST_REFINED else 20)
     now = look()
     middle, span = (
         (points.max(axis=0) + points.min(axis=0)) / 2,
         max(float(np.ptp(points, axis=0).max()), 1e-12),
     )
-    axes.scatter(*points.T, s=22, color=now.palette[1], linewidths=0, zorder=3)
+    if 1 < len(set(groups)) < len(points):
+        _draw_groups(figure, axes, points, groups)
+    else:
+        axes.scatter(*points.T, s=22, color=now.palette[1], linewidths=0, zorder=3)
     # half as much again, for names
     (left, bottom), (right, top) = middle - 0.75 * span, middle + 0.75 * span
     axes.set(
@@ -218,7 +286,17 @@ def _draw_map(figure: Any, axes: Any, distances: np.ndarray, names: Sequence[Has
     axes.set_axisbelow(True)
     axes.grid(color=now.grid, linewidth=0.6)
     dress(axes)
-    _place_names(figure, axes, points, [short(name) for name in names])
+    if len(names) <= _MOST_NAMED:
+        _place_names(figure, axes, points, [short(name) for name in names])
+
+
+def _draw_groups(figure: Any, axes: Any, points: np.ndarray, groups: Sequence[Hashable]) -> None:
+    handles = []
+    for name, mark in class_marks(groups).items():
+        mine = points[[group == name for group in groups]]
+        looks: dict[str, Any] = {"color": mark.colour, "marker": mark.marker, "linewidths": 0}
+        handles.append(axes.scatter(*mine.T, s=24, zorder=3, label=short(name), **looks))
+    add_legend(figure, handles)
 
 
 def _place_names(figure: Any, axes: Any, points: np.ndarray, names: Sequence[str]) -> None:

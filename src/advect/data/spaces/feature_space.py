@@ -187,6 +187,17 @@ class FeatureSpace:
         back = chain.invert(x)
         return give(data, back, chain.shape, chain.columns, lambda _: chain.table, chain.dtype)
 
+    def shape_of(self, side: str) -> tuple[int, ...]:
+        """Shape of one sample of a side, before it comes into the space.
+
+        Example:
+            >>> import advect as ad
+            >>> space = ad.FeatureSpace.fit(ad.datasets.load("digits", n=20), ad.datasets.load("mnist", n=20))
+            >>> space.shape_of("source"), space.shape_of("target"), space.sample_shape
+            ((8, 8), (28, 28), (28, 28))
+        """
+        return self._chain(side).shape
+
     def changes(self, side: str) -> bool:
         """Whether samples of one side differ from those of the common space in more than their
         dtype.
