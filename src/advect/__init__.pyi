@@ -160,6 +160,12 @@ from .ot import (
     Sinkhorn as Sinkhorn,
     Solution as Solution,
 )
+from .questions.audit import (
+    audit as audit,
+)
+from .questions.audit_result import (
+    Audit as Audit,
+)
 from .transport.distance import (
     Distance as Distance,
     otdd as otdd,

@@ -57,6 +57,14 @@ COMMANDS = (
         "advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances",
     ),
     Command(
+        "audit",
+        "advect.cli.audit:audit",
+        "Ask",
+        "Which samples of a dataset are wrong, odd, copies, or missing.",
+        "DATA [REFERENCE] [-o FILE.csv] [--report FILE.html] [OPTIONS]",
+        "advect audit 'digits?n=500' -o audit.csv --report audit.html",
+    ),
+    Command(
         "flow",
         "advect.cli.flow:flow",
         "Move",

@@ -4,10 +4,11 @@ advect.report import write_report``.
 ``story`` says what was run, from a result or a run directory; ``scene`` chooses what is shown of
 it (``shown_frames``, ``class_tables``, ``pictures``, ``summary``), ``encoding`` turns numbers and
 images into text, ``page`` writes the file. The page's own player is ``player.js``. ``labels`` is the
-page of a pool that ``ad.apps.label`` labeled."""
+page of a pool that ``ad.apps.label`` labeled, ``audit`` that of suspects that ``ad.audit`` found."""
 
+from advect.report.audit import write_audit_report
 from advect.report.labels import write_label_report
 from advect.report.page import write_report
 from advect.report.story import Story
 
-__all__ = ["Story", "write_label_report", "write_report"]
+__all__ = ["Story", "write_audit_report", "write_label_report", "write_report"]

@@ -71,7 +71,7 @@ def _page(made: Labelled, title: str, each: int) -> str:
     return filled(
         "labels.html.jinja",
         title=title,
-        style=Markup(part("style.css") + part("labels.css") + _class_colours(len(data.classes))),
+        style=Markup(part("style.css") + part("labels.css") + class_colours(len(data.classes))),
         notes=[*made.notes, *_left_out(made, shown)],
         tiles=_tiles(made),
         groups=[_group(made, code, colours, each) for code in shown],
@@ -94,7 +94,7 @@ def _page(made: Labelled, title: str, each: int) -> str:
     )
 
 
-def _class_colours(k: int) -> str:
+def class_colours(k: int) -> str:
     """A colour for each class on a light page, and on a dark one."""
 
     def colours() -> str:
@@ -161,7 +161,7 @@ def _group(made: Labelled, code: int, colours: list[str], each: int) -> dict[str
     shades = Shades.of(data.sample_shape, data.x)
     if shades is not None:
         for card, image in zip(cards, shades.pixels(data.x[rows], _SIDE), strict=True):
-            card["uri"] = _uri(image)
+            card["uri"] = png_uri(image)
     group = {"name": str(data.classes[code]), "colour": colours[code]}
     below = int((made.confidence[members] < _SURE).sum())
     group["about"] = f"{len(members):,} given, {below:,} of them with less than {_SURE:.0%}"
@@ -199,7 +199,7 @@ def _class_row(made: Labelled, code: int, colour: str) -> dict[str, Any]:
     }
 
 
-def _uri(image: np.ndarray) -> str:
+def png_uri(image: np.ndarray) -> str:
     """A picture as text, without loss."""
     from PIL import Image
 
