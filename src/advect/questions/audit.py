@@ -107,6 +107,8 @@ def audit(
     disagreement[(right.counts(k) <= least)[ours.codes.clamp_min(0)].numpy()] = np.nan
     best = said.shares.nan_to_num(-1).argmax(dim=1)
     spoken = ~said.shares.isnan().all(dim=1)
+    usual = votes[-1].usual(right, k)
+    support = said.shares.gather(1, best[:, None])[:, 0] / usual[best].clamp_min(1e-6)
     disputed = spoken & (best != ours.codes)
     twin, distance = crowds[0].nearest()
     unit = _typical_distance(distance.numpy())
@@ -121,6 +123,7 @@ def audit(
             names[code] if known else None
             for code, known in zip(best.tolist(), spoken.tolist(), strict=True)
         ],
+        support=support.numpy(),
         confused_with=torch.where(disputed, said.loudest, -1).numpy(),
         misfit=misfit,
         stands_for=stands_for(right.mass, chosen, len(data)),

@@ -20,7 +20,7 @@ from advect.questions.audit_plans import Crowd
 _ROUND = 0.1  # of the mean variance, added to that within classes before distances are taken in it
 _KEPT = 0.8  # of the samples of a class, the nearer ones, that this variance is taken over
 _FEW = 8  # samples of a class, below which the spread of others stands in for theirs
-_LEAST_SPREAD = 0.01  # of a typical cost: less is no difference
+_LEAST_SPREAD = 0.01  # of a typical distance: less is no difference
 _NORMAL = 1.4826  # from the median deviation to the standard deviation of a Gaussian
 
 
@@ -90,6 +90,12 @@ class Votes:
             loudest.append((block * weights).where(speaks, -1.0).argmax(dim=1))
         return cls(torch.cat(shares), torch.cat(loudest), weights)
 
+    def usual(self, side: Side, k: int) -> Tensor:
+        """The mean share that each class gets from others where it is the label, (k,)."""
+        own, there = self.of(side.codes), (side.codes >= 0) & ~self.shares[:, 0].isnan()
+        sums = own.new_zeros(k).index_add_(0, side.codes[there], own[there])
+        return sums / side.counts(k).clamp_min(1)
+
     def of(self, codes: Tensor) -> Tensor:
         """The share of each sample's own label; NaN without a label."""
         found = self.shares.gather(1, codes.clamp_min(0)[:, None])[:, 0]
@@ -98,7 +104,7 @@ class Votes:
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """How prices within each class are spread: what a misfit is measured by.
+    """How prices within each class are spread, as lengths: what a misfit is measured by.
 
     Prices are taken where the variance within classes is about the same in all directions, so that
     what no sample of a class ever does counts for much, however small it is.
@@ -115,10 +121,10 @@ class Fits:
             rows = (side.codes == code).nonzero()[:, 0]
             if len(rows) > 1:
                 crowds[code] = side.at(rows).crowd(limit)
-        prices = {code: crowd.price.numpy() for code, crowd in crowds.items()}
-        middle = {code: float(np.median(each)) for code, each in prices.items()}
-        deviations = {code: np.abs(each - middle[code]) for code, each in prices.items()}
-        typical = {code: crowd.typical for code, crowd in crowds.items()}
+        lengths = {code: _length(crowd.price) for code, crowd in crowds.items()}
+        middle = {code: float(np.median(each)) for code, each in lengths.items()}
+        deviations = {code: np.abs(each - middle[code]) for code, each in lengths.items()}
+        typical = {code: (2 * crowd.typical) ** 0.5 for code, crowd in crowds.items()}
         pooled = [deviations[code] / typical[code] for code in crowds]
         shared = _NORMAL * float(np.median(np.concatenate(pooled))) if pooled else 0.0
         spread = {}
@@ -141,9 +147,14 @@ class Fits:
         for code in self.crowds:
             rows = (codes == code).nonzero()[:, 0]
             if len(rows):
-                each = prices(code, rows).numpy()
+                each = _length(prices(code, rows))
                 found[rows.numpy()] = (each - self.middle[code]) / self.spread[code]
         return found
+
+
+def _length(prices: Tensor) -> np.ndarray:
+    """Prices are half squared lengths, which tail off more slowly than lengths do."""
+    return (2 * prices.clamp_min(0)).sqrt().numpy()
 
 
 def roundness(side: Side, k: int) -> Tensor:

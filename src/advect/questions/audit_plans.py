@@ -8,13 +8,13 @@ All samples give and get their own mass, so that none is everyone's neighbour. h
 at x_i: it is high where no other sample is near. The second equation says at once what it is at a point
 that had no part in it, and to whom its mass would go.
 
-Costs are cut at a multiple of their median, so that one gross error does not set the scale for all;
-epsilon is a share of that median."""
+Costs are cut where they are a multiple of the median and of what lonely samples pay, so that one gross
+error does not set the scale for all; epsilon is a share of the median."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -26,7 +26,9 @@ from advect.ot import BlockedCost, Cost, Sinkhorn
 from advect.ot.plan import Index
 
 EPSILON = 0.1  # of the median cost
-_FARTHEST = 50.0  # medians, beyond which all distances are one
+_FARTHEST = 50.0  # typical costs, or costs of lonely samples, beyond which all are one
+_LONELY = 0.98  # the share of samples that have a nearer neighbour than a lonely one
+_LEAST = 1e-4  # of the farthest cost: epsilon follows no smaller ones
 _LOOKED_AT = 1000  # rows that the median is taken over
 _TOL = 1e-4  # of a plan: shares to some digits
 
@@ -38,7 +40,7 @@ class Crowd:
     Attributes:
         points: (m, p), float64.  mass: (m,), summing to one.
         price: h, (m,).
-        typical: the median cost between two points.
+        typical: the median cost between two points.  far: what costs are cut at.
         converged: whether the plan is solved.
 
     Example:
@@ -53,22 +55,25 @@ class Crowd:
     mass: Tensor
     price: Tensor
     typical: float
+    far: float
     limit: MemoryLimit
     converged: bool
 
     @classmethod
     def of(cls, points: Tensor, mass: Tensor, limit: MemoryLimit = None) -> Crowd:
-        free = cls(points, mass, torch.zeros_like(mass), 1.0, limit, True)
+        free = cls(points, mass, torch.zeros_like(mass), 1.0, 1.0, limit, True)
+        if len(points) == 1:
+            return free
         rows = torch.linspace(0, len(points) - 1, min(len(points), _LOOKED_AT)).round().long()
         found = free._alone(points, True)(rows.to(points.device))
         typical = _typical(found[found.isfinite()])
-        if len(points) == 1:
-            return cls(points, mass, torch.zeros_like(mass), typical, limit, True)
-        free = cls(points, mass, torch.zeros_like(mass), typical, limit, True)
+        lonely = float(found.amin(dim=1).quantile(_LONELY))
+        far = _FARTHEST * max(typical, lonely)
+        free = replace(free, typical=max(typical, far * _LEAST), far=far)
         solver = Sinkhorn(epsilon=free.epsilon, tol=_TOL)
         solved = solver.solve(free._cost(points, True), mass, mass)
         f, g = solved.potentials  # one, but for a constant that they trade
-        return cls(points, mass, (f + g) / 2, typical, limit, solved.converged)
+        return replace(free, price=(f + g) / 2, converged=solved.converged)
 
     @property
     def epsilon(self) -> float:
@@ -114,7 +119,7 @@ class Crowd:
         return _Rows(pair.blocked(torch.float64, limit), same)
 
     def _cost(self, points: Tensor, same: bool) -> Cost:
-        rows, far = self._alone(points, same), _FARTHEST * self.typical
+        rows, far = self._alone(points, same), self.far
 
         def cut(index: Index) -> Tensor:
             made = rows(index)

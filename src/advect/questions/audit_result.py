@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 WRONG = 0.5  # disagreement from which a label is suspect
-ODD = 5.0  # misfit from which a sample is
+SUPPORT = 0.8  # of another label, from which on it is, where that label usually has 1
+ODD = 6.0  # misfit from which a sample is
 COPY = 0.1  # distance to the nearest other sample, as a share of what is usual, below which it is
 COLUMNS = (
-    *("row", "label", "suspect", "disagreement", "proposed", "confused_with"),
+    *("row", "label", "suspect", "disagreement", "proposed", "support", "confused_with"),
     *("misfit", "stands_for", "twin", "twin_distance"),
 )
 _ORDERS = ("disagreement", "misfit", "twin_distance", "stands_for")
@@ -37,11 +38,12 @@ _ORDERS = ("disagreement", "misfit", "twin_distance", "stands_for")
 class Audit:
     """Samples of a dataset, each with what speaks against it; made by ``audit``.
 
-    Samples are ``suspects`` by a rule that is the same for all data: the label is ``wrong`` where more
-    than half of the plan's mass from the sample goes to samples of other labels and most to one other
-    label; the sample is ``odd`` where its misfit is above 5; it is one of the ``copies`` where
-    another sample that comes before it is nearer than a tenth of what is usual. It is a rule for
-    what to look at. ``worst`` takes as many as you want instead.
+    Samples are ``suspects`` by a rule that is the same for all data. The label is ``wrong`` where the
+    disagreement is above a half and another label has at least 0.8 times the support that samples
+    of that label usually have (a threshold for each class, after the confident learning of
+    Northcutt, Jiang and Chuang, 2021). The sample is ``odd`` where its misfit is above 6. It is one of the ``copies``
+    where another sample that comes before it is nearer than a tenth of what is usual. It is a rule
+    for what to look at, and ``worst`` takes as many as you want instead.
 
     Attributes:
         data: what was audited.
@@ -50,10 +52,12 @@ class Audit:
             of other labels, (n,); NaN where there is nothing to disagree with: no label, or no other
             sample of its class.
         proposed: the label that gets most of that mass, for each sample.
+        support: the share of the proposed label, as a multiple of what samples that have it get from
+            their own, on average, (n,).
         confused_with: the position of the sample that stands for the proposed label, in the reference
             where there is one, else in ``data``; −1 where the label is not disputed.
         misfit: how far a sample is from its own class: the dual potential of transport within the
-            class, as deviations from what is usual there, (n,); NaN without a class to compare with.
+            class, as a length, in deviations from what is usual there, (n,); NaN without a class to compare with.
         stands_for: how many of the others (or of the reference, for each sample of ``data``) would be
             replaced by this sample, were each replaced by what is nearest; 1 on average.
         twin: the position of the nearest other sample in ``data``.
@@ -77,6 +81,7 @@ class Audit:
     reference: LabeledDataset | None
     disagreement: np.ndarray
     proposed: list[Hashable]
+    support: np.ndarray
     confused_with: np.ndarray
     misfit: np.ndarray
     stands_for: np.ndarray
@@ -102,11 +107,9 @@ class Audit:
         facts = {name: f"{len(rows):,}" for name, rows in counts.items()}
         if self.reference is not None:
             facts["missing, of the reference"] = f"{len(self.missing):,}"
-        some = self.worst(10).tolist()
+        some = self.wrong[:10].tolist()
         facts["labels most in doubt"] = ", ".join(
-            f"{row} ({self.data.labels[row]} → {self.proposed[row]})"
-            for row in some
-            if self.disagreement[row] > WRONG
+            f"{row} ({self.data.labels[row]} → {self.proposed[row]})" for row in some
         )
         return facts_table("Audit", {**facts, "worth knowing": " ".join(self.notes)})
 
@@ -116,7 +119,8 @@ class Audit:
         differs = np.array(
             [a != b for a, b in zip(self.data.labels, self.proposed, strict=True)], dtype=bool
         )
-        return self._first(self.disagreement, (self.disagreement > WRONG) & differs)
+        sure = (self.disagreement > WRONG) & (self.support >= SUPPORT)
+        return self._first(self.disagreement, sure & differs)
 
     @property
     def odd(self) -> np.ndarray:
@@ -185,6 +189,7 @@ class Audit:
             ["+".join(words) for words in said],
             self.disagreement.tolist(),
             self.proposed,
+            self.support.tolist(),
             [None if row < 0 else row for row in self.confused_with.tolist()],
             self.misfit.tolist(),
             self.stands_for.tolist(),
@@ -208,7 +213,7 @@ class Audit:
             >>> data = ad.LabeledDataset([[0.0], [0.1], [5.0], [5.2]], [*"aabb"])
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     print(ad.audit(data).save(f"{folder}/audit.csv").read_text().splitlines()[0])
-            row,label,suspect,disagreement,proposed,confused_with,misfit,stands_for,twin,twin_distance
+            row,label,suspect,disagreement,proposed,support,confused_with,misfit,stands_for,twin,twin_distance
         """
         place = Path(path).expanduser()
         if place.suffix.lower() != ".csv":

@@ -15,7 +15,7 @@ import numpy as np
 
 from advect._util.checks import check_count
 from advect.data.dataset import LabeledDataset
-from advect.questions.audit_result import COPY, ODD, WRONG, Audit
+from advect.questions.audit_result import COPY, ODD, SUPPORT, WRONG, Audit
 from advect.report.encoding import Shades
 from advect.report.labels import class_colours, png_uri
 from advect.report.page import filled, page_place, part, versions, write_page
@@ -90,7 +90,8 @@ class _Page:
             classes=self._classes([rows for _, rows in numbers]),
             setup={
                 "rule": f"a label is in doubt where the disagreement is above {WRONG:.0%} and "
-                f"another label is proposed; a sample is odd where its misfit is above {ODD:g}; a copy "
+                f"another label has {SUPPORT:.0%} of the support that its samples usually have; a sample "
+                f"is odd where its misfit is above {ODD:g}; a copy "
                 f"is nearer to a sample before it than {COPY:.0%} of what is usual",
                 **found.settings,
                 "versions": versions(),
@@ -233,7 +234,7 @@ class _Page:
         found, sets = self.found, [self.found.data]
         if found.reference is not None:
             sets.append(found.reference)
-        labels = [np.array(data.y.cpu()) for data in sets]
+        labels = [data.y.cpu().numpy() for data in sets]
         rows = []
         for name in self.names:
             code = [data.classes.index(name) if name in data.classes else -2 for data in sets]
