@@ -84,7 +84,7 @@ def audit(
     ours, right, k = sides[0], sides[-1], len(names)  # what is looked at, and by whom
     with track(3 * len(sides), "auditing", progress) as advance:
         crowds, votes, fits = [], [], []
-        turn = roundness(right, k)
+        turn = roundness(sides, k)
         for side in sides:
             crowds.append(side.crowd(memory_limit))
             advance(1)
@@ -97,8 +97,8 @@ def audit(
     chosen = crowds[0].among_itself()
     if reference is not None:
         said = votes[1].about(ours.points, right, crowds[1], k)
-        misfit = fits[1].about(ours.points @ turn, ours.codes)
-        gap = fits[0].about(right.points @ turn, right.codes)
+        misfit = fits[1].about(ours.points @ turn, ours.codes, own=True)
+        gap = fits[0].about(right.points @ turn, right.codes, own=False)
         gap[(ours.counts(k)[right.codes.clamp_min(0)] == 0) & (right.codes >= 0)] = np.inf
         chosen = crowds[0].toward(right.points)
     disagreement = (1 - said.of(ours.codes)).clamp(0, 1).numpy()

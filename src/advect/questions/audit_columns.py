@@ -4,7 +4,7 @@ a label, how well a sample fits its class, whom it stands for, what it repeats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,51 +104,77 @@ class Votes:
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """How prices within each class are spread, as lengths: what a misfit is measured by.
+    """The crowd of each class of more than one sample, and how prices within it are spread, as
+    lengths: what a misfit is measured by.
 
     Prices are taken where the variance within classes is about the same in all directions, so that
     what no sample of a class ever does counts for much, however small it is.
     """
 
     crowds: dict[int, Crowd]
-    middle: dict[int, float]
-    spread: dict[int, float]
+    spreads: dict[int, Spread]
 
     @classmethod
     def of(cls, side: Side, k: int, limit: MemoryLimit) -> Fits:
-        crowds = {}
-        for code in range(k):
-            rows = (side.codes == code).nonzero()[:, 0]
-            if len(rows) > 1:
-                crowds[code] = side.at(rows).crowd(limit)
+        rows = {code: (side.codes == code).nonzero()[:, 0] for code in range(k)}
+        crowds = {code: side.at(mine).crowd(limit) for code, mine in rows.items() if len(mine) > 1}
         lengths = {code: _length(crowd.price) for code, crowd in crowds.items()}
-        middle = {code: float(np.median(each)) for code, each in lengths.items()}
-        deviations = {code: np.abs(each - middle[code]) for code, each in lengths.items()}
-        typical = {code: (2 * crowd.typical) ** 0.5 for code, crowd in crowds.items()}
-        pooled = [deviations[code] / typical[code] for code in crowds]
-        shared = _NORMAL * float(np.median(np.concatenate(pooled))) if pooled else 0.0
-        spread = {}
-        for code, each in deviations.items():
-            own = _NORMAL * float(np.median(each)) if len(each) >= _FEW else 0.0
-            own = own or shared * typical[code]
-            spread[code] = max(own, _LEAST_SPREAD * typical[code])
-        return cls(crowds, middle, spread)
+        return cls(crowds, Spread.of_all(lengths, crowds))
 
     def within(self, codes: Tensor) -> np.ndarray:
         """Misfit of the samples themselves."""
-        return self._scaled(codes, lambda code, rows: self.crowds[code].price)
+        lengths = {code: _length(crowd.price) for code, crowd in self.crowds.items()}
+        return self._scaled(codes, lengths, self.spreads)
 
-    def about(self, points: Tensor, codes: Tensor) -> np.ndarray:
-        """Misfit of new samples; NaN where their class is not there, or has one sample."""
-        return self._scaled(codes, lambda code, rows: self.crowds[code].prices(points[rows]))
+    def about(self, points: Tensor, codes: Tensor, own: bool) -> np.ndarray:
+        """Misfit of new samples, NaN where their class is not there: in deviations from what is usual
+        among themselves (``own``; where a class has few of them, among those here), or among those
+        here.
+        """
+        rows = {code: codes == code for code in self.crowds}
+        lengths = {
+            code: _length(crowd.prices(points[rows[code]]))
+            for code, crowd in self.crowds.items()
+            if bool(rows[code].any())
+        }
+        spreads = self.spreads
+        if own:
+            enough = {code: each for code, each in lengths.items() if len(each) >= _FEW}
+            spreads = spreads | Spread.of_all(enough, self.crowds)
+        return self._scaled(codes, lengths, spreads)
 
-    def _scaled(self, codes: Tensor, prices: Callable[[int, Tensor], Tensor]) -> np.ndarray:
+    @staticmethod
+    def _scaled(
+        codes: Tensor, lengths: dict[int, np.ndarray], spreads: dict[int, Spread]
+    ) -> np.ndarray:
         found = np.full(len(codes), np.nan)
-        for code in self.crowds:
-            rows = (codes == code).nonzero()[:, 0]
-            if len(rows):
-                each = _length(prices(code, rows))
-                found[rows.numpy()] = (each - self.middle[code]) / self.spread[code]
+        for code, each in lengths.items():
+            found[(codes == code).numpy()] = (each - spreads[code].middle) / spreads[code].size
+        return found
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of some lengths, and how far they are from it, in a way that a few odd ones do not
+    change.
+    """
+
+    middle: float
+    size: float
+
+    @classmethod
+    def of_all(cls, lengths: dict[int, np.ndarray], crowds: dict[int, Crowd]) -> dict[int, Spread]:
+        """Of each class; where it has few samples or they do not vary, the spread of all stands in."""
+        middle = {code: float(np.median(each)) for code, each in lengths.items()}
+        deviations = {code: np.abs(each - middle[code]) for code, each in lengths.items()}
+        unit = {code: (2 * crowds[code].typical) ** 0.5 for code in lengths}
+        pooled = [each / unit[code] for code, each in deviations.items()]
+        shared = _NORMAL * float(np.median(np.concatenate(pooled))) if pooled else 0.0
+        found = {}
+        for code, each in deviations.items():
+            own = _NORMAL * float(np.median(each)) if len(each) >= _FEW else 0.0
+            size = max(own or shared * unit[code], _LEAST_SPREAD * unit[code])
+            found[code] = cls(middle[code], size)
         return found
 
 
@@ -157,23 +183,26 @@ def _length(prices: Tensor) -> np.ndarray:
     return (2 * prices.clamp_min(0)).sqrt().numpy()
 
 
-def roundness(side: Side, k: int) -> Tensor:
+def roundness(sides: Sequence[Side], k: int) -> Tensor:
     """A matrix that takes points to where classes are round: the inverse root of the variance within
     classes, pooled over the nearer part of each, so that what is odd does not say what is usual.
     """
-    p, parts = side.points.shape[1], []
+    points, codes = (
+        torch.cat(part) for part in zip(*((side.points, side.codes) for side in sides), strict=True)
+    )
+    parts = []
     for code in range(k):
-        mine = side.points[side.codes == code]
+        mine = points[codes == code]
         if len(mine) > 1:
             mine = mine - mine.median(dim=0).values
             far = torch.linalg.vector_norm(mine, dim=1)
             parts.append(mine[far <= far.quantile(_KEPT)])
-    deviations = torch.cat(parts) if parts else side.points.new_zeros(1, p)
+    deviations = torch.cat(parts) if parts else points.new_zeros(1, points.shape[1])
     values, vectors = torch.linalg.eigh(deviations.T @ deviations / len(deviations))
     values = values.clamp_min(0)
     mean = float(values.mean())
     if mean <= 0:  # each class is one point
-        return torch.eye(p, dtype=side.points.dtype)
+        return torch.eye(points.shape[1], dtype=points.dtype)
     return vectors / ((1 - _ROUND) * values + _ROUND * mean).sqrt()
 
 

@@ -31,7 +31,8 @@ COLUMNS = (
     *("row", "label", "suspect", "disagreement", "proposed", "support", "confused_with"),
     *("misfit", "stands_for", "twin", "twin_distance"),
 )
-_ORDERS = ("disagreement", "misfit", "twin_distance", "stands_for")
+_ORDERS = ("disagreement", "misfit", "suspicion", "twin_distance", "stands_for")
+_MOST = 2.0  # times the rule, that a misfit counts for at most beside a disagreement
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +143,15 @@ class Audit:
         return np.setdiff1d(np.arange(n), first)
 
     @property
+    def suspicion(self) -> np.ndarray:
+        """One number for samples that may be bad in any way, (n,): the larger of the disagreement and of
+        the misfit as a share of what the rule asks for. For what is neither mislabeled nor noisy but
+        of another kind altogether, which both see in part; the columns themselves say more.
+        """
+        of_rule = np.clip(np.nan_to_num(self.misfit) / ODD, 0, _MOST)
+        return np.maximum(np.nan_to_num(self.disagreement), of_rule)
+
+    @property
     def suspects(self) -> np.ndarray:
         """Positions of all samples that are wrong, odd or copies, in the order of the data."""
         return np.unique(np.concatenate([self.wrong, self.odd, self.copies]))
@@ -159,7 +169,7 @@ class Audit:
 
         Args:
             n: how many; fewer where fewer have a number there.
-            by: ``"disagreement"``, ``"misfit"``, ``"twin_distance"`` (the nearest first) or
+            by: ``"disagreement"``, ``"misfit"``, ``"suspicion"``, ``"twin_distance"`` (the nearest first) or
                 ``"stands_for"`` (what stands for least first).
 
         Example:
@@ -169,7 +179,7 @@ class Audit:
             [4]
         """
         check_known("column to sort by", by, _ORDERS)
-        values = getattr(self, by) * (1 if by in ("disagreement", "misfit") else -1)
+        values = getattr(self, by) * (1 if by in ("disagreement", "misfit", "suspicion") else -1)
         return self._first(values, ~np.isnan(values))[: check_count("n", n)]
 
     @staticmethod
