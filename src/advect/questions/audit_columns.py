@@ -18,7 +18,6 @@ from advect._util.memory import MemoryLimit
 from advect.questions.audit_plans import Crowd
 
 _ROUND = 0.1  # of the mean variance, added to that within classes before distances are taken in it
-_KEPT = 0.8  # of the samples of a class, the nearer ones, that this variance is taken over
 _FEW = 8  # samples of a class, below which the spread of others stands in for theirs
 _LEAST_SPREAD = 0.01  # of a typical distance: less is no difference
 _NORMAL = 1.4826  # from the median deviation to the standard deviation of a Gaussian
@@ -185,7 +184,7 @@ def _length(prices: Tensor) -> np.ndarray:
 
 def roundness(sides: Sequence[Side], k: int) -> Tensor:
     """A matrix that takes points to where classes are round: the inverse root of the variance within
-    classes, pooled over the nearer part of each, so that what is odd does not say what is usual.
+    classes, pooled over them.
     """
     points, codes = (
         torch.cat(part) for part in zip(*((side.points, side.codes) for side in sides), strict=True)
@@ -194,9 +193,7 @@ def roundness(sides: Sequence[Side], k: int) -> Tensor:
     for code in range(k):
         mine = points[codes == code]
         if len(mine) > 1:
-            mine = mine - mine.median(dim=0).values
-            far = torch.linalg.vector_norm(mine, dim=1)
-            parts.append(mine[far <= far.quantile(_KEPT)])
+            parts.append(mine - mine.median(dim=0).values)
     deviations = torch.cat(parts) if parts else points.new_zeros(1, points.shape[1])
     values, vectors = torch.linalg.eigh(deviations.T @ deviations / len(deviations))
     values = values.clamp_min(0)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WRONG = 0.5  # disagreement from which a label is suspect
 SUPPORT = 0.8  # of another label, from which on it is, where that label usually has 1
 ODD = 6.0  # misfit from which a sample is
-COPY = 0.1  # distance to the nearest other sample, as a share of what is usual, below which it is
+COPY = 0.05  # distance to the nearest other sample, as a share of what is usual, below which it is
 COLUMNS = (
     *("row", "label", "suspect", "disagreement", "proposed", "support", "confused_with"),
     *("misfit", "stands_for", "twin", "twin_distance"),
@@ -43,7 +43,7 @@ class Audit:
     disagreement is above a half and another label has at least 0.8 times the support that samples
     of that label usually have (a threshold for each class, after the confident learning of
     Northcutt, Jiang and Chuang, 2021). The sample is ``odd`` where its misfit is above 6. It is one of the ``copies``
-    where another sample that comes before it is nearer than a tenth of what is usual. It is a rule
+    where another sample that comes before it is nearer than a twentieth of what is usual. It is a rule
     for what to look at, and ``worst`` takes as many as you want instead.
 
     Attributes:
