@@ -251,8 +251,10 @@ def audit_table(part: str = "accuracies", per: str = "kind") -> str:
             draws = groups.setdefault(name, {}).setdefault(column, {})
             draws.setdefault(given["seed"], []).append(100 * value)
     for name, columns in groups.items():
-        means = {
-            column: [fmean(each) for each in draws.values()] for column, draws in columns.items()
+        whole = max(len(each) for draws in columns.values() for each in draws.values())
+        means = {  # of draws that have all datasets
+            column: [fmean(each) for each in draws.values() if len(each) == whole]
+            for column, draws in columns.items()
         }
         alone = [fmean(means[column]) for column in found.columns if "reference" not in column]
         row = []
