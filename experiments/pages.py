@@ -277,11 +277,13 @@ def audit_beaten() -> str:
     found, told = Experiment.read("audit"), []
     for kind in found.settings.get("KINDS", []):
         for share in found.settings.get("SHARES", []):
-            cells = [
-                cell["accuracies"]
-                for cell in found.cells.values()
-                if (cell["arguments"]["kind"], cell["arguments"]["share"]) == (kind, share)
-            ]
+            draws: dict[int, list[dict[str, float]]] = {}
+            for cell in found.cells.values():
+                given = cell["arguments"]
+                if (given["kind"], given["share"]) == (kind, share):
+                    draws.setdefault(given["seed"], []).append(cell["accuracies"])
+            whole = max(map(len, draws.values()), default=0)  # draws that have all datasets
+            cells = [one for each in draws.values() if len(each) == whole for one in each]
             alone = [column for column in found.columns if "reference" not in column]
             if cells:
                 means = {column: 100 * fmean(each[column] for each in cells) for column in alone}
