@@ -15,6 +15,7 @@ from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
 import advect as ad
+from advect.apps import TransferScores
 from advect.apps.calibration import wilson
 
 Rows = list[dict[str, Any]]
@@ -526,7 +527,95 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.2g} min" if seconds < 7200 else f"{seconds / 3600:.2g} h"
 
 
+def audit_table(part: str = "accuracies", per: str = "kind") -> str:
+    """Damage of each kind and share (or each dataset) down, ways across: the mean over datasets in each
+    draw, and half its 95 % interval over draws. The best of those without a reference is bold.
+    """
+    found, rows = Experiment.read("audit"), []
+    groups: dict[str, dict[str, dict[int, list[float]]]] = {}
+    for cell in found.cells.values():
+        given = cell["arguments"]
+        name = f"{given['kind']}, {given['share']} %" if per == "kind" else given["dataset"]
+        for column, value in cell.get(part, {}).items():
+            draws = groups.setdefault(name, {}).setdefault(column, {})
+            draws.setdefault(given["seed"], []).append(100 * value)
+    for name, columns in groups.items():
+        whole = max(len(each) for draws in columns.values() for each in draws.values())
+        means = {  # of draws that have all datasets
+            column: [fmean(each) for each in draws.values() if len(each) == whole]
+            for column, draws in columns.items()
+        }
+        alone = [fmean(means[column]) for column in found.columns if "reference" not in column]
+        row = []
+        for column in found.columns:
+            scores = TransferScores({column: means[column]})
+            half = f" ± {scores.interval(column):.1f}" if len(means[column]) > 1 else ""
+            text = f"{scores.mean(column):.1f}{half}"
+            best = "reference" not in column and fmean(means[column]) == max(alone)
+            row.append(f"**{text}**" if best else text)
+        rows.append([name, *row])
+    return (
+        markdown(["damage" if per == "kind" else "data", *found.columns], rows)
+        if rows
+        else f"*{found.draws}*"
+    )
+
+
+def audit_beaten() -> str:
+    """Kinds and shares of damage where the best way without a reference is not ours, by how much."""
+    found, told = Experiment.read("audit"), []
+    for kind in found.settings.get("KINDS", []):
+        for share in found.settings.get("SHARES", []):
+            draws: dict[int, list[dict[str, float]]] = {}
+            for cell in found.cells.values():
+                given = cell["arguments"]
+                if (given["kind"], given["share"]) == (kind, share):
+                    draws.setdefault(given["seed"], []).append(cell["accuracies"])
+            whole = max(map(len, draws.values()), default=0)  # draws that have all datasets
+            cells = [one for each in draws.values() if len(each) == whole for one in each]
+            alone = [column for column in found.columns if "reference" not in column]
+            if cells:
+                means = {column: 100 * fmean(each[column] for each in cells) for column in alone}
+                best = max(means, key=lambda column: means[column])
+                ahead = means[best] - means[found.recommended]
+                if ahead >= 1 / 20:
+                    told.append(f"{kind} at {share} % ({best}, by {ahead:.1f} points)")
+    return "; ".join(told) if told else "nowhere" if found.cells else NOT_RUN
+
+
+def audit_rule() -> str:
+    """What the rule marks: precision and recall where there is damage, and how much of clean data."""
+    found, rows = Experiment.read("audit"), []
+    for dataset in [*found.settings.get("IMAGES", []), *found.settings.get("TABLES", [])]:
+        cells = [cell for cell in found.cells.values() if cell["arguments"]["dataset"] == dataset]
+        clean = [cell["flagged"]["audit"] for cell in cells if "rule" not in cell]
+        row = [dataset]
+        for name in ("wrong", "odd", "copies"):
+            row.append(f"{100 * fmean(each[name] for each in clean):.1f} %" if clean else NOT_RUN)
+        for kinds in (
+            ("flipped labels", "flipped by class"),
+            ("noise",),
+            ("other data",),
+            ("duplicates",),
+        ):
+            ruled = [
+                cell["rule"]
+                for cell in cells
+                if cell["arguments"]["kind"] in kinds and cell["arguments"]["share"] == 5
+            ]
+            right = [each["precision"] for each in ruled if each["precision"] is not None]
+            recall = [each["recall"] for each in ruled]
+            row.append(f"{100 * fmean(right):.0f} / {100 * fmean(recall):.0f}" if right else "")
+        rows.append(row)
+    head = ["data", "clean, in doubt", "clean, odd", "clean, copies"]
+    head += ["flipped labels", "noise", "other data", "duplicates"]
+    return markdown(head, rows) if found.cells else f"*{found.draws}*"
+
+
 WORDS: dict[str, Callable[..., Any]] = {
+    "audit_table": audit_table,
+    "audit_beaten": audit_beaten,
+    "audit_rule": audit_rule,
     "bench": benchmark,
     "descent": descent,
     "nearest_table": nearest_table,

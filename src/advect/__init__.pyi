@@ -163,6 +163,12 @@ from .ot import (
     Sinkhorn as Sinkhorn,
     Solution as Solution,
 )
+from .questions.audit import (
+    audit as audit,
+)
+from .questions.audit_result import (
+    Audit as Audit,
+)
 from .questions.compare import (
     compare as compare,
 )

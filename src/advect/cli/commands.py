@@ -81,6 +81,14 @@ COMMANDS = (
         "advect index add catalogue digits mnist usps --space.size 14 --max-samples 1000",
     ),
     Command(
+        "audit",
+        "advect.cli.audit:audit",
+        "Ask",
+        "Which samples of a dataset are wrong, odd, copies, or missing.",
+        "DATA [REFERENCE] [-o FILE.csv] [--report FILE.html] [OPTIONS]",
+        "advect audit 'digits?n=500' -o audit.csv --report audit.html",
+    ),
+    Command(
         "flow",
         "advect.cli.flow:flow",
         "Move",

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from advect.cli.code import is_code
 from advect.cli.config import DataOptions, Overwrite, RunCode, SpaceOptions
-from advect.cli.label import _embedding
+from advect.cli.label import as_embedding
 from advect.cli.output import DRIFTED, TALK, TalkOptions, leave
 from advect.cli.places import check_free_file
 from advect.errors import InputError
@@ -90,7 +90,7 @@ def drift(
         import advect as ad
 
         before, after = _in_one_space((reference, window), options, talk, code)
-        embedding: Any = _embedding(options.embedding, code)
+        embedding: Any = as_embedding(options.embedding, code)
         if state is None:
             found = ad.drift(
                 before,

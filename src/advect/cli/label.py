@@ -107,7 +107,7 @@ def label(
         made = ad.apps.label(
             data,
             shots,
-            embedding=_embedding(options.embedding, code),
+            embedding=as_embedding(options.embedding, code),
             method=options.method,
             neighbors=options.neighbors,
             alpha=options.alpha,
@@ -199,7 +199,7 @@ class _Places:
             shown.report(self.report)
 
 
-def _embedding(text: str, code: Permission) -> Any:
+def as_embedding(text: str, code: Permission) -> Any:
     """What the library takes as an embedding."""
     if text in ("auto", "gradients", "standardized"):
         return text

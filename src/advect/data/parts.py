@@ -10,7 +10,7 @@ from torch import Tensor
 
 from advect._util.checks import check_weights
 from advect.data.coerce import balanced_weights
-from advect.data.sampling import chosen_rows, draw_rows, split_rows
+from advect.data.sampling import chosen_rows, draw_rows, rows_at, split_rows
 from advect.errors import InputError
 
 
@@ -58,6 +58,24 @@ class Parts:
             weights=check_weights("the subset's weights", weights, len(weights)),
             law_index=None if self.law_index is None else self.law_index[index],
         )
+
+    def without(self, index: Any) -> Self:
+        """The samples that are not at ``index`` (positions, slice or boolean mask; none is fine),
+        weights scaled to sum to one again.
+
+        For what an audit found: ``data.without(ad.audit(data).suspects)``.
+
+        Raises:
+            InputError: nothing would be left, or a position that is not there.
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).without([1]).labels
+            ['a', 'b']
+        """
+        keep = torch.ones(len(self), dtype=torch.bool, device=self.x.device)
+        keep[rows_at(index, len(self), self.x.device)] = False
+        return self.subset(keep)
 
     def sample(
         self, n: int, *, balanced: bool = False, generator: torch.Generator | None = None

@@ -144,7 +144,19 @@ def by_turns(
 
 
 def chosen_rows(index: Any, n: int, device: torch.device) -> Tensor:
-    """Positions among n rows, or a mask of them, from what users write: a slice, a list, an array."""
+    """``rows_at``, at least one of them."""
+    rows = rows_at(index, n, device)
+    if len(rows) == 0 or (rows.dtype == torch.bool and not bool(rows.any())):
+        raise InputError(
+            "a subset must keep at least one sample", "0 samples", "Check the index or mask."
+        )
+    return rows
+
+
+def rows_at(index: Any, n: int, device: torch.device) -> Tensor:
+    """Positions among n rows, or a mask of them, from what users write: a slice, a list, an array;
+    none are some too.
+    """
     what = "an index must be a vector of positions or a mask"
     try:
         if type(index) is slice:
@@ -168,10 +180,6 @@ def chosen_rows(index: Any, n: int, device: torch.device) -> Tensor:
             f"a mask needs one entry for each of the {n} samples",
             len(rows),
             "Build it from this dataset.",
-        )
-    if len(rows) == 0 or (rows.dtype == torch.bool and not bool(rows.any())):
-        raise InputError(
-            "a subset must keep at least one sample", "0 samples", "Check the index or mask."
         )
     return rows
 

@@ -2,6 +2,8 @@
 samples are wrong, is generated data any good, did the data drift.
 """
 
+from advect.questions.audit import audit
+from advect.questions.audit_result import Audit
 from advect.questions.compare import compare
 from advect.questions.compare_result import Compared
 from advect.questions.drift import drift
@@ -13,6 +15,7 @@ from advect.questions.index import DatasetIndex
 from advect.questions.neighbors import Neighbor, Neighbors
 
 __all__ = [
+    "Audit",
     "ClassDrift",
     "Compared",
     "DatasetEmbedding",
@@ -24,6 +27,7 @@ __all__ = [
     "Neighbor",
     "Neighbors",
     "Trade",
+    "audit",
     "compare",
     "drift",
     "embed",

@@ -7,6 +7,7 @@ images into text, ``page`` writes the file. The page's own player is ``player.js
 page of a pool that ``ad.apps.label`` labeled, ``matching`` that of a map by flow matching; ``audit``,
 ``compare``, ``drift`` and ``index`` are those of the questions of these names."""
 
+from advect.report.audit import write_audit_report
 from advect.report.compare import write_compare_report
 from advect.report.drift import write_drift_report
 from advect.report.index import write_index_report
@@ -17,6 +18,7 @@ from advect.report.story import Story
 
 __all__ = [
     "Story",
+    "write_audit_report",
     "write_compare_report",
     "write_drift_report",
     "write_index_report",

@@ -71,7 +71,7 @@ def _page(made: Labelled, title: str, each: int) -> str:
     return filled(
         "labels.html.jinja",
         title=title,
-        style=Markup(part("style.css") + part("labels.css") + _class_colours(len(data.classes))),
+        style=Markup(part("style.css") + part("labels.css") + class_colours(len(data.classes))),
         notes=[*made.notes, *_left_out(made, shown)],
         tiles=_tiles(made),
         groups=[_group(made, code, colours, each) for code in shown],
@@ -94,7 +94,7 @@ def _page(made: Labelled, title: str, each: int) -> str:
     )
 
 
-def _class_colours(k: int) -> str:
+def class_colours(k: int) -> str:
     """A colour for each class on a light page, and on a dark one."""
 
     def colours() -> str:

@@ -1,0 +1,278 @@
+"""An audit against oracles (POT, closed forms), laws (order, scale, offset), and ordinary input that is
+awkward.
+"""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+
+import advect as ad
+from advect.questions.audit_columns import Fits, Side
+from advect.questions.audit_plans import EPSILON, Crowd
+
+NUMBERS = ("disagreement", "misfit", "stands_for", "twin_distance")
+
+
+def blobs(n=90, k=3, d=4, seed=0, apart=8.0, **options):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % k
+    x = rng.normal(size=(n, d)) + apart * np.eye(k, d)[y]
+    return ad.LabeledDataset(x, y, classes=range(k), **options)
+
+
+def relabeled(data, rows, by=1):
+    y = data.y.clone()
+    y[rows] = (y[rows] + by) % len(data.classes)
+    return data.replace(y=y)
+
+
+def audit(*sets, **options):
+    return ad.audit(*sets, progress=False, **options)
+
+
+def test_the_plan_is_that_of_pot_without_the_diagonal():
+    ot = pytest.importorskip("ot")
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(25, 3, generator=generator, dtype=torch.float64)
+    mass = torch.rand(25, generator=generator, dtype=torch.float64)
+    mass = mass / mass.sum()
+    crowd = Crowd.of(points, mass)
+    plan = torch.cat([shares for _, shares, *_ in crowd.among_itself()]) * mass[:, None]
+    costs = torch.cdist(points, points).square() / 2
+    off = ~torch.eye(25, dtype=torch.bool)
+    assert crowd.epsilon == pytest.approx(EPSILON * float(costs[off].median()))
+    costs[~off] = 1e4
+    oracle = ot.sinkhorn(
+        mass.numpy(), mass.numpy(), costs.numpy(), crowd.epsilon, method="sinkhorn_log",
+        stopThr=1e-12, numItermax=20_000,
+    )  # fmt: skip
+    assert np.abs(plan.numpy() - oracle).sum() < 1e-3
+    assert torch.allclose(plan, plan.T, atol=1e-5) and not bool(plan.diagonal().any())
+    # the price is the fixed point of its equation, and so the same at the points as next to them
+    inside = torch.cat([price for *_, price in crowd.among_itself()])
+    assert torch.allclose(inside, crowd.price, atol=1e-3 * crowd.typical)
+
+
+def test_two_points_share_their_cost():
+    crowd = Crowd.of(
+        torch.tensor([[0.0], [3.0]], dtype=torch.float64), torch.tensor([0.5, 0.5]).double()
+    )
+    # P = a ⊗ a exp((2h − C)/ε) has mass ½ off the diagonal, where a ⊗ a is ¼
+    expected = (4.5 + crowd.epsilon * np.log(2)) / 2
+    assert crowd.price.tolist() == pytest.approx([expected, expected], rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_flipped_labels_are_found_and_named(seed):
+    clean = blobs(seed=seed)
+    rows = np.random.default_rng(seed).choice(90, 9, replace=False)
+    data = relabeled(clean, rows)
+    found = audit(data)
+    assert sorted(found.wrong) == sorted(rows)
+    assert [found.proposed[row] for row in rows] == [clean.labels[row] for row in rows]
+    partners = found.confused_with[rows]
+    assert [data.labels[row] for row in partners] == [found.proposed[row] for row in rows]
+    assert (found.confused_with[np.setdiff1d(np.arange(90), rows)] == -1).all()
+    kept = data.without(found.suspects)
+    assert len(kept) == 90 - len(found.suspects) and not len(audit(kept).wrong)
+
+
+def test_with_a_reference_even_most_labels_may_be_wrong():
+    reference, data = blobs(60, seed=1), relabeled(blobs(seed=2), slice(0, 70))
+    assert sorted(audit(data, reference).wrong) == list(range(70))
+    assert sorted(audit(data).wrong) != list(range(70))
+
+
+def test_shares_of_classes_may_differ_from_the_reference():
+    data = blobs(90).of_class(1)
+    assert not len(audit(data, blobs(120, seed=1)).wrong)
+
+
+def test_odd_samples_and_copies_are_found():
+    data = blobs(120, d=6)
+    x = data.x.clone()
+    x[5] += 9.0 * torch.eye(6, dtype=x.dtype)[5]
+    x[[70, 91]] = x[[10, 10]]
+    found = audit(data.replace(x=x))
+    assert found.odd[0] == 5 and found.worst(1, by="misfit").tolist() == [5]
+    assert found.copies.tolist() == [70, 91] and found.twin_distance[[10, 70, 91]].max() < 1e-6
+    assert set(found.twin[[10, 70, 91]]) <= {10, 70, 91}
+    assert len(found.odd) <= 3 and not len(found.wrong)  # Gaussians have tails
+
+
+def test_small_changes_in_a_direction_that_never_varies_are_odd():
+    """Others vary a hundred times as much, so that Euclidean distances hardly see it."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 5)) * [10, 10, 10, 10, 0.1]
+    x[7, 4] += 15.0
+    found = audit(ad.LabeledDataset(x, [0] * 100), embedding=None)
+    assert found.odd[0] == 7 and len(found.odd) <= 3
+    assert found.twin_distance[7] < np.sort(found.twin_distance)[-3]
+
+
+def test_what_the_reference_has_and_the_data_has_not_is_missing():
+    reference, data = blobs(150, seed=1), blobs(90).without(slice(1, None, 3))  # no class 1
+    found = audit(data, reference)
+    rows = np.flatnonzero(reference.y.numpy() == 1)
+    assert np.isinf(found.gap[rows]).all() and set(rows) <= set(found.missing)
+    assert "not in the data: 1" in " ".join(found.notes)
+    # a mode of a class that is there
+    rng = np.random.default_rng(0)
+    two = np.concatenate([rng.normal(size=(40, 2)), rng.normal(size=(40, 2)) + 20])
+    whole = ad.LabeledDataset(two, ["a"] * 80)
+    found = audit(ad.LabeledDataset(rng.normal(size=(60, 2)), ["a"] * 60), whole)
+    assert set(range(40, 80)) <= set(found.missing) and len(found.missing) <= 42
+    assert len(audit(whole, whole).missing) <= 3  # tails
+
+
+def test_who_stands_for_whom():
+    """One sample alone stands for its half of the reference, ten others share the other half."""
+    x = np.concatenate([np.zeros((1, 1)), 100 + np.linspace(0, 0.001, 10)[:, None]])
+    reference = ad.LabeledDataset([[0.01]] * 5 + [[100.0]] * 5, [*"aaaaabbbbb"])
+    found = audit(ad.LabeledDataset(x, ["a", *"bbbbbbbbbb"]), reference, embedding=None)
+    assert found.stands_for[0] == pytest.approx(11 / 2, rel=1e-3)
+    assert found.stands_for[1:] == pytest.approx([11 / 20] * 10, rel=1e-2)
+    assert found.stands_for.mean() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("with_reference", [False, True])
+def test_order_scale_and_offset_change_nothing(with_reference):
+    data = relabeled(blobs(), [3, 40])
+    reference = [blobs(50, seed=4)] if with_reference else []
+    found = audit(data, *reference)
+    order = torch.randperm(90, generator=torch.Generator().manual_seed(0))
+    turned = audit(data.subset(order), *reference)
+    moved = [each.replace(x=1e-3 * each.x + 1e3) for each in (data, *reference)]
+    scaled = audit(*moved)
+    for name in NUMBERS:
+        expected = getattr(found, name)
+        assert getattr(turned, name) == pytest.approx(expected[order.numpy()], rel=1e-2, abs=2e-2)
+        assert getattr(scaled, name) == pytest.approx(expected, rel=1e-2, abs=2e-2)
+    assert set(found.wrong) == set(scaled.wrong) == {3, 40}
+
+
+def test_float32_and_blocks_say_the_same():
+    data = relabeled(blobs(300), [3, 40])
+    found = audit(data)
+    narrow = audit(data.to(dtype=torch.float32))
+    blocked = audit(data, memory_limit=2**20)
+    for name in NUMBERS:
+        expected = getattr(found, name)
+        assert getattr(narrow, name) == pytest.approx(expected, rel=1e-2, abs=2e-2)
+        assert getattr(blocked, name) == pytest.approx(expected, rel=1e-2, abs=2e-2)
+
+
+def test_one_gross_error_does_not_hide_the_others():
+    data = relabeled(blobs(), [3, 40])
+    x = data.x.clone()
+    x[0] = 1e9
+    found = audit(data.replace(x=x))
+    assert {3, 40} <= set(found.wrong) and 0 in found.odd and len(found.suspects) < 12
+
+
+def test_names_weights_and_missing_labels():
+    names = ["dog", "cat", "a fox"]
+    data = blobs()
+    labels = [names[code] for code in data.y.tolist()]
+    labels[4], labels[11] = "dog", None
+    weights = np.ones(90)
+    weights[20:30] = 0
+    found = audit(ad.LabeledDataset(data.x, labels, weights=weights))
+    assert found.wrong.tolist() == [4] and found.proposed[4] == "cat"
+    assert found.proposed[11] == "a fox" and np.isnan(found.disagreement[11])
+    assert np.isnan(found.misfit[11]) and "without a label" in " ".join(found.notes)
+    assert np.isfinite(np.delete(found.misfit, 11)).all()
+
+
+def test_awkward_data_has_an_answer():
+    alone = ad.LabeledDataset([[0.0], [0.1], [0.2], [5.0]], [*"aaab"])
+    found = audit(alone)
+    assert np.isnan(found.disagreement[3]) and np.isnan(found.misfit[3]) and 3 not in found.wrong
+    assert "one sample: b" in " ".join(found.notes)
+    one = audit(blobs(k=1))
+    assert not one.disagreement.any() and set(one.proposed) == {0}
+    same = audit(ad.LabeledDataset(np.ones((6, 2)), [*"aaabbb"]))
+    assert same.copies.tolist() == [1, 2, 3, 4, 5] and not len(same.odd)
+    assert np.isfinite(same.disagreement).all()
+    two = audit(ad.LabeledDataset([[0.0], [1.0]], [*"ab"]))
+    assert np.isnan(two.disagreement).all() and not len(two.wrong)
+    heavy = audit(blobs(weights=[1.0, *[0.001] * 89]))
+    assert np.isfinite(heavy.disagreement).all()
+    single = audit(ad.LabeledDataset([[0.0]], ["a"]), blobs(30, d=1, k=1).replace(classes=("a",)))
+    assert single.disagreement.tolist() == [0.0]
+    unknown = audit(relabeled(blobs(), [0]), blobs(60, k=2, seed=3))
+    assert np.isnan(unknown.disagreement[2]) and "not judged: 2" in " ".join(unknown.notes)
+
+
+def test_a_table_that_can_be_read(tmp_path):
+    data = relabeled(blobs(), [3])
+    found = audit(data)
+    rows = list(csv.DictReader(found.save(tmp_path / "deep" / "t.csv").read_text().splitlines()))
+    assert [int(row["row"]) for row in rows] == list(range(90))
+    assert "wrong" in rows[3]["suspect"] and rows[3]["proposed"] == str((data.y[3].item() - 1) % 3)
+    assert float(rows[5]["misfit"]) == pytest.approx(found.misfit[5], rel=1e-4, abs=1e-6)
+    frame = found.to_pandas()
+    assert list(frame.columns) == list(rows[0]) and frame.loc[3, "row"] == 3
+    suspects = frame.index[frame["suspect"] != ""].tolist()
+    assert suspects == found.suspects.tolist()
+    assert "wrong=1" in repr(found) and "<script" not in found._repr_html_()
+    with pytest.raises(ad.InputError, match="overwrite"):
+        found.save(tmp_path / "deep" / "t.csv")
+    with pytest.raises(ad.InputError, match="csv"):
+        found.save(tmp_path / "t.xlsx")
+    assert [path.name for path in tmp_path.iterdir()] == ["deep"]
+
+
+def test_names_are_escaped_in_notebooks():
+    hostile = "<script>alert(1)</script>"
+    data = relabeled(blobs(30, k=2), [3]).replace(classes=(hostile, "b"))
+    assert "<script" not in audit(data)._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: audit(np.zeros((3, 2))), "LabeledDataset"),
+        (lambda: audit(ad.LabeledDataset([[0.0], [1.0]])), "labels"),
+        (lambda: audit(ad.LabeledDataset([[0.0]], ["a"])), "others"),
+        (lambda: audit(blobs(), blobs(d=5)), "harmonize"),
+        (lambda: audit(blobs(), ad.LabeledDataset(np.zeros((3, 4)))), "reference has none"),
+        (lambda: audit(blobs(), embedding="nothing"), "embedding"),
+        (lambda: audit(blobs()).worst(3, by="size"), "misfit"),
+        (lambda: audit(blobs()).worst(0), "n must"),
+        (lambda: ad.audit(blobs(), progress=3), "progress"),
+    ],
+)
+def test_bad_input_is_said(make, said):
+    with pytest.raises(ad.InputError, match=said):
+        make()
+
+
+def test_progress_is_told():
+    seen = []
+    ad.audit(blobs(), blobs(30), progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (6, 6)
+
+
+def test_without_leaves_the_rest():
+    data = blobs(6, k=2, weights=[1, 1, 1, 1, 2, 2])
+    kept = data.without([0, -1])
+    assert kept.x.equal(data.x[1:5]) and kept.weights.tolist() == pytest.approx(
+        [0.2, 0.2, 0.2, 0.4]
+    )
+    assert data.without([]).x.equal(data.x) and data.without(data.y == 1).y.tolist() == [0, 0, 0]
+    with pytest.raises(ad.InputError, match="at least one"):
+        data.without(slice(None))
+    with pytest.raises(ad.InputError, match="positions"):
+        data.without([6])
+
+
+def test_fewer_samples_than_a_spread_needs_take_that_of_others():
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    codes = torch.tensor([0] * 37 + [1] * 3)
+    fits = Fits.of(Side(points, codes, torch.full((40,), 1 / 40).double()), 2, None)
+    relative = [fits.spreads[code].size / fits.crowds[code].typical ** 0.5 for code in (0, 1)]
+    assert relative[1] == pytest.approx(relative[0], rel=0.2)
