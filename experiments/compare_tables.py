@@ -67,9 +67,10 @@ def compare_noticed() -> str:
                 all_draws += seen
                 strongest += seen if strength == strengths[-1] else []
                 gaps = [abs(c["values"][column] - c["floors"][column]) for c in cells]
-                means.append(fmean(gaps) if gaps else 0.0)
-            series += 1
-            rising += means == sorted(means)
+                means += [fmean(gaps)] if gaps else []
+            whole = len(means) == len(strengths)  # a series that is not run does not count
+            series += whole
+            rising += whole and means == sorted(means)
     if not all_draws:
         return f"*{found.draws}*"
     return (
@@ -92,7 +93,7 @@ def compare_alarms() -> str:
     interval = stats.binomtest(alarms, asked).proportion_ci(0.95)
     each = ", ".join(f"{SHORT[name]} {count}" for name, count in counts.items())
     return (
-        f"Of {len(cells)} fresh real samples, each column called so many beyond the floor: {each}. "
+        f"Fresh real samples ({len(cells)}), and how many each column called beyond the floor: {each}. "
         f"Of the seven columns together that is {alarms} of {asked}, {100 * alarms / asked:.1f} % (95 % "
         f"interval {100 * interval.low:.1f} to {100 * interval.high:.1f}, as if they were independent)."
     )
