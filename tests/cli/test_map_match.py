@@ -26,6 +26,7 @@ def content():
     return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_as_the_library(capsys):
     assert main([*BASE, "-o", "map", "--report", "page.html", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

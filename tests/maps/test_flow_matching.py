@@ -271,7 +271,11 @@ class TestFiles:
             assert torch.allclose(program(data.x[:n], *codes), expected, atol=1e-5)
 
     @pytest.mark.parametrize(
-        ("shape", "labels"), [pytest.param((3,), False, marks=pytest.mark.slow), ((4, 4), True)]
+        ("shape", "labels"),
+        [
+            pytest.param((3,), False, marks=pytest.mark.slow),
+            pytest.param((4, 4), True, marks=pytest.mark.slow),
+        ],
     )
     def test_export_to_onnx(self, shape, labels, tmp_path):
         runtime = pytest.importorskip("onnxruntime")

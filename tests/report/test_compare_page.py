@@ -67,7 +67,7 @@ def test_a_page_has_a_place(tmp_path):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to open a page with")
-@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.slow), 390])
 def test_the_page_in_a_browser(tmp_path, width):
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     hostile = "<script>alert(1)</script>", "b"

@@ -73,7 +73,7 @@ def test_a_page_has_a_place(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.slow), 390])
 def test_in_a_browser(tmp_path, width):
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     names = ("chromium", "chromium-browser", "google-chrome")
