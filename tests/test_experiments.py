@@ -31,6 +31,7 @@ def run(name: str, out: Path) -> dict:
     return json.loads((out / f"{name}.json").read_text())
 
 
+@pytest.mark.slow
 def test_gaussians(tmp_path):
     report = run("gaussians", tmp_path)
     assert {path.name for path in tmp_path.glob("*.png")} == {
@@ -57,6 +58,7 @@ def test_gaussians(tmp_path):
     assert all(flow["final_value"] < flow["first_value"] for flow in shaped.values())
 
 
+@pytest.mark.slow
 def test_shaping(tmp_path):
     flows = run("shaping", tmp_path)["flows"]
     assert (tmp_path / "shaping.png").exists()

@@ -719,7 +719,7 @@ def test_sigint_of_a_process(tmp_path):
     same_frames(whole.trajectory, resumed.trajectory)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_sigkill_several_times_in_a_row(kills, tmp_path):
     size, n_steps, chance = (2000, 200), 9 * kills, random.Random(0)
     whole = reference(*size, n_steps, callbacks=[ad.Recorder()])

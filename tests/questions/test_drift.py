@@ -126,7 +126,7 @@ def test_without_labels_only_features_are_tested():
     assert found.labels_window == 0 and any("no labels" in one for one in found.notes)
     assert not found.changed_shares and not any("gone" in one for one in found.sentences)
     nothing = ad.drift(ad.LabeledDataset(x), ad.LabeledDataset(x), progress=False)
-    assert nothing["features"].p_value == 1.0 and nothing.classes == ()
+    assert nothing["features"].p_value > 0.99 and nothing.classes == ()
 
 
 def test_late_labels_take_part_and_are_counted():
@@ -179,7 +179,7 @@ def test_small_and_odd_datasets():
     assert not found.drifted and math.isnan(found["classes"].p_value)
     assert "-" in str(found) and found.as_dict()["tests"]["classes"]["p_value"] is None
     same = ad.LabeledDataset(np.ones((30, 2)), ["a"] * 30)
-    assert ad.drift(same, same, progress=False)["features"].p_value == 1.0
+    assert ad.drift(same, same, progress=False)["features"].p_value > 0.99
     other = same.replace(x=same.x + 1)
     found = ad.drift(same, other, progress=False)
     assert found.drifted and found.changed_classes == ("a",) and not found.trades

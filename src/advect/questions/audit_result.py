@@ -8,7 +8,6 @@ import csv
 import io
 from collections.abc import Hashable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from advect._util.checks import check_count, check_known, needed
 from advect._util.html import facts_table
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
+from advect.questions.pages import write_page
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -253,7 +253,7 @@ class Audit:
             ...     ad.audit(data).report(f"{folder}/audit.html").name
             'audit.html'
         """
-        return import_module("advect.report").write_audit_report(self, path, **options)
+        return write_page("write_audit_report", self, path, options)
 
 
 def _cell(value: Any) -> Any:

@@ -10,7 +10,6 @@ import io
 import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.questions.compare_floor import BEYOND, Column, Entry
 from advect.questions.compare_sides import Sides
+from advect.questions.pages import write_page
 
 TITLES = {
     "frechet": "Fréchet distance",
@@ -256,7 +256,7 @@ class Compared:
             ...     ad.compare(fake, real, repeats=3, progress=False).report(f"{folder}/compare.html").name
             'compare.html'
         """
-        return import_module("advect.report").write_compare_report(self, path, **options)
+        return write_page("write_compare_report", self, path, options)
 
 
 def _cell(column: Column, entry: Entry) -> str:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from advect._util.html import facts_table
 from advect.data.dataset import LabeledDataset
+from advect.questions.pages import write_page
 
 QUESTIONS = {
     "joint": "the law of features and labels together",
@@ -306,7 +306,7 @@ class Drift:
             ...     ad.drift(data, data).report(f"{folder}/drift.html").name
             'drift.html'
         """
-        return import_module("advect.report").write_drift_report(self, path, **options)
+        return write_page("write_drift_report", self, path, options)
 
 
 def _said(found: Drift) -> list[str]:

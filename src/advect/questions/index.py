@@ -15,7 +15,6 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from advect.questions.index_entry import Entry, entry_file, read_entry, write_en
 from advect.questions.index_search import find_nearest
 from advect.questions.into_space import in_space
 from advect.questions.neighbors import Neighbors
+from advect.questions.pages import write_page
 from advect.questions.slices import Slices
 
 _FORMAT = "advect.dataset_index/1"
@@ -307,7 +307,7 @@ class DatasetIndex:
         """Write a page with the map of all datasets and the nearest ones of each; see
         ``advect.report.write_index_report`` for the options.
         """
-        return import_module("advect.report").write_index_report(self, path, **options)
+        return write_page("write_index_report", self, path, options)
 
     def __len__(self) -> int:
         return len(self.entries())
