@@ -35,6 +35,7 @@ from advect.questions.drift_permutations import (
     pairs_apart,
     permuted,
     quadratic,
+    settled,
     ways,
 )
 from advect.questions.drift_result import QUESTIONS, ClassDrift, Drift, DriftTest, Trade
@@ -318,7 +319,9 @@ def _joint(
     indicator = np.eye(pool.k)[pool.codes].T / np.sqrt(counts.clip(1))[:, None]
 
     def measure(u: np.ndarray) -> np.ndarray:
-        shares = np.square(indicator @ u).sum(axis=0)  # χ² but for a factor
+        shares = np.square(settled(indicator @ u, 2 * float(indicator.max()))).sum(
+            axis=0
+        )  # χ² but for a factor
         together = [quadratic(kernel, u) for kernel in kernels]
         return np.concatenate([[shares, *together], pool.label_changes(u)])
 

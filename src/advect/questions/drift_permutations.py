@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 BLOCK = 500  # permutations at a time
+_NOISE = 1e-13  # of what is summed: what sums in float64 cannot tell from zero
 _ROUNDING = 1e-9  # of the largest statistic: sums in another order are not smaller ones
 
 
@@ -104,7 +105,17 @@ def quadratic(kernel: np.ndarray, u: np.ndarray) -> np.ndarray:
         >>> quadratic(np.eye(2), np.array([[1.0, 2.0], [-1.0, -2.0]])).tolist()
         [2.0, 8.0]
     """
-    return np.einsum("ib,ib->b", u, kernel @ u)
+    return settled(np.einsum("ib,ib->b", u, kernel @ u), 4 * float(np.abs(kernel).max()))
+
+
+def settled(values: np.ndarray, scale: float) -> np.ndarray:
+    """Zero where only rounding of numbers of this size is left: noise must not be ranked.
+
+    Example:
+        >>> settled(np.array([1e-17, 0.5]), 1.0).tolist()
+        [0.0, 0.5]
+    """
+    return np.where(np.abs(values) > _NOISE * scale, values, 0.0)
 
 
 def label_counts(
@@ -144,7 +155,7 @@ def labels_apart(sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray) -> np
         [0.0]
     """
     share = counts / counts.sum(axis=0).clip(1)
-    excess = sums - share[:, :, None] * sums.sum(axis=0)
+    excess = settled(sums - share[:, :, None] * sums.sum(axis=0), float(np.abs(sums).max()))
     smooth = np.einsum("gh,ahc->agc", kernel, excess, optimize=True)
     return np.einsum("agc,agc->c", excess, smooth)
 
