@@ -16,8 +16,8 @@ import numpy as np
 from advect._util.checks import check_count
 from advect.data.dataset import LabeledDataset
 from advect.questions.audit_result import COPY, ODD, SUPPORT, WRONG, Audit
-from advect.report.encoding import Shades
-from advect.report.labels import class_colours, picture_uri
+from advect.report.encoding import Shades, picture_uri
+from advect.report.labels import class_colours
 from advect.report.page import filled, page_place, part, versions, write_page
 
 _SIDE = 72  # pixels of a picture

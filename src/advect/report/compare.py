@@ -16,8 +16,7 @@ from advect.data.dataset import LabeledDataset
 from advect.questions.compare_floor import Column, Entry
 from advect.questions.compare_result import Compared
 from advect.report.class_tables import MOST_CLASSES, heat
-from advect.report.encoding import Shades
-from advect.report.labels import picture_uri
+from advect.report.encoding import Shades, picture_uri
 from advect.report.page import filled, page_place, part, versions, write_page
 
 _SIDE = 56  # pixels of a picture

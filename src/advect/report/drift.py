@@ -17,8 +17,7 @@ from advect._util.checks import check_count
 from advect.data.dataset import LabeledDataset
 from advect.questions.drift_result import Drift, DriftTest
 from advect.report.charts import null_chart
-from advect.report.encoding import Shades
-from advect.report.labels import picture_uri
+from advect.report.encoding import Shades, picture_uri
 from advect.report.page import filled, page_place, part, versions, write_page
 
 _SIDE = 72  # pixels of a picture

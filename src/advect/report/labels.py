@@ -4,8 +4,6 @@ believed, and how they were given. One file, without scripts.
 
 from __future__ import annotations
 
-import base64
-import io
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import numpy as np
 from advect._util.checks import check_count
 from advect.apps.label import Labelled
 from advect.report.charts import histogram, reliability_chart
-from advect.report.encoding import Shades
+from advect.report.encoding import Shades, picture_uri
 from advect.report.page import filled, page_place, part, versions, write_page
 from advect.viz.theme import class_marks, style
 
@@ -197,12 +195,3 @@ def _class_row(made: Labelled, code: int, colour: str) -> dict[str, Any]:
         "width": round(100 * int(mine.sum()) / most, 1),
         "confidence": f"{made.confidence[given].mean():.0%}" if given.any() else "",
     }
-
-
-def picture_uri(image: np.ndarray) -> str:
-    """A picture as text, without loss."""
-    from PIL import Image
-
-    content = io.BytesIO()
-    Image.fromarray(image).save(content, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(content.getvalue()).decode()

@@ -17,8 +17,7 @@ from advect.data.dataset import LabeledDataset
 from advect.maps.flow_matching import FlowMatchingMap
 from advect.maps.pair_sampler import PairSampler
 from advect.report.charts import loss_chart
-from advect.report.encoding import Shades
-from advect.report.labels import picture_uri
+from advect.report.encoding import Shades, picture_uri
 from advect.report.page import filled, page_place, part, versions, write_page
 
 _SIDE = 56  # pixels of a picture
