@@ -4,7 +4,8 @@ Two things are cheaper than singular values of products in float64:
 
 - products in float32. With K = A Bᵀ + E the norms differ by ⟨U Vᵀ, E⟩, to first order: by ‖E‖_F/√r
   where E is rounding without a pattern, and by at most √p ‖E‖_F where its pattern has rank p. Twice
-  ‖E‖_F is what is counted on: patterns of rank 4 that lie along U Vᵀ. Random vectors v tell ‖E‖_F,
+  ‖E‖_F is what is counted on: patterns of rank 4 that lie along U Vᵀ. Where z of r singular values
+  vanish, rounding takes their place, and adds its own norm there, √z z/r ‖E‖_F. Random vectors v tell ‖E‖_F,
   since ‖K v − A (Bᵀ v)‖² is ‖E‖_F² in the mean, for the price of thin products in float64. Where
   the rows of A and B are samples about the means of their classes, products of the samples that are
   there already will do;
@@ -28,8 +29,9 @@ from advect._util.threads import side_by_side
 Pair = tuple[int, int]
 
 _PROBES = 4
-_TRUSTED = 100.0  # times what products are off by: singular values whose directions are believed
+_TRUSTED = 200.0  # times what products are off by: singular values whose directions are believed
 _NONE = 1e-4  # of the length of a factor: directions that it has not
+_NOISE = 4.0  # times a singular value's share of ‖E‖_F: what may be rounding alone
 _PATTERN = 2.0  # of ‖E‖_F: what a norm may be off by
 _BATCHED = 96  # rows and columns up to which blocks are decomposed in one batch
 
@@ -149,7 +151,7 @@ class SingleNorms:
         self.vectors = vectors.to(b.device).split(request.b_sizes)
         images = [block.mT @ part for block, part in zip(self.b, self.vectors, strict=True)]
         # A Bᵀ v in float64, (n, k' probes)
-        self.images = (a @ torch.cat(images, dim=1)).split(request.a_sizes)
+        self.images = a @ torch.cat(images, dim=1)
 
     def norms(self) -> dict[Pair, Tensor]:
         """Those that are right enough."""
@@ -163,14 +165,15 @@ class SingleNorms:
 
     def _group(self, rows: list[int]) -> dict[Pair, Tensor]:
         """Those of the pairs (i, j) of some i."""
-        blocks = self._products(rows)
+        blocks, rounded = self._products(rows)
         heavy = {pair for pair in blocks if self.kept is not None and self.request.is_pulled(pair)}
-        found = {pair: self._with_factor(*pair, blocks[pair]) for pair in heavy}
-        found |= self._light({pair: blocks[pair] for pair in blocks if pair not in heavy})
+        found = {pair: self._with_factor(*pair, blocks[pair], rounded[pair]) for pair in heavy}
+        light = [pair for pair in blocks if pair not in heavy]
+        found |= self._light({pair: blocks[pair] for pair in light}, [rounded[p] for p in light])
         return {pair: norm for pair, norm in found.items() if norm is not None}
 
-    def _products(self, rows: list[int]) -> dict[Pair, Tensor]:
-        """A_i B_jᵀ from float32, as float64."""
+    def _products(self, rows: list[int]) -> tuple[dict[Pair, Tensor], dict[Pair, Tensor]]:
+        """A_i B_jᵀ from float32, as float64, and ‖E‖_F of each."""
         columns = sorted({j for i in rows for j in self.request.columns(i)})
         first, every = rows[0], list(range(columns[0], columns[-1] + 1))
         sizes = (
@@ -185,28 +188,44 @@ class SingleNorms:
             made = self.narrow[0][top:bottom] @ self.narrow[1][start:end].mT
         else:
             made = self.samples.factors(slice(top, bottom), slice(start, end), *sizes)
-        parts = [row.split(sizes[1], 1) for row in made.double().split(sizes[0])]
-        return {
-            (i, j): parts[i - first][j - every[0]] for i in rows for j in self.request.columns(i)
-        }
+        made = made.double()
+        parts = [row.split(sizes[1], 1) for row in made.split(sizes[0])]
+        rounded = self._rounding(made, slice(top, bottom), sizes, every)
+        pairs = [(i, j) for i in rows for j in self.request.columns(i)]
+        places = {(i, j): (i - first, j - every[0]) for i, j in pairs}
+        return (
+            {pair: parts[i][j] for pair, (i, j) in places.items()},
+            {pair: rounded[place] for pair, place in places.items()},
+        )
 
-    def _off(self, i: int, j: int, product: Tensor) -> Tensor:
-        """How far the norm of a product in float32 may be off."""
-        image = self.images[i][:, _PROBES * j : _PROBES * (j + 1)]
-        error = torch.linalg.vector_norm(torch.addmm(image, product, self.vectors[j], beta=-1))
-        return error * (_PATTERN / _PROBES**0.5)
+    def _rounding(
+        self, made: Tensor, rows: slice, sizes: tuple[list[int], list[int]], every: list[int]
+    ) -> Tensor:
+        """‖E‖_F of the blocks of a product in float32."""
+        images, squares = self.images[rows], []
+        for j, part in zip(every, made.split(sizes[1], 1), strict=True):
+            image = images[:, _PROBES * j : _PROBES * (j + 1)]
+            off = torch.addmm(image, part, self.vectors[j], beta=-1)
+            squares.append(off.square().sum(dim=1))
+        each = torch.stack(squares, dim=1).split(sizes[0])
+        return (torch.stack([part.sum(dim=0) for part in each]) / _PROBES).sqrt()
 
     def _enough(self, i: int, j: int, norm: Tensor, error: Tensor) -> bool:
         rtol, near = self.allowed
         return bool(2 * error <= rtol * (near[i, j] - 2 * norm))
 
-    def _light(self, blocks: dict[Pair, Tensor]) -> dict[Pair, Tensor | None]:
+    def _light(
+        self, blocks: dict[Pair, Tensor], rounded: list[Tensor]
+    ) -> dict[Pair, Tensor | None]:
         """Those of which only the norms are asked for; what float32 does not do is tried in float64."""
         if not blocks:
             return {}
         squares = [eigenvalues_of_squares(block) for block in blocks.values()]
-        norms, rough = sums_of_roots(squares, [sum(block.shape) for block in blocks.values()])
-        off = torch.stack([self._off(*pair, block) for pair, block in blocks.items()])
+        singular, counts = roots(squares)
+        norms = singular.sum(dim=1)
+        sizes = singular.new_tensor([sum(block.shape) for block in blocks.values()])
+        rough = (squares_errors(singular, sizes[:, None]) * counts).sum(dim=1)
+        off = norm_errors(singular, counts, torch.stack(rounded))
         rtol, near = self.allowed
         allowed = rtol * (near[tuple(zip(*blocks, strict=True))] - 2 * norms)
         enough, right = (2 * (off + rough) <= allowed).tolist(), (2 * off <= allowed).tolist()
@@ -225,12 +244,13 @@ class SingleNorms:
         norm, rough = by_squares(self.a[i] @ self.b[j].mT)
         return norm if self._enough(i, j, norm, rough) else None
 
-    def _with_factor(self, i: int, j: int, product: Tensor) -> Tensor | None:
+    def _with_factor(self, i: int, j: int, product: Tensor, rounded: Tensor) -> Tensor | None:
         assert self.kept is not None
-        least, error = float(self.least[i, j]), self._off(i, j, product)
+        least = float(self.least[i, j])
         # directions of singular values hardly above what products are off by are not to be believed
-        rough = _TRUSTED * float(error) / min(product.shape) ** 0.5
+        rough = _TRUSTED * float(rounded) / min(product.shape) ** 0.5
         factor, singular = polar(product, max(least, rough))
+        error = norm_errors(singular, torch.ones_like(singular), rounded)
         lost = int((singular <= rough).sum())
         if lost == 1:  # samples about their mean have one without any length
             lost = not _missing(factor, self.a[i], self.b[j])
@@ -240,6 +260,16 @@ class SingleNorms:
         self.kept[i, j], norm = factor.float(), singular.sum()
         error = error + squares_errors(singular, sum(product.shape)).sum()
         return norm if self._enough(i, j, norm, error) else None
+
+
+def norm_errors(singular: Tensor, counts: Tensor, rounding: Tensor) -> Tensor:
+    """How far sums of singular values (those that count) may be off whose matrices are off by
+    ``rounding`` in ‖·‖_F.
+    """
+    size = counts.sum(dim=-1).clamp_min(1)
+    noise = _NOISE * rounding / size.sqrt()
+    vanish = ((singular <= noise[..., None]) * counts).sum(dim=-1)
+    return rounding * (vanish**1.5 / size).clamp_min(_PATTERN)
 
 
 def _missing(factor: Tensor, a: Tensor, b: Tensor) -> bool:
@@ -256,8 +286,8 @@ def _missing(factor: Tensor, a: Tensor, b: Tensor) -> bool:
 
 def by_squares(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """‖K‖_* from the eigenvalues of the smaller Gram matrix, and how far it may be off."""
-    norms, errors = sums_of_roots([eigenvalues_of_squares(matrix)], [sum(matrix.shape)])
-    return norms[0], errors[0]
+    singular = eigenvalues_of_squares(matrix).clamp_min(0).sqrt()
+    return singular.sum(), squares_errors(singular, sum(matrix.shape)).sum()
 
 
 def eigenvalues_of_squares(matrix: Tensor) -> Tensor:
@@ -266,17 +296,12 @@ def eigenvalues_of_squares(matrix: Tensor) -> Tensor:
     return torch.linalg.eigvalsh(wide @ wide.mT)
 
 
-def sums_of_roots(squares: list[Tensor], sizes: list[int]) -> tuple[Tensor, Tensor]:
-    """Sums of singular values whose squares were found, of several matrices, and how far they may be
-    off; ``sizes`` are rows and columns together.
+def roots(squares: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Singular values of several matrices whose squares were found, a row for each; and 1 for those
+    that count, 0 where a row is filled up.
     """
-    singular = pad_sequence(squares, batch_first=True, padding_value=0.0)
-    counts = (
-        torch.arange(singular.shape[1]) < torch.tensor([len(part) for part in squares])[:, None]
-    )
-    singular, counts = singular.clamp_min(0).sqrt(), counts.to(singular.device)
-    errors = squares_errors(singular, singular.new_tensor(sizes)[:, None]) * counts
-    return singular.sum(dim=1), errors.sum(dim=1)
+    counts = pad_sequence([torch.ones_like(part) for part in squares], batch_first=True)
+    return pad_sequence(squares, batch_first=True).clamp_min(0).sqrt(), counts
 
 
 def squares_errors(singular: Tensor, sizes: Tensor | int) -> Tensor:

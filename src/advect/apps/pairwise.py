@@ -29,7 +29,7 @@ from advect._util.progress import Progress
 from advect.apps.pairwise_table import FORMAT, Pairwise
 from advect.cost import GroundCost
 from advect.cost.ground import check_cost
-from advect.cost.labels import LabelCost
+from advect.cost.labels import Hints, LabelCost
 from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
 from advect.datasets.reference import Reference
@@ -88,17 +88,27 @@ class _Ready:
         return self.label(self.data, self.data)
 
 
-class _KnownLabels:
+class _KnownLabels(LabelCost):
     """A label cost that has been asked before about some datasets and themselves."""
 
     def __init__(self, label: LabelCost, *ready: _Ready) -> None:
         self.label, self.ready = label, ready
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        return self.hinted(source, target, Hints())
+
+    def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
         for one in self.ready:
             if source is target is one.data:
                 return one.label_distances
-        return self.label(source, target)
+        return self.label.hinted(source, target, hints)
+
+    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
+        self.label.check(source, target)
+
+    @property
+    def estimates_covariances(self) -> bool:
+        return self.label.estimates_covariances
 
 
 @lru_cache(maxsize=2 * _TILE)

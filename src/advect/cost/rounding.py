@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from advect._util.linalg import mass_centre
+from advect.cost.labels import SINGLE_LABELS
 from advect.cost.pair import PairCost
 
 _ROWS = 512  # that are moved at a time
@@ -36,8 +37,12 @@ def _law_rounding(pair: PairCost, unit: float, reach: float) -> float:
     means = (own + wide * math.sqrt(max(len(pair.source), len(pair.target)))) * 2 * _far(pair)
     # distances are differences of numbers of this size
     spread = (4 * own + 16 * wide) * weight * reach**2
+    single = SINGLE_LABELS if own > wide else 0.0
     return (
-        4 * unit * labels + spread + math.sqrt(2 * weight * labels) * means + weight / 2 * means**2
+        (4 * unit + single) * labels
+        + spread
+        + math.sqrt(2 * weight * labels) * means
+        + weight / 2 * means**2
     )
 
 
