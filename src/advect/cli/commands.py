@@ -155,6 +155,14 @@ COMMANDS = (
         "advect report run",
     ),
     Command(
+        "serve",
+        "advect.cli.serve:serve",
+        "Look",
+        "Look at runs in a browser, also while they go on; on this machine alone.",
+        "[DIRECTORY...] [--port PORT] [OPTIONS]",
+        "advect serve runs",
+    ),
+    Command(
         "animate",
         "advect.cli.look:animate",
         "Look",
