@@ -176,6 +176,7 @@ BAD = {
     "compare, another page": ["compare", A, B, "--report", "page.txt"],
     "show, nowhere": ["show", "run"],
     "report, nowhere": ["report", "run"],
+    "serve, nowhere": ["serve", "runs"],
     "animate, nowhere": ["animate", "run", "-o", "run.gif"],
     "reproduce, unknown": ["reproduce", "gausians"],
     "doctor, unknown": ["doctor", "--quik"],

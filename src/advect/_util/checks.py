@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import importlib
 import math
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from advect.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def check_number(name: str, value: object) -> float:
@@ -111,7 +112,9 @@ def check_finite(
     name: str, values: Tensor, remedy: str = "Remove or impute these rows first."
 ) -> None:
     """No NaN and no infinity in a floating tensor; the message names the first bad row."""
-    if values.is_floating_point() and not bool(torch.isfinite(values.detach().sum())):
+    if values.is_floating_point() and not bool(values.detach().sum().isfinite()):
+        import torch
+
         bad = ~torch.isfinite(values.detach())
         if not bool(bad.any()):  # the sum overflowed, the entries are fine
             return
@@ -156,8 +159,12 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
             f"{n} zeros",
             "Give at least one sample a positive weight.",
         )
-    rounding = 8 * torch.finfo(torch.float64).eps
-    if weights.dtype == torch.float64 and abs(float(weights.sum()) - 1) <= rounding:
+    rounding = 8 * sys.float_info.epsilon
+    if (
+        weights.dtype.itemsize == 8
+        and weights.is_floating_point()
+        and abs(float(weights.sum()) - 1) <= rounding
+    ):
         return weights.clone()  # what was scaled before is the same after it was saved and read
     # first by the largest, so that huge or tiny weights neither overflow nor vanish
     weights = weights / top

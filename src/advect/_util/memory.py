@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
-import torch
 
 from advect.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 MemoryLimit = int | float | str | None
 
@@ -46,9 +49,12 @@ def free_memory(device: torch.device | str | None = None) -> int:
         >>> free_memory() > 0
         True
     """
-    device = torch.device("cpu" if device is None else device)
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+    if device is not None and str(device) != "cpu":
+        import torch
+
+        device = torch.device(device)
+        if device.type == "cuda":
+            return int(torch.cuda.mem_get_info(device)[0])
     return min(psutil.virtual_memory().available, *map(_container_room, _CONTAINERS))
 
 

@@ -29,6 +29,7 @@ from pydantic import ValidationError
 from advect.cli.code import Permission, is_code, load_object, settled_code
 from advect.cli.commands import COMMANDS, GROUPS
 from advect.cli.interrupt import NotedInterrupt
+from advect.cli.loading import load_for
 from advect.cli.options import overridden
 from advect.cli.output import BAD_INPUT, DONE, FAILED, INTERRUPTED, Exit, say
 from advect.cli.spelling import spelled
@@ -179,7 +180,9 @@ def _run(tokens: list[str]) -> int:
                 named = Permission(frozenset({settled_code(tokens[0])}))
                 command = load_object(tokens[0], "a command", named)
                 app.command(command, name=tokens[0], help_epilogue="")
-            code = app(tokens, exit_on_error=False, print_error=False)
+            command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+            load_for(command)
+            code = command(*bound.args, **bound.kwargs)
         return code if type(code) is int else DONE
     except Exit as ended:
         return ended.code

@@ -15,6 +15,7 @@ from advect.cli.code import Permission
 from advect.cli.config import Out, Overwrite, RunCode
 from advect.cli.output import TALK, TalkOptions, note_lines, noted
 from advect.cli.places import check_free_file, require_run
+from advect.cli.run_facts import checkpoint_steps
 from advect.cli.rundir import entry, read_config, read_json
 from advect.cli.typed import permission
 from advect.errors import DamageWarning, InputError
@@ -33,19 +34,18 @@ def show(run: Path, *, talk: TalkOptions = TALK) -> None:
         run: Its directory.
     """
     from advect.datasets.logs import is_metric, read_lines
-    from advect.datasets.trajectory import Trajectory
-    from advect.flows.snapshots import checkpoint_indices
+    from advect.datasets.recovery import frame_records
 
     with talk.listening():
         directory = require_run(run.expanduser())
         source, target, options = read_config(directory)
         ended = _ended(directory)
-        trajectory = Trajectory.open(directory)
+        frames = sorted({record["index"] for record in frame_records(directory)[0]})
         log = read_lines(directory / "metrics.jsonl", is_metric)
     curve = [record for record in log if record["name"] == "flow"]
     others = sorted({record["name"] for record in log} - {"flow"})
-    done = curve[-1]["index"] if curve else trajectory.indices[-1]
-    checkpoints = sorted(index for index in checkpoint_indices(directory) if index is not None)
+    done = curve[-1]["index"] if curve else frames[-1]
+    checkpoints = checkpoint_steps(directory)
     facts: dict[str, Any] = {
         "run": directory,
         "status": ended.get("status", "running or killed"),
@@ -59,7 +59,7 @@ def show(run: Path, *, talk: TalkOptions = TALK) -> None:
         "value": curve[-1]["value"] if curve else None,
         "terms": curve[-1]["terms"] if curve else {},
         "seconds": curve[-1]["seconds"] if curve else None,
-        "frames": trajectory.indices,
+        "frames": frames,
         "checkpoints": checkpoints,
         "metrics": others,
         "best": ended.get("best"),
@@ -81,8 +81,7 @@ def show(run: Path, *, talk: TalkOptions = TALK) -> None:
             else []
         )
     lines.append(
-        f"  {len(trajectory)} frames, steps {_listed(trajectory.indices)}; checkpoints at "
-        f"{_listed(checkpoints)}"
+        f"  {len(frames)} frames, steps {_listed(frames)}; checkpoints at {_listed(checkpoints)}"
     )
     if done < options.steps and facts["status"] not in ("stopped", "diverged", "stalled"):
         lines.append(f"  go on with: advect resume {shlex.quote(str(directory))}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advect._util.lock import is_held
+from advect._util.stored_facts import stored_facts
 from advect.cli.rundir import entry, read_config, read_json
 from advect.errors import InputError
 
@@ -97,6 +98,15 @@ def find_runs(roots: Sequence[Path]) -> Iterator[Path]:
             count += 1
             if count >= _MOST_RUNS:
                 return
+
+
+def checkpoint_steps(place: Path) -> list[int]:
+    """The steps of the checkpoints of a run that are whole."""
+    found = [stored_facts(place / f"checkpoint-{turn}.safetensors") or {} for turn in "ab"]
+    steps = [
+        entry(facts, "index", int) for facts in found if facts.get("kind") == "advect snapshot"
+    ]
+    return sorted(step for step in steps if step is not None)
 
 
 def _below(place: Path, depth: int) -> Iterator[Path]:

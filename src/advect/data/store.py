@@ -19,6 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from advect._util.atomic import write_atomically
+from advect._util.stored_facts import ENTRY as _ENTRY
 from advect.data.dataset import LabeledDataset
 from advect.data.formats import Table
 from advect.data.formats.names import pack_any, unpack_name
@@ -100,7 +101,6 @@ def damaged(path: Path, why: str) -> InputError:
     )
 
 
-_ENTRY = "advect"
 _UNREADABLE = (
     *(SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError),
     *(RuntimeError, OverflowError),

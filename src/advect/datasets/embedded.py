@@ -10,11 +10,14 @@ import importlib.util
 import io
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
+
+if TYPE_CHECKING:
+    from advect.data.dataset import LabeledDataset
 
 
 def digits() -> LabeledDataset:
@@ -36,6 +39,8 @@ def digits() -> LabeledDataset:
         ) from error
     pixels, labels = load_digits(return_X_y=True)
     images = np.asarray(pixels, dtype=np.float32).reshape(-1, 8, 8) / 16
+    from advect.data.dataset import LabeledDataset
+
     return LabeledDataset(images, labels, classes=range(10))
 
 
@@ -72,6 +77,8 @@ def mnist() -> LabeledDataset:
     images, labels = table[:, :-1].reshape(-1, 28, 28), table[:, -1]
     if labels.max() > 9:
         raise _damaged(f"labels up to {labels.max()}")
+    from advect.data.dataset import LabeledDataset
+
     return LabeledDataset(images.astype(np.float32) / 255, labels, classes=range(10))
 
 

@@ -12,18 +12,21 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from platformdirs import user_cache_path
 
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
-from advect.data.dataset import LabeledDataset
 from advect.data.formats import Source, open_source
 from advect.data.formats.content import Advance, quiet
 from advect.datasets.embedded import digits, has_mnist, mnist
 from advect.datasets.openml import Images, fetch_images
 from advect.errors import InputError
+
+if TYPE_CHECKING:
+    from advect.data.dataset import LabeledDataset
 
 _TEN = tuple("0123456789")
 _FASHION = (
@@ -58,6 +61,7 @@ _SETS: dict[str, _Set] = {
     "camelyon": _Set(),
 }
 NAMES = tuple(_SETS)
+SYNTHETIC = ("gaussians", "moons", "rings", "swiss_roll")
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,20 @@ def available(name: str) -> Available:
     if known.openml is not None:
         return Available(name, f"openml.org, dataset {known.openml.number}", False)
     return Available(name, f"nowhere yet: {known.why}", False)
+
+
+def names() -> tuple[Available, ...]:
+    """The datasets that have names, and where each would come from now.
+
+    Example:
+        >>> import advect as ad
+        >>> [row for row in ad.datasets.names() if row.name == "moons"]
+        [Available(name='moons', where='synthetic', ready=True)]
+    """
+    return (
+        *(available(name) for name in NAMES),
+        *(Available(name, "synthetic", True) for name in SYNTHETIC),
+    )
 
 
 def open_named(name: str, split: str | None) -> Source | LabeledDataset:
@@ -198,6 +216,8 @@ def _keep(name: str, arrays: dict[str, np.ndarray]) -> Path | None:
 
 
 def _in_memory(arrays: dict[str, np.ndarray], split: str | None) -> LabeledDataset:
+    from advect.data.dataset import LabeledDataset
+
     parts = ("train", "test") if split == "all" else (split or "train",)
     x = np.concatenate([arrays[f"x_{part}"] for part in parts]).astype(np.float32) / np.float32(255)
     names = arrays["classes"].tolist()

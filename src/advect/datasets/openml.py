@@ -10,13 +10,14 @@ import math
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advect.data.adapters import frame_fields
-from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
+
+if TYPE_CHECKING:
+    from advect.data.dataset import LabeledDataset
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,9 @@ def fetch_table(
         raise InputError(
             "a dataset must have one column of labels", ", ".join(names), "Name one with label=…."
         )
+    from advect.data.adapters import frame_fields
+    from advect.data.dataset import LabeledDataset
+
     return LabeledDataset(
         **frame_fields(bunch.frame, names[0] if names else None, None, categorical)
     )

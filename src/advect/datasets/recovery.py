@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
-from advect.data.store import read_tensors
+from advect._util.stored_facts import stored_facts
 from advect.datasets.logs import Log, Record, is_frame, is_metric, read_log
-from advect.errors import InputError
 
 _NAME = re.compile(r"(?P<index>[0-9]{6,18})(?:\.1-of-(?P<shards>[0-9]{1,5}))?\.safetensors")
 
@@ -43,6 +41,18 @@ def find_frames(directory: Path, log: Log) -> list[Record]:
     return [found[index] for index in sorted(found)]
 
 
+def frame_records(directory: Path) -> tuple[list[Record], bool]:
+    """The frames of a run in the order of their lines, with those that were found again, and whether
+    the log is damaged, which is said.
+    """
+    path = directory / "frames.jsonl"
+    log = read_log(path, is_frame)
+    found = find_frames(directory, log)
+    steps = ", ".join(str(record["index"]) for record in found)
+    log.warn(path, f"; frames of steps {steps} were found by their files" if found else "")
+    return [*log.records.values(), *found], bool(log.damaged)
+
+
 def _files(directory: Path) -> list[Record]:
     names = sorted(path.name for path in (directory / "frames").glob("*.safetensors"))
     matches = [match for name in names if (match := _NAME.fullmatch(name))]
@@ -54,12 +64,10 @@ def _files(directory: Path) -> list[Record]:
 def _with_value(directory: Path, file: Record, *, last: bool) -> Record | None:
     """The record of a frame whose files are whole; older ones have their value in the curves."""
     index, shards = file["index"], file["shards"]
-    try:
-        facts: list[dict[str, Any]] = [
-            read_tensors(frame_path(directory, index, shard, shards))[1]
-            for shard in range(max(1, shards))
-        ]
-    except InputError:
+    parts = range(max(1, shards))
+    found = [stored_facts(frame_path(directory, index, shard, shards)) for shard in parts]
+    facts = [part for part in found if part is not None]
+    if len(facts) < len(parts):
         return None
     curve = {record["index"]: record["value"] for record in _curve(directory)}
     value = facts[0].get("value", curve.get(index))

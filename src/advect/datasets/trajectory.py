@@ -17,8 +17,8 @@ from advect.data.store import (
     unpacking,
     write_tensors,
 )
-from advect.datasets.logs import append_line, is_frame, keep_lines, read_log, write_lines
-from advect.datasets.recovery import find_frames, frame_path
+from advect.datasets.logs import append_line, is_frame, keep_lines, write_lines
+from advect.datasets.recovery import frame_path, frame_records
 from advect.errors import InputError
 
 
@@ -53,15 +53,10 @@ class Trajectory:
         self._shards: dict[int, int] = {}
         self._damaged = False
         if directory is not None:
-            path = directory / "frames.jsonl"
-            log = read_log(path, is_frame)
-            found = find_frames(directory, log)
-            steps = ", ".join(str(record["index"]) for record in found)
-            log.warn(path, f"; frames of steps {steps} were found by their files" if found else "")
-            for record in [*log.records.values(), *found]:
+            records, self._damaged = frame_records(directory)
+            for record in records:
                 self._records[record["index"]] = record["value"]
                 self._shards[record["index"]] = record.get("shards", 1)
-            self._damaged = bool(log.damaged)
 
     @classmethod
     def open(cls, directory: str | Path) -> Trajectory:
