@@ -8,4 +8,14 @@ import lazy_loader as _lazy
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
+_found, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
+_ROOMS = ("apps", "classes", "datasets", "distributed", "maps", "ot", "testing", "viz")
+
+
+def __getattr__(name: str):
+    """A public name; for one that is in a room, where it is."""
+    if name in __all__ or name.startswith("_"):
+        return _found(name)
+    rooms = [room for room in _ROOMS if name in dir(_found(room))]
+    hint = f"; it is advect.{rooms[0]}.{name}" if rooms else "; dir(advect) lists what there is"
+    raise AttributeError(f"module 'advect' has no attribute {name!r}{hint}")

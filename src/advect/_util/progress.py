@@ -85,8 +85,22 @@ def time_left(remaining: float, pace: float) -> str:
     return f"{seconds // 3600}:{seconds % 3600 // 60:02d} h"
 
 
+def shows_bars(stream: IO[str]) -> bool:
+    """Whether a bar can be shown: on a terminal, or in a notebook in place of stderr.
+
+    Example:
+        >>> import io
+        >>> shows_bars(io.StringIO())
+        False
+    """
+    if stream.isatty():
+        return True
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return stream is sys.stderr and type(shell).__name__ == "ZMQInteractiveShell"
+
+
 class Bar:
-    """A bar on a terminal: done of total, time left, and ``more`` columns of rich, whose fields are
+    """A bar on a terminal, or in a notebook: done of total, time left, and ``more`` columns of rich, whose fields are
     set with each update.
     """
 
@@ -110,7 +124,7 @@ class Bar:
             *columns,
             progress.TimeRemainingColumn(),
             *texts[1:],
-            console=Console(file=stream),
+            console=Console(file=stream) if stream.isatty() else Console(force_jupyter=True),
             transient=transient,
         )
         self._task = self._bar.add_task(label, total=total or None, completed=done, **fields)
@@ -129,7 +143,7 @@ class _Shown:
     ) -> None:
         self.total, self.label, self.stream, self.interval = total, label, stream, interval
         self.begun = time.monotonic()
-        self.next = self.begun + (patience if stream.isatty() else interval)
+        self.next = self.begun + (patience if shows_bars(stream) else interval)
         self.bar: Bar | None = None
 
     def update(self, done: int) -> None:
@@ -138,7 +152,7 @@ class _Shown:
             self.bar.update(done)
         elif now >= self.next:
             self.next = now + self.interval
-            if self.stream.isatty():
+            if shows_bars(self.stream):
                 self.bar = Bar(self.stream, self.label, self.total, done)
                 return
             pace = done / (now - self.begun) if now > self.begun else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import os
@@ -60,6 +61,13 @@ class Pairwise:
             if count
         ]
         return f"Pairwise({', '.join([f'{len(self.names)} datasets', f'{pairs} pair' + 's' * (pairs != 1), *notes])})"
+
+    def _repr_html_(self) -> str:
+        failed = "".join(
+            f"<p>{html.escape(' and '.join(pair))}: {html.escape(why)}</p>"
+            for pair, why in list(self.errors.items())[:5]
+        )
+        return f"<p>{html.escape(repr(self))}</p>{self.table._repr_html_()}{failed}"
 
     @property
     def table(self) -> ClassTable:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_kind, check_known
+from advect._util.html import facts_table
 from advect.apps.carry import CarryOptions, carrier, carry
 from advect.apps.comparison import (
     FLOW,
@@ -159,6 +160,14 @@ class Repurposed:
     labeling: Labeling | None
     model: Any
     _task: _Task
+
+    def _repr_html_(self) -> str:
+        facts = {"predictions": f"{len(self.predictions):,}", "flow": repr(self.result)}
+        if self.accuracy is not None:
+            facts["accuracy of the flow's own labels"] = f"{self.accuracy:.3f}"
+        if self.labeling is not None:
+            facts["labels"] = "stood in for: see labeling"
+        return facts_table("Repurposed", facts) + self.matching._repr_html_()
 
     @property
     def pseudo(self) -> PseudoLabels | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from advect._util.checks import check_count, check_kind, check_known, check_number, one_or_more
+from advect._util.html import facts_table
 from advect._util.linalg import squared_distances
 from advect.apps.carry import CarryOptions, carrier, carry
 from advect.apps.choice import Choice, choose
@@ -106,6 +107,16 @@ class Transferred:
     source: LabeledDataset = field(repr=False)
     extra: LabeledDataset | None = field(repr=False)
     options: TransferOptions = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "recommended": repr(self.recommended),
+            "way": self.choice.way,
+            "why": self.choice.reason,
+            "few": repr(self.few),
+            "source": repr(self.source),
+        }
+        return facts_table("Transferred", facts)
 
     @cached_property
     def result(self) -> FlowResult:

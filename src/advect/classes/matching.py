@@ -61,6 +61,9 @@ class ClassMatching:
                 "Pass the class_matching of an ad.otdd distance.",
             )
 
+    def _repr_html_(self) -> str:
+        return f"<p>Shares of mass, classes of the data in rows</p>{self.coupling._repr_html_()}"
+
     @classmethod
     def between(
         cls,

@@ -30,6 +30,12 @@ def as_features(x: Any) -> Tensor:
         elif values.dtype == torch.float64 and _is_python(x):
             values = values.float()  # as torch reads lists
     except (TypeError, ValueError, RuntimeError):
+        if hasattr(x, "toarray"):  # of scipy.sparse
+            raise InputError(
+                "features must be a dense array (n, …)",
+                f"a sparse {type(x).__name__}, {getattr(x, 'shape', ())}",
+                "Pass x.toarray(), or fewer columns first (TruncatedSVD of scikit-learn, say).",
+            ) from None
         raise InputError(
             "features must be a numeric array (n, …)",
             type(x).__name__,

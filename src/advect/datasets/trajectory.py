@@ -68,6 +68,15 @@ class Trajectory:
             )
         return cls(directory)
 
+    @classmethod
+    def of(cls, *frames: Frame) -> Trajectory:
+        """Frames in memory; of those with one index the first counts."""
+        made = cls()
+        for frame in frames:
+            if frame.index not in made._records:
+                made.add(frame.index, frame.value, frame.dataset)
+        return made
+
     def add(self, index: int, value: float, dataset: LabeledDataset) -> None:
         """Keep a frame; one that is there already stays, unless the flow went another way."""
         if not self.wants(index, value):

@@ -14,7 +14,8 @@ from typing import IO, Any
 
 from advect._util.checks import check_count, check_positive
 from advect._util.lock import Hold
-from advect._util.progress import Bar, time_left
+from advect._util.progress import Bar, shows_bars, time_left
+from advect._util.shown import Shown
 from advect.data.dataset import LabeledDataset
 from advect.datasets.logs import append_line, is_metric, keep_lines, read_lines
 from advect.datasets.trajectory import Trajectory
@@ -23,7 +24,7 @@ from advect.flows.snapshots import CHECKPOINTS, Snapshot, checkpoint_indices, sa
 from advect.flows.steps import Step
 
 
-class _Writer:
+class _Writer(Shown):
     """What writes to a directory: nobody else may, from the first step to the end of the flow."""
 
     _hold: Hold | None = None
@@ -144,7 +145,7 @@ class Checkpoint(_Writer):
             self._turn, self._saved = 1 - self._turn, step.index
 
 
-class StopWhen:
+class StopWhen(Shown):
     """Stops a flow that has done enough; any of the given conditions will do.
 
     Args:
@@ -269,7 +270,7 @@ class Metric(_Writer):
                 append_line(self.log, {"name": self.name, "index": step.index, "value": value})
 
 
-class Progress:
+class Progress(Shown):
     """Shows on stderr how far a flow is: a bar with rate, time left and value on a terminal, else a
     line every few seconds.
 
@@ -306,7 +307,7 @@ class Progress:
         stream = self.stream or sys.stderr
         self._next = time.monotonic() + self.interval
         self._first = 0 if start is None else start.index
-        if not stream.isatty():
+        if not shows_bars(stream):
             return
         more = ("{task.fields[rate]}", "value {task.fields[value]}")
         start_at = {"done": self._first, "rate": "", "value": "…"}

@@ -13,6 +13,7 @@ import torch
 from advect._util.checks import check_count, check_kind
 from advect.data.dataset import LabeledDataset
 from advect.data.formats.names import stored_name
+from advect.datasets.trajectory import Frame, Trajectory
 from advect.errors import InputError
 from advect.flows.control import Backtracking, StalledError, StepControl, default_control
 from advect.flows.dynamics import Dynamics
@@ -94,6 +95,10 @@ def flow(
             if rose:
                 status, message = "rose", f"{n_steps} steps made; {rose}"
         watchers.end(last, status)
+        trajectory = watchers.trajectory
+        if not len(trajectory):  # nobody recorded: it has its ends
+            first = Frame(0, history.values[0], source)
+            trajectory = Trajectory.of(first, Frame(last.index, last.value, last.dataset))
         return FlowResult(
             last.dataset,
             source,
@@ -104,7 +109,7 @@ def flow(
             history.speeds,
             history.seconds,
             last.index,
-            watchers.trajectory,
+            trajectory,
             watchers.metrics,
             functional,
             **parts,

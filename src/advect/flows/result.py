@@ -52,7 +52,7 @@ class FlowResult:
         message: the same in a sentence, with a remedy where there is one.
         values, terms, speeds, seconds: one entry for each evaluated state.
         n_steps: moves made.
-        trajectory: the recorded frames, if there was a ``Recorder``.
+        trajectory: the recorded frames; without a ``Recorder`` the first state and the last.
         metrics: what ``Metric`` callbacks measured: ``{name: [(index, value), …]}``.
         functional, dynamics, integrator, control: what was run.
         best: the state with the lowest value, as ``best.dataset``, ``best.value`` and
@@ -156,10 +156,10 @@ class FlowResult:
         return {} if self.functional is None else self.functional.options
 
     def report(
-        self, path: str | Path, target: LabeledDataset | None = None, **options: Any
-    ) -> Path:
-        """Write the flow as one HTML page that plays it; see ``advect.report.write_report`` for the
-        options.
+        self, path: str | Path | None = None, target: LabeledDataset | None = None, **options: Any
+    ) -> Any:
+        """The flow as one HTML page that plays it: written to a path, which is returned, or without
+        one as an object that a notebook shows. See ``advect.report.write_report`` for the options.
 
         Example:
             >>> import tempfile, advect as ad
@@ -171,7 +171,10 @@ class FlowResult:
         """
         # Upward, for the user's convenience: the one such door (tests/test_architecture.py names
         # it).
-        return import_module("advect.report").write_report(self, path, target=target, **options)
+        report = import_module("advect.report")
+        if path is None:
+            return report.inline_report(self, target=target, **options)
+        return report.write_report(self, path, target=target, **options)
 
     def __repr__(self) -> str:
         first, last = (f"{value:.4g}" for value in (self.values[0], self.values[-1]))

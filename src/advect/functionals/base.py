@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from advect._util.checks import check_number
+from advect._util.shown import Shown
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
@@ -24,7 +25,7 @@ def met(state: State) -> bool:
     return all(bool(v) for key, v in state.items() if key.rpartition(".")[2] == "converged")
 
 
-class Functional:
+class Functional(Shown):
     """A number F(ρ) for a dataset ρ, differentiable in its features (and laws); subclass and write
     ``__call__``.
 
@@ -150,6 +151,9 @@ class Scaled(Functional):
         self.factor, self.functional = check_number("a factor of a functional", factor), functional
         self.target = functional.target
 
+    def __repr__(self) -> str:
+        return f"{self.factor:g} * {self.functional!r}"
+
     @property
     def name(self) -> str:
         return f"{self.factor:g} {self.functional.name}"
@@ -194,6 +198,9 @@ class Sum(Functional):
             raise InputError("a sum needs at least one functional", "none", "Pass functionals.")
         targets = [part.target for part in self.functionals if part.target is not None]
         self.target = targets[0] if targets else None
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.functionals))
 
     @property
     def name(self) -> str:

@@ -11,13 +11,16 @@ from advect.report.audit import write_audit_report
 from advect.report.compare import write_compare_report
 from advect.report.drift import write_drift_report
 from advect.report.index import write_index_report
+from advect.report.inline import InlineReport, inline_report
 from advect.report.labels import write_label_report
 from advect.report.matching import write_matching_report
 from advect.report.page import write_report
 from advect.report.story import Story
 
 __all__ = [
+    "InlineReport",
     "Story",
+    "inline_report",
     "write_audit_report",
     "write_compare_report",
     "write_drift_report",

@@ -77,7 +77,6 @@ def write_report(
         ...     print(path.name, "Three Gaussians" in path.read_text(encoding="utf-8"))
         flow.html True
     """
-    story = _story(result)
     given = {
         "target": target,
         "source": source,
@@ -88,8 +87,13 @@ def write_report(
         "metrics": metrics,
         "pictures": pictures,
     }
-    story = replace(story, **{name: value for name, value in given.items() if value is not None})
-    return write_page(page_place(path), render(gather(story)))
+    return write_page(page_place(path), render(gather(told(result, **given))))
+
+
+def told(result: FlowResult | Story | Trajectory | str | Path, **given: Any) -> Story:
+    """What is to be shown of a flow, with what the caller knows better."""
+    known = {name: value for name, value in given.items() if value is not None}
+    return replace(_story(result), **known)
 
 
 def write_page(place: Path, text: str) -> Path:

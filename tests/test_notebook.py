@@ -1,0 +1,106 @@
+"""Objects as a notebook shows them, and names that are looked for in the wrong room."""
+
+from __future__ import annotations
+
+import html
+import io
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import advect as ad
+from advect._util.progress import shows_bars
+
+SOURCE = ad.datasets.gaussians(24, generator=torch.Generator().manual_seed(0))
+TARGET = ad.datasets.gaussians(24, shift=(4.0, 0.0), generator=torch.Generator().manual_seed(1))
+EVIL = "<b>evil</b>"
+
+OBJECTS = {
+    "OTDD(target=LabeledDataset(n=24": ad.OTDD(TARGET),
+    "SlicedOTDD(target=": ad.SlicedOTDD(TARGET),
+    "0.5 * Internal()": 0.5 * ad.Internal(),
+    "OTDD(": ad.OTDD(TARGET) + ad.Internal(),
+    "StopWhen(tol=0.001)": ad.StopWhen(tol=1e-3),
+    "Recorder(every=5)": ad.Recorder(every=5),
+    "Recorder()": ad.Recorder(),
+    "Progress(n_steps=10)": ad.Progress(10),
+    "Metric(name='speed'": ad.Metric("speed", lambda rho: 0.0),
+    "Sinkhorn(epsilon=0.5": ad.Sinkhorn(epsilon=0.5),
+    "GroundCost(feature=SquaredEuclidean()": ad.GroundCost(),
+}
+
+
+@pytest.mark.parametrize("text", OBJECTS)
+def test_objects_say_what_makes_them(text):
+    assert repr(OBJECTS[text]).startswith(text)
+    assert " object at 0x" not in repr(OBJECTS[text])
+
+
+def test_a_functional_with_an_array_shows_itself():
+    class Near(ad.Functional):
+        def __init__(self, anchor, strength=1.0):
+            self.anchor, self.strength = anchor, strength
+
+        def __call__(self, rho):
+            return rho.x.sum()
+
+    assert repr(Near(torch.zeros(3))) == "Near(anchor=tensor([0., 0., 0.]))"
+    assert repr(Near(np.zeros((40, 40)), 2.0)) == "Near(anchor=ndarray(…), strength=2.0)"
+
+
+def test_a_flow_without_a_recorder_has_its_ends():
+    result = ad.flow(SOURCE, ad.OTDD(TARGET), n_steps=3)
+    assert result.trajectory.indices == [0, 3]
+    assert torch.equal(result.trajectory[0].dataset.x, SOURCE.x)
+    assert torch.equal(result.trajectory[-1].dataset.x, result.dataset.x)
+    assert [frame.value for frame in result.trajectory] == [result.values[0], result.values[-1]]
+    assert ad.flow(SOURCE, ad.OTDD(TARGET), n_steps=0).trajectory.indices == [0]
+
+
+def test_a_report_is_shown_in_a_frame_that_may_do_nothing_but_play():
+    names = SOURCE.replace(classes=(EVIL, "b", "c"))
+    page = ad.flow(names, ad.OTDD(TARGET), n_steps=2).report(title=EVIL)
+    shown = page._repr_html_()
+    assert shown.startswith('<iframe sandbox="allow-scripts"') and EVIL not in shown
+    inside = html.unescape(shown.partition('srcdoc="')[2].rpartition('"')[0])
+    assert "Content-Security-Policy" in inside and EVIL not in inside
+
+
+def test_tables_of_results_escape_names():
+    pairs = ad.pairwise({EVIL: SOURCE, "b": TARGET}, progress=False)
+    matching = ad.ClassMatching.between(SOURCE.replace(classes=(EVIL, "b", "c")), TARGET)
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+    transferred = ad.apps.transfer(SOURCE, few)
+    for shown in (pairs, matching, transferred):
+        text = shown._repr_html_()
+        assert "<table>" in text and EVIL not in text
+
+
+def test_sparse_features_are_told_how_to_be_dense():
+    from scipy.sparse import csr_matrix
+
+    with pytest.raises(ad.errors.InputError, match=r"sparse csr_matrix, \(2, 2\).*x\.toarray\(\)"):
+        ad.LabeledDataset(csr_matrix(np.eye(2)), ["a", "b"])
+
+
+def test_a_name_of_a_room_says_which():
+    for name, room in (("repurpose", "apps"), ("EntropicMap", "maps")):
+        with pytest.raises(AttributeError, match=f"it is advect.{room}.{name}"):
+            getattr(ad, name)
+    with pytest.raises(AttributeError, match="dir"):
+        _ = ad.nothing_of_this_name
+    assert not hasattr(ad, "__wrapped__")
+
+
+def test_notebooks_get_bars(monkeypatch):
+    shell = type("ZMQInteractiveShell", (), {})()
+    notebook = types.ModuleType("IPython")
+    vars(notebook)["get_ipython"] = lambda: shell
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    stream = io.StringIO()
+    assert not shows_bars(stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert shows_bars(stream)
