@@ -192,11 +192,15 @@ def test_bad_places_are_refused(result, tmp_path, name):
         write_report(result, tmp_path / name)
 
 
-def test_no_frames_is_a_clear_error(target):
-    result = ad.flow(gaussians(), ad.OTDD(target), n_steps=1)
+def test_no_frames_is_a_clear_error(tmp_path):
     with pytest.raises(ad.InputError, match="needs recorded frames.*Recorder"):
-        result.report("never.html")
-    assert not Path("never.html").exists()
+        write_report(Story([]), tmp_path / "never.html")
+    assert not (tmp_path / "never.html").exists()
+
+
+def test_without_a_recorder_the_ends_are_shown(target, tmp_path):
+    result = ad.flow(gaussians(), ad.OTDD(target), n_steps=1)
+    assert result.report(tmp_path / "ends.html").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("wrong", [3, None, gaussians()])
