@@ -114,6 +114,19 @@ class Scale:
         )
         return residual * (span / 2 if matched else span + self.epsilon) + rounding
 
+    def gap_error(
+        self, dtype: torch.dtype, gap: float, rho: float, f: Tensor, g: Tensor
+    ) -> float:
+        """As ``value_error`` where marginals are penalised by ρ: the gap between primal and dual
+        that products in ``dtype`` have found, with their rounding.
+        """
+        if not math.isfinite(gap):
+            return math.inf
+        sizes = float(f.abs().max() + g.abs().max()) + self.largest
+        sums = self.sums_rounding(dtype)
+        rounding = 2 * torch.finfo(dtype).eps * sizes + sums * self.epsilon
+        return 2 * gap + 2 * rho * sums**2 + rounding
+
     def objection(self, dtype: torch.dtype, value_error: float, tol: float) -> str | None:
         """Why an answer of this dtype and error is no answer, though its marginals are met; None if
         it is one.

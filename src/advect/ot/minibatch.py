@@ -255,6 +255,8 @@ def _averaged(a: Tensor, b: Tensor, parts: list[_Part]) -> Solution:
         marginal_error=off + max(part.marginal_error for *_, part in parts),
         coupling=ScatteredPlan(plans, (len(a), len(b))),
         value_error=math.fsum(share * part.value_error for share, *_, part in parts),
+        reach=parts[0][3].reach,
+        mass=math.fsum(share * part.mass for share, *_, part in parts),
     )
 
 
