@@ -137,6 +137,10 @@ class MiniBatch(Solver):
         return self.solver.dtype
 
     @property
+    def leaves_mass(self) -> bool:
+        return self.solver.leaves_mass
+
+    @property
     def stochastic(self) -> bool:
         return True
 

@@ -64,7 +64,7 @@ class Sinkhorn(Entropic):
         (True, 0.5)
         >>> near = ad.Sinkhorn(epsilon=0.001, reach=0.5).solve(cost)    # some of it is left behind
         >>> near.converged, round(near.mass, 2), near.value < 0.5
-        (True, 0.43, True)
+        (True, 0.54, True)
     """
 
     epsilon: float | Relative = Relative(0.01)
@@ -82,6 +82,10 @@ class Sinkhorn(Entropic):
         check_count("max_iter", self.max_iter)
         if self.reach is not None:
             check_positive("reach", self.reach)
+
+    @property
+    def leaves_mass(self) -> bool:
+        return self.reach is not None
 
     @property
     def tolerance(self) -> float | None:

@@ -120,6 +120,7 @@ class Transport:
         after |= {"tol": state["tol"]} if "tol" in state else {}
         after |= _numbers(epsilon=epsilon, calls=calls + drawn, wide=_flag(state, "wide"))
         after |= _numbers(error=found.error, converged=found.met)
+        after |= _numbers(mass_left=found.mass_left) if solver.leaves_mass else {}
         if own is None:
             within, (f, g) = found.target, found.cross.potentials
             after |= problem.spread({"f": f, "g": g, "self": found.source.potentials[0]})
