@@ -209,6 +209,15 @@ class Transport:
             found = wide.kept(wide.prepared(self.solver))
         return found, (cross, within_source, within_target)
 
+    def problem(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Problem, Solver]:
+        """The problems under a fitted cost, not solved yet, and the solver prepared for them."""
+        problem = self._lasting(self.cost, source, target, self._dtype(source, target))
+        solver = problem.prepared(self.solver)
+        if problem.precise(solver):
+            return problem, solver
+        wide = self._lasting(*self.cost.widened(source, target), _WIDE)
+        return wide, wide.prepared(self.solver)
+
     def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
         """As ``kept``, to the last digits of float64, costs included, as far as the solver goes."""
         wide = self._lasting(*self.cost.widened(source, target), _WIDE)
