@@ -1,10 +1,11 @@
-"""A source whose classes are imbalanced, ten to one, flowed to MNIST in five ways.
+"""A source whose classes are imbalanced, ten to one, flowed to MNIST in several ways.
 
 as it is        the flow with the weights that the draw has
 balanced        every class of the source has the same mass
-label shift     shares of classes as ``class_shares`` finds them, without labels of the target
+label shift     shares of classes as ``class_shares`` finds them, without labels of the target, in the
+                features of the frozen model
 unbalanced      the weights of the draw, and a solver with a reach: mass may be left behind
-shift, unbal.   both
+true shares     those of the target, where classes have the same names: nobody knows them
 
 Every second class of the source is rare; the target is uniform, or rare where the source is not
 ("reversed"). A LeNet-5 trained on MNIST reads the flowed images, right when it is the digit that the
@@ -27,16 +28,18 @@ from lenet import frozen, predictions
 from scipy.optimize import linear_sum_assignment, nnls
 
 import advect as ad
+from advect.apps.module_features import split_model
 
 NAME = "imbalanced"
 SAMPLES, RATIO, DRAWS, EPOCHS = 400, 10, 5, 3
-STEPS, STEP_SIZE, LABEL_WEIGHT, REACH = 12, 0.25, 1.0, 6.0
+STEPS, STEP_SIZE, LABEL_WEIGHT, REACH = 12, 0.25, 5.0, 10.0
+LAYER = "9"  # of the frozen model, whose features shares are estimated in
 SETTINGS = {
     "USPS, uniform target": ("usps", "uniform"),
     "USPS, reversed target": ("usps", "reversed"),
     "Fashion-MNIST, uniform target": ("fashion_mnist", "uniform"),
 }
-COLUMNS = ["as it is", "balanced", "label shift", "unbalanced", "shift, unbal."]
+COLUMNS = ["as it is", "balanced", "label shift", "unbalanced", "true shares"]
 RECOMMENDED, BASELINE = "label shift", "as it is"
 
 
@@ -55,25 +58,33 @@ def run(name: str, target: str, seed: int, reach: float = REACH) -> dict[str, An
     source = drawn(images, common, generator)
     onto = {"uniform": np.ones(10), "reversed": common[::-1]}[target]
     aim = drawn(digits, onto, generator)
-    shares = ad.class_shares(source, ad.LabeledDataset(aim.samples))
+    halves, bare = split_model(frozen("mnist", EPOCHS), LAYER), ad.LabeledDataset(aim.samples)
+    pixels = ad.class_shares(source, bare)
+    shares = ad.class_shares(halves.encoded(source), halves.encoded(bare))
     ways = {
         "as it is": (source, None),
         "balanced": (source.balanced(), None),
-        "label shift": (shares.reweighted(), None),
+        "label shift": (source.reweighted(shares.shares), None),
         "unbalanced": (source, reach),
-        "shift, unbal.": (shares.reweighted(), reach),
     }
+    if name == "usps":
+        ways["true shares"] = (source.reweighted(aim.class_mass), None)
     found: dict[str, Any] = {"accuracies": {}, "value": {}, "changed": {}, "left": {}}
     for way, (start, limit) in ways.items():
         for key, number in flowed(start, aim, limit, name == "usps").items():
             found[key][way] = number
     truth = aim.class_mass.numpy()
-    guesses = {"class_shares": shares.shares, "source": source.class_mass.numpy()}
-    guesses |= by_regression(source, aim)
+    guesses = {
+        "the source's own": source.class_mass.numpy(),
+        "class_shares, pixels": pixels.shares,
+        "class_shares, features": shares.shares,
+    }
+    guesses |= by_regression(source, aim, "pixels")
+    guesses |= by_regression(halves.encoded(source), halves.encoded(aim), "features")
     found["shares off"] = {
         way: float(np.abs(each - truth).sum() / 2) for way, each in guesses.items()
     }
-    return found | {"misfit": shares.misfit}
+    return found | {"misfit": {"pixels": pixels.misfit, "features": shares.misfit}}
 
 
 def drawn(data: ad.LabeledDataset, shares: np.ndarray, generator: Any) -> ad.LabeledDataset:
@@ -114,7 +125,9 @@ def flowed(
     }
 
 
-def by_regression(source: ad.LabeledDataset, aim: ad.LabeledDataset) -> dict[str, np.ndarray]:
+def by_regression(
+    source: ad.LabeledDataset, aim: ad.LabeledDataset, where: str
+) -> dict[str, np.ndarray]:
     """Shares by a logistic regression of the source: corrected by its confusion, and by EM."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict
@@ -131,7 +144,7 @@ def by_regression(source: ad.LabeledDataset, aim: ad.LabeledDataset) -> dict[str
     for _ in range(1000):
         odds = answers * (shares / prior)
         shares = (odds / odds.sum(axis=1, keepdims=True)).mean(axis=0)
-    return {"regression, BBSE": mixed / mixed.sum(), "regression, EM": shares}
+    return {f"BBSE, {where}": mixed / mixed.sum(), f"EM, {where}": shares}
 
 
 if __name__ == "__main__":
