@@ -94,7 +94,11 @@ def distance(
                 if data.complete and data.classes:
                     left = getattr(found, f"left_in_{side}")
                     facts[f"left_in_{side}"] = table(left.values, left.rows, left.columns)
-                    lines += ["", f"mass of the classes of {facts[side]}, and what is left:", str(left)]
+                    lines += [
+                        "",
+                        f"mass of the classes of {facts[side]}, and what is left:",
+                        str(left),
+                    ]
         if options.cost.given.get("label") != "none":
             distances, matching = found.class_distances, found.class_matching
             facts["class_distances"] = table(distances.values, distances.rows, distances.columns)

@@ -114,9 +114,7 @@ class Scale:
         )
         return residual * (span / 2 if matched else span + self.epsilon) + rounding
 
-    def gap_error(
-        self, dtype: torch.dtype, gap: float, rho: float, f: Tensor, g: Tensor
-    ) -> float:
+    def gap_error(self, dtype: torch.dtype, gap: float, rho: float, f: Tensor, g: Tensor) -> float:
         """As ``value_error`` where marginals are penalised by ρ: the gap between primal and dual
         that products in ``dtype`` have found, with their rounding.
         """

@@ -270,9 +270,7 @@ def of_reach(mass_left: float) -> list[Note]:
         more = "That is most of it: raise"
         return [Note(what, f"{more} reach.", f"{more} --solver.reach.")]
     remedy = "left_in_source and left_in_target of the distance say of which classes; a larger reach carries more."
-    command = (
-        "advect distance says of which classes; a larger --solver.reach carries more."
-    )
+    command = "advect distance says of which classes; a larger --solver.reach carries more."
     return [Note(what, remedy, command)]
 
 
