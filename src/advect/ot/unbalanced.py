@@ -33,6 +33,10 @@ from advect.ot.iteration import Iteration, Potentials, Symmetric
 from advect.ot.kernel import Kernel
 
 
+# what points out of reach leave open, of the error and of the mass, before they are looked at again
+_ASTRAY, _NOTHING = 0.1, 1e-15
+
+
 @dataclass(frozen=True)
 class Penalty:
     """ρ KL(P1 | a) in place of P1 = a."""
@@ -102,9 +106,12 @@ class Unbalanced(Iteration):
         return self._asked() - self.b * self.v * column
 
     def _size(self, residual: Tensor) -> float:
-        off, mass = torch.stack([residual.abs().sum() + self.astray, self._asked().sum()]).tolist()
+        numbers = residual.abs().sum(), self.astray, self._asked().sum()
+        off, astray, mass = torch.stack(numbers).tolist()
         self.mass = max(mass, torch.finfo(self.b.dtype).tiny)
-        return off / self.mass
+        if astray > max(_ASTRAY * off, _NOTHING * mass):
+            return math.inf  # no step in the kernel domain mends it: one in the log domain does
+        return (off + astray) / self.mass
 
     def _match_columns(self, column: Tensor) -> None:
         self.v = torch.where(self.far[1], self.v, (self.columns / column).pow(self._power))
