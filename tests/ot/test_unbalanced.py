@@ -64,7 +64,7 @@ def test_the_plan_is_that_of_pot(epsilon, reach):
         warnings.simplefilter("ignore")
         plan = pot.unbalanced.sinkhorn_unbalanced(
             a.numpy(), b.numpy(), cost.numpy(), epsilon, reach**2, reg_type="kl",
-            c=np.outer(a, b), numItermax=20_000, stopThr=1e-14,
+            c=np.outer(a, b), numItermax=3000, stopThr=1e-13,
         )  # fmt: skip
     found = ad.Sinkhorn(epsilon, tol=1e-12, reach=reach).solve(cost, a, b)
     assert found.converged
@@ -72,8 +72,9 @@ def test_the_plan_is_that_of_pot(epsilon, reach):
     assert found.value == pytest.approx(primal(found.plan(), cost, a, b, epsilon, reach), rel=1e-10)
 
 
-@pytest.mark.parametrize("reach", [0.01, 0.3, 1.0, 3.0])
-@pytest.mark.parametrize("epsilon", [0.5, 0.03])
+@pytest.mark.parametrize(
+    ("epsilon", "reach"), [(0.5, 0.01), (0.03, 0.01), (0.5, 1.0), (0.03, 0.5), (0.5, 3.0)]
+)
 def test_a_plain_loop_finds_the_same(epsilon, reach):
     x, y, a, b = points(25, 30, seed=1)
     cost = cost_of(x, y)
@@ -109,6 +110,10 @@ def test_a_large_reach_leaves_nothing():
         assert found.converged and found.mass < 1 and found.value < whole.value
         gaps.append(whole.value - found.value)
         np.testing.assert_allclose(found.plan(), whole.plan(), atol=1 / reach**2)
+    for reach in (1e5, 1e8):  # as far as float64 tells, the same, and known as well
+        found = ad.Sinkhorn(0.1, reach=reach).solve(cost, a, b)
+        assert found.converged and found.value_error < 1e-6
+        assert abs(found.value - whole.value) <= found.value_error + whole.value_error + 1e-8
     # the first term of what a reach takes off is of order 1/ρ
     assert gaps[0] / gaps[1] == pytest.approx(100, rel=0.1)
     assert gaps[1] / gaps[2] == pytest.approx(100, rel=0.01)
@@ -278,12 +283,12 @@ def test_contributions_add_up():
 
 
 def test_the_gradient_is_that_of_differences():
-    x, y, a, b = points(7, 6, seed=13)
+    x, y, a, b = points(5, 6, seed=13)
     target = ad.LabeledDataset(y, [0, 0, 0, 1, 1, 1], weights=b)
     solver = ad.Sinkhorn(0.4, tol=1e-12, reach=1.2)
 
     def energy(points):
-        data = ad.LabeledDataset(points, [0, 0, 0, 0, 1, 1, 1], weights=a)
+        data = ad.LabeledDataset(points, [0, 0, 0, 1, 1], weights=a)
         return ad.otdd(data, target, solver=solver)
 
     moving = x.clone().requires_grad_()

@@ -48,6 +48,8 @@ class ClassShares:
         seen: (k,): what it makes of the target.
         misfit: the share of what is seen that no mixture of classes explains: near 0 where classes
             look in the target as they do in the source.
+        mass_left: the share of the mass that the plan left behind: near 1 where the datasets have little
+            in common, and shares mean little.
         converged: whether the transport problem was solved.
         answers: q of each sample of the source, left out of its own, (n, k), and of the target, (m, k).
 
@@ -68,6 +70,7 @@ class ClassShares:
     shares: np.ndarray
     confusion: np.ndarray
     seen: np.ndarray
+    mass_left: float
     converged: bool
     answers: tuple[np.ndarray, np.ndarray]
 
@@ -216,7 +219,9 @@ def class_shares(
     confusion = (membership.T @ (inner[:, None] * own)).cpu().numpy()
     shares = _mixture(confusion, seen, there.cpu().numpy())
     answers = own.cpu().numpy(), others.cpu().numpy()
-    return ClassShares(source, target, shares, confusion, seen, solved.converged, answers)
+    return ClassShares(
+        source, target, shares, confusion, seen, 1 - solved.mass, solved.converged, answers
+    )
 
 
 def _shared(sums: Tensor) -> Tensor:

@@ -82,6 +82,7 @@ def shares(
         "standard_errors": errors,
         "shares_of_source": before,
         "misfit": found.misfit,
+        "mass_left": found.mass_left,
         "converged": found.converged,
         "n": [len(a), len(b)],
         "out": out,

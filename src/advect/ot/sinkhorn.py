@@ -194,7 +194,7 @@ class Sinkhorn(Entropic):
             found = ended(kernel, masses, ones, (f, g), epsilon, penalty)
             if not found.error <= 2 * min(allowed, CAP):
                 return None
-            error = scale.gap_error(_WIDE, found.gap, penalty.rho, f, g)
+            error = scale.gap_error(_WIDE, found.gap, found.off, penalty.rho, f, g)
             converged = scale.objection(_WIDE, error, CAP) is None
             made = self._made(cost, support, kernel, found, epsilon, converged, 0, error, scale)
             return replace(made, potentials=potentials)
@@ -224,7 +224,7 @@ class Sinkhorn(Entropic):
         kernel, penalty, epsilon = loop.kernel, loop.penalty, loop.epsilon
         masses, scalings = (loop.a64, loop.b64), (loop.u, loop.v)
         found = ended(kernel, masses, scalings, loop.potentials(), epsilon, penalty)
-        error = scale.gap_error(kernel.dtype, found.gap, penalty.rho, found.f, found.g)
+        error = scale.gap_error(kernel.dtype, found.gap, found.off, penalty.rho, found.f, found.g)
         met = met and found.error <= 2 * tol + scale.sums_rounding(kernel.dtype)
         objection = scale.objection(kernel.dtype, error, tol)
         converged = _judged(cost, met, found.error, tol, loop.n_iter, objection)
@@ -241,7 +241,7 @@ class Sinkhorn(Entropic):
         tol = scale.tolerance(cost.dtype, kernel.dtype) if self.tol is None else self.tol
         masses, scalings = (loop.a64, loop.a64), (loop.u, loop.u)
         found = ended(kernel, masses, scalings, (f, f), epsilon, penalty)
-        error = scale.gap_error(kernel.dtype, found.gap, penalty.rho, found.f, found.g)
+        error = scale.gap_error(kernel.dtype, found.gap, found.off, penalty.rho, found.f, found.g)
         objection = scale.objection(kernel.dtype, 0.0, max(tol, least))
         met = residual <= max(tol, least)
         converged = _judged(cost, met, found.error, max(tol, least), n_iter, objection)

@@ -32,7 +32,6 @@ from torch import Tensor
 from advect.ot.iteration import Iteration, Potentials, Symmetric
 from advect.ot.kernel import Kernel
 
-
 # what points out of reach leave open, of the error and of the mass, before they are looked at again
 _ASTRAY, _NOTHING = 0.1, 1e-15
 
@@ -196,6 +195,11 @@ class Ended:
     gap: float
     error: float
     mass: float
+
+    @property
+    def off(self) -> float:
+        """The marginal error as a mass."""
+        return self.error * self.mass
 
 
 def ended(
