@@ -169,7 +169,7 @@ BAD = {
     "drift, other columns": ["drift", A, "digits?n=20", "--state", "state.json"],
     "drift, another page": ["drift", A, B, "--report", "page.txt"],
     "shares, another kind": ["shares", A, B, "-o", "weighted.csv"],
-    "shares, no labels": ["shares", "toy:swiss_roll?n=20", "toy:swiss_roll?n=20&seed=1"],
+    "shares, other columns": ["shares", A, "digits?n=20"],
     "shares, no epsilon": ["shares", A, B, "--solver.name", "exact"],
     "distance, no reach": ["distance", A, B, "--solver.name", "exact", "--solver.reach", "2"],
     "audit, no file": ["audit", "missing.csv", "-o", "table.csv"],
