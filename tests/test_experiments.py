@@ -166,3 +166,18 @@ def test_nearest_runs(evidence, monkeypatch):
     # ten are put in order by exact distances, which is all of them
     assert [row[0] for row in best["found"]] == module.nearest(truth)[:, 0].tolist()
     assert module.run(0, count=5)["times"]["adding"] > 0
+
+
+@needs_data
+@pytest.mark.slow
+def test_imbalanced(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    module = importlib.import_module("imbalanced")
+    monkeypatch.setattr(module, "SAMPLES", 120)
+    monkeypatch.setattr(module, "EPOCHS", 1)
+    monkeypatch.setattr(module, "STEPS", 3)
+    found = module.run("usps", "uniform", 0)
+    assert list(found["accuracies"]) == module.COLUMNS
+    assert found["value"]["as it is"] < found["value"]["not moved"]
+    assert found["changed"]["balanced"] < found["changed"]["as it is"]
+    assert found["left"]["as it is"] == 0 < found["left"]["unbalanced"] < 1

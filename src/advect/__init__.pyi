@@ -46,6 +46,10 @@ from .classes import (
 from .classes.matching import (
     ClassMatching as ClassMatching,
 )
+from .classes.shares import (
+    ClassShares as ClassShares,
+    class_shares as class_shares,
+)
 from .cost import (
     Bures as Bures,
     Embedding as Embedding,

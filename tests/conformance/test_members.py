@@ -16,6 +16,7 @@ TIGHT = ad.Sinkhorn(epsilon=0.5, tol=1e-9)
 # NystromSinkhorn is not here: of an approximated kernel the plan is no exact derivative of the value.
 FUNCTIONALS = {
     "OTDD": ad.OTDD(TARGET, solver=TIGHT),
+    "OTDD, reach": ad.OTDD(TARGET, solver=replace(TIGHT, reach=2.0)),
     "OTDD, exact": ad.OTDD(TARGET, solver=ad.ExactOT()),
     "OTDD, exact labels": ad.OTDD(
         TARGET, cost=ad.GroundCost(label=ad.ExactLabelOT()), solver=TIGHT
@@ -76,7 +77,9 @@ def test_covariances(name):
 
 
 @pytest.mark.parametrize(
-    "solver", [ad.ExactOT(), ad.Sinkhorn(), ad.Sinkhorn(epsilon=0.1)], ids=repr
+    "solver",
+    [ad.ExactOT(), ad.Sinkhorn(), ad.Sinkhorn(epsilon=0.1), ad.Sinkhorn(epsilon=0.1, reach=0.7)],
+    ids=repr,
 )
 def test_solvers(solver):
     testing.check_solver(solver)

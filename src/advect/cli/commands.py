@@ -73,6 +73,14 @@ COMMANDS = (
         "advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html",
     ),
     Command(
+        "shares",
+        "advect.cli.shares:shares",
+        "Ask",
+        "Which shares the classes of a dataset have in another one without labels.",
+        "SOURCE TARGET [-o FILE.npz] [OPTIONS]",
+        "advect shares 'digits?n=300&balanced=true' 'digits?n=300&seed=1'",
+    ),
+    Command(
         "index",
         "advect.cli.index:app",
         "Ask",

@@ -87,6 +87,18 @@ def distance(
             lines.append(
                 f"standard error {facts['standard_error']:.3g}, over other draws of as many samples"
             )
+        if solver.leaves_mass:
+            facts["mass_left"] = found.mass_left
+            lines.append(f"mass left behind {found.mass_left:.1%}")
+            for side, data in (("source", a), ("target", b)):
+                if data.complete and data.classes:
+                    left = getattr(found, f"left_in_{side}")
+                    facts[f"left_in_{side}"] = table(left.values, left.rows, left.columns)
+                    lines += [
+                        "",
+                        f"mass of the classes of {facts[side]}, and what is left:",
+                        str(left),
+                    ]
         if options.cost.given.get("label") != "none":
             distances, matching = found.class_distances, found.class_matching
             facts["class_distances"] = table(distances.values, distances.rows, distances.columns)

@@ -229,6 +229,28 @@ def balanced_weights(codes: Tensor, n_classes: int) -> Tensor:
     return 1 / (counts[codes] * (counts > 0).sum()).double()
 
 
+def as_shares(shares: Any, classes: tuple[Hashable, ...], like: Tensor) -> Tensor:
+    """Shares of classes that sum to one, from numbers by name or in order."""
+    if hasattr(shares, "keys"):
+        unknown = [name for name in shares if name not in classes]
+        if unknown:
+            raise InputError(
+                "shares must be of classes of the dataset",
+                ", ".join(map(str, unknown[:5])),
+                f"Classes: {', '.join(map(str, classes))}.",
+            )
+        shares = [shares.get(name, 0.0) for name in classes]
+    remedy = "Pass one non-negative number for each class, or a dictionary by name."
+    try:
+        values = as_tensor(shares)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError("shares must be numbers", type(shares).__name__, remedy) from None
+    if values.is_complex() or values.shape != (len(classes),):
+        got = f"{values.dtype} of shape {tuple(values.shape)}"
+        raise InputError(f"shares must be {len(classes)} real numbers", got, remedy)
+    return check_weights("shares", values.to(like), len(classes))
+
+
 def as_law(
     law: Gaussians | None, index: Any, codes: Tensor, n_classes: int, dim: int
 ) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_weights
-from advect.data.coerce import balanced_weights
+from advect.data.coerce import as_shares, balanced_weights
 from advect.data.sampling import chosen_rows, draw_rows, rows_at, split_rows
 from advect.errors import InputError
 
@@ -40,6 +40,39 @@ class Parts:
         """
         self.require_labels("balancing of classes")
         return self.replace(weights=balanced_weights(self.y, len(self.classes)))
+
+    def reweighted(self, shares: Any) -> Self:
+        """The same samples with other shares of classes; within a class they keep their relative
+        weights.
+
+        Args:
+            shares: a number for each class, by name or in the order of ``classes``; scaled to sum
+                to one. Classes that are not named get none.
+
+        Raises:
+            InputError: names or numbers that do not fit, or a share for a class without mass.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"])
+            >>> data.reweighted({"a": 0.2, "b": 0.8}).weights.tolist()
+            [0.1, 0.1, 0.8]
+            >>> data.reweighted([1, 1]).class_mass.tolist()
+            [0.5, 0.5]
+        """
+        self.require_labels("other shares of classes")
+        wanted = as_shares(shares, self.classes, self.weights)
+        mass = self.weights.new_zeros(len(self.classes)).index_add_(0, self.y, self.weights)
+        empty = [self.classes[k] for k in ((wanted > 0) & (mass <= 0)).nonzero()[:, 0].tolist()]
+        if empty:
+            raise InputError(
+                "a class without mass can have no share",
+                ", ".join(map(str, empty[:5])),
+                "Leave it at 0, or add samples.",
+            )
+        factor = torch.where(mass > 0, wanted / mass.clamp_min(1e-300), 0.0)
+        weights = self.weights * factor[self.y]
+        return self.replace(weights=check_weights("the weights", weights, len(weights)))
 
     def subset(self, index: Any) -> Self:
         """The samples at ``index`` (positions, slice or boolean mask), weights scaled to sum to one

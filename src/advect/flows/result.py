@@ -22,6 +22,7 @@ from advect.transport.notes import (
     of_mixing,
     of_noise,
     of_pair,
+    of_reach,
     of_solver,
     of_values,
 )
@@ -122,7 +123,11 @@ class FlowResult:
             )
         notes += of_solver(self.unconverged, len(self.values))
         if self.target is not None and "cost" in self.options:
-            notes += of_pair(self.source, self.target, self.options["cost"])
+            leaves = "solver" in self.options and self.options["solver"].leaves_mass
+            cost = self.options["cost"]
+            notes += of_pair(self.source, self.target, cost, leaves_mass=leaves)
+        for name, left in self.state.items():
+            notes += of_reach(float(left)) if name.rpartition(".")[2] == "mass_left" else []
         return (*notes, *of_mixing(self.source, self.dataset, self.target))
 
     def checked(self) -> FlowResult:

@@ -114,6 +114,23 @@ class Scale:
         )
         return residual * (span / 2 if matched else span + self.epsilon) + rounding
 
+    def gap_error(
+        self, dtype: torch.dtype, gap: float, residual: float, rho: float, f: Tensor, g: Tensor
+    ) -> float:
+        """As ``value_error`` where marginals are penalised by ρ, from what products in ``dtype``
+        have found: the gap between primal and dual, and the marginal error.
+
+        The gap is the smaller bound of the two unless ρ is far above the costs; then that of exact
+        marginals, since those that are asked for have the mass of the plan."""
+        if not (math.isfinite(gap) and math.isfinite(residual)):
+            return math.inf
+        extremes = torch.stack([*torch.aminmax(f), *torch.aminmax(g)]).tolist()
+        ranges = extremes[1] - extremes[0], extremes[3] - extremes[2]
+        sizes = max(map(abs, extremes[:2])) + max(map(abs, extremes[2:])) + self.largest
+        span, sums = self.most - self.least + max(ranges), self.sums_rounding(dtype)
+        left = min(2 * gap + 2 * rho * sums**2, (residual / 2 + sums) * span)
+        return left + 2 * torch.finfo(dtype).eps * sizes + sums * self.epsilon
+
     def objection(self, dtype: torch.dtype, value_error: float, tol: float) -> str | None:
         """Why an answer of this dtype and error is no answer, though its marginals are met; None if
         it is one.

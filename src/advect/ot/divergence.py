@@ -92,10 +92,13 @@ class Divergence:
         """How much each point adds to the value: a_i (f_i − f^aa_i) and b_j (g_j − g^bb_j).
 
         f + c and g − c are the same solution: the total is shared equally between the two sides.
+        With a reach there is one solution, and each side has its own (``Solution.parts``).
         """
-        (a, b), (f, g) = self.weights, self.cross.potentials
-        from_source = a * (f - self.source.potentials[0])
-        from_target = b * (g - self.target.potentials[0])
+        (a, b), (f, g) = self.weights, self.cross.parts
+        from_source = a * (f - self.source.parts[0])
+        from_target = b * (g - self.target.parts[0])
+        if self.cross.reach is not None:
+            return from_source, from_target
         lead = (from_source.sum() - from_target.sum()) / 2
         return from_source - a * lead / a.sum(), from_target + b * lead / b.sum()
 
@@ -123,6 +126,11 @@ class Divergence:
     def standard_error(self) -> float:
         """Of the value, where parts are drawn at random; 0 where they are not."""
         return 0.0
+
+    @property
+    def mass_left(self) -> float:
+        """The share of the mass that the plan between a and b leaves behind: 0 without a reach."""
+        return 1 - self.cross.mass
 
     @property
     def met(self) -> bool:

@@ -39,6 +39,7 @@ class Iteration:
         self.a, self.b = a.to(kernel.dtype), b.to(kernel.dtype)
         self.limit = math.exp(_LOG_RANGE[kernel.dtype])
         self.n_iter, self.error = 0, math.inf
+        self.mass = 1.0  # of the plan, whose share the error is
         self.column: Tensor | None = None  # Kᵀ(a u), where a pass gave it along with u
 
     def start(self, f: Tensor, g: Tensor, *, last: bool = True) -> None:
@@ -71,7 +72,7 @@ class Iteration:
         g = torch.zeros_like(self.b64)
         self.epsilon = max(self.kernel.most(), final)
         while True:
-            f, g = self.kernel.softmins(g, self.a64, self.b64, self.epsilon)
+            f, g = self._softmins(g)
             self.n_iter += 1
             self.start(f, g, last=self.epsilon == final)
             if self.epsilon == final:
@@ -90,16 +91,16 @@ class Iteration:
         while True:
             self.n_iter += 1
             column = self.kernel.transposed(self.a * self.u) if self.column is None else self.column
-            residual = self.b - self.b * self.v * column
+            residual = self._residual(column)
             previous = self.error if math.isfinite(self.error) else previous
-            self.error = float(residual.abs().sum())
+            self.error = self._size(residual)
             if self.error <= tol or self.n_iter >= max_iter:
                 return self.error <= tol
             if not math.isfinite(self.error):
                 self._recover()
                 continue
             if self.error > _NEAR and self.error < 0.8 * previous:
-                self.v = 1 / column
+                self._match_columns(column)
                 self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
                 self._widen()  # the kernel has lost sight of some group of points
@@ -110,6 +111,22 @@ class Iteration:
             elif largest > self.limit:
                 self.start(*self.potentials())
                 self._match_rows()
+
+    def _softmins(self, g: Tensor) -> Potentials:
+        """A step in the log domain."""
+        return self.kernel.softmins(g, self.a64, self.b64, self.epsilon)
+
+    def _residual(self, column: Tensor) -> Tensor:
+        """The gradient of the dual in g: b − Pᵀ1."""
+        return self.b - self.b * self.v * column
+
+    def _size(self, residual: Tensor) -> float:
+        """The marginal error, where rows are matched."""
+        return float(residual.abs().sum())
+
+    def _match_columns(self, column: Tensor) -> None:
+        """The best g for the current f."""
+        self.v = 1 / column
 
     def _match_rows(self) -> None:
         """The best f for the current g: row sums of the plan become a."""
@@ -160,10 +177,9 @@ class Iteration:
         S, singular by a constant, is rounding and not failure.
         """
         weight = self.b * self.v  # P = diag(a u) K diag(weight)
-        diagonal = self.b - residual
-        squared = self.a * self.u.square()
+        diagonal, squared = self._curvature(residual)
         # no closer than what is asked for
-        tolerance = max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)
+        tolerance = self.mass * max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)
         solution, rest = torch.zeros_like(residual), residual
         search = scaled = rest / diagonal
         product = rest @ scaled
@@ -187,12 +203,20 @@ class Iteration:
         small = len(residual) <= _DIRECT_SIZE
         return self._solve_directly(residual, diagonal) if small else solution
 
+    def _curvature(self, residual: Tensor) -> Potentials:
+        """Of S, the diagonal, and what stands between K and its transpose."""
+        return self.b - residual, self.a * self.u.square()
+
+    def _left(self) -> Tensor:
+        """The root of what stands between K and its transpose."""
+        return self.a.sqrt() * self.u
+
     def _solve_directly(self, residual: Tensor, diagonal: Tensor) -> Tensor:
         """S δ = residual in float64, scaled to a unit diagonal; the shift stands for the constants
         that S ignores.
         """
         root = diagonal.double().sqrt()
-        left, right = self.a.sqrt() * self.u, self.b * self.v
+        left, right = self._left(), self.b * self.v
         matrix = torch.zeros(len(root), len(root), dtype=torch.float64, device=root.device)
         for rows, kernel in self.kernel.pieces():
             scaled = (left[rows, None] * kernel * right).double() / root  # rows of diag(a)^-½ P
@@ -225,7 +249,7 @@ class Iteration:
         """The kernel has underflowed somewhere: take one step in the log domain from the last
         absorbed potentials.
         """
-        self.start(*self.kernel.softmins(self.g, self.a64, self.b64, self.epsilon))
+        self.start(*self._softmins(self.g))
         self._match_rows()
 
     def potentials(self) -> Potentials:
@@ -255,7 +279,7 @@ class Symmetric:
         while n_iter < max_iter:
             n_iter += 1
             product = self.kernel.times(self.a * self.u)
-            error = float((self.a * (self.u * product - 1).abs()).sum())
+            error = self._error(product)
             if not math.isfinite(error):  # a start far from the solution: begin again from zero
                 self._start(torch.zeros_like(self.a64))
                 continue
@@ -263,5 +287,13 @@ class Symmetric:
             best = min(best, error)
             if error <= tol or stalled >= 4:
                 break
-            self.u = (self.u / product).sqrt()
+            self._halve(product)
         return self.f + self.epsilon * self.u.double().log(), n_iter, error
+
+    def _error(self, product: Tensor) -> float:
+        """The marginal error of one side."""
+        return float((self.a * (self.u * product - 1).abs()).sum())
+
+    def _halve(self, product: Tensor) -> None:
+        """The averaged update."""
+        self.u = (self.u / product).sqrt()

@@ -66,8 +66,12 @@ class Kernel(ABC):
         """
 
     @abstractmethod
-    def softmins(self, g: Tensor, a: Tensor, b: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-        """f = T(g), then T(f), in the log domain; ``fill`` has to follow."""
+    def softmins(
+        self, g: Tensor, a: Tensor, b: Tensor, epsilon: float, damping: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        """f = T(g), then T(f), in the log domain, each times ``damping``; ``fill`` has to
+        follow.
+        """
 
     @abstractmethod
     def widened(self) -> Kernel:

@@ -137,6 +137,10 @@ class MiniBatch(Solver):
         return self.solver.dtype
 
     @property
+    def leaves_mass(self) -> bool:
+        return self.solver.leaves_mass
+
+    @property
     def stochastic(self) -> bool:
         return True
 
@@ -255,6 +259,8 @@ def _averaged(a: Tensor, b: Tensor, parts: list[_Part]) -> Solution:
         marginal_error=off + max(part.marginal_error for *_, part in parts),
         coupling=ScatteredPlan(plans, (len(a), len(b))),
         value_error=math.fsum(share * part.value_error for share, *_, part in parts),
+        reach=parts[0][3].reach,
+        mass=math.fsum(share * part.mass for share, *_, part in parts),
     )
 
 

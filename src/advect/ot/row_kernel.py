@@ -115,7 +115,9 @@ class RowKernel(Kernel):
             costs = self._cost_rows(block, out)
             yield block, fill_kernel(costs, self.f[block], self.g, self.epsilon, out)
 
-    def softmins(self, g: Tensor, a: Tensor, b: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    def softmins(
+        self, g: Tensor, a: Tensor, b: Tensor, epsilon: float, damping: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
         """Both in one pass: a block of rows has its f, which is all that its share of the column
         sums needs.
         """
@@ -123,9 +125,9 @@ class RowKernel(Kernel):
         f, columns, scratch = [], ColumnSums(self.shape[1], self.device), self._scratch()
         for block in self._blocks():
             costs, out = self._cost_rows(block, None), scratch[: block.stop - block.start]
-            f.append(softmin(costs, g, b, epsilon, out))
+            f.append(damping * softmin(costs, g, b, epsilon, out))
             columns.add(costs, f[-1], a[block], epsilon, out)
-        return torch.cat(f), columns.softmin(epsilon)
+        return torch.cat(f), damping * columns.softmin(epsilon)
 
     def widened(self) -> RowKernel:
         """The same in float64, where one matrix takes the room of two."""

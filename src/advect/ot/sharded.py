@@ -147,12 +147,14 @@ class ShardedKernel(Kernel):
         mine = torch.cat([part.clone() for _, part in self.own.pieces()])
         yield slice(None), self.group.gather(mine, self.n)
 
-    def softmins(self, g: Tensor, a: Tensor, b: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-        f, part = self.own.softmins(g, a[self.mine], b, epsilon)
-        logs = -part / epsilon  # of this rank's share of the column sums
+    def softmins(
+        self, g: Tensor, a: Tensor, b: Tensor, epsilon: float, damping: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        f, part = self.own.softmins(g, a[self.mine], b, epsilon, damping)
+        logs = -part / (damping * epsilon)  # of this rank's share of the column sums
         top = self.group.max(logs)
         sums = self.group.sum(torch.exp(logs - top))
-        return self.group.gather(f, self.n), -epsilon * (top + sums.log())
+        return self.group.gather(f, self.n), -damping * epsilon * (top + sums.log())
 
     def widened(self) -> ShardedKernel:
         return ShardedKernel(self.own.widened(), self.cost)

@@ -8,6 +8,7 @@ for a matrix, for rows made on demand and for rows on several ranks alike."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -27,6 +28,7 @@ from advect.ot.kernel import Kernel
 from advect.ot.plan import Plan
 from advect.ot.solution import AnyCost, Mass, Potentials, Solution, Start, check_problem
 from advect.ot.support import Support
+from advect.ot.unbalanced import Ended, Penalty, Unbalanced, UnbalancedSelf, ended
 
 _LARGE = 2**26  # bytes of a matrix from which memory is looked after
 _LEAST_TOL = 1e-12  # that a solver is sharpened to
@@ -47,6 +49,11 @@ class Sinkhorn(Entropic):
         memory_limit: bytes (or "2GiB") that a solve may add to a cost matrix it is given; half of
             what is free by default. Where the kernel does not fit, it is computed in blocks at each
             use: the same result for more work.
+        reach: how far mass is carried before it is cheaper to leave it behind and make it anew, in
+            units of the features; None for all mass, whatever the way. Marginals may be off then,
+            for reach² KL(P1 | a) + reach² KL(Pᵀ1 | b) (with the cost ½‖x − x'‖², as geomloss
+            counts): a pair of points d apart keeps about exp(−d²/(4 reach²)) of its mass. For outliers,
+            and for classes whose shares differ: docs/imbalanced.md.
 
     Example:
         >>> import torch, advect as ad
@@ -55,12 +62,16 @@ class Sinkhorn(Entropic):
         >>> solution = ad.Sinkhorn(epsilon=0.001).solve(cost)
         >>> solution.converged, round(solution.value, 2)
         (True, 0.5)
+        >>> near = ad.Sinkhorn(epsilon=0.001, reach=0.5).solve(cost)    # some of it is left behind
+        >>> near.converged, round(near.mass, 2), near.value < 0.5
+        (True, 0.54, True)
     """
 
     epsilon: float | Relative = Relative(0.01)
     tol: float | None = None
     max_iter: int = 10_000
     memory_limit: MemoryLimit = field(default=None, repr=False)  # changes the work, not the result
+    reach: float | None = None
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
@@ -69,6 +80,12 @@ class Sinkhorn(Entropic):
         if self.tol is not None:
             check_positive("tol", self.tol)
         check_count("max_iter", self.max_iter)
+        if self.reach is not None:
+            check_positive("reach", self.reach)
+
+    @property
+    def leaves_mass(self) -> bool:
+        return self.reach is not None
 
     @property
     def tolerance(self) -> float | None:
@@ -106,6 +123,10 @@ class Sinkhorn(Entropic):
         if start is None and cost.reports:
             _warn_if_long(cost, kernel)
         tol = scale.tolerance(cost.dtype, kernel.dtype) if self.tol is None else self.tol
+        if (penalty := self._penalty) is not None:
+            loop = Unbalanced(kernel, *support.cut(support.a, support.b), epsilon, penalty)
+            met = loop.solve(start, tol, self.max_iter)
+            return self._left_open(cost, support, loop, scale, tol, met)
         state = Iteration(kernel, *support.cut(support.a, support.b), epsilon)
         met = state.solve(start, tol, self.max_iter)
         f, g = state.potentials()
@@ -132,6 +153,9 @@ class Sinkhorn(Entropic):
         kernel, scale = self._opened(support.within(cost), epsilon)
         dtype = kernel.dtype
         start = None if init is None else init[support.rows]
+        if (penalty := self._penalty) is not None:
+            loop = UnbalancedSelf(kernel, support.a[support.rows], epsilon, start, penalty)
+            return self._left_open_self(cost, support, loop, scale)
         state = Symmetric(kernel, support.a[support.rows], epsilon, start)
         # Halving is cheap, and a tight answer lets d(A, A) vanish: aim at rounding, whatever the
         # tolerance is.
@@ -165,6 +189,15 @@ class Sinkhorn(Entropic):
         allowed = rounding + 8 * scale.sums_rounding(_WIDE) + slack
         kernel.fill(f, g, epsilon)
         masses = support.cut(support.a, support.b)
+        if (penalty := self._penalty) is not None:
+            ones = torch.ones_like(f), torch.ones_like(g)
+            found = ended(kernel, masses, ones, (f, g), epsilon, penalty)
+            if not found.error <= 2 * min(allowed, CAP):
+                return None
+            error = scale.gap_error(_WIDE, found.gap, found.off, penalty.rho, f, g)
+            converged = scale.objection(_WIDE, error, CAP) is None
+            made = self._made(cost, support, kernel, found, epsilon, converged, 0, error, scale)
+            return replace(made, potentials=potentials)
         residual = kernel.marginal_error(*masses, min(allowed, CAP))
         if residual is None:
             return None
@@ -173,6 +206,77 @@ class Sinkhorn(Entropic):
         converged = scale.objection(_WIDE, error, CAP) is None
         plan = kernel.plan(*masses)
         return _solution(support, plan, potentials, epsilon, converged, 0, marginal, error)
+
+    @property
+    def _penalty(self) -> Penalty | None:
+        return None if self.reach is None else Penalty(self.reach**2)
+
+    def _left_open(
+        self,
+        cost: Cost,
+        support: Support,
+        loop: Unbalanced,
+        scale: Scale,
+        tol: float,
+        met: bool,
+    ) -> Solution:
+        """What an iteration with a reach has come to."""
+        kernel, penalty, epsilon = loop.kernel, loop.penalty, loop.epsilon
+        masses, scalings = (loop.a64, loop.b64), (loop.u, loop.v)
+        found = ended(kernel, masses, scalings, loop.potentials(), epsilon, penalty)
+        error = scale.gap_error(kernel.dtype, found.gap, found.off, penalty.rho, found.f, found.g)
+        met = met and found.error <= 2 * tol + scale.sums_rounding(kernel.dtype)
+        objection = scale.objection(kernel.dtype, error, tol)
+        converged = _judged(cost, met, found.error, tol, loop.n_iter, objection)
+        n_iter = loop.n_iter
+        return self._made(cost, support, kernel, found, epsilon, converged, n_iter, error, scale)
+
+    def _left_open_self(
+        self, cost: Cost, support: Support, loop: UnbalancedSelf, scale: Scale
+    ) -> Solution:
+        """As in ``solve_self``, to rounding."""
+        kernel, penalty, epsilon = loop.kernel, loop.penalty, loop.epsilon
+        f, n_iter, residual = loop.run(16 * torch.finfo(kernel.dtype).eps, self.max_iter)
+        least = scale.least_tolerance(kernel.dtype)
+        tol = scale.tolerance(cost.dtype, kernel.dtype) if self.tol is None else self.tol
+        masses, scalings = (loop.a64, loop.a64), (loop.u, loop.u)
+        found = ended(kernel, masses, scalings, (f, f), epsilon, penalty)
+        error = scale.gap_error(kernel.dtype, found.gap, found.off, penalty.rho, found.f, found.g)
+        objection = scale.objection(kernel.dtype, 0.0, max(tol, least))
+        met = residual <= max(tol, least)
+        converged = _judged(cost, met, found.error, max(tol, least), n_iter, objection)
+        made = self._made(cost, support, kernel, found, epsilon, converged, n_iter, error, scale)
+        return replace(made, potentials=(made.potentials[0], made.potentials[0]))
+
+    def _made(
+        self,
+        cost: Cost,
+        support: Support,
+        kernel: Kernel,
+        found: Ended,
+        epsilon: float,
+        converged: bool,
+        n_iter: int,
+        error: float,
+        scale: Scale,
+    ) -> Solution:
+        """A solution with a reach, of all points."""
+        damping = Penalty((self.reach or math.inf) ** 2).damping(epsilon)
+        marginal = _stated(found.error, scale, kernel.dtype, cost.dtype)
+        plan = support.plan(kernel.plan(found.left, found.right))
+        potentials = support.extended(cost, found.f, found.g, epsilon, damping)
+        return Solution(
+            found.value,
+            potentials,
+            epsilon,
+            converged,
+            n_iter,
+            marginal,
+            plan,
+            error,
+            self.reach,
+            found.mass,
+        )
 
     def _posed(self, cost: AnyCost, a: Mass, b: Mass) -> tuple[Cost, Support, float]:
         """The checked problem: a cost whose kernel is kept only where it fits, points with mass,

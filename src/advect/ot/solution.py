@@ -41,6 +41,11 @@ class Solution:
             included, in units of the cost; infinite where a solver does not say. Of
             ``NystromSinkhorn`` an estimate, of ``MiniBatch`` how far it can be from the mean over
             the parts that were drawn.
+        reach: how far mass is carried before it is left behind, where marginals may be off
+            (``Sinkhorn(reach=…)``); None where they may not. The value then counts what is left,
+            potentials are those of the penalised dual, and ``marginal_error`` is that of the
+            marginals which they ask for, a e^(−f/reach²), as a share of ``mass``.
+        mass: of the plan: 1, or less with a reach.
 
     Example:
         >>> import torch, advect as ad
@@ -60,6 +65,8 @@ class Solution:
     marginal_error: float
     coupling: Plan
     value_error: float = math.inf
+    reach: float | None = None
+    mass: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coupling", as_plan(self.coupling))  # a matrix will do
@@ -71,6 +78,44 @@ class Solution:
     def plan(self) -> Tensor:
         """The transport plan P (n, m) as a matrix, made on first use."""
         return self._plan
+
+    @property
+    def parts(self) -> Potentials:
+        """What each point adds to the value, (h, k): ⟨a, h⟩ + ⟨b, k⟩ is the value. Without a reach
+        the potentials.
+        """
+        if self.reach is None:
+            return self.potentials
+        factor = self.reach**2 + self.epsilon / 2
+        f, g = self._lost
+        return factor * f, factor * g
+
+    @property
+    def slopes(self) -> Potentials:
+        """The derivative of the value in the weights a and b, up to a constant where their sum is
+        fixed. Without a reach the potentials.
+        """
+        if self.reach is None:
+            return self.potentials
+        factor = self.reach**2 + self.epsilon
+        f, g = self._lost
+        return factor * f, factor * g
+
+    def asked(self, a: Tensor, b: Tensor) -> Potentials:
+        """The marginals that the plan should have: a and b, or with a reach what the potentials ask
+        for.
+        """
+        if self.reach is None:
+            return a, b
+        f, g = self._lost
+        return a * (1 - f), b * (1 - g)
+
+    @property
+    def _lost(self) -> Potentials:
+        """The shares of points that a reach leaves behind, 1 − e^(−f/reach²)."""
+        rho = (self.reach or math.inf) ** 2
+        f, g = (-torch.expm1(-part / rho) for part in self.potentials)
+        return f, g
 
     def release(self) -> None:
         """Let go of matrices that the coupling keeps only to be fast."""

@@ -161,6 +161,11 @@ class Solver(ABC):
         return True
 
     @property
+    def leaves_mass(self) -> bool:
+        """Whether a plan may leave mass behind, so that its marginals are not the weights."""
+        return False
+
+    @property
     def in_blocks(self) -> bool:
         """Whether costs are wanted in blocks, since whole matrices are never looked at."""
         return False

@@ -35,11 +35,13 @@ class Support:
             return inner
         return ScatteredPlan([(1.0, *self.positions, inner)], (len(self.a), len(self.b)))
 
-    def extended(self, cost: Cost, f: Tensor, g: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-        """Potentials of points with mass, and of the others T(g) and T(f)."""
+    def extended(
+        self, cost: Cost, f: Tensor, g: Tensor, epsilon: float, damping: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        """Potentials of points with mass, and of the others T(g) and T(f), times ``damping``."""
         if self.whole:
             return f, g
         start = torch.zeros_like(self.b).masked_scatter_(self.columns, g)
         kernel = cost.kernel(torch.float64, room=0)
-        reach_f, reach_g = kernel.softmins(start, self.a, self.b, epsilon)
+        reach_f, reach_g = kernel.softmins(start, self.a, self.b, epsilon, damping)
         return reach_f.masked_scatter_(self.rows, f), reach_g.masked_scatter_(self.columns, g)

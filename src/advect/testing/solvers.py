@@ -54,7 +54,9 @@ def _check_plan(solution: Solution, cost: Tensor, a: Tensor, b: Tensor, tol: flo
     plan = solution.plan().double()
     require(plan.shape == cost.shape, "a plan must have the shape of the cost", tuple(plan.shape))
     require(bool((plan >= 0).all()), "a plan must not be negative", float(plan.min()))
-    error = float((plan.sum(1) - a).abs().sum() + (plan.sum(0) - b).abs().sum())
+    rows, columns = solution.asked(a, b)
+    off = (plan.sum(1) - rows).abs().sum() + (plan.sum(0) - columns).abs().sum()
+    error = float(off) / solution.mass
     require(
         error <= solution.marginal_error + 1e-6,
         "the marginals of the plan must be off by marginal_error at most",
@@ -65,15 +67,17 @@ def _check_plan(solution: Solution, cost: Tensor, a: Tensor, b: Tensor, tol: flo
 
 
 def _check_value(solution: Solution, cost: Tensor, a: Tensor, b: Tensor, tol: float) -> None:
-    f, g = solution.potentials
+    f, g = solution.parts
     dual, size = float(a @ f.double() + b @ g.double()), float(cost.max())
     require(
         close(dual, solution.value, tol, tol * size),
-        "the value must be ⟨a, f⟩ + ⟨b, g⟩",
+        "the value must be ⟨a, f⟩ + ⟨b, g⟩ of the potentials, or of its parts",
         (solution.value, dual),
     )
     exact, spent = ExactOT().solve(cost, a, b).value, float((solution.plan().double() * cost).sum())
-    least, most = exact - tol * size, spent + solution.epsilon * _entropy(solution, a, b)
+    left = solution.reach is not None
+    least = 0.0 if left else exact - tol * size
+    most = spent + solution.epsilon * _entropy(solution, a, b) + _penalty(solution, a, b)
     require(
         least <= solution.value <= most + tol * size,
         "the value must lie between the exact one and what the plan spends, entropy included",
@@ -84,9 +88,21 @@ def _check_value(solution: Solution, cost: Tensor, a: Tensor, b: Tensor, tol: fl
 
 def _entropy(solution: Solution, a: Tensor, b: Tensor) -> float:
     """KL(P | a ⊗ b)."""
-    plan, product = solution.plan().double(), a[:, None] * b[None, :]
-    inside = plan > 0
-    return float((plan[inside] * (plan[inside] / product[inside]).log()).sum())
+    return _kl(solution.plan().double(), a[:, None] * b[None, :])
+
+
+def _penalty(solution: Solution, a: Tensor, b: Tensor) -> float:
+    """What marginals that are off cost, with a reach."""
+    if solution.reach is None:
+        return 0.0
+    plan = solution.plan().double()
+    return solution.reach**2 * (_kl(plan.sum(1), a) + _kl(plan.sum(0), b))
+
+
+def _kl(part: Tensor, whole: Tensor) -> float:
+    inside = part > 0
+    logs = part[inside] * (part[inside] / whole[inside]).log()
+    return float(logs.sum() - part.sum() + whole.sum())
 
 
 def _check_order(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from advect.cost import GroundCost, PairCost
 from advect.data.class_table import ClassTable
@@ -32,6 +33,18 @@ def match_classes(
     squared = torch.from_numpy(distances).square().nan_to_num(nan=0.0)  # no samples, no mass
     coupling = ExactOT().solve(squared, source.class_mass.cpu(), target.class_mass.cpu()).plan()
     return ClassTable(coupling.numpy(), source.classes, target.classes)
+
+
+def left_by_class(data: LabeledDataset, carried: Tensor) -> ClassTable:
+    """The mass of each class, what a plan carries of it, and what it leaves; ``carried`` is that of
+    each sample, (n, 1).
+    """
+    data.require_labels("the mass that classes leave")
+    mass = data.class_mass.cpu()
+    sums = carried[:, 0].to(data.weights)
+    sent = torch.zeros_like(data.class_mass).index_add_(0, data.y, sums).cpu()
+    table = torch.stack([mass, sent, mass - sent], dim=1).numpy()
+    return ClassTable(table, data.classes, ("mass", "carried", "left"))
 
 
 def otdd_classes(source: LabeledDataset, target: LabeledDataset, cost: GroundCost) -> ClassTable:

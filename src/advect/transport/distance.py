@@ -27,8 +27,8 @@ from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot import Divergence, Sinkhorn, Solver, check_solver
 from advect.ot.divergence import debiased, envelope, warn_unless_converged
-from advect.transport.class_tables import class_distances, match_classes
-from advect.transport.notes import Note, of_pair, of_parts, of_solver, of_unresolved
+from advect.transport.class_tables import class_distances, left_by_class, match_classes
+from advect.transport.notes import Note, of_pair, of_parts, of_reach, of_solver, of_unresolved
 from advect.transport.redraw import redrawn, varies
 from advect.transport.same import same_measure
 from advect.transport.transport import Transport, check_dataset
@@ -167,7 +167,9 @@ class Distance:
             ((), "Column 'feature 2' carries 100.0% ")
         """
         parts = of_parts(self.divergence.standard_error) if self.divergence.sampled else []
-        return (*self._of_solver(), *parts, *of_pair(self.source, self.target, self.pairs[0].cost))
+        leaves = self.divergence.cross.reach is not None
+        pair = of_pair(self.source, self.target, self.pairs[0].cost, leaves_mass=leaves)
+        return (*self._of_solver(), *of_reach(self.mass_left), *parts, *pair)
 
     def _of_solver(self) -> list[Note]:
         if self.converged or (
@@ -257,6 +259,39 @@ class Distance:
     def plan(self) -> Tensor:
         """The transport plan (n, m) between source and target samples."""
         return self.divergence.cross.plan()
+
+    @property
+    def mass_left(self) -> float:
+        """The share of the mass that the plan between source and target leaves behind; 0 unless the
+        solver has a ``reach``.
+
+        Example:
+            >>> import advect as ad
+            >>> a = ad.LabeledDataset([[0.0], [1.0], [90.0]], ["a", "a", "odd"])
+            >>> b = ad.LabeledDataset([[0.0], [1.0]], ["a", "a"])
+            >>> blind = ad.GroundCost(label=ad.NoLabels())
+            >>> near = ad.otdd(a, b, cost=blind, solver=ad.Sinkhorn(epsilon=0.1, reach=2.0))
+            >>> 0.15 < near.mass_left < 0.35, ad.otdd(a, b, cost=blind).mass_left
+            (True, 0.0)
+            >>> [round(near.left_in_source[name, "left"], 2) for name in ("a", "odd")]
+            [-0.14, 0.33]
+        """
+        return self.divergence.mass_left
+
+    @cached_property
+    def left_in_source(self) -> ClassTable:
+        """For each class of the source its mass, what the plan carries of it, and what it leaves
+        behind; below 0 where it carries more than there is.
+        """
+        coupling = self.divergence.cross.coupling
+        return left_by_class(self.source, coupling @ torch.ones(len(self.target), 1).double())
+
+    @cached_property
+    def left_in_target(self) -> ClassTable:
+        """For each class of the target its mass, what the plan brings, and what is missing."""
+        coupling = self.divergence.cross.coupling
+        sums = coupling.T @ torch.ones(len(self.source), 1).double()
+        return left_by_class(self.target, sums)
 
     @property
     def contributions(self) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,7 @@ _FORGIVEN = 1e-3  # of a value, whatever rounding could be
 _BACK = 0.01  # of the whole fall: a value that ends higher above its lowest than this has risen
 _DOMINANT = 0.99  # of squared distances
 _CHANGE = 0.02  # of mass: class shares that differ by less do not matter
+_LEFT, _MOST = 0.01, 0.5  # of mass that is left behind: worth a word; nothing is compared with much
 _MIXED = 0.2  # of samples, whose nearest neighbour was of their class at first and is not any more
 _GROWN = 3.0  # times its first value: more than noise
 _SOME = 2000  # rows to look at
@@ -255,14 +256,34 @@ def of_parts(standard_error: float) -> list[Note]:
     return [Note(what, remedy, command)]
 
 
-def of_pair(source: LabeledDataset, target: LabeledDataset, cost: _Compared) -> list[Note]:
+def of_reach(mass_left: float) -> list[Note]:
+    """Mass that a reach leaves behind.
+
+    Example:
+        >>> of_reach(0.253)[0].what
+        '25% of the mass is left behind: nothing is within reach of it.'
+    """
+    if not mass_left > _LEFT:
+        return []
+    what = f"{_percent(mass_left)} of the mass is left behind: nothing is within reach of it."
+    if mass_left > _MOST:
+        more = "That is most of it: raise"
+        return [Note(what, f"{more} reach.", f"{more} --solver.reach.")]
+    remedy = "left_in_source and left_in_target of the distance say of which classes; a larger reach carries more."
+    command = "advect distance says of which classes; a larger --solver.reach carries more."
+    return [Note(what, remedy, command)]
+
+
+def of_pair(
+    source: LabeledDataset, target: LabeledDataset, cost: _Compared, *, leaves_mass: bool = False
+) -> list[Note]:
     """What two datasets that are compared are like: columns, samples for each class, class
-    shares.
+    shares (which need not be met where mass may be left behind).
     """
     notes = _columns(source, target) if cost.by_columns else []
     if cost.estimates_covariances:
         notes += _few_samples(source, target)
-    return notes + (_shares(source, target) if cost.has_labels else [])
+    return notes + (_shares(source, target) if cost.has_labels and not leaves_mass else [])
 
 
 def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
@@ -346,7 +367,10 @@ def _shares(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     if change <= _CHANGE:
         return []
     what = f"Class shares differ: at least {_percent(change)} of the mass must change its class, whichever class becomes which."
-    remedy = "Draw equally many of each class, or weight samples, if shares are not part of the question."
+    remedy = (
+        "Draw equally many of each class, or weight samples, if shares are not part of the "
+        "question: docs/imbalanced.md."
+    )
     return [
         Note(
             what,

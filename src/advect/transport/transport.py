@@ -120,6 +120,7 @@ class Transport:
         after |= {"tol": state["tol"]} if "tol" in state else {}
         after |= _numbers(epsilon=epsilon, calls=calls + drawn, wide=_flag(state, "wide"))
         after |= _numbers(error=found.error, converged=found.met)
+        after |= _numbers(mass_left=found.mass_left) if solver.leaves_mass else {}
         if own is None:
             within, (f, g) = found.target, found.cross.potentials
             after |= problem.spread({"f": f, "g": g, "self": found.source.potentials[0]})
@@ -207,6 +208,15 @@ class Transport:
             wide = self._lasting(*self.cost.widened(source, target), _WIDE)
             found = wide.kept(wide.prepared(self.solver))
         return found, (cross, within_source, within_target)
+
+    def problem(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Problem, Solver]:
+        """The problems under a fitted cost, not solved yet, and the solver prepared for them."""
+        problem = self._lasting(self.cost, source, target, self._dtype(source, target))
+        solver = problem.prepared(self.solver)
+        if problem.precise(solver):
+            return problem, solver
+        wide = self._lasting(*self.cost.widened(source, target), _WIDE)
+        return wide, wide.prepared(self.solver)
 
     def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
         """As ``kept``, to the last digits of float64, costs included, as far as the solver goes."""

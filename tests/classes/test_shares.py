@@ -1,0 +1,124 @@
+"""Shares of classes by transport: against the truth, laws, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import advect as ad
+from advect.cli.app import main
+
+
+def blobs(counts, seed=0, shift=0.0, dim=3):
+    """Well apart, one for each count."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = [
+        torch.randn(n, dim, generator=generator, dtype=torch.float64) + 8 * k + shift
+        for k, n in enumerate(counts)
+    ]
+    names = [name for name, n in zip("abcd", counts, strict=False) for _ in range(n)]
+    return ad.LabeledDataset(torch.cat(rows), names)
+
+
+@pytest.mark.parametrize("aim", [(40, 40, 40), (90, 20, 10), (5, 25, 90)])
+def test_classes_that_are_apart_are_counted(aim):
+    found = ad.class_shares(blobs((60, 30, 6)), ad.LabeledDataset(blobs(aim, seed=1).x))
+    assert found.converged
+    np.testing.assert_allclose(found.shares, np.array(aim) / sum(aim), atol=0.01)
+    assert found.misfit < 0.01
+    moved = found.reweighted()
+    np.testing.assert_allclose(moved.class_mass, found.shares, atol=1e-12)
+    # within a class the weights are as they were
+    assert moved.weights[:60].std() < 1e-15
+
+
+def test_labels_of_the_target_and_order_do_not_matter():
+    source, target = blobs((30, 20, 10)), blobs((10, 30, 20), seed=2)
+    found = ad.class_shares(source, target)
+    bare = ad.class_shares(source, ad.LabeledDataset(target.x))
+    np.testing.assert_array_equal(found.shares, bare.shares)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    turned = ad.class_shares(source.subset(order), target.subset(order.flip(0)))
+    np.testing.assert_allclose(turned.shares, found.shares, atol=1e-8)
+    heavy = source.reweighted([0.9, 0.05, 0.05])  # nor do shares of the source
+    np.testing.assert_allclose(ad.class_shares(heavy, target).shares, found.shares, atol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_units_do_not_matter(scale):
+    source, target = blobs((30, 20)), blobs((10, 40), seed=3)
+    plain = ad.class_shares(source, target).shares
+    scaled = [data.replace(x=scale * data.x) for data in (source, target)]
+    np.testing.assert_allclose(ad.class_shares(*scaled).shares, plain, atol=1e-8)
+
+
+def test_overlap_is_corrected_and_its_error_is_stated():
+    """Two classes that overlap: the classifier errs, its confusion takes that out, and draws vary as
+    much as is said."""
+
+    def drawn(n, m, generator):
+        x = torch.randn(n + m, 1, generator=generator, dtype=torch.float64)
+        x[n:] += 2
+        return ad.LabeledDataset(x, ["a"] * n + ["b"] * m)
+
+    found, stated = [], []
+    for seed in range(12):
+        generator = torch.Generator().manual_seed(seed)
+        source, target = drawn(100, 100, generator), drawn(30, 120, generator)
+        one = ad.class_shares(source, target)
+        found.append(one.shares[0])
+        stated.append(one.standard_error(50, generator=generator)[0])
+    assert np.mean(found) == pytest.approx(0.2, abs=2.5 * np.std(found) / np.sqrt(12))
+    assert 0.5 < np.std(found) / np.mean(stated) < 2
+
+
+def test_classes_without_mass_and_single_samples():
+    source = ad.LabeledDataset(
+        blobs((20, 1)).x, blobs((20, 1)).labels, classes=["a", "b", "nobody"]
+    )
+    found = ad.class_shares(source, blobs((10, 10), seed=1))
+    assert found.by_name["nobody"] == 0
+    np.testing.assert_allclose(found.shares, [0.5, 0.5, 0.0], atol=0.03)
+    assert np.isfinite(found.standard_error(10)).all()
+    alone = ad.class_shares(blobs((5,)), blobs((7,), seed=1))
+    assert alone.shares.tolist() == [1.0]
+
+
+def test_points_that_coincide():
+    same = ad.LabeledDataset(torch.zeros(6, 2), list("aaabbb"))
+    shares = ad.class_shares(same, same).shares
+    assert np.isfinite(shares).all() and shares.sum() == pytest.approx(1)
+
+
+def test_what_is_refused():
+    source = blobs((5, 5))
+    for call in (
+        lambda: ad.class_shares(ad.LabeledDataset(source.x), source),
+        lambda: ad.class_shares(source, source, cost=ad.GroundCost()),
+        lambda: ad.class_shares(source, source, solver=ad.ExactOT()),
+        lambda: ad.class_shares(source, source, solver=ad.MiniBatch(size=3)),
+        lambda: ad.class_shares(source, ad.LabeledDataset(torch.zeros(3, 7))),
+        lambda: source.reweighted([1.0]),
+        lambda: source.reweighted({"z": 1.0}),
+        lambda: source.reweighted([1.0, -1.0]),
+        lambda: source.reweighted([0.0, 0.0]),
+        lambda: source.reweighted("ab"),
+    ):
+        with pytest.raises(ad.InputError):
+            call()
+
+
+def test_the_command(tmp_path, capsys):
+    source, target, out = (str(tmp_path / f"{name}.npz") for name in ("a", "b", "out"))
+    blobs((30, 10)).save(source)
+    blobs((10, 30), seed=1).save(target)
+    assert main(["shares", source, target, "-o", out, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["shares"] == pytest.approx([0.25, 0.75], abs=0.01)
+    kept = ad.datasets.load(out)
+    np.testing.assert_allclose(kept.class_mass, [0.25, 0.75], atol=0.01)
+    assert main(["shares", source, target, "-o", out]) == 2  # there is one already
+    assert main(["shares", source, target, "-o", str(tmp_path / "out.csv")]) == 2
+    assert main(["shares", source, target, "--solver.name", "exact"]) == 2
+    assert main(["shares", source, target, "--solver.reach", "5", "--solver.epsilon", "1"]) == 0

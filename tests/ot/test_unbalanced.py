@@ -1,0 +1,317 @@
+"""Transport with a reach: against POT, closed forms, plain loops, limits and differences."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from oracles import central_differences, half_squared
+
+import advect as ad
+from advect.ot import DenseCost, ShardedCost
+from advect.ot.solver import divergence
+
+WIDE = torch.float64
+
+
+def points(n, m, d=2, shift=0.7, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x, y = (torch.randn(k, d, generator=generator, dtype=WIDE) for k in (n, m))
+    a, b = (torch.rand(k, generator=generator, dtype=WIDE) + 0.1 for k in (n, m))
+    return x, y + shift, a / a.sum(), b / b.sum()
+
+
+def cost_of(x, y):
+    return torch.as_tensor(half_squared(x, y))
+
+
+def kl(p, q):
+    p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
+    inside = p > 0
+    return float((p[inside] * np.log(p[inside] / q[inside])).sum() - p.sum() + q.sum())
+
+
+def primal(plan, cost, a, b, epsilon, reach):
+    plan = plan.double().numpy()
+    value = (plan * cost.numpy()).sum() + epsilon * kl(plan, np.outer(a, b))
+    return value + reach**2 * (kl(plan.sum(1), a) + kl(plan.sum(0), b))
+
+
+def loop(cost, a, b, epsilon, reach, n=100_000):
+    """Plain damped updates in the log domain."""
+    from scipy.special import logsumexp
+
+    cost, a, b, rho = cost.double().numpy(), a.numpy(), b.numpy(), reach**2
+    damping, f, g = rho / (rho + epsilon), np.zeros(len(a)), np.zeros(len(b))
+    for _ in range(n):
+        f = -damping * epsilon * logsumexp((g - cost) / epsilon, b=b[None], axis=1)
+        new = -damping * epsilon * logsumexp((f[:, None] - cost) / epsilon, b=a[:, None], axis=0)
+        change, g = np.abs(new - g).max(), new
+        if change <= 1e-15 * max(1.0, np.abs(g).max()):
+            break
+    plan = a[:, None] * b * np.exp((f[:, None] + g - cost) / epsilon)
+    value = -rho * (a @ np.expm1(-f / rho) + b @ np.expm1(-g / rho)) + epsilon * (1 - plan.sum())
+    return value, plan
+
+
+@pytest.mark.parametrize(("epsilon", "reach"), [(0.1, 0.5), (0.5, 1.0), (0.3, 0.1)])
+def test_the_plan_is_that_of_pot(epsilon, reach):
+    pot = pytest.importorskip("ot")
+    x, y, a, b = points(20, 15)
+    cost = cost_of(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plan = pot.unbalanced.sinkhorn_unbalanced(
+            a.numpy(), b.numpy(), cost.numpy(), epsilon, reach**2, reg_type="kl",
+            c=np.outer(a, b), numItermax=3000, stopThr=1e-13,
+        )  # fmt: skip
+    found = ad.Sinkhorn(epsilon, tol=1e-12, reach=reach).solve(cost, a, b)
+    assert found.converged
+    np.testing.assert_allclose(found.plan().numpy(), plan, rtol=1e-7, atol=1e-14)
+    assert found.value == pytest.approx(primal(found.plan(), cost, a, b, epsilon, reach), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "reach"), [(0.5, 0.01), (0.03, 0.01), (0.5, 1.0), (0.03, 0.5), (0.5, 3.0)]
+)
+def test_a_plain_loop_finds_the_same(epsilon, reach):
+    x, y, a, b = points(25, 30, seed=1)
+    cost = cost_of(x, y)
+    value, plan = loop(cost, a, b, epsilon, reach)
+    found = ad.Sinkhorn(epsilon, reach=reach).solve(cost, a, b)
+    assert found.converged and abs(found.value - value) <= found.value_error + 1e-13
+    np.testing.assert_allclose(found.plan().numpy(), plan, atol=1e-9)
+    # at the optimum the value is (2ρ + ε) of the mass that is left
+    assert found.value == pytest.approx((2 * reach**2 + epsilon) * (1 - found.mass), rel=1e-7)
+    (h, k), (rows, columns) = found.parts, found.asked(a, b)
+    assert float(a @ h + b @ k) == pytest.approx(found.value, rel=1e-12)
+    np.testing.assert_allclose(found.plan().sum(1), rows, atol=1e-8)
+    np.testing.assert_allclose(found.plan().sum(0), columns, atol=1e-8)
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1.0, 4.0, 30.0])
+def test_two_single_points(apart):
+    """m = exp(−c/(2ρ + ε)) is carried, and (2ρ + ε)(1 − m) is the value."""
+    epsilon, reach, c = 0.1, 1.5, apart**2 / 2
+    found = ad.Sinkhorn(epsilon, reach=reach).solve(torch.tensor([[c]], dtype=WIDE))
+    total = 2 * reach**2 + epsilon
+    assert found.mass == pytest.approx(math.exp(-c / total), rel=1e-9, abs=1e-300)
+    assert found.value == pytest.approx(-total * math.expm1(-c / total), rel=1e-9)
+
+
+def test_a_large_reach_leaves_nothing():
+    x, y, a, b = points(30, 25, seed=2)
+    cost = cost_of(x, y)
+    whole = ad.Sinkhorn(0.1).solve(cost, a, b)
+    gaps = []
+    for reach in (10.0, 100.0, 1000.0):
+        found = ad.Sinkhorn(0.1, reach=reach).solve(cost, a, b)
+        assert found.converged and found.mass < 1 and found.value < whole.value
+        gaps.append(whole.value - found.value)
+        np.testing.assert_allclose(found.plan(), whole.plan(), atol=1 / reach**2)
+    for reach in (1e5, 1e8):  # as far as float64 tells, the same, and known as well
+        found = ad.Sinkhorn(0.1, reach=reach).solve(cost, a, b)
+        assert found.converged and found.value_error < 1e-6
+        assert abs(found.value - whole.value) <= found.value_error + whole.value_error + 1e-8
+    # the first term of what a reach takes off is of order 1/ρ
+    assert gaps[0] / gaps[1] == pytest.approx(100, rel=0.1)
+    assert gaps[1] / gaps[2] == pytest.approx(100, rel=0.01)
+
+
+def test_nothing_changes_without_a_reach():
+    x, y, a, b = points(30, 25, seed=3)
+    found = ad.Sinkhorn(0.1).solve(cost_of(x, y), a, b)
+    assert (found.reach, found.mass) == (None, 1.0)
+    assert found.parts is found.potentials and found.slopes is found.potentials
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_units_do_not_matter(scale):
+    x, y, a, b = points(20, 25, seed=4)
+    one = ad.Sinkhorn(0.05, reach=0.8).solve(cost_of(x, y), a, b)
+    other = ad.Sinkhorn(0.05 * scale**2, reach=0.8 * scale).solve(
+        cost_of(scale * x, scale * y), a, b
+    )
+    assert one.converged and other.converged
+    assert other.value == pytest.approx(one.value * scale**2, rel=1e-9)
+    assert other.mass == pytest.approx(one.mass, rel=1e-9)
+
+
+def test_an_offset_does_not_matter():
+    x, y, *_ = points(30, 25, seed=4)
+    solver = ad.Sinkhorn(0.05, reach=0.8)
+    blind = ad.GroundCost(label=ad.NoLabels())
+    near, far = (
+        ad.otdd(ad.LabeledDataset(x + c), ad.LabeledDataset(y + c), cost=blind, solver=solver)
+        for c in (0.0, 1e6)
+    )
+    assert far.converged and abs(near.energy - far.energy) <= near.error + far.error + 1e-6
+
+
+def test_points_out_of_reach():
+    """Their share of mass is below the least float there is; the others do not feel them."""
+    x, y, a, b = points(30, 25, seed=5)
+    x[:3] += 1e3
+    y[:2] -= 7e2
+    cost = cost_of(x, y)
+    found = ad.Sinkhorn(0.05, reach=1.0).solve(cost, a, b)
+    value, plan = loop(cost, a, b, 0.05, 1.0)
+    assert found.converged and abs(found.value - value) <= found.value_error
+    assert bool((found.plan()[:3] == 0).all())
+    np.testing.assert_allclose(found.plan(), plan, atol=1e-8)
+    narrow = ad.Sinkhorn(0.05, reach=1.0).solve(cost.float(), a, b)
+    assert narrow.converged and narrow.value == pytest.approx(value, rel=1e-5)
+    lost = ad.Sinkhorn(0.05, reach=1.0).solve(cost_of(x, y + 1e4), a, b)
+    assert lost.mass == 0 and lost.value == pytest.approx(2.05) and not lost.plan().any()
+
+
+@pytest.mark.filterwarnings("ignore::advect.errors.ConvergenceWarning")
+def test_what_is_stated_holds_whatever_the_tolerance():
+    x, y, a, b = points(40, 35, seed=6)
+    cost = cost_of(x, y)
+    for epsilon, reach in ((0.02, 0.7), (0.3, 5.0), (0.05, 40.0)):
+        best = ad.Sinkhorn(epsilon, tol=1e-13, reach=reach).solve(cost, a, b)
+        for tol in (0.3, 1e-2, 1e-4):
+            loose = ad.Sinkhorn(epsilon, tol=tol, reach=reach).solve(cost, a, b)
+            assert loose.value <= best.value + best.value_error  # the dual is below
+            assert best.value - loose.value <= loose.value_error
+        cut = ad.Sinkhorn(epsilon, max_iter=1, reach=reach).solve(cost, a, b)
+        assert not cut.converged and best.value - cut.value <= cut.value_error
+
+
+def test_where_it_starts_changes_the_work_alone():
+    x, y, a, b = points(60, 50, seed=7)
+    cost, solver = cost_of(x, y), ad.Sinkhorn(0.05, reach=1.0)
+    cold = solver.solve(cost, a, b)
+    warm = solver.solve(cost, a, b, init=cold.potentials)
+    assert warm.n_iter < cold.n_iter / 5 and warm.value == pytest.approx(cold.value, rel=1e-12)
+    for f, g in ((4e2, -1.0), (5e4, -3e4), (-1e3, 2e3), (0.0, 1e5)):
+        bad = torch.full_like(a, f), torch.full_like(b, g)
+        found = solver.solve(cost, a, b, init=bad)
+        assert found.converged and found.value == pytest.approx(cold.value, rel=1e-9)
+
+
+def test_points_that_come_into_reach_again():
+    """Potentials of a step before, when they were out of it, in float32."""
+    x, y, a, b = points(600, 500, seed=15)
+    x[:20] += 25
+    solver = ad.Sinkhorn(1.0, tol=1e-3, reach=2.0)
+    start = solver.solve(cost_of(x, y).float(), a, b).potentials
+    for back in (0.5, 2.3, 2.4, 2.45, 2.5, 2.55, 5.0, 25.0):
+        moved = x.clone()
+        moved[:20] -= back
+        cost = cost_of(moved, y).float()
+        found, cold = solver.solve(cost, a, b, init=start), solver.solve(cost, a, b)
+        assert found.converged and found.n_iter < 200
+        assert abs(found.value - cold.value) <= found.value_error + cold.value_error
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_blocks_and_ranks_and_memory(dtype):
+    x, y, a, b = points(700, 600, d=3, seed=8)
+    matrix = cost_of(x, y).to(dtype)
+    solver = ad.Sinkhorn(0.2, reach=1.5)
+    whole = solver.solve(matrix, a, b)
+    truth = ad.Sinkhorn(0.2, reach=1.5).solve(matrix.double(), a, b)
+    assert abs(whole.value - truth.value) <= whole.value_error + truth.value_error
+    small = ad.Sinkhorn(0.2, reach=1.5, memory_limit="500kB").solve(matrix, a, b)
+    assert small.value == pytest.approx(whole.value, rel=1e-6)
+    alone = ad.distributed.Group()
+    shared = solver.solve(ShardedCost(DenseCost(matrix), 700, alone), a, b)
+    assert (shared.value, shared.mass) == pytest.approx((whole.value, whole.mass), rel=1e-9)
+
+
+def test_points_without_mass():
+    x, y, a, b = points(20, 15, seed=9)
+    a[:4] = 0
+    a /= a.sum()
+    cost, solver = cost_of(x, y), ad.Sinkhorn(0.1, reach=1.0)
+    found, inner = solver.solve(cost, a, b), solver.solve(cost[4:], a[4:], b)
+    assert found.value == pytest.approx(inner.value, rel=1e-9) and not found.plan()[:4].any()
+    # the slope at a point without mass is that of adding some
+    step = 1e-7
+    more = a + step * torch.eye(20, dtype=WIDE)[0]
+    there = loop(cost, more, b, 0.1, 1.0)[0] + 0.1 * (b.sum() * step)
+    assert (there - found.value) / step == pytest.approx(float(found.slopes[0][0]), rel=1e-4)
+
+
+def test_slopes_in_the_weights():
+    x, y, a, b = points(12, 10, seed=10)
+    cost, solver = cost_of(x, y), ad.Sinkhorn(0.2, tol=1e-12, reach=0.9)
+    slopes = solver.solve(cost, a, b).slopes[0]
+
+    def value(weights):  # of weights that sum to one
+        return solver.solve(cost, weights, b).value
+
+    for i, j in ((0, 1), (3, 7)):
+        direction = torch.zeros_like(a)
+        direction[i], direction[j] = 1.0, -1.0
+        step = 1e-6
+        found = (value(a + step * direction) - value(a - step * direction)) / (2 * step)
+        assert found == pytest.approx(float(slopes[i] - slopes[j]), rel=1e-6)
+
+
+# The divergence
+
+
+def triple(x, y, a, b, solver):
+    return divergence(cost_of(x, y), cost_of(x, x), cost_of(y, y), a, b, solver=solver)
+
+
+@pytest.mark.parametrize("reach", [0.2, 1.0, 20.0])
+@pytest.mark.parametrize("epsilon", [0.02, 1.0])
+def test_the_divergence_is_zero_at_home_and_positive_elsewhere(epsilon, reach):
+    solver = ad.Sinkhorn(epsilon, reach=reach)
+    x, y, a, b = points(30, 20, seed=11)
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(0))
+    same = triple(x, x[order], a, a[order], solver)
+    assert same.equal and same.value <= same.error < 1e-10
+    for seed in range(5):
+        x, y, a, b = points(20, 25, seed=seed, shift=0.1 * seed)
+        assert triple(x, y, a, b, solver).signed > 0
+    tilted = a.flip(0)  # the same points with other weights
+    assert triple(x, x, a, tilted, solver).signed > 0
+
+
+def test_contributions_add_up():
+    x, y, a, b = points(30, 20, seed=12)
+    found = triple(x, y, a, b, ad.Sinkhorn(0.1, reach=1.0))
+    own, others = found.contributions
+    assert float(own.sum() + others.sum()) == pytest.approx(found.signed, rel=1e-8)
+    assert 0 < found.mass_left < 1
+
+
+def test_the_gradient_is_that_of_differences():
+    x, y, a, b = points(5, 6, seed=13)
+    target = ad.LabeledDataset(y, [0, 0, 0, 1, 1, 1], weights=b)
+    solver = ad.Sinkhorn(0.4, tol=1e-12, reach=1.2)
+
+    def energy(points):
+        data = ad.LabeledDataset(points, [0, 0, 0, 1, 1], weights=a)
+        return ad.otdd(data, target, solver=solver)
+
+    moving = x.clone().requires_grad_()
+    energy(moving).loss.backward()
+    wanted = central_differences(lambda at: energy(at).energy, x, step=1e-5)
+    torch.testing.assert_close(moving.grad, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_parts_drawn_at_random():
+    x, y, a, b = points(60, 50, seed=14)
+    source, target = ad.LabeledDataset(x, weights=a), ad.LabeledDataset(y, weights=b)
+    blind, inner = ad.GroundCost(label=ad.NoLabels()), ad.Sinkhorn(0.2, reach=1.0)
+    whole = ad.otdd(source, target, cost=blind, solver=ad.MiniBatch(inner, size=100))
+    plain = ad.otdd(source, target, cost=blind, solver=inner)
+    assert whole.energy == pytest.approx(plain.energy, rel=1e-6)
+    assert whole.mass_left == pytest.approx(plain.mass_left, rel=1e-6)
+    parts = ad.otdd(source, target, cost=blind, solver=ad.MiniBatch(inner, size=20))
+    assert 0 < parts.mass_left < 1
+    own, others = parts.contributions
+    assert float(own.sum() + others.sum()) == pytest.approx(parts.energy, rel=1e-6)
+
+
+@pytest.mark.parametrize("reach", [0.0, -1.0, math.inf, math.nan, "far"])
+def test_a_reach_is_a_positive_number(reach):
+    with pytest.raises(ad.InputError, match="reach"):
+        ad.Sinkhorn(reach=reach)

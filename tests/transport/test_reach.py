@@ -1,0 +1,82 @@
+"""Mass that a reach leaves behind: in distances, flows, notes and on the command line."""
+
+import json
+
+import pytest
+import torch
+
+import advect as ad
+from advect.cli.app import main
+
+
+def pair():
+    """Two classes on either side; the source has an outlier class."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
+    x[20:30] += 6
+    x[30:] += 500
+    y = torch.randn(40, 2, generator=generator, dtype=torch.float64) + 0.5
+    y[10:] += 6
+    names = ["a"] * 20 + ["b"] * 10 + ["odd"] * 10
+    return ad.LabeledDataset(x, names), ad.LabeledDataset(y, ["a"] * 10 + ["b"] * 30)
+
+
+def test_what_is_left_is_told_by_class():
+    source, target = pair()
+    blind = ad.GroundCost(label=ad.NoLabels())
+    found = ad.otdd(source, target, cost=blind, solver=ad.Sinkhorn(0.2, reach=2.0))
+    left = found.left_in_source
+    assert found.converged and left["odd", "left"] == pytest.approx(0.25)
+    assert left.values[:, 1].sum() == pytest.approx(1 - found.mass_left)
+    assert found.left_in_target.values[:, 1].sum() == pytest.approx(1 - found.mass_left)
+    coupling = found.class_coupling.values
+    assert coupling.sum() == pytest.approx(1 - found.mass_left)
+    assert found.notes[0].what.startswith(f"{found.mass_left:.0%} of the mass is left behind")
+    near = ad.otdd(source, target, cost=blind, solver=ad.Sinkhorn(0.2, reach=0.01))
+    assert "most of it: raise reach" in near.notes[0].remedy
+    whole = ad.otdd(source, target, cost=blind)
+    assert whole.mass_left == 0 and "left behind" not in str(whole.notes)
+
+
+def test_class_shares_need_not_be_met():
+    source, target = pair()
+    source = source.subset(source.y < 2)
+    told = [
+        any("Class shares differ" in note.what for note in ad.otdd(source, target, solver=s).notes)
+        for s in (ad.Sinkhorn(), ad.Sinkhorn(reach=2.0))
+    ]
+    assert told == [True, False]
+
+
+@pytest.mark.parametrize(
+    "dynamics", [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()]
+)
+def test_flows_leave_what_is_out_of_reach(dynamics):
+    source, target = pair()
+    cost = ad.GroundCost(label_weight=0.1)
+    energy = ad.OTDD(target, cost=cost, solver=ad.Sinkhorn(0.3, tol=1e-4, reach=3.0))
+    result = ad.flow(source, energy, dynamics=dynamics, n_steps=4)
+    assert result.values[-1] < result.values[0] and result.unconverged == 0
+    moved = (result.dataset.x - source.x).norm(dim=1)
+    assert float(moved[:30].mean()) > 1e-2 and float(moved[30:].mean()) < 3
+    assert 0.2 < float(result.state["mass_left"]) < 0.6
+    assert any("left behind" in note.what for note in result.diagnosis)
+
+
+def test_a_flow_with_a_reach_goes_on_bit_for_bit(tmp_path):
+    folder, more = str(tmp_path / "run"), str(tmp_path / "more")
+    words = ["toy:gaussians?n=30", "toy:gaussians?n=30&shift=4,0&seed=1", "--solver.reach", "3"]
+    assert main(["flow", *words, "--steps", "4", "-o", folder, "--quiet"]) == 0
+    assert main(["flow", *words, "--steps", "2", "-o", more, "--quiet"]) == 0
+    assert main(["resume", more, "--steps", "4", "--quiet"]) == 0
+    one, other = (ad.datasets.load(f"run:{each}@-1") for each in (folder, more))
+    assert torch.equal(one.x, other.x)
+
+
+def test_the_command_line(capsys):
+    words = ["distance", "toy:gaussians?n=30", "toy:gaussians?n=30&shift=4,0&seed=1", "--json"]
+    assert main([*words, "--solver.reach", "2"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert 0 < facts["mass_left"] < 1 and facts["left_in_source"]["columns"][2] == "left"
+    assert main([*words, "--solver.name", "exact", "--solver.reach", "2"]) == 2
+    assert main([*words, "--solver.reach", "0"]) == 2
