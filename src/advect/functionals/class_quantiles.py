@@ -1,14 +1,15 @@
 """Classes as quantile vectors, in which the sliced Wasserstein distance is Euclidean.
 
-Along a direction θ a class c is a law on a line, whose quantile function is kept as its means over L
-equal parts of (0, 1). With P directions a class is a vector of P L numbers, and
+Along a direction θ a class is a law on a line, whose quantile function is kept as its means over L
+equal parts of (0, 1). With P directions, and q the part of these numbers that is around the mean,
 
-    SW₂²(α, β) = d E_θ W₂²(θ·α, θ·β) ≈ d / (P L) ‖φ(α) − φ(β)‖² .
+    SW₂²(α, β) = d E_θ W₂²(θ·α, θ·β) ≈ ‖mean(α) − mean(β)‖² + d / (P L) ‖q(α) − q(β)‖² .
 
 The factor d undoes what a projection takes away on average: SW₂ is in the units of the features, and
-of a law moved by v it is ‖v‖. Means, not values at levels: all of a sample's mass is in them, and they
-are a projection, so that levels make distances smaller, never larger. Where the number of samples of
-each class divides L, and the samples of a class weigh the same, nothing is lost."""
+between a law and the same moved by v it is ‖v‖. What means differ by is d E_θ (θ·(m − m'))² and
+needs no directions: only shapes are noisy. Means over parts, not values at levels: all of a sample's mass
+is in them, and they are a projection, so that levels make distances smaller, never larger. Where
+the samples of a class weigh the same and their number divides L, nothing is lost."""
 
 from __future__ import annotations
 
@@ -61,12 +62,19 @@ class Groups:
         )
 
     def quantiles(self, features: Tensor, n_levels: int) -> Tensor:
-        """The vectors of the classes, (k, p · L) float64, from features along directions (p, n)."""
-        vectors = [
-            quantile_means(features[:, rows], masses, n_levels).flatten()
-            for rows, masses in zip(self.rows, self.masses, strict=True)
-        ]
+        """The shapes of the classes, (k, p · L) float64, from features along directions (p, n)."""
+        vectors = []
+        for rows, masses in zip(self.rows, self.masses, strict=True):
+            found = quantile_means(features[:, rows], masses, n_levels)
+            vectors.append((found - found.mean(dim=1, keepdim=True)).flatten())
         return torch.stack(vectors)
+
+    def means(self, points: Tensor) -> Tensor:
+        """The means of the classes, (k, d)."""
+        rows, masses = torch.cat(self.rows), torch.cat(self.masses)
+        each = torch.cat([part.new_full((len(part),), k) for k, part in enumerate(self.rows)])
+        weighted = masses.to(points)[:, None] * points[rows]
+        return points.new_zeros(len(self.rows), points.shape[1]).index_add(0, each, weighted)
 
 
 def drawn_directions(dim: int, n: int, generator: torch.Generator | None) -> Tensor:
@@ -112,9 +120,7 @@ def class_squares(
             own.quantiles((part @ along).T, levels)
             for own, part in zip(groups, points, strict=True)
         )
-        # three calls, so that of a dataset with itself all three are the same to the last bit
-        pairs = ((first, first), (first, second), (second, second))
-        return cast(_Squares, tuple(squared_gaps(one, other) for one, other in pairs))
+        return _gaps(first, second)
 
     numbers = max(len(a) + len(b), levels * sum(len(own.codes) for own in groups))
     size = max(1, _ENTRIES // numbers)
@@ -122,8 +128,19 @@ def class_squares(
     again = len(starts) > 1 and torch.is_grad_enabled() and (a.x.requires_grad or b.x.requires_grad)
     found = [_later(squares, start) if again else squares(start) for start in starts]
     scale = a.dim / (theta.shape[1] * levels)
-    aa, ab, bb = (scale * torch.stack(parts).sum(dim=0) for parts in zip(*found, strict=True))
+    between_means = _gaps(*(own.means(part) for own, part in zip(groups, points, strict=True)))
+    aa, ab, bb = (
+        apart + scale * torch.stack(parts).sum(dim=0)
+        for apart, parts in zip(between_means, zip(*found, strict=True), strict=True)
+    )
     return aa, ab, bb
+
+
+def _gaps(a: Tensor, b: Tensor) -> _Squares:
+    """Squared distances of rows, in three calls: where a and b are equal, all three are the same to
+    the last bit.
+    """
+    return squared_gaps(a, a), squared_gaps(a, b), squared_gaps(b, b)
 
 
 def _later(function: Callable[[int], _Squares], start: int) -> _Squares:
