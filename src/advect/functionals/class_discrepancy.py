@@ -36,6 +36,7 @@ KERNELS: dict[str, Callable[[Tensor, float], Tensor]] = {
     "imq": lambda squares, width: width / (1 + squares / width**2).sqrt(),
 }
 _BLOCKS = 20  # of directions, left out in turn for the error of a value
+_BASES = 5  # from so many on, blocks are of whole bases, which are independent of one another
 _WHO = "a discrepancy of classes"
 
 
@@ -45,7 +46,9 @@ class ClassDiscrepancy:
 
     Attributes:
         energy: ½ MMD², in the units of the features.
-        standard_error: of the energy, by leaving out a part of the directions in turn.
+        standard_error: of the energy, by leaving out a part of the directions in turn; from five
+            times as many directions as features on, else too large: orthogonal directions say
+            more than independent ones.
         n_projections: how many directions.
         bandwidth: the width of the kernel; nan where it has none.
         class_distances: SW₂ between the classes of the two datasets; nan for classes without mass.
@@ -114,7 +117,7 @@ def class_mmd(
     generator = generator or torch.Generator().manual_seed(0)
     theta = drawn_directions(source.dim, n_projections, generator)
     groups = Groups.of(source, _WHO), Groups.of(target, _WHO)
-    blocks = theta.chunk(min(_BLOCKS, n_projections), dim=1)
+    blocks = _blocks(theta)
     with torch.no_grad():
         parts = [
             [
@@ -155,6 +158,15 @@ def class_mmd(
         math.nan if kernel == "riesz" else width,
         ClassTable(table.numpy(), source.classes, target.classes),
     )
+
+
+def _blocks(theta: Tensor) -> tuple[Tensor, ...]:
+    """Directions in parts, none of which shares a basis with another where that can be."""
+    dim, n = theta.shape
+    bases = -(-n // dim)
+    if bases < _BASES:
+        return theta.chunk(min(_BLOCKS, n), dim=1)
+    return theta.split(dim * -(-bases // _BLOCKS), dim=1)
 
 
 class ClassMMD(Functional):
@@ -225,7 +237,11 @@ class ClassMMD(Functional):
 
     @property
     def options(self) -> dict[str, Any]:
-        own = {"kernel": self.kernel, "n_projections": self.n_projections}
+        own = {
+            "kernel": self.kernel,
+            "n_projections": self.n_projections,
+            "n_levels": self.n_levels,
+        }
         return own if self.bandwidth is None else own | {"bandwidth": self.bandwidth}
 
     def begin(self, rho: LabeledDataset) -> State:
