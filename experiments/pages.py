@@ -9,6 +9,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
+import class_mmd_tables
 import compare_tables
 import numpy as np
 from evidence import FOLDER
@@ -643,4 +644,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     "drift_power": drift_power,
     "drift_study": drift_study,
     **compare_tables.WORDS,
+    **class_mmd_tables.WORDS,
 }

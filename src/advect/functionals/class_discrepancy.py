@@ -286,6 +286,6 @@ class ClassMMD(Functional):
         self, rho: LabeledDataset, calls: int
     ) -> tuple[list[Tensor], tuple[Groups, Groups]]:
         generator = torch.Generator().manual_seed(self.seed + 7919 * calls)
-        theta = drawn_directions(rho.dim, self.n_projections, generator)
+        theta = drawn_directions(rho.dim, self.n_projections, generator, rho.x.dtype)
         groups = Groups.of(rho, _WHO), Groups.of(self.target, _WHO)
         return list(class_squares(rho, self.target, groups, theta, self.n_levels)), groups

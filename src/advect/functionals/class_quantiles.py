@@ -77,9 +77,16 @@ class Groups:
         return points.new_zeros(len(self.rows), points.shape[1]).index_add(0, each, weighted)
 
 
-def drawn_directions(dim: int, n: int, generator: torch.Generator | None) -> Tensor:
-    """Directions of length 1, (d, n) float64, uniformly distributed, and orthogonal to one another
-    as far as there is room: means over them have less noise.
+def drawn_directions(
+    dim: int,
+    n: int,
+    generator: torch.Generator | None,
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
+    """Directions of length 1, (d, n), uniformly distributed, and orthogonal to one another as far as
+    there is room: means over them have less noise.
+
+    The same numbers are drawn for all dtypes, of which the directions are.
 
     Example:
         >>> import torch
@@ -90,7 +97,7 @@ def drawn_directions(dim: int, n: int, generator: torch.Generator | None) -> Ten
     check_count("n_projections", n)
     blocks = []
     for first in range(0, n, dim):
-        drawn = torch.randn(dim, min(dim, n - first), generator=generator, dtype=torch.float64)
+        drawn = torch.randn(dim, min(dim, n - first), generator=generator).to(dtype)
         basis, triangle = torch.linalg.qr(drawn)
         blocks.append(basis * triangle.diagonal().sign())
     return torch.cat(blocks, dim=1)
