@@ -22,9 +22,16 @@ SAMPLES, DRAWS, EPOCHS = 1000, 3, 20
 LEVELS = [0.95, 0.99]
 PUBLISHED = {"25000": 95.8, "65000": 99.1, "500000": 100.0}  # iterations: per cent
 WAYS = {
-    "OTDD": {"label_weight": 1, "step_size": 0.4, "steps": 20, "every": 1},
-    "OTDD, label weight 5": {"label_weight": 5, "step_size": 0.15, "steps": 20, "every": 1},
-    "ClassMMD": {"projections": 784, "step_size": 20.0, "half_life": 100, "steps": 200, "every": 5},
+    "OTDD": {"label_weight": 1, "step_size": 0.4, "steps": 14, "every": 1},
+    "OTDD, label weight 2": {"label_weight": 2, "step_size": 0.3, "steps": 14, "every": 1},
+    "ClassMMD, 300 directions": {
+        **{"projections": 300, "step_size": 15.0, "half_life": 40, "last": 0.5},
+        **{"steps": 200, "every": 5},
+    },
+    "ClassMMD, a whole basis": {
+        **{"projections": 784, "step_size": 20.0, "half_life": 30, "last": 4.0},
+        **{"steps": 300, "every": 5},
+    },
 }
 
 
@@ -71,7 +78,7 @@ def objective(target: ad.LabeledDataset, told: dict[str, Any]) -> ad.Functional:
 
 def integrator(told: dict[str, Any]) -> ad.Integrator:
     if "half_life" in told:
-        return ad.Momentum(ad.Decay(told["step_size"], told["half_life"]))
+        return ad.Momentum(ad.Decay(told["step_size"], told["half_life"], told["last"]))
     return ad.Euler(told["step_size"])
 
 

@@ -22,6 +22,7 @@ from advect.functionals.class_quantiles import (
     drawn_directions,
     quantile_means,
 )
+from advect.report.story import Story
 
 KERNELS = {
     "riesz": lambda s, h: -s,
@@ -410,6 +411,16 @@ class TestFlow:
         assert result.dataset.x.dtype == torch.float32
         exact = ad.flow(*(pair()[0], ad.ClassMMD(pair()[1], 10)), n_steps=2)
         assert result.values == pytest.approx(exact.values, rel=1e-5)
+
+    @pytest.mark.parametrize("options", [{}, {"kernel": "imq", "bandwidth": 2.0, "n_levels": 7}])
+    def test_the_page_says_how_to_do_it_again(self, options):
+        source, target = pair()
+        energy = ad.ClassMMD(target, 5, **options)
+        options = {"integrator": self.steps, "n_steps": 2, "callbacks": [ad.Recorder()]}
+        result = ad.flow(source, energy, **options)
+        names = {"source": source, "target": target}
+        exec(Story.of_result(result).code, names)
+        assert names["result"].values == result.values
 
     def test_from_the_command_line(self, tmp_path, capsys):
         run = tmp_path / "run"

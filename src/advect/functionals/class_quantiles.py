@@ -94,13 +94,11 @@ def drawn_directions(
         >>> torch.allclose(theta.T @ theta, torch.eye(3, dtype=torch.float64))
         True
     """
-    check_count("n_projections", n)
-    blocks = []
-    for first in range(0, n, dim):
-        drawn = torch.randn(dim, min(dim, n - first), generator=generator).to(dtype)
-        basis, triangle = torch.linalg.qr(drawn)
-        blocks.append(basis * triangle.diagonal().sign())
-    return torch.cat(blocks, dim=1)
+    bases = -(-check_count("n_projections", n) // dim)
+    drawn = torch.randn(bases, dim, min(dim, n), generator=generator).to(dtype)
+    basis, triangle = torch.linalg.qr(drawn)
+    basis = basis * triangle.diagonal(dim1=1, dim2=2).sign()[:, None]
+    return basis.mT.flatten(0, 1)[:n].T.contiguous()
 
 
 def class_squares(
