@@ -24,7 +24,10 @@ def class_mmd_table() -> str:
 def class_mmd_published() -> str:
     """The authors' own curve in a sentence."""
     found = Experiment.read("class_mmd").settings.get("PUBLISHED", {})
-    said = [f"{share} % after {int(n):,}" for n, share in found.items()]
+    said = [
+        f"{share} % after {int(n):,}"
+        for n, share in sorted(found.items(), key=lambda each: int(each[0]))
+    ]
     return ", ".join(said) if said else NOT_RUN
 
 
