@@ -9,6 +9,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
+import class_mmd_tables
 import compare_tables
 import imbalanced_tables
 import numpy as np
@@ -645,4 +646,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     "drift_study": drift_study,
     **compare_tables.WORDS,
     **imbalanced_tables.WORDS,
+    **class_mmd_tables.WORDS,
 }

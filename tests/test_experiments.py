@@ -123,7 +123,8 @@ SMALL = {  # settings that make a cell run in a moment
 @needs_data
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["clusterers", "maps", "objective", "supervised", "held_out", "unsupervised"]
+    "name",
+    ["clusterers", "maps", "objective", "supervised", "held_out", "unsupervised", "class_mmd"],
 )
 def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch):
     module = evidence.load(name)

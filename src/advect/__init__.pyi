@@ -137,6 +137,8 @@ from .flows.steps import (
 )
 from .functionals import (
     OTDD as OTDD,
+    ClassDiscrepancy as ClassDiscrepancy,
+    ClassMMD as ClassMMD,
     Functional as Functional,
     Interaction as Interaction,
     Internal as Internal,
@@ -149,6 +151,7 @@ from .functionals import (
     affine_norm as affine_norm,
     attraction as attraction,
     ball as ball,
+    class_mmd as class_mmd,
     collapse as collapse,
     hinge as hinge,
     norm as norm,

@@ -49,6 +49,8 @@ FUNCTIONALS = {
     "OTDD, exact labels": lambda: otdd(label=ad.ExactLabelOT()),
     "OTDD, a sketch": lambda: otdd(feature=ad.Sketch(1)),
     "SlicedOTDD": lambda: ad.SlicedOTDD(TARGET, 8),
+    "ClassMMD": lambda: ad.ClassMMD(TARGET, 8),
+    "ClassMMD, a width of its own": lambda: ad.ClassMMD(TARGET, 8, kernel="gaussian"),
     "Potential": lambda: ad.Potential(ad.norm()),
     "Interaction": lambda: ad.Interaction(ad.repulsion()),
     "Internal": ad.Internal,

@@ -23,6 +23,8 @@ FUNCTIONALS = {
     ),
     "OTDD, parts": ad.OTDD(TARGET, solver=ad.MiniBatch(size=6)),
     "SlicedOTDD": ad.SlicedOTDD(TARGET),
+    "ClassMMD": ad.ClassMMD(TARGET),
+    "ClassMMD, imq": ad.ClassMMD(TARGET, kernel="imq"),
     "Potential": ad.Potential(ad.norm()),
     "Interaction": ad.Interaction(ad.repulsion()),
     "Internal": ad.Internal(),

@@ -18,7 +18,7 @@ from advect.cli.code import is_code, settled_code
 from advect.errors import InputError
 
 TERMS = ("functional", "potential", "interaction")  # the kinds that a sum is made of
-_DISTANCES = ("otdd", "sliced")
+_DISTANCES = ("otdd", "sliced", "class-mmd")
 _WEIGHT = re.compile(
     r"\s*(?P<weight>[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*(?P<rest>.*)", re.DOTALL
 )

@@ -3,6 +3,7 @@ section 4).
 """
 
 from advect.functionals.base import Functional, Scaled, Sum
+from advect.functionals.class_discrepancy import ClassDiscrepancy, ClassMMD, class_mmd
 from advect.functionals.interaction import Interaction, Radial, attraction, repulsion, spreading
 from advect.functionals.internal import Internal
 from advect.functionals.otdd import OTDD
@@ -11,6 +12,8 @@ from advect.functionals.sliced import SlicedDistance, SlicedOTDD, sliced_otdd
 
 __all__ = [
     "OTDD",
+    "ClassDiscrepancy",
+    "ClassMMD",
     "Functional",
     "Interaction",
     "Internal",
@@ -23,6 +26,7 @@ __all__ = [
     "affine_norm",
     "attraction",
     "ball",
+    "class_mmd",
     "collapse",
     "hinge",
     "norm",

@@ -1,0 +1,434 @@
+"""Classes as points of a discrepancy: against POT's transport in one dimension, closed forms, sums
+written out, and finite differences.
+"""
+
+import json
+import math
+from statistics import NormalDist
+
+import numpy as np
+import ot as pot
+import pytest
+import torch
+from flow_cases import first_velocity, labeled
+from hypothesis import given, settings, strategies as st
+
+import advect as ad
+from advect.cli.app import main
+from advect.functionals import class_quantiles
+from advect.functionals.class_quantiles import (
+    Groups,
+    class_squares,
+    drawn_directions,
+    quantile_means,
+)
+from advect.report.story import Story
+
+KERNELS = {
+    "riesz": lambda s, h: -s,
+    "gaussian": lambda s, h: h * math.exp(-s * s / (2 * h * h)),
+    "laplace": lambda s, h: h * math.exp(-s / h),
+    "imq": lambda s, h: h / math.sqrt(1 + s * s / (h * h)),
+}
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def squares(a, b, theta, levels):
+    return class_squares(a, b, (Groups.of(a, "a test"), Groups.of(b, "a test")), theta, levels)
+
+
+def pair(weighted=True):
+    """Three classes and two, of unequal sizes; those of the second divide 60, those of the first do."""
+    return labeled([4, 6, 5], 3, 1, weighted=weighted), labeled(
+        [10, 3], 3, 2, shift=2.0, weighted=weighted
+    )
+
+
+def plain_sum(a, b, kernel, width, distance):
+    """½ MMD² by loops over pairs of classes."""
+    found = 0.0
+    for one, other, sign in ((a, a, 0.5), (b, b, 0.5), (a, b, -1.0)):
+        for i, w in enumerate(one.class_mass.tolist()):
+            for j, v in enumerate(other.class_mass.tolist()):
+                found += sign * w * v * KERNELS[kernel](distance(one, i, other, j), width)
+    return found
+
+
+class TestQuantiles:
+    @settings(max_examples=40, deadline=None)
+    @given(
+        n=st.integers(1, 12),
+        levels=st.integers(1, 12),
+        seed=st.integers(0, 999),
+        weighted=st.booleans(),
+        ties=st.booleans(),
+    )
+    def test_means_over_parts(self, n, levels, seed, weighted, ties):
+        """Against the overlaps of the intervals of samples with those of levels."""
+        rng = np.random.default_rng(seed)
+        values = rng.normal(size=(3, n)).round(0 if ties else 9) + 1e3
+        masses = rng.random(n) + 0.05 if weighted else np.ones(n)
+        masses = masses / masses.sum()
+        found = quantile_means(torch.tensor(values), torch.tensor(masses), levels)
+        for row, got in zip(values, found.numpy(), strict=True):
+            order = row.argsort()
+            ends = np.concatenate([[0], masses[order].cumsum()])
+            for part in range(levels):
+                low, high = part / levels, (part + 1) / levels
+                share = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None)
+                expected = share @ row[order] / share.sum()
+                assert got[part] == pytest.approx(expected, abs=1e-9)
+
+    @pytest.mark.parametrize("levels", [1, 3, 4, 7, 12])
+    @pytest.mark.parametrize("weighted", [True, False])
+    def test_gradients(self, levels, weighted):
+        masses = (
+            torch.rand(6, generator=generator(), dtype=torch.float64) + 0.1
+            if weighted
+            else torch.ones(6).double()
+        )
+        values = torch.randn(2, 6, generator=generator(1), dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(
+            lambda v: quantile_means(v, masses / masses.sum(), levels), values
+        )
+
+    def test_directions_are_uniform_and_orthogonal_in_blocks(self):
+        theta = drawn_directions(3, 3 * 4000, generator())
+        blocks = theta.T.unflatten(0, (4000, 3))
+        eye = torch.eye(3, dtype=torch.float64)
+        torch.testing.assert_close(blocks @ blocks.mT, eye.expand(4000, 3, 3))
+        assert theta.mean(dim=1).abs().max() < 0.03  # a sign of its own for each
+        torch.testing.assert_close(theta @ theta.T / 12000, eye / 3)
+
+
+class TestDistances:
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_against_pot_on_the_same_directions(self, weighted):
+        """Means exactly, and d times the mean cost of centred laws on lines; with a complete basis
+        that is POT's sliced distance.
+        """
+        a, b = pair(weighted)
+        many = 6000 if weighted else 60  # with levels that the sizes divide, to rounding
+        theta = drawn_directions(3, 3, generator(4))
+        found = squares(a, b, theta, many)[1].sqrt()
+        for i in range(3):
+            for j in range(2):
+                x, y = a.x[a.y == i], b.x[b.y == j]
+                w, v = a.weights[a.y == i], b.weights[b.y == j]
+                w, v = w / w.sum(), v / v.sum()
+                sliced = pot.sliced_wasserstein_distance(
+                    x.numpy(), y.numpy(), w.numpy(), v.numpy(), projections=theta.numpy(), p=2
+                )
+                tolerance = 2e-3 if weighted else 1e-9
+                assert float(found[i, j]) == pytest.approx(math.sqrt(3) * sliced, rel=tolerance)
+
+    def test_few_directions_leave_means_exact(self):
+        a, b = pair(False)
+        theta = drawn_directions(3, 1, generator(4))
+        found = squares(a, b, theta, 60)[1]
+        x, y = a.x[a.y == 0], b.x[b.y == 1]
+        shapes = pot.emd2_1d(*(((p - p.mean(0)) @ theta).flatten().numpy() for p in (x, y)))
+        expected = float((x.mean(0) - y.mean(0)).square().sum()) + 3 * shapes
+        assert float(found[0, 1]) == pytest.approx(expected, rel=1e-12)
+
+    def test_levels_make_distances_smaller(self):
+        a, b = pair()
+        theta = drawn_directions(3, 3, generator(4))
+        fine = squares(a, b, theta, 12_000)
+        for levels in (1, 2, 7, 100):
+            for coarse, exact in zip(squares(a, b, theta, levels), fine, strict=True):
+                assert bool((coarse <= exact + 1e-6).all())
+
+    def test_two_gaussians(self):
+        """Of N(m, s²) and N(m', s'²): (m − m')² + (s − s')²."""
+        steps = [NormalDist().inv_cdf((i + 0.5) / 4000) for i in range(4000)]
+        one, two = (
+            ad.LabeledDataset(np.array([[m + s * z] for z in steps]), ["c"] * 4000)
+            for m, s in ((1.0, 2.0), (4.0, 0.5))
+        )
+        found = ad.class_mmd(one, two, 1, n_levels=4000)
+        assert found.energy == pytest.approx(math.hypot(3.0, 1.5), rel=1e-3)
+        assert found.class_distances["c", "c"] == pytest.approx(found.energy, rel=1e-12)
+
+    def test_groups_of_directions_do_not_matter(self, monkeypatch):
+        a, b = pair()
+        theta = drawn_directions(3, 20, generator())
+        whole = squares(a, b, theta, 50)
+        monkeypatch.setattr(class_quantiles, "_ENTRIES", 1500)
+        for part, before in zip(squares(a, b, theta, 50), whole, strict=True):
+            torch.testing.assert_close(part, before, rtol=1e-12, atol=0)
+
+
+class TestValue:
+    @pytest.mark.parametrize("kernel", KERNELS)
+    def test_sums_written_out(self, kernel):
+        a, b = pair()
+        found = ad.class_mmd(
+            a, b, 3, kernel=kernel, bandwidth=1.7, n_levels=40, generator=generator(3)
+        )
+        theta = drawn_directions(3, 3, generator(3))
+
+        def distance(one, i, other, j):
+            return math.sqrt(float(squares(one, other, theta, 40)[1][i, j]))
+
+        assert found.energy == pytest.approx(plain_sum(a, b, kernel, 1.7, distance), rel=1e-9)
+        assert found.value == pytest.approx(math.sqrt(2 * found.energy), rel=1e-12)
+
+    def test_one_class_each_is_their_distance(self):
+        """and of a law moved by v, the length of v, for any number of directions"""
+        a = ad.LabeledDataset(
+            torch.randn(30, 5, generator=generator(), dtype=torch.float64), [0] * 30
+        )
+        v = torch.tensor([3.0, 0.0, -4.0, 0.0, 0.0], dtype=torch.float64)
+        found = ad.class_mmd(a, a.replace(x=a.x + v), 2)
+        assert found.energy == pytest.approx(5.0, rel=1e-12)
+        assert found.standard_error == pytest.approx(0.0, abs=1e-12)
+
+    @pytest.mark.parametrize("kernel", KERNELS)
+    def test_zero_from_itself(self, kernel):
+        a, _ = pair()
+        assert ad.class_mmd(a, a, 10, kernel=kernel).energy == 0.0
+        assert float(ad.ClassMMD(a.replace(x=a.x.clone()), 10, kernel=kernel)(a)) == 0.0
+        order = torch.randperm(len(a), generator=generator(2))
+        names = torch.tensor([2, 0, 1])
+        renamed = a.subset(order).replace(y=names[a.y[order]], classes=("x", "y", "z"))
+        assert ad.class_mmd(a, renamed, 10, kernel=kernel).energy == pytest.approx(0, abs=1e-14)
+
+    def test_many_classes_are_zero_from_themselves_too(self):
+        a = labeled([2] * 80, 3, 0)  # more pairs than are looked at one by one
+        assert ad.class_mmd(a, a, 5).energy == 0.0
+
+    def test_a_class_under_two_names_is_one_point(self):
+        a, b = pair(False)
+        twice = ad.LabeledDataset(torch.cat([a.x, a.x]), torch.cat([a.y, a.y + 3]))
+        for other in (a, b):
+            found = [
+                ad.class_mmd(each, other, 20, generator=generator()).energy for each in (a, twice)
+            ]
+            assert found[0] == pytest.approx(found[1], abs=1e-12)
+
+    def test_symmetric_with_a_triangle(self):
+        (a, b), c = pair(), labeled([7, 7, 2, 4], 3, 5, shift=-1.0)
+        for kernel in KERNELS:
+
+            def of(one, other, kernel=kernel):
+                return ad.class_mmd(
+                    one, other, 9, kernel=kernel, bandwidth=2.0, generator=generator()
+                ).value
+
+            assert of(a, b) == pytest.approx(of(b, a), rel=1e-12)
+            assert of(a, c) <= of(a, b) + of(b, c)
+
+    @pytest.mark.parametrize("kernel", KERNELS)
+    def test_lengths_times_a_number(self, kernel):
+        a, b = pair()
+        once = ad.class_mmd(a, b, 9, kernel=kernel)
+        for factor in (1e-8, 3.0, 1e8):
+            scaled = [data.replace(x=factor * data.x) for data in (a, b)]
+            found = ad.class_mmd(*scaled, 9, kernel=kernel)
+            assert found.energy == pytest.approx(factor * once.energy, rel=1e-9)
+            assert math.isnan(once.bandwidth) or found.bandwidth == pytest.approx(
+                factor * once.bandwidth
+            )
+
+    def test_offsets_and_rotations(self):
+        a, b = pair()
+        turn, theta = drawn_directions(3, 3, generator(8)), drawn_directions(3, 7, generator(9))
+        before = squares(a, b, theta, 50)
+        turned = squares(*(data.replace(x=data.x @ turn.T) for data in (a, b)), turn @ theta, 50)
+        far = squares(*(data.replace(x=data.x + 1e6) for data in (a, b)), theta, 50)
+        for part, one, other in zip(before, turned, far, strict=True):
+            torch.testing.assert_close(part, one, rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(part, other, rtol=1e-7, atol=1e-7)
+        plain, rotated = (
+            ad.class_mmd(
+                *(data.replace(x=data.x @ q.T) for data in (a, b)), 2000, generator=generator(1)
+            )
+            for q in (torch.eye(3, dtype=torch.float64), turn)
+        )
+        error = math.hypot(plain.standard_error, rotated.standard_error)
+        assert (
+            plain.energy == pytest.approx(rotated.energy, abs=4 * error)
+            and error < 0.01 * plain.energy
+        )
+
+    def test_samples_and_classes_without_mass(self):
+        a, b = pair()
+        x = torch.cat([a.x, torch.full((1, 3), 1e9, dtype=torch.float64)])
+        y, weights = (
+            torch.cat([a.y, torch.tensor([3])]),
+            torch.cat([a.weights, torch.zeros(1).double()]),
+        )
+        more = ad.LabeledDataset(x, y, weights, classes=[0, 1, 2, 3, 4])
+        found, before = ad.class_mmd(more, b, 20), ad.class_mmd(a, b, 20)
+        assert found.energy == pytest.approx(before.energy, rel=1e-6)
+        table = np.asarray(found.class_distances)
+        assert np.isnan(table[3:]).all() and np.isfinite(table[:3]).all()
+
+    def test_the_error_is_that_of_other_directions(self):
+        """Of whole bases where there are enough; of parts of one it is more than it is."""
+        x = torch.randn(40, 6, generator=generator(), dtype=torch.float64)
+        a = ad.LabeledDataset(x, [0] * 40)
+        b = ad.LabeledDataset(
+            x * torch.tensor([4.0, 1, 1, 1, 1, 0.1], dtype=torch.float64), [0] * 40
+        )
+        for n, low, high in ((60, 0.7, 1.4), (6, 1.0, 10.0)):
+            found = [ad.class_mmd(a, b, n, generator=generator(s)) for s in range(40)]
+            spread = np.std([each.energy for each in found])
+            said = np.mean([each.standard_error for each in found])
+            assert low * spread < said < high * spread
+        assert math.isnan(ad.class_mmd(a, b, 1).standard_error)
+
+    def test_misuse(self):
+        a, b = pair()
+        for wrong, message in (
+            (lambda: ad.class_mmd(a, labeled([3], 2, 0)), "one feature space"),
+            (lambda: ad.class_mmd(a, b, 0), "n_projections"),
+            (lambda: ad.class_mmd(a, b, n_levels=0), "n_levels"),
+            (lambda: ad.class_mmd([[1.0]], b), "LabeledDataset"),
+            (lambda: ad.ClassMMD([[1.0]]), "LabeledDataset"),
+            (lambda: ad.ClassMMD(b, kernel="cauchy"), "gaussian"),
+            (lambda: ad.ClassMMD(b, bandwidth=-1.0), "bandwidth"),
+            (lambda: ad.ClassMMD(ad.LabeledDataset([[0.0]])), "label"),
+            (lambda: ad.class_mmd(ad.LabeledDataset(torch.zeros(2, 3)), b), "label"),
+        ):
+            with pytest.raises(ad.InputError, match=message):
+                wrong()
+
+
+class TestGradient:
+    @pytest.mark.parametrize("kernel", KERNELS)
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("entries", [2_000_000, 700])
+    def test_finite_differences(self, kernel, weighted, entries, monkeypatch):
+        monkeypatch.setattr(class_quantiles, "_ENTRIES", entries)
+        a, b = pair(weighted)
+        energy = ad.ClassMMD(b, 7, kernel=kernel, n_levels=14)
+        state = energy.begin(a)
+
+        def value(x):
+            return energy.terms(a.replace(x=x), state)[0]["ClassMMD"]
+
+        x = a.x.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(value(x), x)
+        for seed in range(3):
+            direction = torch.randn(x.shape, generator=generator(seed), dtype=torch.float64)
+            h = 1e-6
+            slope = (value(a.x + h * direction) - value(a.x - h * direction)) / (2 * h)
+            assert float((gradient * direction).sum()) == pytest.approx(
+                float(slope), rel=1e-5, abs=1e-9
+            )
+
+    @pytest.mark.parametrize("kernel", KERNELS)
+    def test_where_classes_coincide(self, kernel):
+        """Finite, and zero at the target."""
+        a, b = pair()
+        (found,) = first_velocity(a, ad.ClassMMD(a, 9, kernel=kernel), ad.FeatureDriven()).values()
+        assert float(found.abs().max()) < 1e-7
+        once = ad.LabeledDataset(torch.cat([b.x[:4], b.x[:4]]), [0] * 4 + [1] * 4)  # twice the same
+        (found,) = first_velocity(
+            once, ad.ClassMMD(b, 9, kernel=kernel), ad.FeatureDriven()
+        ).values()
+        assert bool(torch.isfinite(found).all()) and float(found.abs().max()) > 0
+        torch.testing.assert_close(found[:4], found[4:])
+
+    def test_a_velocity_is_a_length_of_one(self):
+        """One class each, one of them the other moved far away: unit speed to it, whatever the units
+        and the weights.
+        """
+        for scale in (1e-6, 1.0, 1e6):
+            a = labeled([9], 4, 0, weighted=True)
+            a = a.replace(x=scale * a.x)
+            v = scale * torch.tensor([30.0, 0.0, 40.0, 0.0], dtype=torch.float64)
+            (found,) = first_velocity(
+                a, ad.ClassMMD(a.replace(x=a.x + v), 2), ad.FeatureDriven()
+            ).values()
+            torch.testing.assert_close(found, (v / v.norm()).expand_as(found))
+
+    def test_single_samples(self):
+        """Classes of one sample are points, and the kernel −‖x − y‖: the energy distance."""
+        x, y = torch.tensor([[0.0, 0.0], [3.0, 4.0]]).double(), torch.tensor([[0.0, 1.0]]).double()
+        a, b = ad.LabeledDataset(x, ["p", "q"]), ad.LabeledDataset(y, ["r"])
+        expected = (1 + math.sqrt(18)) / 2 - 5 / 4
+        assert float(ad.ClassMMD(b, 3)(a)) == pytest.approx(expected, rel=1e-12)
+
+
+class TestFlow:
+    steps = ad.Momentum(ad.Decay(0.2, 25))
+
+    def test_reaches_another_number_of_classes(self):
+        """Each class of three goes to one of two, and samples keep their classes."""
+        source = labeled([20, 20, 40], 2, 0)
+        target = labeled([30, 30], 2, 1, shift=6.0, apart=5.0)
+        result = ad.flow(source, ad.ClassMMD(target, 8), integrator=self.steps, n_steps=120)
+        assert torch.equal(result.dataset.y, source.y)
+        assert result.values[-1] < 0.03 * result.values[0]
+        assert set(ad.ClassMatching.between(result.dataset, target).hard.values()) == {0, 1}
+
+    @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "imq"])
+    def test_other_kernels_reach_it_too(self, kernel):
+        source, target = labeled([20, 20], 2, 0), labeled([20, 20], 2, 1, shift=3.0)
+        result = ad.flow(
+            source, ad.ClassMMD(target, 8, kernel=kernel), integrator=self.steps, n_steps=120
+        )
+        assert result.values[-1] < 0.05 * result.values[0]
+
+    @pytest.mark.parametrize("kernel", ["riesz", "gaussian"])
+    def test_resumes_bit_for_bit(self, kernel, tmp_path):
+        source, target = pair()
+        energy = ad.ClassMMD(target, 5, kernel=kernel) + 0.1 * ad.Potential(ad.norm())
+        whole = ad.flow(source, energy, n_steps=4, integrator=self.steps)
+        callbacks = [ad.Checkpoint(tmp_path / "run", every=1)]
+        ad.flow(source, energy, n_steps=2, integrator=self.steps, callbacks=callbacks)
+        again = ad.flow(source, energy, n_steps=4, integrator=self.steps, resume=tmp_path / "run")
+        assert torch.equal(again.dataset.x, whole.dataset.x) and again.values == whole.values
+
+    def test_the_width_is_that_of_the_start(self):
+        source, target = pair()
+        steps = [
+            step.state
+            for step, _ in zip(
+                ad.iterate(source, ad.ClassMMD(target, 5, kernel="imq")), range(4), strict=False
+            )
+        ]
+        assert len({float(state["bandwidth"]) for state in steps}) == 1
+        assert [int(state["calls"]) for state in steps] == [1, 2, 3, 4]
+
+    @pytest.mark.parametrize("dynamics", [ad.JointFixedLabels(), ad.JointVariableLabels()])
+    def test_joint_dynamics_leave_laws_alone(self, dynamics):
+        source, target = pair()
+        result = ad.flow(source, ad.ClassMMD(target, 5), dynamics=dynamics, n_steps=2)
+        start = dynamics.start(source)
+        torch.testing.assert_close(result.dataset.laws().means, start.laws().means)
+        assert not torch.equal(result.dataset.x, source.x)
+
+    def test_float32_stays(self):
+        source, target = (data.to(dtype=torch.float32) for data in pair())
+        result = ad.flow(source, ad.ClassMMD(target, 10), n_steps=2)
+        assert result.dataset.x.dtype == torch.float32
+        exact = ad.flow(*(pair()[0], ad.ClassMMD(pair()[1], 10)), n_steps=2)
+        assert result.values == pytest.approx(exact.values, rel=1e-5)
+
+    @pytest.mark.parametrize("options", [{}, {"kernel": "imq", "bandwidth": 2.0, "n_levels": 7}])
+    def test_the_page_says_how_to_do_it_again(self, options):
+        source, target = pair()
+        energy = ad.ClassMMD(target, 5, **options)
+        options = {"integrator": self.steps, "n_steps": 2, "callbacks": [ad.Recorder()]}
+        result = ad.flow(source, energy, **options)
+        names = {"source": source, "target": target}
+        exec(Story.of_result(result).code, names)
+        assert names["result"].values == result.values
+
+    def test_from_the_command_line(self, tmp_path, capsys):
+        run = tmp_path / "run"
+        words = ["flow", "toy:gaussians?n=60", "toy:gaussians?n=60&shift=5,0&seed=1"]
+        words += ["-f", "class-mmd?n_projections=5&kernel=laplace", "--steps", "10"]
+        assert main([*words, "--integrator.step-size", "0.3", "-o", str(run), "--json"]) == 0
+        assert json.loads((run / "result.json").read_text())
+        assert "laplace" in (run / "report.html").read_text()
+        capsys.readouterr()
+        assert main([*words[:4], "class-mmd?kernel=cauchy", "-o", str(tmp_path / "other")]) == 2
+        assert "gaussian" in capsys.readouterr().err and not (tmp_path / "other").exists()
