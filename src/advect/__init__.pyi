@@ -17,8 +17,17 @@ from ._util.memory import (
 from ._util.registry import (
     register as register,
 )
+from .apps.barycenter import (
+    Barycenter as Barycenter,
+    barycenter as barycenter,
+)
 from .apps.estimators import (
     DatasetTransport as DatasetTransport,
+)
+from .apps.interpolate import (
+    Interpolated as Interpolated,
+    InterpolationPath as InterpolationPath,
+    interpolate as interpolate,
 )
 from .apps.pairwise import (
     pairwise as pairwise,
