@@ -39,6 +39,10 @@ from .apps.sweep import (
     Sweep as Sweep,
     sweep as sweep,
 )
+from .apps.triangle import (
+    Triangle as Triangle,
+    triangle as triangle,
+)
 from .classes import (
     DBSCAN as DBSCAN,
     HDBSCAN as HDBSCAN,

@@ -13,6 +13,7 @@ from there to the third, …, which is the barycenter of two datasets, and of an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -36,8 +37,9 @@ from advect.data.dataset import LabeledDataset
 from advect.data.laws import Gaussians
 from advect.data.laws.between import detached, geodesic, law_barycenters, replaced
 from advect.errors import InputError
-from advect.ot import ExactOT, Solver
-from advect.transport.distance import Distance, otdd
+from advect.ot import ExactOT, Solver, check_solver
+from advect.ot.plan import Plan, SparsePlan
+from advect.transport.distance import otdd
 from advect.transport.transport import check_dataset
 
 _HALVINGS = 4  # of a step that does not lower the value
@@ -54,7 +56,9 @@ class Barycenter:
         probabilities: soft labels over ``dataset.classes``, (n, k): of dataset s the share w_s, on the
             classes that the plan sends a sample to.
         datasets, weights: what it is of; weights sum to one.
-        distances: to each dataset, as ``ad.otdd`` gives them; None where the weight is 0.
+        distances: d(ρ, D_s) to each dataset; NaN where the weight is 0.
+        plans: from the samples to those of each dataset, as something that multiplies,
+            ``plan @ values``; None where the weight is 0.
         values: Σ w_s d(ρ, D_s)² at the start and after each step; it never rises.
         converged: whether the last step lowered the value by no more than ``tolerance`` of it, and all
             transport problems were solved. A fixed point is there then, which need not be the best.
@@ -72,7 +76,8 @@ class Barycenter:
     probabilities: Tensor
     datasets: tuple[LabeledDataset, ...]
     weights: Tensor
-    distances: tuple[Distance | None, ...]
+    distances: tuple[float, ...]
+    plans: tuple[Plan | None, ...]
     values: tuple[float, ...]
     converged: bool
     message: str
@@ -173,6 +178,7 @@ def barycenter(
     tolerance = check_non_negative("tolerance", tolerance)
     size = None if size is None else check_count("size", size)
     some = (shares > 0).nonzero()[:, 0].tolist()
+    solver = check_solver(solver or ExactOT())
     problem = _Problem([sets[s] for s in some], shares[some], cost, solver, memory_limit)
     with track(max_iterations, "barycenter", progress) as advance:
         if len(some) == 1:
@@ -185,13 +191,15 @@ def barycenter(
             )
     soft = problem.soft(state, sets)
     dataset = state.rho.replace(y=soft.most_likely(), classes=soft.classes)
-    found = dict(zip(some, state.distances, strict=True))
+    found = dict(zip(some, state.legs, strict=True))
+    legs = [found.get(s) for s in range(len(sets))]
     return Barycenter(
         dataset,
         soft.probabilities,
         sets,
         shares,
-        tuple(found.get(s) for s in range(len(sets))),
+        tuple(math.nan if leg is None else math.sqrt(leg.squared) for leg in legs),
+        tuple(None if leg is None else leg.plan for leg in legs),
         values,
         converged,
         message,
@@ -226,17 +234,27 @@ def _checked(datasets: Any, weights: Any) -> tuple[tuple[LabeledDataset, ...], T
 
 
 @dataclass(frozen=True, eq=False)
+class _Leg:
+    """From a dataset on its way to one of those given."""
+
+    plan: Plan
+    own: Plan | None  # within the dataset, where that is not to stay
+    squared: float  # distance
+    solved: bool
+
+
+@dataclass(frozen=True, eq=False)
 class _State:
     """A dataset on its way, and how far it is from all."""
 
     rho: LabeledDataset
-    distances: tuple[Distance, ...]
+    legs: tuple[_Leg, ...]
     value: float
     shares: Tensor | None = None  # of label laws, (laws of rho, laws of all), that it was made with
 
     @property
     def solved(self) -> bool:
-        return all(found.converged for found in self.distances)
+        return all(leg.solved for leg in self.legs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +264,7 @@ class _Problem:
     sets: list[LabeledDataset]
     weights: Tensor
     cost: GroundCost
-    solver: Solver | None
+    solver: Solver
     memory_limit: MemoryLimit
 
     def start(
@@ -254,30 +272,42 @@ class _Problem:
     ) -> tuple[LabeledDataset, None]:
         """The inductive mean: along geodesics from one to the next."""
         rho, total = self.sets[0], float(self.weights[0])
+        if size is None and not self.solver.stays:  # plans have too many pairs to keep
+            size = max(len(data) for data in self.sets)
         for data, weight in zip(self.sets[1:], self.weights[1:].tolist(), strict=True):
             total += weight
-            coupled = Coupled.of(rho, data, self.cost, self.solver, self.memory_limit)
-            wanted = size
-            if coupled.distance.epsilon > 0 and size is None:
-                wanted = max(len(other) for other in self.sets)
-            # all pairs until the last, unless they would be many
-            last = data is self.sets[-1] or coupled.distance.epsilon > 0
-            rho = coupled.drawn(wanted if last else None, generator).at(weight / total).dataset
+            coupled = Coupled.of(rho, data, self._leg(rho, data).plan)
+            wanted = size if data is self.sets[-1] or not self.solver.stays else None
+            coupled = coupled.drawn(wanted, generator)
+            coupled.check_room()
+            rho = coupled.at(weight / total)[0]
         return rho, None
 
     def at_itself(self) -> _State:
         """One dataset, as it is."""
         (data,) = self.sets
-        return _State(data, (self._distance(data, data),), 0.0)
+        every = torch.arange(len(data), device=data.x.device).expand(2, -1)
+        stay = torch.sparse_coo_tensor(
+            every, data.weights, (len(data), len(data)), check_invariants=True
+        )
+        return _State(data, (_Leg(SparsePlan(stay.coalesce()), None, 0.0, True),), 0.0)
 
     def measured(self, rho: LabeledDataset, shares: Tensor | None) -> _State:
-        found = tuple(self._distance(rho, data) for data in self.sets)
-        parts = zip(self.weights.tolist(), found, strict=True)
-        return _State(rho, found, sum(2 * weight * one.energy for weight, one in parts), shares)
+        legs = tuple(self._leg(rho, data) for data in self.sets)
+        parts = zip(self.weights.tolist(), legs, strict=True)
+        return _State(rho, legs, sum(weight * leg.squared for weight, leg in parts), shares)
 
-    def _distance(self, rho: LabeledDataset, data: LabeledDataset) -> Distance:
-        solver = self.solver or ExactOT()
-        return otdd(rho, data, cost=self.cost, solver=solver, memory_limit=self.memory_limit)
+    def _leg(self, rho: LabeledDataset, data: LabeledDataset) -> _Leg:
+        if self.solver.stays and self.memory_limit is None:
+            matrix = self.cost.between(rho, data).matrix(torch.float64)
+            found = self.solver.solve(matrix, rho.weights, data.weights)
+            return _Leg(found.coupling, None, 2 * max(0.0, found.value), found.converged)
+        whole = otdd(
+            rho, data, cost=self.cost, solver=self.solver, memory_limit=self.memory_limit
+        )
+        parts = whole.divergence
+        own = None if self.solver.stays else parts.source.coupling
+        return _Leg(parts.cross.coupling, own, 2 * whole.energy, parts.met)
 
     def solved(
         self, state: _State, most: int, tolerance: float, advance: Any
@@ -308,28 +338,27 @@ class _Problem:
         x = rho.x.double()
         centre = (rho.weights[:, None] * x).sum(dim=0)
         x = x - centre
-        ones = x.new_ones(len(x), 1)
         move = torch.zeros_like(x)
-        for weight, data, found in self._parts(state):
-            cross, own = found.divergence.cross.coupling, found.divergence.source.coupling
-            there = (cross @ (data.x.detach().double() - centre)) / (cross @ _ones(data))
-            move += weight * (there - (own @ x) / (own @ ones))
+        for weight, data, leg in self._parts(state):
+            there = (leg.plan @ (data.x.detach().double() - centre)) / (leg.plan @ _ones(data))
+            here = x if leg.own is None else (leg.own @ x) / (leg.own @ _ones(rho))
+            move += weight * (there - here)
         places = x + move + centre
         if rho.law is None or not self.cost.has_labels:
             return places, rho.law, None
         shares = self._law_shares(state)
         return places, self._laws(state, shares), shares
 
-    def _parts(self, state: _State) -> list[tuple[float, LabeledDataset, Distance]]:
-        return list(zip(self.weights.tolist(), self.sets, state.distances, strict=True))
+    def _parts(self, state: _State) -> list[tuple[float, LabeledDataset, _Leg]]:
+        return list(zip(self.weights.tolist(), self.sets, state.legs, strict=True))
 
     def _law_shares(self, state: _State) -> Tensor:
         """Of each label law of ρ, which laws of the datasets its samples go to, (g, K)."""
         rho, tables = state.rho, []
         assert rho.law is not None
-        for weight, data, found in self._parts(state):
+        for weight, data, leg in self._parts(state):
             onto = one_hot(data.law_rows, n_laws(data)).double()
-            by_sample = found.divergence.cross.coupling @ onto
+            by_sample = leg.plan @ onto
             by_law = onto.new_zeros(len(rho.law), onto.shape[1])
             by_law.index_add_(0, rho.law_rows, by_sample)
             tables.append(weight * by_law / by_law.sum(dim=1, keepdim=True))
@@ -375,10 +404,9 @@ class _Problem:
             shares = [class_shares(rho, torch.arange(len(rho), device=rho.x.device))]
         else:
             shares = []
-            for weight, data, found in self._parts(state):
+            for weight, data, leg in self._parts(state):
                 every = torch.arange(len(data), device=data.x.device)
-                plan = found.divergence.cross.coupling
-                arrived = (plan @ class_shares(data, every)) / (plan @ _ones(data))
+                arrived = (leg.plan @ class_shares(data, every)) / (leg.plan @ _ones(data))
                 shares.append(weight * arrived)
         # all names first, in their order
         every_name = [name for data in sets for name in data.classes]

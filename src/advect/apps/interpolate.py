@@ -25,13 +25,14 @@ from advect._util.checks import check_count, check_number
 from advect._util.memory import MemoryLimit, check_room
 from advect.apps.between_labels import SoftLabels, class_name, class_shares
 from advect.cost import GroundCost
-from advect.cost.ground import check_cost, check_features
+from advect.cost.ground import check_features
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Gaussians
 from advect.data.laws.between import detached, geodesic
 from advect.data.sampling import by_turns
 from advect.errors import InputError
-from advect.ot import ExactOT, Solver
+from advect.ot import ExactOT, Solver, check_solver
+from advect.ot.plan import Plan
 from advect.transport.distance import Distance, otdd
 from advect.transport.transport import check_dataset
 
@@ -160,11 +161,12 @@ class InterpolationPath(Sequence[Interpolated]):
 
     def figure(self, **options: Any) -> Figure:
         """The path as a picture: images in rows, points of the plane in panels, others by their
-        principal components. Options are those of ``viz.image_grid``, or of ``viz.particles``.
+        principal components. See ``viz.between.path_figure`` for the options.
         """
         from advect.viz.between import path_figure
 
-        return path_figure(self.datasets, [state.t for state in self], **options)
+        times, soft = ([getattr(one, name) for one in self] for name in ("t", "probabilities"))
+        return path_figure(self.datasets, times, soft, **options)
 
     def report(self, path: str | Path, **options: Any) -> Path:
         """Write a page: the picture, samples on their way class by class, and which classes are
@@ -261,10 +263,14 @@ def interpolate(
         (0.25, True)
     """
     times = _times(t)
-    coupled = Coupled.of(a, b, cost, solver, memory_limit).drawn(size, generator)
+    a, b = (check_dataset(name, data) for name, data in (("a", a), ("b", b)))
+    check_features(a, b)
+    solver = check_solver(solver or ExactOT())
+    found = otdd(a, b, cost=cost, solver=solver, memory_limit=memory_limit)
+    coupled = Coupled.of(a, b, found.divergence.cross.coupling).drawn(size, generator)
     coupled.check_room()
-    states = tuple(coupled.at(time) for time in times)
-    return states[0] if np.ndim(t) == 0 else InterpolationPath(states, coupled.distance)
+    states = tuple(Interpolated(time, *coupled.at(time), coupled.rows, found) for time in times)
+    return states[0] if np.ndim(t) == 0 else InterpolationPath(states, found)
 
 
 def _times(t: Any) -> list[float]:
@@ -286,28 +292,18 @@ def _times(t: Any) -> list[float]:
 class Coupled:
     """Pairs of samples of two datasets, with their masses."""
 
-    distance: Distance
+    a: LabeledDataset
+    b: LabeledDataset
     rows: Tensor  # (p, 2)
     mass: Tensor  # (p,)
 
     @classmethod
-    def of(
-        cls,
-        a: LabeledDataset,
-        b: LabeledDataset,
-        cost: GroundCost | None,
-        solver: Solver | None,
-        memory_limit: MemoryLimit,
-    ) -> Coupled:
-        """The pairs of the plan that have mass."""
-        a, b = (check_dataset(name, data) for name, data in (("a", a), ("b", b)))
-        check_features(a, b)
-        cost = check_cost(cost) or GroundCost()
-        found = otdd(a, b, cost=cost, solver=solver or ExactOT(), memory_limit=memory_limit)
-        i, j, mass = found.divergence.cross.coupling.entries()
+    def of(cls, a: LabeledDataset, b: LabeledDataset, plan: Plan) -> Coupled:
+        """The pairs of a plan that have mass."""
+        i, j, mass = plan.entries()
         kept = mass > _NOTHING / (len(a) * len(b))
         i, j, mass = i[kept], j[kept], mass[kept]
-        return cls(found, torch.stack([i, j], dim=1), mass / mass.sum())
+        return cls(a, b, torch.stack([i, j], dim=1), mass / mass.sum())
 
     def drawn(self, size: int | None, generator: torch.Generator | None) -> Coupled:
         """So many pairs, with equal masses; all of them for None."""
@@ -315,18 +311,18 @@ class Coupled:
             return self
         some = by_turns(self.mass.cpu(), check_count("size", size), generator).sort()[0]
         some = some.to(self.rows.device)
-        return Coupled(self.distance, self.rows[some], torch.full_like(self.mass[some], 1 / size))
+        mass = torch.full_like(self.mass[some], 1 / len(some))
+        return Coupled(self.a, self.b, self.rows[some], mass)
 
     def check_room(self) -> None:
         """An error for more pairs than memory has room for."""
-        a = self.distance.source
-        needed = 4 * len(self.rows) * a.dim * a.x.dtype.itemsize
+        needed = 4 * len(self.rows) * self.a.dim * self.a.x.dtype.itemsize
         remedy = "Draw some, size=…, or take solver=ad.ExactOT(), whose plans have few pairs."
-        check_room(f"{len(self.rows):,} pairs of samples", needed, remedy, a.x.device)
+        check_room(f"{len(self.rows):,} pairs of samples", needed, remedy, self.a.x.device)
 
-    def at(self, t: float) -> Interpolated:
-        """The dataset at a time."""
-        a, b = self.distance.source, self.distance.target
+    def at(self, t: float) -> tuple[LabeledDataset, Tensor]:
+        """The dataset at a time, and its soft labels."""
+        a, b = self.a, self.b
         i, j = self.rows.unbind(dim=1)
         dtype = torch.promote_types(a.x.dtype, b.x.dtype)
         x = (1 - t) * a.x.detach()[i].double() + t * b.x.detach()[j].double()
@@ -342,7 +338,7 @@ class Coupled:
             law_index=law_index,
             fixed_laws=False,
         )
-        return Interpolated(t, dataset, soft.probabilities, self.rows, self.distance)
+        return dataset, soft.probabilities
 
     def _laws(self, t: float) -> tuple[Gaussians | None, Tensor | None]:
         """A law for each pair of laws that has mass, and which is whose."""
@@ -353,12 +349,10 @@ class Coupled:
 
     @cached_property
     def _law_pairs(self) -> tuple[tuple[Gaussians, Gaussians], Tensor] | None:
-        sides = [self.distance.source, self.distance.target]
-        if not all(data.complete or data.law_index is not None for data in sides):
+        if not all(data.complete or data.law_index is not None for data in (self.a, self.b)):
             return None
-        sides = [data.with_shared_laws() for data in sides]
+        sides = [data.with_shared_laws() for data in (self.a, self.b)]
         own = torch.stack([data.law_rows[self.rows[:, at]] for at, data in enumerate(sides)], dim=1)
         pairs, index = own.unique(dim=0, return_inverse=True)
         one, two = (detached(data.laws()).take(pairs[:, at]) for at, data in enumerate(sides))
         return (one, two), index
-

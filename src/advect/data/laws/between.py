@@ -27,8 +27,8 @@ from advect.errors import InputError
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: what a product in float64 cannot tell from zero
 # what a step takes off the sum of squared distances, of the mean trace, where a fixed point is there:
 # laws of full rank come to rounding in tens of steps, singular ones to as good a sum in hundreds
-_SETTLED, _NEAR = 1e-16, 1e-9
-_PATIENCE, _MOST = 50, 400  # steps
+_SETTLED, _NEAR = 1e-16, 1e-7
+_PATIENCE, _MOST = 20, 400  # steps
 
 
 def geodesic(a: Gaussians, b: Gaussians, t: float) -> Gaussians:
