@@ -302,9 +302,7 @@ class _Problem:
             matrix = self.cost.between(rho, data).matrix(torch.float64)
             found = self.solver.solve(matrix, rho.weights, data.weights)
             return _Leg(found.coupling, None, 2 * max(0.0, found.value), found.converged)
-        whole = otdd(
-            rho, data, cost=self.cost, solver=self.solver, memory_limit=self.memory_limit
-        )
+        whole = otdd(rho, data, cost=self.cost, solver=self.solver, memory_limit=self.memory_limit)
         parts = whole.divergence
         own = None if self.solver.stays else parts.source.coupling
         return _Leg(parts.cross.coupling, own, 2 * whole.energy, parts.met)

@@ -149,4 +149,3 @@ def _ends(node: Barycenter, s: int, rows: Tensor) -> Tensor:
         return data[near]
     mass = plan @ torch.ones(len(data), 1, dtype=torch.float64, device=data.device)
     return ((plan @ data) / mass)[rows]
-

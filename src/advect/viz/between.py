@@ -15,10 +15,10 @@ from advect._util.checks import check_count
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces.images import layout
 from advect.errors import InputError
-from advect.viz.images import bare, image_grid, mosaic, pixels, scaled, show_mosaic
-from advect.viz.panels import check_points, limits_of, mark_handles
+from advect.viz.images import bare, image_grid, in_turn, mosaic, pixels, scaled, show_mosaic
+from advect.viz.panels import check_points, draw_points, limits_of, mark_handles
 from advect.viz.projections import pca
-from advect.viz.states import State, as_array
+from advect.viz.states import State, as_array, names_of
 from advect.viz.theme import TEXT, add_legend, class_marks, dress, look, new_figure, short
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ def triangle_figure(
     n = round(1 / min(one for node in weights for one in node if one > 0))
     images = layout(datasets[0].sample_shape) is not None and bool(rows)
     plane = list(datasets) if images else in_the_plane(datasets)
-    gap = 0.18
-    margin = 0.32
+    gap, margin = 0.18, 0.24
     width, height = (n + 1) * (side + gap) + 2 * margin, (n + 1) * (side + gap) + 2 * margin
     figure = new_figure(width, height)
     figure.set_layout_engine("none")
@@ -143,6 +142,49 @@ def triangle_figure(
                 fontsize=TEXT,
                 color=look().ink,
             )
+    return figure
+
+
+def sets_figure(
+    datasets: Sequence[LabeledDataset], titles: Sequence[str], *, each: int = 16
+) -> Figure:
+    """Several datasets side by side: some images of each, or points in panels with one range.
+
+    Args:
+        datasets: of one dimension.
+        titles: of the panels.
+        each: how many images.
+
+    Example:
+        >>> import advect as ad
+        >>> from advect.viz.between import sets_figure
+        >>> len(sets_figure([ad.datasets.moons(20), ad.datasets.rings(20)], ["moons", "rings"]).axes)
+        2
+    """
+    images = layout(datasets[0].sample_shape) is not None
+    plane = list(datasets) if images else in_the_plane(datasets)
+    each = min(each, *(len(data) for data in plane))
+    sheets = scaled_all(plane, [in_turn(data, each, 0) for data in plane]) if images else []
+    limits = [] if images else _square(plane)
+    marks = class_marks(names_of(plane))
+    columns = min(len(plane), 4)
+    lines = -(-len(plane) // columns)
+    figure = new_figure(2.4 * columns, 2.6 * lines)
+    cells = figure.add_gridspec(lines, columns)
+    for at, (data, title) in enumerate(zip(plane, titles, strict=True)):
+        axes: Any = figure.add_subplot(cells[divmod(at, columns)])
+        if images:
+            show_mosaic(axes, sheets[at])
+            bare(axes)
+        else:
+            draw_points(axes, data, marks)
+            axes.set(xlim=limits[0], ylim=limits[1])
+            dress(axes)
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(short(title, 24), pad=4)
+    if not images:
+        complete = all(data.complete for data in plane)
+        add_legend(figure, mark_handles(marks, target=False, unlabeled=not complete))
     return figure
 
 
@@ -193,7 +235,7 @@ def _draw_laws(axes: Any, data: LabeledDataset, colours: np.ndarray, mass: np.nd
         variances, directions = np.linalg.eigh(covariances[law])
         wide, high = 4 * np.sqrt(variances.clip(min=0))
         angle = np.degrees(np.arctan2(directions[1, 0], directions[0, 0]))
-        colour = np.average(colours[own], axis=0, weights=mass[own])
+        colour = np.average(colours[own], axis=0, weights=mass[own]).clip(0, 1)
         options = {"fill": False, "edgecolor": colour, "linewidth": 1.1, "zorder": 4}
         axes.add_patch(Ellipse(means[law], wide, high, angle=float(angle), **options))
 

@@ -61,9 +61,7 @@ def geodesic(a: Gaussians, b: Gaussians, t: float) -> Gaussians:
     if a.covariance.is_diagonal and b.covariance.is_diagonal:
         one, two = (laws.covariance.scales().double() for laws in (a, b))
         return Gaussians(means, Diagonal((1 - t) * one + t * two))
-    pairs = list(
-        zip(a.covariance.compressed.parts(), b.covariance.compressed.parts(), strict=True)
-    )
+    pairs = list(zip(a.covariance.compressed.parts(), b.covariance.compressed.parts(), strict=True))
     found = side_by_side(lambda pair: _on_the_way(*pair, t), pairs, rows=a.dim)
     return Gaussians(means, _factored(found, a.dim, means))
 
