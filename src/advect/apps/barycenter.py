@@ -13,9 +13,11 @@ from there to the third, …, which is the barycenter of two datasets, and of an
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,7 @@ class Barycenter:
         converged: whether the last step lowered the value by no more than ``tolerance`` of it, and all
             transport problems were solved. A fixed point is there then, which need not be the best.
         message: why it ended.
+        cost, solver: what distances were taken with.
 
     Example:
         >>> import advect as ad
@@ -81,6 +84,8 @@ class Barycenter:
     values: tuple[float, ...]
     converged: bool
     message: str
+    cost: GroundCost
+    solver: Solver
 
     def __repr__(self) -> str:
         shares = ", ".join(f"{weight:.3g}" for weight in self.weights.tolist())
@@ -91,6 +96,22 @@ class Barycenter:
     def value(self) -> float:
         """Σ w_s d(ρ, D_s)², label part included."""
         return self.values[-1]
+
+    @cached_property
+    def bound(self) -> float:
+        """Σ_{s<r} w_s w_r d(D_s, D_r)²: with exact transport no dataset whatever has a smaller value,
+        so that what is between ``bound`` and ``value`` is all that a better fixed point could gain.
+
+        Equal for two datasets, and for any number on a line. It takes a distance for each pair.
+        """
+        pairs = itertools.combinations(range(len(self.datasets)), 2)
+        total = 0.0
+        for s, r in pairs:
+            share = float(self.weights[s] * self.weights[r])
+            if share > 0:
+                one, two = self.datasets[s], self.datasets[r]
+                total += share * otdd(one, two, cost=self.cost, solver=self.solver).value ** 2
+        return total
 
     @property
     def n_iter(self) -> int:
@@ -203,6 +224,8 @@ def barycenter(
         values,
         converged,
         message,
+        cost,
+        solver,
     )
 
 

@@ -133,6 +133,7 @@ def write_barycenter_report(
             ("samples", f"{len(found.dataset):,}"),
             ("label laws", "none" if found.laws is None else f"{len(found.laws):,}"),
             ("sum of squared distances", f"{found.value:.4g}"),
+            ("no dataset has less than", f"{found.bound:.4g}" if found.solver.stays else "unknown"),
             ("steps", f"{found.n_iter:,}"),
         ],
         pictures=_pictured(lambda: sets_figure(states, [*names, "barycenter"]), found.dataset),
@@ -157,7 +158,11 @@ def write_barycenter_report(
                 "rows": [[at, f"{value:.8g}"] for at, value in enumerate(found.values)],
             },
         ],
-        setup={"why it ended": found.message},
+        setup={
+            "why it ended": found.message,
+            "cost": repr(found.cost),
+            "solver": repr(found.solver),
+        },
     )
 
 
