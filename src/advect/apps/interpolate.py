@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -35,9 +35,6 @@ from advect.ot import ExactOT, Solver, check_solver
 from advect.ot.plan import Plan
 from advect.transport.distance import Distance, otdd
 from advect.transport.transport import check_dataset
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _NOTHING = 1e-12  # of the mass: what all pairs that are left out may have together
 
@@ -159,7 +156,7 @@ class InterpolationPath(Sequence[Interpolated]):
         """The datasets in order."""
         return [state.dataset for state in self]
 
-    def figure(self, **options: Any) -> Figure:
+    def figure(self, **options: Any) -> Any:
         """The path as a picture: images in rows, points of the plane in panels, others by their
         principal components. See ``viz.between.path_figure`` for the options.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,9 +14,6 @@ from advect._util.checks import check_count
 from advect._util.progress import Progress, track
 from advect.apps.barycenter import Barycenter, barycenter
 from advect.data.dataset import LabeledDataset
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +65,7 @@ class Triangle:
             rows.append(torch.cdist(wanted, node.dataset.x.double()).argmin(dim=1).tolist())
         return rows
 
-    def figure(self, **options: Any) -> Figure:
+    def figure(self, **options: Any) -> Any:
         """The triangle as a picture: images in small sheets, points in panels; ``names`` of the
         corners and other options as of ``viz.between.triangle_figure``.
         """

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,9 +23,6 @@ from advect.errors import InputError
 from advect.report.page import filled, page_place, part, versions, write_page
 from advect.viz.between import sets_figure
 from advect.viz.theme import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _MOST_ROWS = 60
 _SPLIT = 0.05  # share of a class that goes elsewhere, worth saying
@@ -258,7 +255,7 @@ def _written(
     return write_page(place, text)
 
 
-def _pictured(draw: Callable[[], Figure], data: LabeledDataset) -> dict[str, str]:
+def _pictured(draw: Callable[[], Any], data: LabeledDataset) -> dict[str, str]:
     """A picture for light and for dark pages; none of samples on a line."""
     if data.dim < 2:
         return {}
