@@ -237,7 +237,8 @@ def _draw_laws(axes: Any, data: LabeledDataset, colours: np.ndarray, mass: np.nd
         angle = np.degrees(np.arctan2(directions[1, 0], directions[0, 0]))
         colour = np.average(colours[own], axis=0, weights=mass[own]).clip(0, 1)
         options = {"fill": False, "edgecolor": colour, "linewidth": 1.1, "zorder": 4}
-        axes.add_patch(Ellipse(means[law], wide, high, angle=float(angle), **options))
+        middle = (float(means[law, 0]), float(means[law, 1]))
+        axes.add_patch(Ellipse(middle, wide, high, angle=float(angle), **options))
 
 
 def mixed_colours(data: LabeledDataset, soft: Tensor) -> np.ndarray:

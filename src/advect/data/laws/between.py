@@ -133,7 +133,7 @@ def _met(factors: list[Tensor], shares: list[float]) -> tuple[Tensor, bool]:
     if len(factors) == 1:
         return factors[0], True
     if len(factors) == 2:
-        return _on_the_way(*factors, shares[1]), True
+        return _on_the_way(factors[0], factors[1], shares[1]), True
     together = torch.cat([share**0.5 * f for f, share in zip(factors, shares, strict=True)])
     scale = float(together.square().sum())
     basis = None
