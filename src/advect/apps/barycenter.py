@@ -297,10 +297,12 @@ class _Problem:
         rho, total = self.sets[0], float(self.weights[0])
         if size is None and not self.solver.stays:  # plans have too many pairs to keep
             size = max(len(data) for data in self.sets)
-        for data, weight in zip(self.sets[1:], self.weights[1:].tolist(), strict=True):
+        for at in range(1, len(self.sets)):
+            data, weight = self.sets[at], float(self.weights[at])
             total += weight
             coupled = Coupled.of(rho, data, self._leg(rho, data).plan)
-            wanted = size if data is self.sets[-1] or not self.solver.stays else None
+            last = at == len(self.sets) - 1
+            wanted = size if last or not self.solver.stays else None
             coupled = coupled.drawn(wanted, generator)
             coupled.check_room()
             rho = coupled.at(weight / total)[0]
@@ -365,7 +367,7 @@ class _Problem:
             here = x if leg.own is None else (leg.own @ x) / (leg.own @ _ones(rho))
             move += weight * (there - here)
         places = x + move + centre
-        if rho.law is None or not self.cost.has_labels:
+        if rho.law is None:
             return places, rho.law, None
         shares = self._law_shares(state)
         return places, self._laws(state, shares), shares
