@@ -17,8 +17,17 @@ from ._util.memory import (
 from ._util.registry import (
     register as register,
 )
+from .apps.barycenter import (
+    Barycenter as Barycenter,
+    barycenter as barycenter,
+)
 from .apps.estimators import (
     DatasetTransport as DatasetTransport,
+)
+from .apps.interpolate import (
+    Interpolated as Interpolated,
+    InterpolationPath as InterpolationPath,
+    interpolate as interpolate,
 )
 from .apps.pairwise import (
     pairwise as pairwise,
@@ -29,6 +38,10 @@ from .apps.pairwise_table import (
 from .apps.sweep import (
     Sweep as Sweep,
     sweep as sweep,
+)
+from .apps.triangle import (
+    Triangle as Triangle,
+    triangle as triangle,
 )
 from .classes import (
     DBSCAN as DBSCAN,

@@ -114,6 +114,22 @@ COMMANDS = (
         "advect resume run --steps 200",
     ),
     Command(
+        "interpolate",
+        "advect.cli.between:interpolate",
+        "Move",
+        "The dataset that is some of the way from one to another.",
+        "A B [--t T] -o FILE [OPTIONS]",
+        "advect interpolate 'mnist?n=200' 'usps?n=200' --t 0.5 -o between.npz --report between.html",
+    ),
+    Command(
+        "barycenter",
+        "advect.cli.between:barycenter",
+        "Move",
+        "The dataset in the middle of several.",
+        "REFERENCE... [--weights W] -o FILE [OPTIONS]",
+        "advect barycenter 'toy:gaussians?n=90' 'toy:moons?n=90' 'toy:rings?n=90' -o middle.npz",
+    ),
+    Command(
         "map",
         "advect.cli.maps:app",
         "Use",

@@ -149,7 +149,7 @@ def matrix(
         check_free_file(directory / "distances.json", overwrite or not _finished(directory))
     names = inputs.short_names(references)
     with talk.listening() as unconverged:
-        sets = dict(zip(names, _in_one_space(references, options, talk, code), strict=True))
+        sets = dict(zip(names, in_one_space(references, options, talk, code), strict=True))
         found = pairwise(
             sets,
             cost=build.cost(options.cost, code),
@@ -210,8 +210,8 @@ def _write(directory: Path, found: Any) -> None:
     viz.save(viz.pairwise(found.values, found.names), directory / "distances.png")
 
 
-def _in_one_space(
-    references: tuple[str, ...], options: MeasureOptions, talk: Talk, code: Permission
+def in_one_space(
+    references: tuple[str, ...], options: Comparison, talk: Talk, code: Permission
 ) -> list[ad.LabeledDataset]:
     """All datasets in one feature space: as they are where they fit, images in the size and colours
     of the largest.

@@ -56,6 +56,10 @@ class ExactOT(Solver):
         """
         return torch.float64
 
+    @property
+    def stays(self) -> bool:
+        return True
+
     def scratch(self, n: int, m: int) -> int:
         """The self-problems need none."""
         return 3 * n * m

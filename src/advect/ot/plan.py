@@ -65,6 +65,27 @@ class Plan(ABC):
             out.index_put_(at, part.to(self.dtype), accumulate=True)
         return out
 
+    def entries(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows, columns and masses of the pairs that have mass, in float64, without the matrix where
+        the plan has few. Parts that meet at a pair are added.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> plan = ad.ExactOT().solve(torch.tensor([[0.0, 1.0], [1.0, 0.0]])).coupling
+            >>> [part.tolist() for part in plan.entries()]
+            [[0, 1], [0, 1], [0.5, 0.5]]
+        """
+        every = [torch.arange(size, device=self.device) for size in self.shape]
+        places, masses = [], []
+        for rows, columns, part in self.pieces():
+            at, onto = part.nonzero().T
+            places.append(torch.stack([every[0][rows][at], every[1][columns][onto]]))
+            masses.append(part[at, onto].double())
+        found = torch.sparse_coo_tensor(
+            torch.cat(places, dim=1), torch.cat(masses), self.shape, check_invariants=True
+        ).coalesce()
+        return found.indices()[0], found.indices()[1], found.values()
+
     def check_room(self) -> None:
         """An error where memory has no room for the matrix."""
         size = self.shape[0] * self.shape[1] * self.dtype.itemsize
@@ -124,6 +145,10 @@ class SparsePlan(DensePlan):
 
     def pieces(self) -> Iterator[tuple[slice, slice, Tensor]]:
         yield slice(None), slice(None), self.dense()
+
+    def entries(self) -> tuple[Tensor, Tensor, Tensor]:
+        found = self.matrix.coalesce()
+        return found.indices()[0], found.indices()[1], found.values().double()
 
     def dense(self) -> Tensor:
         return self.matrix.to_dense()

@@ -177,6 +177,13 @@ class Solver(ABC):
         return 3 * max(n, m) ** 2
 
     @property
+    def stays(self) -> bool:
+        """Whether a measure always stays where it is in its problem with itself, where that is free:
+        there is nothing to debias then, and only the problem between two has to be solved.
+        """
+        return False
+
+    @property
     def stochastic(self) -> bool:
         """Whether a result depends on random draws, which ``at`` changes."""
         return False

@@ -5,9 +5,15 @@ advect.report import write_report``.
 it (``shown_frames``, ``class_tables``, ``pictures``, ``summary``), ``encoding`` turns numbers and
 images into text, ``page`` writes the file. The page's own player is ``player.js``. ``labels`` is the
 page of a pool that ``ad.apps.label`` labeled, ``matching`` that of a map by flow matching; ``audit``,
-``compare``, ``drift`` and ``index`` are those of the questions of these names."""
+``compare``, ``drift`` and ``index`` are those of the questions of these names, ``between`` those of
+paths and barycenters."""
 
 from advect.report.audit import write_audit_report
+from advect.report.between import (
+    write_barycenter_report,
+    write_path_report,
+    write_triangle_report,
+)
 from advect.report.compare import write_compare_report
 from advect.report.drift import write_drift_report
 from advect.report.index import write_index_report
@@ -22,10 +28,13 @@ __all__ = [
     "Story",
     "inline_report",
     "write_audit_report",
+    "write_barycenter_report",
     "write_compare_report",
     "write_drift_report",
     "write_index_report",
     "write_label_report",
     "write_matching_report",
+    "write_path_report",
     "write_report",
+    "write_triangle_report",
 ]
