@@ -2,6 +2,8 @@
 
     P = τ v(z + P)     where the gradient of  F(z + P) + Σ mass ‖P‖² / 2τ  is zero (JKO, on particles)
 
+Where features have bounds, τ v is cut to what stays inside.
+
 ``Inner`` asks the field for places after displacements P, all from the state of the functional where
 the step starts: whatever it draws at random is drawn once for them all. It goes along quasi-Newton
 directions (L-BFGS) in the metric of the masses, in which the residual P − τ v(z + P) is the gradient
@@ -23,13 +25,15 @@ from advect.flows.law_motion import Tensors
 
 _PAIRS = 8  # of displacements and changes of the residual that a direction is made of
 _ENOUGH, _HALF = 1e-4, 0.5  # of the promised fall; of the residual
+_GROW = 4  # times the step before
+_PATIENCE = 6  # steps in turn that do not go down, each half of the one before: noise, or a kink
 
 
 class Tried(NamedTuple):
     """A displacement that was tried, as one vector, with what the field says after it.
 
     Attributes:
-        move: P.  residual: P − τ v(z + P).  value: τ F(z + P) + Σ mass ‖P‖² / 2.  there: the place.
+        move: P.  residual: P − τ v(z + P), that of the cut one.  value: τ F(z + P) + Σ mass ‖P‖² / 2.  there: the place.
         said: warnings of its evaluation.
     """
 
@@ -90,33 +94,35 @@ class Inner:
 
     def stay(self) -> Tried:
         """P = 0, which is known: the value and velocity where the step starts."""
-        still = torch.zeros_like(self.masses)
-        return Tried(
-            still, -self.tau * self.join(self.here.velocity), self.tau * self.here.value, self.here
-        )
+        explicit = self._inside(self.tau * self.join(self.here.velocity))
+        return Tried(torch.zeros_like(explicit), -explicit, self.tau * self.here.value, self.here)
 
     def at(self, move: Tensor) -> Tried | None:
         """What the field says after a displacement; None where it is not finite there."""
+        move = self._inside(move)
         parts = self.split(move)
         try:
             with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter(
+                    "always"
+                )  # whether they are shown is decided if it is gone to
                 there = self.field.move(self.here, parts)
                 value, velocity = there.value, there.velocity
         except NonFiniteError:
             return None
         if pulled := getattr(self.field.dynamics, "pulled", None):
             velocity = pulled(self.here.dataset, parts, velocity)
-        kept = self.join({**parts, "x": self._inside(parts["x"])})
-        residual = move - self.tau * self.join(velocity)
-        return Tried(
-            move, residual, self.tau * value + self.dot(kept, kept) / 2, there, tuple(said)
-        )
+        residual = move - self._inside(self.tau * self.join(velocity))
+        value = self.tau * value + self.dot(move, move) / 2
+        return Tried(move, residual, value, there, tuple(said))
 
     def _inside(self, move: Tensor) -> Tensor:
-        """The part of a displacement of features that bounds leave."""
-        bounds = getattr(self.field.dynamics, "bounds", None)
-        x = self.here.dataset.x
-        return move if bounds is None else torch.clamp(move, bounds[0] - x, bounds[1] - x)
+        """The displacement that bounds of the features leave."""
+        bounds, x = getattr(self.field.dynamics, "bounds", None), self.here.dataset.x
+        if bounds is None:
+            return move
+        parts = self.split(move)
+        return self.join({**parts, "x": torch.clamp(parts["x"], bounds[0] - x, bounds[1] - x)})
 
     def direction(self, residual: Tensor, pairs: list[Pair]) -> Tensor:
         """−B r for the inverse B of the curvature that pairs know of (two loops of L-BFGS)."""
@@ -144,7 +150,8 @@ class Inner:
         self, pairs: list[Pair], tol: float, order: int, most: int
     ) -> tuple[Tried, list[Pair], int, float]:
         """The displacement that was found, what is known of the curvature, how many evaluations it
-        took, and the residual as a share of the one that was asked for (at most 1: it was met).
+        took, and the residual as a share of the one that was asked for (at most 1: it was met). It ends
+        where no digits are left, or nothing falls any further, too.
 
         Asked for is ``tol`` · θ^order of the length of P, where θ, at most 1, is how far P is from the
         explicit step, as a share of P: it goes to 0 with τ, and with it the error that a step may
@@ -155,7 +162,7 @@ class Inner:
         euler, spent, radius = -first.residual, 0, float("inf")
         if self.norm(euler) == 0 and now is not None:
             return now, pairs, 0, 0.0
-        move = self.direction(first.residual, pairs)
+        move, refused = self.direction(first.residual, pairs), 0
         while True:
             there = self.at(move)
             spent += 1
@@ -165,16 +172,20 @@ class Inner:
                 else:
                     now = there
             else:
-                step = move - now.move
+                step = move - now.move if there is None else there.move - now.move
                 if there is not None:
                     pairs = self.known(pairs, step, there.residual - now.residual)
                 if there is not None and self._better(now, there, step):
-                    now, radius = there, float("inf")
+                    # where one was too long before, the next ones grow again by and by
+                    now, refused = there, 0
+                    radius = _GROW * self.norm(step) if radius < float("inf") else radius
                 else:
+                    refused += there is not None
                     radius = self.norm(step) / (2 if there is not None else 8)
             if now is not None:
                 left = self._left(now, euler, tol, order)
-                if left <= 1 or spent >= most:
+                idle = refused >= _PATIENCE and now is not first or self._rounded(now, pairs)
+                if left <= 1 or spent >= most or idle:
                     return now, pairs, spent, left
                 step = self.direction(now.residual, pairs)
                 length = self.norm(step)
@@ -186,7 +197,16 @@ class Inner:
         fall = _ENOUGH * self.dot(now.residual, step)  # below 0
         if there.value <= now.value + min(0.0, fall):
             return True
-        return self.norm(there.residual) <= _HALF * self.norm(now.residual)
+        share = self.norm(there.residual) / self.norm(now.residual)
+        alike = 8 * torch.finfo(now.move.dtype).eps * abs(now.value)  # up to rounding
+        return share <= _HALF or (share < 1 and there.value <= now.value + alike)
+
+    def _rounded(self, now: Tried, pairs: list[Pair]) -> bool:
+        """Whether the residual is what rounding of the place makes of it."""
+        steep = max((self.norm(turn) / self.norm(change) for change, turn in pairs), default=1.0)
+        place = self.norm(self.join(self.field.dynamics.parameters(self.here.dataset)))
+        eps = torch.finfo(now.move.dtype).eps
+        return self.norm(now.residual) <= eps * max(1.0, steep) * (place + self.norm(now.move))
 
     def _left(self, now: Tried, euler: Tensor, tol: float, order: int) -> float:
         length, residual = self.norm(now.move), self.norm(now.residual)

@@ -89,10 +89,9 @@ class Proximal(Integrator):
         problem = Inner.of(field, here, size)
         before = _remembered(problem, state)
         found, pairs, spent, left = problem.solve(before, self.tol, self.order, self.inner)
-        length = problem.norm(found.move)
+        met, length = left <= 1, problem.norm(found.move) or problem.norm(found.residual)
         residual = problem.norm(found.residual) / length if length else 0.0
-        met = left <= 1
-        _say(found, met, residual, here.index, self.inner)
+        _say(found, met, residual, here.index, spent)
         there = found.there
         if self.order == 2 or there is here:
             there = problem.field.move(here, problem.split(self.order * found.move))
@@ -114,9 +113,7 @@ class Proximal(Integrator):
             f"residual is {float(state['residual']):.2g} of the displacement."
         )
         remedy = "Take a smaller step_size, raise inner, or lower tol of the solver."
-        command = (
-            "Lower --integrator.step-size, raise --integrator.inner, or lower --solver.tol."
-        )
+        command = "Lower --integrator.step-size, raise --integrator.inner, or lower --solver.tol."
         return [Note(what, remedy, command)]
 
 
@@ -138,14 +135,14 @@ def _memory(problem: Inner, pairs: list[Pair]) -> Tensors:
     return {f"{part}.{name}": v for part, split in parts.items() for name, v in split.items()}
 
 
-def _say(found: Tried, met: bool, residual: float, index: int, most: int) -> None:
+def _say(found: Tried, met: bool, residual: float, index: int, spent: int) -> None:
     """Warnings of the place that is gone to, and whether it is the one that was looked for."""
     for word in found.said:
         warnings.warn_explicit(word.message, word.category, word.filename, word.lineno)
     if not met:
         warnings.warn(
-            f"step {index}: {most} evaluations left a residual of {residual:.2g} of the displacement; "
-            "take a smaller step_size, or raise inner",
+            f"step {index}: {spent} evaluations left a residual of {residual:.2g} of the displacement; "
+            "take a smaller step_size or a smaller tol of the solver, or raise inner",
             ConvergenceWarning,
             stacklevel=3,
         )
