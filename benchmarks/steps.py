@@ -13,7 +13,7 @@ rose        how many of the steps that were made ended on a higher value, by mor
 lowest      the lowest value ÷ the first, and the best accuracy, as far as the flow went: until it has reached both, to --most
             evaluations, to a value a thousand times the first, or until no step can be made
 
-An evaluation is one value with its gradient, wherever it was asked for: at places that Heun's scheme or the inner minimisation of
+An evaluation is one value with its gradient, wherever it was asked for: at places that Heun's scheme or the search of
 an implicit step looks at and at those that step control rejects too. Counts do not depend on the machine. Nothing is gated.
 """
 

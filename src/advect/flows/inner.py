@@ -184,7 +184,7 @@ class Inner:
                     radius = self.norm(step) / (2 if there is not None else 8)
             if now is not None:
                 left = self._left(now, euler, tol, order)
-                idle = refused >= _PATIENCE and now is not first or self._rounded(now, pairs)
+                idle = (refused >= _PATIENCE and now is not first) or self._rounded(now, pairs)
                 if left <= 1 or spent >= most or idle:
                     return now, pairs, spent, left
                 step = self.direction(now.residual, pairs)
