@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import compare_tables
+import condense_tables
 import numpy as np
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
@@ -643,4 +644,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     "drift_power": drift_power,
     "drift_study": drift_study,
     **compare_tables.WORDS,
+    **condense_tables.WORDS,
 }
