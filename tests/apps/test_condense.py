@@ -99,7 +99,7 @@ class TestCondense:
     def test_images_stay_images(self):
         few = made(ad.datasets.load("digits", n=200), 2)
         assert few.dataset.sample_shape == (8, 8)
-        assert 0 <= few.dataset.x.min() and few.dataset.x.max() <= 1
+        assert few.dataset.x.min() >= 0 and few.dataset.x.max() <= 1
 
     def test_medoids_and_random_are_samples(self):
         few = made()

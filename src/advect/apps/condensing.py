@@ -193,7 +193,10 @@ def condense(
     """
     remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
     check_kind("data must be a LabeledDataset", data, LabeledDataset, remedy)
-    per_class, n_steps = check_count("per_class", per_class), check_count("n_steps", n_steps, least=0)
+    per_class, n_steps = (
+        check_count("per_class", per_class),
+        check_count("n_steps", n_steps, least=0),
+    )
     check_positive("step_size", step_size)
     check_count("seed", seed, least=0)
     check_bounds(bounds)
@@ -274,6 +277,8 @@ def _unit(data: LabeledDataset, feature: Embedding) -> float:
     some = data.subset(torch.arange(0, len(data), max(1, len(data) // _SOME)))
     with torch.no_grad():
         image = feature.embed(some).detach().double()
-    spread, moved = (part.var(dim=0).sum() if len(part) > 1 else 0 for part in (some.x.double(), image))
+    spread, moved = (
+        part.var(dim=0).sum() if len(part) > 1 else 0 for part in (some.x.double(), image)
+    )
     ratio = float(spread) / float(moved) if float(moved) > 0 else 1.0
     return ratio if ratio > 0 else 1.0
