@@ -33,6 +33,7 @@ from advect.flows.steps import Step
 from advect.ot import Relative, Sinkhorn, Solver
 
 _SOLVER = Sinkhorn(Relative(0.1), tol=1e-3)
+_STARTS: dict[str, Any] = {"n_init": 4}  # of k-means
 _SOME = 1000  # samples by which the scale of an embedding is seen
 Map = Callable[[Tensor], Any]
 
@@ -264,7 +265,8 @@ def _class_centres(x: Tensor, mass: Tensor, k: int, seed: int) -> tuple[Tensor, 
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found = KMeans(k, n_init=4, random_state=seed).fit(points, sample_weight=weights)
+            found: Any = KMeans(k, **_STARTS, random_state=seed)
+            found.fit(points, sample_weight=weights)
         centres, labels = found.cluster_centers_, found.labels_
     shares = np.bincount(labels, weights, minlength=len(centres))
     kept = shares > 0
