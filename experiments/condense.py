@@ -5,7 +5,7 @@ learners are asked about which were trained on the condensed set: the nearest sa
 regression (samples count by their mass) and a LeNet-5 of UPDATES updates. Beside it the centres of
 class-wise k-means, where the flow starts; the real images nearest to these; random images; the flow
 with distances measured through a network of random convolutions; and all data, the ceiling. Epsilon
-and the number of steps were chosen on a draw of MNIST with another seed."""
+was chosen on a draw of MNIST with another seed; steps, updates and draws are as few as time allowed."""
 
 from __future__ import annotations
 
