@@ -13,8 +13,8 @@ rose        how many of the steps that were made ended on a higher value, by mor
 lowest      the lowest value ÷ the first, and the best accuracy, as far as the flow went: until it has reached both, to --most
             evaluations, to a value a thousand times the first, or until no step can be made
 
-An evaluation is one value with its gradient, wherever it was asked for: at places that Heun's scheme looks at and at those that
-step control rejects too. Counts do not depend on the machine. Nothing is gated.
+An evaluation is one value with its gradient, wherever it was asked for: at places that Heun's scheme or the search of
+an implicit step looks at and at those that step control rejects too. Counts do not depend on the machine. Nothing is gated.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Way:
 FIXED: list[ad.Integrator] = [
     *map(ad.Euler, (0.1, 0.2, 0.5, 1.0)),
     *map(ad.Heun, (0.2, 0.5)),
+    *map(ad.Proximal, (0.5, 2.0, 10.0)),
+    ad.Proximal(1.0, order=2),
     *map(ad.Momentum, (0.02, 0.05)),
     ad.Momentum(0.05, nesterov=True),
     *map(ad.Adam, (0.01, 0.05)),
@@ -73,8 +75,9 @@ CONTROLLED: list[ad.Integrator] = [
 
 def name_of(integrator: ad.Integrator) -> str:
     """Such as Euler(0.1)."""
-    ahead = ", nesterov" if getattr(integrator, "nesterov", False) else ""
-    return f"{type(integrator).__name__}({vars(integrator)['step_size']:g}{ahead})"
+    more = ", nesterov" if getattr(integrator, "nesterov", False) else ""
+    more += ", order 2" if getattr(integrator, "order", 1) == 2 else ""
+    return f"{type(integrator).__name__}({vars(integrator)['step_size']:g}{more})"
 
 
 def ways() -> list[Way]:

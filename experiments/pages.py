@@ -12,6 +12,7 @@ from typing import Any
 import class_mmd_tables
 import compare_tables
 import imbalanced_tables
+import condense_tables
 import numpy as np
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
@@ -647,4 +648,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     **compare_tables.WORDS,
     **imbalanced_tables.WORDS,
     **class_mmd_tables.WORDS,
+    **condense_tables.WORDS,
 }

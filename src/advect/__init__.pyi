@@ -141,6 +141,9 @@ from .flows.law_motion import (
 from .flows.loop import (
     flow as flow,
 )
+from .flows.proximal import (
+    Proximal as Proximal,
+)
 from .flows.result import (
     FlowResult as FlowResult,
 )

@@ -154,6 +154,7 @@ BAD = {
     "transfer, no target": ["transfer", A, "-o", "sets"],
     "transfer, no labels": ["transfer", A, "toy:swiss_roll?n=20", "-o", "sets"],
     "transfer, map": ["transfer", A, B, "-o", "sets", "--map.name", "nearest", "--map.epochs", "3"],
+    "condense, a kind of file": ["condense", A, "-o", "few.txt"],
     "repurpose, nothing": ["repurpose", "model.py:ask", A, "-o", "answers"],
     "repurpose, no model": ["repurpose", "model.py:ask", A, B, "-o", "answers"],
     "repurpose, pickle": ["repurpose", "model.pkl", A, B, "-o", "answers"],

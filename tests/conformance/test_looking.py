@@ -62,8 +62,10 @@ FUNCTIONALS = {
 }
 STEEP = {"integrator": ad.Euler(1.9)}  # too long a step, which is made smaller where it rises
 JOINT = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Heun(0.1)}
+IMPLICIT = {"integrator": ad.Proximal(1.9)}
 CASES = [(name, STEEP) for name in FUNCTIONALS]
 CASES += [(name, JOINT) for name in ("OTDD, Sinkhorn", "OTDD, MiniBatch", "sums in sums")]
+CASES += [(name, IMPLICIT) for name in ("OTDD, Sinkhorn", "SlicedOTDD", "sums in sums")]
 
 
 def same(walk, alone):

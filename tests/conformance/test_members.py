@@ -49,6 +49,8 @@ COVARIANCES = {
 INTEGRATORS = (
     ad.Euler(0.2),
     ad.Heun(0.2),
+    ad.Proximal(0.9),
+    ad.Proximal(0.9, order=2),
     ad.Momentum(0.1),
     ad.Adam(0.1),
     ad.Adagrad(0.2),

@@ -38,6 +38,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "integrator": {
         "euler": "Euler",
         "heun": "Heun",
+        "proximal": "Proximal",
         "momentum": "Momentum",
         "adam": "Adam",
         "adagrad": "Adagrad",

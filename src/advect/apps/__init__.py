@@ -5,6 +5,7 @@ dataset to a few samples.
 from advect.apps.carry import CarryOptions
 from advect.apps.choice import Choice
 from advect.apps.comparison import Comparison
+from advect.apps.condensing import Condensed, condense
 from advect.apps.evaluation import TransferScores, evaluate_transfer
 from advect.apps.label import Labelled, label
 from advect.apps.labelings import Labeling
@@ -17,6 +18,7 @@ __all__ = [
     "CarryOptions",
     "Choice",
     "Comparison",
+    "Condensed",
     "Labeling",
     "Labelled",
     "RepurposeOptions",
@@ -24,6 +26,7 @@ __all__ = [
     "TransferOptions",
     "TransferScores",
     "Transferred",
+    "condense",
     "evaluate_transfer",
     "joined",
     "label",

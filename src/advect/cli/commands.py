@@ -163,6 +163,14 @@ COMMANDS = (
         "--report labels.html",
     ),
     Command(
+        "condense",
+        "advect.cli.condense:condense",
+        "Use",
+        "Distil a dataset into a few synthetic samples of each class.",
+        "DATA -o FILE.npz [--per-class 10] [OPTIONS]",
+        "advect condense 'digits?n=500' --per-class 3 -o few.npz --test 'digits?n=500&seed=1'",
+    ),
+    Command(
         "show",
         "advect.cli.look:show",
         "Look",

@@ -80,8 +80,8 @@ class Backtracking:
     rest. A step that was made smaller grows back to the integrator's own ``step_size``, and never
     beyond.
 
-    The default with ``Euler`` and ``Heun`` for deterministic functionals; where a cost goes through
-    an ``Embedding``, for which no step size is safe in advance, with all that is not random. With
+    The default with ``Euler``, ``Heun`` and ``Proximal`` for deterministic functionals; where a cost
+    goes through an ``Embedding``, for which no step size is safe in advance, with all that is not random. With
     ``Momentum``, ``Adam`` or ``Adagrad`` (all that do not say ``descends``) a rejection also empties their memory,
     which may point uphill where the velocity does not. Noise cannot be controlled: stochastic
     integrators and functionals are refused.

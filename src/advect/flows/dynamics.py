@@ -62,6 +62,17 @@ class Dynamics(ABC):
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
         """The dataset after a displacement."""
 
+    def mass(self, rho: LabeledDataset) -> Tensors:
+        """The mass of each row of what moves: Σ mass ‖displacement‖² is a squared length in W₂."""
+        return {
+            name: rho.weights if name == "x" else rho.weights.new_ones(len(value))
+            for name, value in self.parameters(rho).items()
+        }
+
+    def pulled(self, rho: LabeledDataset, displacement: Tensors, velocity: Tensors) -> Tensors:
+        """A velocity after a displacement, as a change of that displacement."""
+        return velocity
+
 
 @dataclass(frozen=True)
 class FeatureDriven(Dynamics):
@@ -127,14 +138,21 @@ class _Joint(Dynamics):
         return rho.replace(x=parameters["x"], law=law)
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        mass = self.mass(rho)
+        per_law = {
+            name: _per_mass(value, mass[name]) for name, value in gradient.items() if name != "x"
+        }
+        per_law = self.motion(rho.dim).velocity(_laws(rho), per_law)
+        return {"x": _per_mass(gradient["x"], rho.weights), **per_law}
+
+    def mass(self, rho: LabeledDataset) -> Tensors:
         laws, motion = _laws(rho), self.motion(rho.dim)
         mass = rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
-        per_law = {
-            name: _per_mass(value, motion.mass(laws, mass, name))
-            for name, value in gradient.items()
-            if name != "x"
-        }
-        return {"x": _per_mass(gradient["x"], rho.weights), **motion.velocity(laws, per_law)}
+        names = motion.parameters(laws)
+        return {"x": rho.weights, **{name: motion.mass(laws, mass, name) for name in names}}
+
+    def pulled(self, rho: LabeledDataset, displacement: Tensors, velocity: Tensors) -> Tensors:
+        return self.motion(rho.dim).pulled(_laws(rho), displacement, velocity)
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
         law = self.motion(rho.dim).move(_laws(rho), displacement)

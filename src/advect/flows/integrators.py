@@ -25,6 +25,7 @@ from advect._util.checks import check_non_negative, check_positive
 from advect.errors import InputError
 from advect.flows.field import Field, Here, promise
 from advect.flows.law_motion import Tensors
+from advect.transport.notes import Note
 
 StepSize = float | Callable[[int], float]
 
@@ -73,8 +74,13 @@ class Integrator:
         displacement, state = self.displace(here.velocity, state, here.index, field.generator)
         return field.move(here, displacement), state
 
+    def notes(self, state: Tensors) -> list[Note]:
+        """What a careful user would want to know of the steps, by the state after the last."""
+        return []
 
-def _check_step_size(step_size: StepSize) -> None:
+
+def check_step_size(step_size: StepSize) -> None:
+    """A positive number, or a schedule."""
     if not callable(step_size):
         check_positive("step_size", step_size)
 
@@ -132,7 +138,7 @@ class Euler(Integrator):
     step_size: StepSize = 0.1
 
     def __post_init__(self) -> None:
-        _check_step_size(self.step_size)
+        check_step_size(self.step_size)
 
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
@@ -166,7 +172,7 @@ class Heun(Integrator):
     step_size: StepSize = 0.1
 
     def __post_init__(self) -> None:
-        _check_step_size(self.step_size)
+        check_step_size(self.step_size)
 
     def step(self, field: Field, here: Here, state: Tensors) -> tuple[Here, Tensors]:
         size, v = step_size_at(self.step_size, here.index), here.velocity
@@ -204,7 +210,7 @@ class EulerMaruyama(Integrator):
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_step_size(self.step_size)
+        check_step_size(self.step_size)
         check_non_negative("temperature", self.temperature)
 
     def displace(
@@ -251,7 +257,7 @@ class Momentum(Integrator):
     nesterov: bool = False
 
     def __post_init__(self) -> None:
-        _check_step_size(self.step_size)
+        check_step_size(self.step_size)
         _check_share("momentum", self.momentum)
 
     def init(self, parameters: Tensors) -> Tensors:
@@ -295,7 +301,7 @@ class Adam(Integrator):
     floor: float = 1e-8
 
     def __post_init__(self) -> None:
-        _check_step_size(self.step_size)
+        check_step_size(self.step_size)
         _check_share("beta1", self.beta1)
         _check_share("beta2", self.beta2)
         check_positive("floor", self.floor)
@@ -345,7 +351,7 @@ class Adagrad(Integrator):
     floor: float = 1e-10
 
     def __post_init__(self) -> None:
-        _check_step_size(self.step_size)
+        check_step_size(self.step_size)
         check_positive("floor", self.floor)
 
     def init(self, parameters: Tensors) -> Tensors:

@@ -67,6 +67,10 @@ class LawMotion(ABC):
         moved = {name: value + displacement[name] for name, value in now.items()}
         return self.attach(laws, {**moved, self.name: self.kept(moved[self.name])})
 
+    def pulled(self, laws: Gaussians, displacement: Tensors, velocity: Tensors) -> Tensors:
+        """A velocity at the laws after a displacement, as a change of that displacement."""
+        return velocity
+
 
 @dataclass(frozen=True)
 class EuclideanMotion(LawMotion):
@@ -115,6 +119,14 @@ class BuresMotion(EuclideanMotion):
         factor = symmetric_root(laws.covariances()) + displacement["covariance"]
         return Gaussians(laws.means + displacement["mean"], Full(factor.mT @ factor))
 
+    def pulled(self, laws: Gaussians, displacement: Tensors, velocity: Tensors) -> Tensors:
+        """A velocity of the new root is one of the factor S^½ + V that it is a rotation of."""
+        factor = symmetric_root(laws.covariances()) + displacement["covariance"]
+        left, sizes, right = torch.linalg.svd(factor.double())
+        least = torch.finfo(factor.dtype).eps * sizes[..., :1]  # where there is no direction
+        turn = (left * (sizes > least)[..., None, :]) @ right
+        return {**velocity, "covariance": turn.to(factor.dtype) @ velocity["covariance"]}
+
 
 @dataclass(frozen=True)
 class FactoredMotion(LawMotion):
@@ -157,6 +169,11 @@ class DiagonalMotion(LawMotion):
 
     def kept(self, values: Tensor) -> Tensor:
         return values.abs()
+
+    def pulled(self, laws: Gaussians, displacement: Tensors, velocity: Tensors) -> Tensors:
+        moved = self.parameters(laws)[self.name] + displacement[self.name]
+        back = torch.where(moved < 0, -velocity[self.name], velocity[self.name])
+        return {**velocity, self.name: back}
 
 
 def _nearest_psd(matrices: Tensor) -> Tensor:

@@ -46,11 +46,11 @@ def flow(
         functional: what to decrease, e.g. ``OTDD(target) + 0.1 * Potential(norm())``.
         dynamics: what may move: ``FeatureDriven()`` (default), ``JointFixedLabels()``,
             ``JointVariableLabels()``.
-        integrator: how: ``Euler(0.1)`` (default), ``Heun``, ``Momentum``, ``Adam``, ``Adagrad``,
-            ``EulerMaruyama``.
+        integrator: how: ``Euler(0.1)`` (default), ``Heun``, ``Proximal``, ``Momentum``, ``Adam``,
+            ``Adagrad``, ``EulerMaruyama``.
         control: whether a step is made: ``Backtracking()`` makes it smaller until the value falls,
-            ``FixedSteps()`` makes it whatever comes. By default the first with ``Euler`` or
-            ``Heun`` where velocities are gradients of a value without noise; with an ``Embedding``
+            ``FixedSteps()`` makes it whatever comes. By default the first with ``Euler``,
+            ``Heun`` or ``Proximal`` where velocities are gradients of a value without noise; with an ``Embedding``
             in the cost, wherever nothing is random.
         n_steps: how many moves in all, those before a resume included.
         callbacks: functions of a ``Step``; a true answer stops the flow. See ``Recorder``,
@@ -116,6 +116,7 @@ def flow(
             best=history.best,
             unconverged=history.unconverged,
             state=last.state,
+            integrator_state=last.snapshot.integrator,
         )
     finally:
         watchers.close()

@@ -15,6 +15,7 @@ from advect.errors import InputError
 from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
+from advect.flows.law_motion import Tensors
 from advect.functionals.base import Functional, State
 from advect.transport.notes import (
     Note,
@@ -61,6 +62,7 @@ class FlowResult:
         unconverged: in how many steps a solver did not meet its tolerance.
         state: what the functional remembers after the last step, such as the "epsilon" that a
             relative one was made, and the "error" of the last value.
+        integrator_state: what the integrator remembers after the last step.
         diagnosis: in plain sentences, what a careful user would want to know, each with a remedy.
 
     Example:
@@ -89,6 +91,7 @@ class FlowResult:
     best: Lowest | None = None
     unconverged: int = 0
     state: State = field(default_factory=dict)
+    integrator_state: Tensors = field(default_factory=dict)
 
     @cached_property
     def diagnosis(self) -> tuple[Note, ...]:
@@ -122,6 +125,8 @@ class FlowResult:
                 self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes
             )
         notes += of_solver(self.unconverged, len(self.values))
+        if self.integrator is not None and self.integrator_state:
+            notes += self.integrator.notes(self.integrator_state)
         if self.target is not None and "cost" in self.options:
             leaves = "solver" in self.options and self.options["solver"].leaves_mass
             cost = self.options["cost"]
