@@ -23,7 +23,7 @@ from advect.functionals.slicing import Pair, controlled
 
 ROWS = 4096  # of each dataset, of which axes are found
 MOST = 1024  # features, up to which all axes are; beyond, the first ones by iteration
-TURNS = 2  # of the basis ψ at each axis: two say how much it matters
+LEAST = 2  # bases ψ at each axis, which say how much they matter; more where more is at stake
 
 
 def principal_energy(
@@ -33,25 +33,27 @@ def principal_energy(
     of all of these: with the standard error, and how many lines it took (at most n).
     """
     parts = 1 if pair.labels is None else 1 + pair.labels.parts
-    turns = 1 if parts == 1 else TURNS  # of one number nothing can be turned
+    least = 1 if parts == 1 else LEAST  # of one number nothing can be turned
+    room = 1 if parts == 1 else 2 * parts * LEAST  # lines for an axis, on average
     dim = pair.a.dim
-    if n < 2 * parts * turns:
+    if n < 2 * room:
         raise InputError(
-            f"n_projections must be at least {2 * parts * turns} for principal directions",
+            f"n_projections must be at least {2 * room} for principal directions",
             n,
             "Raise it, or use directions='uniform'.",
         )
-    whole = parts * turns * dim <= n
-    count = dim if whole else n // (2 * parts * turns)
-    if whole and parts > 1:
-        turns = n // (parts * dim)
-    axes = leading_axes((pair.a, pair.b), count)
-    psi = _turned(count * turns, parts, generator)
+    whole = room * dim <= n
+    count = dim if whole else n // 2 // room
+    bases = count if parts == 1 else (n if whole else n // 2) // parts
+    axes, spread = leading_axes((pair.a, pair.b), count)
+    turns = _shared(bases, least, spread)
+    psi = _turned(bases, parts, generator)
     theta = axes.repeat_interleave(turns * parts, dim=1)
     squares = pair.squares(Lines(theta, psi)) / 2
-    sums = squares.reshape(count, turns, parts).sum(dim=2)  # of each axis and basis
-    energy = float(sums.mean(dim=1).sum())
-    variance = float(sums.var(dim=1).sum()) / turns if turns > 1 else 0.0
+    sums = squares.reshape(bases, parts).sum(dim=1)  # of each basis
+    axis = torch.arange(count).repeat_interleave(turns).to(sums.device)
+    mean, variances = _by_axis(sums, axis, count)
+    energy, variance = float(mean.sum()), float(variances.sum())
     used = len(squares)
     if not whole:
         lines = uniform_lines(dim, n - used, pair.labels, generator)
@@ -65,13 +67,14 @@ def principal_energy(
     return energy, math.sqrt(variance), used
 
 
-def leading_axes(datasets: tuple[LabeledDataset, ...], count: int) -> Tensor:
-    """The first principal axes of all datasets together, (d, count) float64 and orthonormal.
+def leading_axes(datasets: tuple[LabeledDataset, ...], count: int) -> tuple[Tensor, Tensor]:
+    """The first principal axes of all datasets together, (d, count) float64 and orthonormal, and
+    how much they vary along them, (count,).
 
     Example:
         >>> import advect as ad
         >>> flat = ad.LabeledDataset([[0.0, 0.0, 0.0], [0.0, 4.0, 0.0], [1.0, 0.0, 0.0]], ["a"] * 3)
-        >>> leading_axes((flat,), 3).abs().argmax(dim=0).tolist()
+        >>> leading_axes((flat,), 3)[0].abs().argmax(dim=0).tolist()
         [1, 0, 2]
     """
     centre = torch.stack([mass_centre(data.x, data.weights) for data in datasets]).mean(dim=0)
@@ -83,13 +86,40 @@ def leading_axes(datasets: tuple[LabeledDataset, ...], count: int) -> Tensor:
     rows = torch.cat(found)
     if min(rows.shape) <= MOST:
         fill = rows.new_zeros(count, rows.shape[1])  # so many axes, also of fewer samples
-        return principal_axes([torch.cat([rows, fill])])[1][:count].T
+        singular, axes = principal_axes([torch.cat([rows, fill])])
+        return axes[:count].T.cpu(), singular[:count].cpu()
     generator = torch.Generator().manual_seed(0)
     basis = torch.randn(rows.shape[1], count + 8, generator=generator, dtype=torch.float64).to(rows)
     for _ in range(6):
         basis = torch.linalg.qr(rows.T @ (rows @ torch.linalg.qr(basis)[0]))[0]
-    inside = principal_axes([rows @ basis])[1]
-    return basis @ inside[:count].T
+    singular, inside = principal_axes([rows @ basis])
+    return (basis @ inside[:count].T).cpu(), singular[:count].cpu()
+
+
+def _shared(n: int, least: int, spread: Tensor) -> Tensor:
+    """n as a sum of whole numbers for axes, at least ``least`` each, more with the square of the
+    spread.
+
+    >>> _shared(20, 2, torch.tensor([2.0, 1.0, 0.0])).tolist()
+    [13, 5, 2]
+    """
+    share = spread.square()
+    share = share / share.sum() if float(share.sum()) > 0 else torch.ones_like(share) / len(share)
+    free = n - least * len(share)
+    below = (free * share.cumsum(dim=0)).round().long()
+    below[-1] = free
+    return least + below.diff(prepend=below.new_zeros(1))
+
+
+def _by_axis(sums: Tensor, axis: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The means over bases of each axis, and the squared standard errors of these; 0 where one
+    basis is all there are.
+    """
+    zeros = sums.new_zeros(count)
+    turns = zeros.index_add(0, axis, torch.ones_like(sums))
+    mean = zeros.index_add(0, axis, sums) / turns
+    squares = zeros.index_add(0, axis, (sums - mean[axis]).square())
+    return mean, squares / (turns - 1).clamp_min(1) / turns
 
 
 def _turned(n: int, parts: int, generator: torch.Generator | None) -> Tensor:

@@ -23,7 +23,7 @@ from advect.functionals.projections import Frame, LabelLines, Lines, along
 
 ENTRIES = 2_000_000  # numbers in an array of a group of projections
 FOLDS = 5  # in which the weight of the control variate is found by the other ones
-FEWEST = 2 * FOLDS  # lines for which it is used
+FEWEST = 50  # lines for which it is used: fewer say little about that weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def controlled(values: Tensor, control: Tensor, expected: Tensor) -> Tensor:
     v_l − β_l (c_l − E c), where β_l is found by regression of v on c on the draws of other folds
     than that of l: so β_l and c_l are independent, and nothing is biased, nor are gradients, which
     take β as it is. It is held within 0 and 1, where a value that is at least its control stays
-    positive. Fewer than ten values are given back as they are.
+    positive. Fewer than fifty values are given back as they are.
 
     Example:
         >>> drawn = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
