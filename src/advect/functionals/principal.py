@@ -22,7 +22,7 @@ from advect.functionals.projections import Lines, uniform_lines
 from advect.functionals.slicing import Pair, controlled
 
 ROWS = 4096  # of each dataset, of which axes are found
-MOST = 1024  # features, up to which all axes are; beyond, the first ones by iteration
+FEW, MORE, TIMES = 4, 8, 6  # where few axes of many are wanted: so many more, so often iterated
 LEAST = 2  # bases ψ at each axis, which say how much they matter; more where more is at stake
 
 
@@ -84,13 +84,14 @@ def leading_axes(datasets: tuple[LabeledDataset, ...], count: int) -> tuple[Tens
         x, mass = data.x.detach()[::step], data.weights[::step]
         found.append(mass.sqrt()[:, None] * (x - centre).double())
     rows = torch.cat(found)
-    if min(rows.shape) <= MOST:
+    if FEW * (count + MORE) > min(rows.shape):
         fill = rows.new_zeros(count, rows.shape[1])  # so many axes, also of fewer samples
         singular, axes = principal_axes([torch.cat([rows, fill])])
         return axes[:count].T.cpu(), singular[:count].cpu()
     generator = torch.Generator().manual_seed(0)
-    basis = torch.randn(rows.shape[1], count + 8, generator=generator, dtype=torch.float64).to(rows)
-    for _ in range(6):
+    basis = torch.randn(rows.shape[1], count + MORE, generator=generator, dtype=torch.float64)
+    basis = basis.to(rows)
+    for _ in range(TIMES):
         basis = torch.linalg.qr(rows.T @ (rows @ torch.linalg.qr(basis)[0]))[0]
     singular, inside = principal_axes([rows @ basis])
     return (basis @ inside[:count].T).cpu(), singular[:count].cpu()
