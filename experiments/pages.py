@@ -11,6 +11,7 @@ from typing import Any
 
 import compare_tables
 import numpy as np
+import sliced_tables
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
@@ -643,4 +644,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     "drift_power": drift_power,
     "drift_study": drift_study,
     **compare_tables.WORDS,
+    **sliced_tables.WORDS,
 }

@@ -9,7 +9,7 @@ pairs; tables take intervals by drawing pairs again (bootstrap).
 
 ``errors``: the noise of directions on single pairs: the spread of energies over draws of the lines,
 and the standard error that each draw says, with the same number of lines. "velocity" is the same for
-the gradient that a flow follows. ``large`` is Fashion-MNIST to MNIST with all training images.
+the gradient that a flow follows. ``large`` is Fashion-MNIST to MNIST with all training images that are there.
 
 "moments, as published" has 10,000 lines and raw moments of pixels in units of their deviation, as the paper's code.
 Lines are the defaults of the library, but for that one."""
@@ -172,7 +172,7 @@ def errors(one: str, other: str, seed: int) -> dict[str, Any]:
     """Spread over draws of the lines, and what is said of it."""
     rng = np.random.default_rng(seed)
     a, b = (
-        images(name).subset(torch.as_tensor(rng.permutation(KEPT)[:ERROR_SAMPLES]))
+        images(name).subset(torch.as_tensor(rng.permutation(len(images(name)))[:ERROR_SAMPLES]))
         for name in (one, other)
     )
     truth, found = ad.otdd(a, b).energy, {}

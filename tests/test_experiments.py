@@ -166,3 +166,21 @@ def test_nearest_runs(evidence, monkeypatch):
     # ten are put in order by exact distances, which is all of them
     assert [row[0] for row in best["found"]] == module.nearest(truth)[:, 0].tolist()
     assert module.run(0, count=5)["times"]["adding"] > 0
+
+
+@needs_data
+@pytest.mark.slow
+def test_sliced_runs(evidence, monkeypatch):
+    module = evidence.load("sliced")
+    small = {"SAMPLES": 30, "SIZES": (20, 30), "MANY": 60, "LINES": 60, "FLOW_LINES": 10}
+    small |= {"ERROR_SAMPLES": 40, "ERROR_DRAWS": 2, "KEPT": 200, "SIDE": 8, "LARGE": 50}
+    for name, value in small.items():
+        monkeypatch.setattr(module, name, value)
+    for part, name in (("pairs", ""), ("splits", "mnist")):
+        found = module.run(part, 0, name)["values"]
+        assert all(len(values) == 20 for values in found.values())
+        for form in ("gaussian, plain", "gaussian, principal"):
+            assert max(a / b for a, b in zip(found[form], found["OTDD"], strict=True)) < 1.3
+    errors = module.run("errors", 0, "mnist/usps")["forms"]
+    assert all(one["said"] > 0 and one["spread"] > 0 for one in errors.values())
+    assert module.run("large", 0)["samples"] == [50, 50]

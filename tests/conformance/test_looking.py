@@ -49,6 +49,8 @@ FUNCTIONALS = {
     "OTDD, exact labels": lambda: otdd(label=ad.ExactLabelOT()),
     "OTDD, a sketch": lambda: otdd(feature=ad.Sketch(1)),
     "SlicedOTDD": lambda: ad.SlicedOTDD(TARGET, 8),
+    "SlicedOTDD, moments": lambda: ad.SlicedOTDD(TARGET, 8, projection="moments"),
+    "SlicedOTDD, control": lambda: ad.SlicedOTDD(TARGET, 60, control=True),
     "Potential": lambda: ad.Potential(ad.norm()),
     "Interaction": lambda: ad.Interaction(ad.repulsion()),
     "Internal": ad.Internal,

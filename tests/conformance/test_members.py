@@ -22,6 +22,8 @@ FUNCTIONALS = {
     ),
     "OTDD, parts": ad.OTDD(TARGET, solver=ad.MiniBatch(size=6)),
     "SlicedOTDD": ad.SlicedOTDD(TARGET),
+    "SlicedOTDD, moments": ad.SlicedOTDD(TARGET, projection="moments"),
+    "SlicedOTDD, raw moments": ad.SlicedOTDD(TARGET, projection="moments", standardize=False),
     "Potential": ad.Potential(ad.norm()),
     "Interaction": ad.Interaction(ad.repulsion()),
     "Internal": ad.Internal(),

@@ -17,8 +17,23 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
+def check(standard_error: int | None, solver: set[str]) -> None:
+    """Nothing is asked for that only the exact distance has."""
+    if standard_error is not None or solver:
+        raise InputError(
+            "a sliced distance is sorted, not solved, and its error is that of its lines",
+            "--standard-error" if standard_error is not None else "--solver",
+            "Leave out --sliced, or that option.",
+        )
+
+
 def sliced(
-    name: str, a: ad.LabeledDataset, b: ad.LabeledDataset, cost: dict[str, Any], lines: int, seed: int
+    name: str,
+    a: ad.LabeledDataset,
+    b: ad.LabeledDataset,
+    cost: dict[str, Any],
+    lines: int,
+    seed: int,
 ) -> tuple[dict[str, Any], str]:
     """What is known of a sliced distance, and a line that says it; ``cost`` holds the options that
     were given for the ground cost.
@@ -53,5 +68,7 @@ def sliced(
         "projections": found.n_projections,
         "n": [len(a), len(b)],
     }
-    line = f"sliced distance {found.value:.6g} (energy {found.energy:.6g} ± {found.standard_error:.2g}"
+    line = (
+        f"sliced distance {found.value:.6g} (energy {found.energy:.6g} ± {found.standard_error:.2g}"
+    )
     return facts, f"{line}, {name}, {found.n_projections} lines)"

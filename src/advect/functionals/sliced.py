@@ -104,8 +104,8 @@ def sliced_otdd(
             ``"moments"``, moments of random orders.
         directions: ``"uniform"``, or ``"principal"``: half of the lines along the principal axes of
             both datasets, the rest at random in what is orthogonal to them. That is a lower bound of
-            the OTDD as well, a larger one with less noise, for values and rankings; but it is 0
-            also for some datasets that differ. For ``"gaussian"`` only.
+            the OTDD as well, mostly a larger one, with less noise, for values and rankings; but it
+            is 0 also for some datasets that differ. For ``"gaussian"`` only.
         control: take off the noise that the means of both datasets make, whose expectation is
             known. It changes the standard error, not the expectation; False is the plain mean.
         n_moments: how many moments, of zero-truncated Poisson orders with rates 1, 2, ….
