@@ -29,7 +29,6 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count, check_kind, check_known, check_non_negative
-from advect._util.linalg import mass_centre
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional, State
@@ -131,7 +130,7 @@ def sliced_otdd(
             "The s-OTDD is a mean over uniform directions: use directions='uniform'.",
         )
     with torch.no_grad():
-        pair = form.pair(source, target, symmetric=True)
+        pair = form.pair(source, target)
         if directions == "principal":
             energy, error, used = principal_energy(pair, n_projections, generator)
         else:
@@ -161,8 +160,8 @@ class SlicedOTDD(Functional):
             "moments", moments of random orders (the s-OTDD of Nguyen et al. 2025).
         control: take off the noise that means make, with the same expected value and velocity.
         n_moments: how many moments, of zero-truncated Poisson orders with rates 1, 2, ….
-        standardize: of "moments": features from the centre of the target, in units of their root mean
-            square there; False takes them as they are.
+        standardize: of "moments": features from a centre, in units of their root mean square, both
+            of the target and of the dataset that a flow starts from; False takes them as they are.
         seed: of the directions; evaluation number t of a flow uses the same ones whenever it is
             run, and a single call those of the first.
 
@@ -205,15 +204,19 @@ class SlicedOTDD(Functional):
         return self.form.said
 
     def begin(self, rho: LabeledDataset) -> State:
-        return {"calls": torch.tensor(0)}
+        frame = self.form.frame(rho, self.target)
+        fixed = {"centre": frame.centre, "unit": torch.tensor(frame.unit, dtype=torch.float64)}
+        return {"calls": torch.tensor(0)} | (fixed if self.form.projection == "moments" else {})
 
     def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
         """The energy as a float64 number, differentiable in features and laws."""
         calls = int(state.get("calls", 0))
         generator = torch.Generator().manual_seed(self.seed + 7919 * calls)
-        pair = self.form.pair(rho, self.target, symmetric=False)
+        fixed = "centre" in state
+        frame = Frame(state["centre"], float(state["unit"])) if fixed else None
+        pair = self.form.pair(rho, self.target, frame)
         energy = self.form.energies(pair, generator).mean()
-        return {self.name: energy}, {"calls": torch.tensor(calls + 1)}
+        return {self.name: energy}, {**state, "calls": torch.tensor(calls + 1)}
 
 
 @dataclass(frozen=True)
@@ -253,18 +256,21 @@ class _Form:
         """Whether features are taken as they are, and nothing is scaled."""
         return self.projection == "moments" and not self.standardize
 
-    def pair(self, a: LabeledDataset, b: LabeledDataset, *, symmetric: bool) -> Pair:
-        """Both in a frame of the two, or of the second alone, which stays when the first moves."""
+    def frame(self, a: LabeledDataset, b: LabeledDataset) -> Frame:
+        """Where both are looked at from, and in which unit; it matters for moments, and for digits
+        otherwise.
+        """
         check_pair(a, b, self.label_weight)
-        centre = middle(a, b)  # where it is matters for digits only, but for moments
-        unit = 1.0
+        centre = middle(a, b)
         if self.raw:
-            centre = torch.zeros_like(centre)
-        elif self.projection == "moments":
-            among = (a, b) if symmetric else (b,)
-            centre = centre if symmetric else mass_centre(b.x, b.weights).to(centre)
-            unit = spread(centre, *among)
-        return Pair(a, b, self.labels, float(self.label_weight), Frame(centre, unit))
+            return Frame(torch.zeros_like(centre))
+        return Frame(centre, spread(centre, a, b) if self.projection == "moments" else 1.0)
+
+    def pair(self, a: LabeledDataset, b: LabeledDataset, frame: Frame | None = None) -> Pair:
+        """Both in a frame, by default their own."""
+        check_pair(a, b, self.label_weight)
+        frame = self.frame(a, b) if frame is None else frame
+        return Pair(a, b, self.labels, float(self.label_weight), frame)
 
     def energies(self, pair: Pair, generator: torch.Generator | None) -> Tensor:
         """Half the scaled W₂² along each line, (p,) float64."""
