@@ -160,6 +160,18 @@ class TestMoments:
             sliced_otdd(a, b, 50, projection="moments", standardize=False, generator=generator())
         assert math.isfinite(sliced_otdd(a, b, 50, projection="moments").value)
 
+    @pytest.mark.parametrize("form", FORMS)
+    def test_squares_that_overflow_are_refused(self, form):
+        a, b = (
+            data.replace(x=1e30 * data.x).to(dtype=torch.float32)
+            for data in (labeled(20), labeled(20, 1, shift=1.0))
+        )
+        if form in ("gaussian", "gaussian, plain", "principal"):
+            with pytest.raises(ad.InputError, match="Use float64"):
+                sliced_otdd(a, b, 60, generator=generator(), **FORMS[form])
+        else:
+            assert math.isfinite(sliced_otdd(a, b, 60, **FORMS[form]).value)
+
 
 class TestLaws:
     @pytest.mark.parametrize("form", FORMS)

@@ -138,10 +138,12 @@ def sliced_otdd(
             energy, used = float(values.mean()), len(values)
             error = float(values.std()) / math.sqrt(used) if used > 1 else math.nan
     if not math.isfinite(energy):
+        sizes = [float(data.x.abs().max()) for data in (source, target)]
+        remedy = "Moments of raw features overflow: use standardize=True."
         raise InputError(
             "a sliced distance must be finite",
-            f"{energy}, with features of size {float(source.x.abs().max()):.3g} and {float(target.x.abs().max()):.3g}",
-            "Moments of raw features overflow: use standardize=True, or scale the features.",
+            f"{energy}, of features up to {sizes[0]:.3g} and {sizes[1]:.3g}",
+            remedy if form.raw else "Use float64, or scale the features.",
         )
     return SlicedDistance(max(energy, 0.0), error, used, projection, directions)
 
