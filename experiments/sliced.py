@@ -200,8 +200,6 @@ def velocity(a: ad.LabeledDataset, b: ad.LabeledDataset) -> dict[str, float]:
     for name, options in {
         "gaussian, plain": {},
         "gaussian": {"control": True},
-        "moments, plain": {"projection": "moments"},
-        "moments": {"projection": "moments", "control": True},
     }.items():
         drawn = []
         for at in range(ERROR_DRAWS):
