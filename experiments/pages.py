@@ -14,6 +14,7 @@ import compare_tables
 import imbalanced_tables
 import condense_tables
 import numpy as np
+import sliced_tables
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
@@ -649,4 +650,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     **imbalanced_tables.WORDS,
     **class_mmd_tables.WORDS,
     **condense_tables.WORDS,
+    **sliced_tables.WORDS,
 }

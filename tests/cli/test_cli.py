@@ -1331,6 +1331,42 @@ def test_solvers_for_many_samples(solver, capsys):
     assert json.loads(capsys.readouterr().out)["value"] >= 0
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gaussian", {}),
+        ("principal", {"directions": "principal"}),
+        ("moments", {"projection": "moments"}),
+    ],
+)
+def test_a_sliced_distance(name, options, answer, cli):
+    found = answer(
+        "distance", A, B, "--sliced", name, "--projections", "60", "--cost.label-weight", "2"
+    )
+    a, b = (ad.datasets.load(each) for each in (A, B))
+    generator = torch.Generator().manual_seed(0)
+    expected = ad.sliced_otdd(a, b, 60, label_weight=2, generator=generator, **options)
+    assert found["value"] == pytest.approx(expected.value)
+    assert found["standard_error"] == pytest.approx(expected.standard_error)
+    code, out, _ = cli("distance", A, B, "--sliced", name)
+    assert code == 0 and out.startswith("sliced distance ") and name in out
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--sliced", "normal"),
+        ("--sliced", "gaussian", "--cost.label", "means"),
+        ("--sliced", "gaussian", "--solver", "exact"),
+        ("--sliced", "gaussian", "--standard-error", "4"),
+        ("--sliced", "principal", "--projections", "5"),
+    ],
+)
+def test_a_sliced_distance_that_is_refused(more, cli):
+    code, out, err = cli("distance", A, B, *more)
+    assert code == 2 and not out and err.startswith("error: ")
+
+
 def test_a_sliced_flow(tmp_path, capsys):
     run = tmp_path / "run"
     words = [

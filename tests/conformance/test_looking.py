@@ -51,6 +51,8 @@ FUNCTIONALS = {
     "SlicedOTDD": lambda: ad.SlicedOTDD(TARGET, 8),
     "ClassMMD": lambda: ad.ClassMMD(TARGET, 8),
     "ClassMMD, a width of its own": lambda: ad.ClassMMD(TARGET, 8, kernel="gaussian"),
+    "SlicedOTDD, moments": lambda: ad.SlicedOTDD(TARGET, 8, projection="moments"),
+    "SlicedOTDD, control": lambda: ad.SlicedOTDD(TARGET, 60, control=True),
     "Potential": lambda: ad.Potential(ad.norm()),
     "Interaction": lambda: ad.Interaction(ad.repulsion()),
     "Internal": ad.Internal,

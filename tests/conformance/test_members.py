@@ -25,6 +25,8 @@ FUNCTIONALS = {
     "SlicedOTDD": ad.SlicedOTDD(TARGET),
     "ClassMMD": ad.ClassMMD(TARGET),
     "ClassMMD, imq": ad.ClassMMD(TARGET, kernel="imq"),
+    "SlicedOTDD, moments": ad.SlicedOTDD(TARGET, projection="moments"),
+    "SlicedOTDD, raw moments": ad.SlicedOTDD(TARGET, projection="moments", standardize=False),
     "Potential": ad.Potential(ad.norm()),
     "Interaction": ad.Interaction(ad.repulsion()),
     "Internal": ad.Internal(),

@@ -42,6 +42,13 @@ def distance(
             help="Redraw the samples so many times, and say how much the distance varies with them."
         ),
     ] = None,
+    sliced: Annotated[
+        str | None,
+        Parameter(
+            help="A sliced distance instead, which takes n log n: gaussian, principal or moments."
+        ),
+    ] = None,
+    projections: Annotated[int, Parameter(help="Lines of a sliced distance.")] = 500,
     strict: Strict = False,
     run_code: RunCode = False,
     talk: TalkOptions = TALK,
@@ -55,13 +62,19 @@ def distance(
     import torch
 
     import advect as ad
-    from advect.cli import build, inputs
+    from advect.cli import build, inputs, sliced as slices
     from advect.cli.typed import permission
 
     code = permission(run_code, [options.cost.embedding, *options.space.code])
     with talk.listening() as unconverged:
         a, b, _ = inputs.together((source, target), options, options.space, talk, code)
         begun = time.perf_counter()
+        if sliced is not None:
+            slices.check(standard_error, options.solver.model_fields_set)
+            told, line = slices.sliced(sliced, a, b, options.cost.given, projections, options.seed)
+            told["seconds"] = round(time.perf_counter() - begun, 3)
+            talk.result({"source": source, "target": target, **told}, line)
+            return
         cost, solver = build.cost(options.cost, code), options.solver.built()
         found = ad.otdd(a, b, cost=cost, solver=solver, memory_limit=options.memory_limit)
         facts: dict[str, Any] = {

@@ -1,35 +1,42 @@
-"""The sliced dataset distance: transport of random one-dimensional images, where sorting solves it
-(after Nguyen et al. 2025).
+"""Sliced dataset distances: transport of random one-dimensional images, where sorting solves it.
 
-Along a direction θ a sample has the features θ·x, and its label the Gaussian law N(θ·μ_y, θ·S_y θ),
-whose W₂ is Euclidean in mean and deviation. So a labeled sample becomes the point
+A labeled sample becomes a point p(x, y; θ) along a direction θ of its features (``projections``), and
+a second direction ψ makes it a number. The energy is  ½ · q d · E_(θ, ψ) W₂²(ψ·p # A, ψ·p # B)  with q
+numbers in a point: the factor undoes what a projection takes away on average (d for features
+alone), so that the value is in the units of the OTDD. Two points are offered, which give two
+distances:
 
-    p(x, y; θ) = (θ·x, √w θ·μ_y, √w (θ·S_y θ)^½)        w = label_weight
+- ``projection="gaussian"``: p = (θ·x, √w θ·μ_y, √w (θ·S_y θ)^½), w = label_weight. The label is the
+  law N(μ_y, S_y), as in the OTDD, and on a line W₂ of Gaussians is Euclidean in mean and deviation. So
+  the value is at most the exact OTDD with Gaussian labels, and equal to it when B is A moved by a
+  vector. It is not the s-OTDD of the literature.
+- ``projection="moments"``: p = (θ·x, moments of random orders of the class along θ), the s-OTDD of
+  Nguyen et al. 2025 ("Lightspeed Geometric Dataset Distance via Sliced Optimal Transport"), of order p = 2. It
+  knows laws beyond two moments, and bounds nothing.
 
-and a second direction ψ makes it a number. The energy is  ½ · 3d · E_(θ, ψ) W₂²(ψ·p # A, ψ·p # B).
-The factor 3d undoes what a projection takes away on average (d for features alone), so that the
-value is in the units of the OTDD. It is at most the exact one with Gaussian labels, and equal to it
-when B is A moved by a vector."""
+A moment of order λ has the unit of a feature to the power λ: the paper divides it by λ!, which no
+power of ten outlives, and feeds images in units of their deviation. Here features are looked at from
+a common centre in units of their root mean square, and the result goes back to theirs: it is finite,
+does not change when both datasets are moved, and grows with their scale."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from advect._util.checks import check_count, check_kind, check_non_negative
-from advect._util.linalg import mass_centre, root
+from advect._util.checks import check_count, check_kind, check_known, check_non_negative
 from advect.data.dataset import LabeledDataset
-from advect.data.laws import class_shares
 from advect.errors import InputError
 from advect.functionals.base import Functional, State
+from advect.functionals.principal import principal_energy
+from advect.functionals.projections import Frame, LabelLines, label_lines, uniform_lines
+from advect.functionals.slicing import Pair, check_pair, controlled, middle, spread, wasserstein_1d
 
-_ENTRIES = 2_000_000  # numbers in an array of a group of projections
+__all__ = ["SlicedDistance", "SlicedOTDD", "sliced_otdd", "wasserstein_1d"]
 
 
 @dataclass(frozen=True)
@@ -37,27 +44,33 @@ class SlicedDistance:
     """A sliced distance with the noise of its directions.
 
     Attributes:
-        energy: ½ · 3d · the mean over projections of W₂².
-        standard_error: of the energy, from the spread over projections.
-        n_projections: how many.
+        energy: half the squared distance, in units of squared features.
+        standard_error: of the energy, from the spread over directions.
+        n_projections: how many lines it took.
+        projection: what a label is along a line, "gaussian" or "moments".
+        directions: "uniform" or "principal".
 
     Example:
         >>> import torch, advect as ad
         >>> data = ad.datasets.gaussians(100, generator=torch.Generator().manual_seed(0))
-        >>> moved = data.replace(x=data.x + torch.tensor([3.0, 4.0]))
-        >>> distance = ad.sliced_otdd(data, moved, n_projections=2000, generator=torch.Generator().manual_seed(1))
-        >>> abs(distance.value - 50**0.5) < 3 * distance.standard_error     # features and labels move by 5
+        >>> turned = data.replace(x=3 + data.x.flip(1))
+        >>> distance = ad.sliced_otdd(data, turned, n_projections=2000, generator=torch.Generator().manual_seed(1))
+        >>> distance.value <= ad.otdd(data, turned, solver=ad.ExactOT()).value
+        True
+        >>> distance.standard_error < 0.01 * distance.energy
         True
     """
 
     energy: float
     standard_error: float
     n_projections: int
+    projection: str = "gaussian"
+    directions: str = "uniform"
 
     @property
     def value(self) -> float:
         """√(2 energy), in the units of the features."""
-        return math.sqrt(2 * self.energy)
+        return math.sqrt(2 * max(self.energy, 0.0))
 
     def __float__(self) -> float:
         return self.value
@@ -69,18 +82,35 @@ def sliced_otdd(
     n_projections: int = 500,
     *,
     label_weight: float = 1.0,
+    projection: str = "gaussian",
+    directions: str = "uniform",
+    control: bool = True,
+    n_moments: int = 5,
+    standardize: bool = True,
     generator: torch.Generator | None = None,
 ) -> SlicedDistance:
     """The sliced distance between two labeled datasets, of any sizes and weights: O(n log n) for
     each projection.
 
-    In expectation it is a lower bound of ``otdd(source, target, solver=ExactOT())`` with the same
-    label weight.
+    With ``projection="gaussian"`` it is, in expectation, a lower bound of ``otdd(source, target,
+    solver=ExactOT())`` with the same label weight; ``"moments"`` is the s-OTDD of Nguyen et al. 2025.
 
     Args:
         source, target: datasets in one feature space.
-        n_projections: random directions; the error falls with their square root.
+        n_projections: lines; the error falls with their square root.
         label_weight: 0 compares features alone.
+        projection: what a label is along a line: ``"gaussian"``, mean and deviation of its class, or
+            ``"moments"``, moments of random orders.
+        directions: ``"uniform"``, or ``"principal"``: half of the lines along the principal axes of
+            both datasets, the rest at random in what is orthogonal to them. That is a lower bound of
+            the OTDD as well, mostly a larger one, with less noise, for values and rankings; but it
+            is 0 also for some datasets that differ. For ``"gaussian"`` only.
+        control: take off the noise that the means of both datasets make, whose expectation is
+            known. It changes the standard error, not the expectation; False is the plain mean.
+        n_moments: how many moments, of zero-truncated Poisson orders with rates 1, 2, ….
+        standardize: of ``"moments"``: with features from the common centre, in units of their root mean
+            square, and the result in those of the features again, times the dimensions that projections
+            take away. False takes features as they are, and gives √E W₂², the number of the paper.
         generator: source of randomness of the directions.
 
     Example:
@@ -88,21 +118,38 @@ def sliced_otdd(
         >>> a, b = ad.LabeledDataset([[0.0], [1.0]], ["u", "u"]), ad.LabeledDataset([[2.0], [3.0]], ["v", "v"])
         >>> ad.sliced_otdd(a, b, label_weight=0).value     # one dimension: exact
         2.0
+        >>> ad.sliced_otdd(a, b, projection="moments", generator=torch.Generator().manual_seed(0)).value > 2
+        True
     """
-    with torch.no_grad():
-        squares = _squares(
-            source,
-            target,
-            _Directions(source.dim, n_projections, label_weight, generator),
-            label_weight,
+    form = _Form(n_projections, label_weight, projection, control, n_moments, standardize)
+    check_known("kind of directions", directions, ("uniform", "principal"))
+    if directions == "principal" and projection != "gaussian":
+        raise InputError(
+            "principal directions are for projection='gaussian'",
+            repr(projection),
+            "The s-OTDD is a mean over uniform directions: use directions='uniform'.",
         )
-    energies = squares / 2
-    spread = float(energies.std()) / math.sqrt(len(energies)) if len(energies) > 1 else math.nan
-    return SlicedDistance(float(energies.mean()), spread, len(energies))
+    with torch.no_grad():
+        pair = form.pair(source, target)
+        if directions == "principal":
+            energy, error, used = principal_energy(pair, n_projections, generator)
+        else:
+            values = form.energies(pair, generator)
+            energy, used = float(values.mean()), len(values)
+            error = float(values.std()) / math.sqrt(used) if used > 1 else math.nan
+    if not math.isfinite(energy):
+        sizes = [float(data.x.abs().max()) for data in (source, target)]
+        remedy = "Moments of raw features overflow: use standardize=True."
+        raise InputError(
+            "a sliced distance must be finite",
+            f"{energy}, of features up to {sizes[0]:.3g} and {sizes[1]:.3g}",
+            remedy if form.raw else "Use float64, or scale the features.",
+        )
+    return SlicedDistance(max(energy, 0.0), error, used, projection, directions)
 
 
 class SlicedOTDD(Functional):
-    """The sliced energy to a target dataset, with gradients by sorting.
+    """A sliced energy to a target dataset, with gradients by sorting.
 
     Its velocity is a mean of one-dimensional transports: cheap for any n, noisy for few
     projections; other directions are drawn at each step of a flow.
@@ -111,6 +158,12 @@ class SlicedOTDD(Functional):
         target: the dataset to move toward.
         n_projections: directions of a call.
         label_weight: 0 compares features alone.
+        projection: what a label is along a line: "gaussian", mean and deviation of its class, or
+            "moments", moments of random orders (the s-OTDD of Nguyen et al. 2025).
+        control: take off the noise that means make, with the same expected value and velocity.
+        n_moments: how many moments, of zero-truncated Poisson orders with rates 1, 2, ….
+        standardize: of "moments": features from a centre, in units of their root mean square, both
+            of the target and of the dataset that a flow starts from; False takes them as they are.
         seed: of the directions; evaluation number t of a flow uses the same ones whenever it is
             run, and a single call those of the first.
 
@@ -132,15 +185,17 @@ class SlicedOTDD(Functional):
         n_projections: int = 200,
         *,
         label_weight: float = 1.0,
+        projection: str = "gaussian",
+        control: bool = False,
+        n_moments: int = 5,
+        standardize: bool = True,
         seed: int = 0,
     ) -> None:
         remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
         check_kind("target must be a LabeledDataset", target, LabeledDataset, remedy)
-        self.target, self.n_projections = target, check_count("n_projections", n_projections)
-        self.label_weight, self.seed = (
-            check_non_negative("label_weight", label_weight),
-            check_count("seed", seed, least=0),
-        )
+        self.form = _Form(n_projections, label_weight, projection, control, n_moments, standardize)
+        self.target, self.n_projections, self.label_weight = target, n_projections, label_weight
+        self.seed = check_count("seed", seed, least=0)
 
     @property
     def stochastic(self) -> bool:
@@ -148,166 +203,83 @@ class SlicedOTDD(Functional):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"n_projections": self.n_projections, "label_weight": self.label_weight}
+        return self.form.said
 
     def begin(self, rho: LabeledDataset) -> State:
-        return {"calls": torch.tensor(0)}
+        frame = self.form.frame(rho, self.target)
+        fixed = {"centre": frame.centre, "unit": torch.tensor(frame.unit, dtype=torch.float64)}
+        return {"calls": torch.tensor(0)} | (fixed if self.form.projection == "moments" else {})
 
     def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
         """The energy as a float64 number, differentiable in features and laws."""
         calls = int(state.get("calls", 0))
         generator = torch.Generator().manual_seed(self.seed + 7919 * calls)
-        directions = _Directions(rho.dim, self.n_projections, self.label_weight, generator)
-        energy = _squares(rho, self.target, directions, self.label_weight).mean() / 2
-        return {self.name: energy}, {"calls": torch.tensor(calls + 1)}
+        fixed = "centre" in state
+        frame = Frame(state["centre"], float(state["unit"])) if fixed else None
+        pair = self.form.pair(rho, self.target, frame)
+        energy = self.form.energies(pair, generator).mean()
+        return {self.name: energy}, {**state, "calls": torch.tensor(calls + 1)}
 
 
-class _Directions:
-    """θ (d, p) on the sphere, and ψ (q, p) on that of the described points; ``scale`` is what
-    projecting takes away.
-    """
+@dataclass(frozen=True)
+class _Form:
+    """Which sliced distance, checked."""
 
-    def __init__(
-        self, dim: int, n: int, label_weight: float, generator: torch.Generator | None
-    ) -> None:
-        check_count("n_projections", n)
-        parts = 3 if label_weight else 1
-        drawn = (
-            torch.randn(size, n, generator=generator, dtype=torch.float64) for size in (dim, parts)
-        )
-        self.theta, self.psi = (part / torch.linalg.vector_norm(part, dim=0) for part in drawn)
-        self.scale, self.n = float(parts * dim), n
+    n_projections: int
+    label_weight: float
+    projection: str
+    control: bool
+    n_moments: int
+    standardize: bool
 
+    def __post_init__(self) -> None:
+        check_count("n_projections", self.n_projections)
+        check_non_negative("label_weight", self.label_weight)
+        label_lines(self.projection, self.n_moments)
 
-def _squares(
-    a: LabeledDataset, b: LabeledDataset, directions: _Directions, label_weight: float
-) -> Tensor:
-    """Scaled W₂² for each projection, (p,) float64; a group of projections at a time, recomputed
-    when differentiated.
-    """
-    check_non_negative("label_weight", label_weight)
-    if a.dim != b.dim:
-        raise InputError(
-            "both datasets must live in one feature space",
-            f"dimensions {a.dim} and {b.dim}",
-            "Use ad.harmonize first.",
-        )
-    for data in (a, b):
-        if label_weight and data.law is None:
-            data.require_labels("a sliced distance with labels")
-    group = max(1, _ENTRIES // (len(a) + len(b)))
-    # In the wider dtype of the two, as all that follows.
-    centre = (mass_centre(a.x, a.weights) + mass_centre(b.x, b.weights)) / 2
-    points = (a.x - centre, b.x - centre)  # once for all groups
-    shares = [
-        class_shares(data.y, data.weights, len(data.classes))
-        if label_weight and data.law is None
-        else None
-        for data in (a, b)
-    ]
-    differentiated = torch.is_grad_enabled() and _moves(a, b)
+    @property
+    def said(self) -> dict[str, Any]:
+        """What is not as it comes, and what has always been said."""
+        said: dict[str, Any] = {
+            "n_projections": self.n_projections,
+            "label_weight": self.label_weight,
+        }
+        if self.projection == "moments":
+            said |= {"projection": self.projection, "n_moments": self.n_moments}
+            said |= {} if self.standardize else {"standardize": False}
+        return said | ({"control": True} if self.control else {})
 
-    def energies(start: int) -> Tensor:
-        theta, psi = (
-            part[:, start : start + group].to(centre) for part in (directions.theta, directions.psi)
-        )
-        x, y = (
-            _image(data, part, theta, psi, label_weight, share, centre)
-            for data, part, share in zip((a, b), points, shares, strict=True)
-        )
-        return wasserstein_1d(x, y, a.weights, b.weights)
+    @property
+    def labels(self) -> LabelLines | None:
+        return label_lines(self.projection, self.n_moments) if self.label_weight else None
 
-    starts = range(0, directions.n, group)
-    if not differentiated:
-        return directions.scale * torch.cat([energies(start) for start in starts])
-    return directions.scale * torch.cat([_later(energies, start) for start in starts])
+    @property
+    def raw(self) -> bool:
+        """Whether features are taken as they are, and nothing is scaled."""
+        return self.projection == "moments" and not self.standardize
 
+    def frame(self, a: LabeledDataset, b: LabeledDataset) -> Frame:
+        """Where both are looked at from, and in which unit; it matters for moments, and for digits
+        otherwise.
+        """
+        check_pair(a, b, self.label_weight)
+        centre = middle(a, b)
+        if self.raw:
+            return Frame(torch.zeros_like(centre))
+        return Frame(centre, spread(centre, a, b) if self.projection == "moments" else 1.0)
 
-def _later(function: Callable[[int], Tensor], start: int) -> Tensor:
-    """The function now, its insides again when a gradient is asked for."""
-    return cast(Tensor, checkpoint(function, start, use_reentrant=False, preserve_rng_state=False))
+    def pair(self, a: LabeledDataset, b: LabeledDataset, frame: Frame | None = None) -> Pair:
+        """Both in a frame, by default their own."""
+        check_pair(a, b, self.label_weight)
+        frame = self.frame(a, b) if frame is None else frame
+        return Pair(a, b, self.labels, float(self.label_weight), frame)
 
-
-def _moves(*datasets: LabeledDataset) -> bool:
-    return any(
-        data.x.requires_grad or (data.law is not None and data.law.requires_grad)
-        for data in datasets
-    )
-
-
-def _image(
-    data: LabeledDataset,
-    points: Tensor,
-    theta: Tensor,
-    psi: Tensor,
-    label_weight: float,
-    share: tuple[Tensor, Tensor] | None,
-    centre: Tensor,
-) -> Tensor:
-    """ψ·p(x, y; θ) for each projection and sample, (p, n); ``points`` are the features around the
-    centre.
-    """
-    features = (points @ theta).T  # (p, n)
-    if not label_weight:
-        return features * psi[0][:, None]
-    means, deviations = _projected_laws(data, features, theta, share, centre)  # (p, k)
-    labels = math.sqrt(label_weight) * (psi[1][:, None] * means + psi[2][:, None] * deviations)
-    return psi[0][:, None] * features + labels[:, data.law_rows]
-
-
-def _projected_laws(
-    data: LabeledDataset,
-    features: Tensor,
-    theta: Tensor,
-    share: tuple[Tensor, Tensor] | None,
-    centre: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Means and deviations of the label laws along directions, (p, k)."""
-    if data.law is not None:
-        means = theta.T @ (data.law.means - centre).to(theta).T
-        return means, root(data.law.covariance.along(theta))
-    assert share is not None
-    weights, scales = (part.to(theta) for part in share)
-    images = features.detach() if data.fixed_laws else features
-    zeros = images.new_zeros(len(images), len(data.classes))
-    means = zeros.index_add(1, data.y, weights * images)
-    spread = (images - means[:, data.y]) * scales
-    return means, root(zeros.index_add(1, data.y, spread.square()))
-
-
-def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """W₂² between rows of x (p, n) with weights a (n,) and rows of y (p, m) with weights b (m,), by
-    sorting; (p,) float64.
-
-    Differentiable in x and y: the plan of sorted points does not change with small moves.
-
-    Example:
-        >>> import torch
-        >>> half = torch.tensor([0.5, 0.5], dtype=torch.float64)
-        >>> wasserstein_1d(torch.tensor([[0.0, 1.0]]), torch.tensor([[4.0, 3.0]]), half, half).tolist()
-        [9.0]
-    """
-    # Points without mass go: rounding of sums of mass would give them some, and they may be
-    # anywhere.
-    x, a = (x, a) if bool((a > 0).all()) else (x[:, a > 0], a[a > 0])
-    y, b = (y, b) if bool((b > 0).all()) else (y[:, b > 0], b[b > 0])
-    x, x_order = x.sort(dim=1)
-    y, y_order = y.sort(dim=1)
-    n, m = x.shape[1], y.shape[1]
-    even = (
-        n == m
-        and bool((a - 1 / n).abs().max() < 1e-12 / n)
-        and bool((b - 1 / m).abs().max() < 1e-12 / m)
-    )
-    if even:
-        return (x - y).double().square().mean(dim=1)
-    below_x, below_y = (
-        a[x_order].cumsum(dim=1),
-        b[y_order].cumsum(dim=1),
-    )  # (p, n), (p, m): mass up to each point
-    levels = torch.cat([below_x, below_y], dim=1).clamp_max(1.0).sort(dim=1)[0]
-    masses = levels.diff(dim=1, prepend=levels.new_zeros(len(levels), 1))
-    middles = levels - masses / 2
-    at_x = torch.searchsorted(below_x, middles).clamp_max(n - 1)
-    at_y = torch.searchsorted(below_y, middles).clamp_max(m - 1)
-    return (masses * (x.gather(1, at_x) - y.gather(1, at_y)).double().square()).sum(dim=1)
+    def energies(self, pair: Pair, generator: torch.Generator | None) -> Tensor:
+        """Half the scaled W₂² along each line, (p,) float64."""
+        lines = uniform_lines(pair.a.dim, self.n_projections, pair.labels, generator)
+        scale = 1.0 if self.raw else float(len(lines.psi) * pair.a.dim)
+        squares = scale * pair.squares(lines)
+        if not self.control:
+            return squares / 2
+        control, expected = pair.of_means(lines)
+        return controlled(squares, scale * control, scale * expected) / 2
