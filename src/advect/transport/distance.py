@@ -316,6 +316,10 @@ class Distance:
         for data in (self.source, self.target):
             data.require_labels("class_coupling")
         plan, width = self.divergence.cross.coupling, len(self.target.classes)
+        if self.source.has_doubt or self.target.has_doubt:
+            shares = [data.memberships for data in (self.source, self.target)]
+            coupled = shares[0].T @ (plan @ shares[1]).double()
+            return ClassTable(coupled.cpu().numpy(), self.source.classes, self.target.classes)
         onto = torch.nn.functional.one_hot(self.target.y, width).to(torch.float64)
         by_class = plan @ onto  # (n, k')
         coupled = onto.new_zeros(len(self.source.classes), width).index_add_(
