@@ -19,6 +19,7 @@ from advect._util.checks import check_count
 from advect._util.progress import Progress, track
 from advect.data.adapters.items import (
     Batch,
+    Shares,
     as_labels,
     as_sample,
     class_names,
@@ -81,6 +82,8 @@ def torch_fields(
     x, labels = _read(dataset, _Wanted(max_samples, generator, progress))
     if names is None and all(label is None for label in labels):
         return {"x": x}
+    if all(type(label) is Shares for label in labels):
+        return {"x": x, "probabilities": np.array(labels), "classes": names}
     return {"x": x, "y": class_names(labels, names), "classes": names}
 
 
