@@ -63,13 +63,13 @@ class Doors:
         classes: Sequence[Hashable] | None = None,
         generator: torch.Generator | None = None,
         progress: Progress = None,
+        probabilities: bool = False,
     ) -> Self:
         """The samples of a torch dataset or ``DataLoader``, such as those of torchvision.
 
         Args:
             dataset: gives (x, y), or x alone for samples without labels; x a tensor, array or
-                Pillow image (whose values become 0 … 1; those of tensors and arrays stay). Rows of
-                numbers in y that sum to one are probabilities of classes.
+                Pillow image (whose values become 0 … 1; those of tensors and arrays stay).
             max_samples: how many at most, drawn uniformly: by position where there are positions,
                 else in one pass that keeps no more than these.
             classes: the names that whole numbers in y count, −1 for a missing label; by default
@@ -77,6 +77,8 @@ class Doors:
             generator: source of randomness of the draw.
             progress: None shows it on stderr when it takes long, False is silent, a function is
                 called with (done, total).
+            probabilities: whether y are rows of probabilities, a number for each class; those that
+                ``to_torch`` wrote are known.
 
         Example:
             >>> import torch, advect as ad
@@ -84,7 +86,7 @@ class Doors:
             >>> ad.LabeledDataset.from_torch(pairs, classes=["cat", "dog"]).labels
             ['dog', 'cat']
         """
-        return cls(**torch_fields(dataset, max_samples, classes, generator, progress))
+        return cls(**torch_fields(dataset, max_samples, classes, generator, progress, probabilities))
 
     @classmethod
     def from_pandas(

@@ -68,8 +68,8 @@ class Shares(tuple):
 
 def are_rows(y: Any, shape: tuple[int, ...], n: int) -> bool:
     """Whether labels are rows of floating numbers, two or more for each sample."""
-    several = math.prod(shape) > n and math.prod(shape) % n == 0
-    return several and is_array(y) and "float" in str(y.dtype)
+    rows = shape[:1] == (n,) if len(shape) == 2 else n == 1 and len(shape) == 1
+    return rows and shape[-1] > 1 and is_array(y) and "float" in str(y.dtype)
 
 
 def is_array(x: Any) -> bool:
