@@ -171,8 +171,12 @@ class DoubtfulDistances:
         """
         between = self.distances.detach().double()
         own = [part.detach().double() for part in self.own]
-        whole = own[0] if self.same else torch.cat(
-            [torch.cat([own[0], between], dim=1), torch.cat([between.T, own[1]], dim=1)]
+        whole = (
+            own[0]
+            if self.same
+            else torch.cat(
+                [torch.cat([own[0], between], dim=1), torch.cat([between.T, own[1]], dim=1)]
+            )
         )
         if len(whole) > _MOST:  # not looked at: anything that the formula allows
             return -(float(own[0].max()) + float(own[1].max())) / 2
@@ -207,7 +211,7 @@ class DoubtfulDistances:
             felt = felt * carrying(felt)
         paid = (felt * self.distances).sum().double()
         mass = by_law.sum(dim=1)  # of each sample of the source
-        first, second = (zip(self.sides, self.own, strict=True))
+        first, second = zip(self.sides, self.own, strict=True)
         paid = paid - first[0].pull(first[1], mass)
         if self.same:  # the plan of a self-problem is symmetric
             paid = paid - first[0].pull(first[1], mass)

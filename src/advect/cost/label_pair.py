@@ -81,6 +81,7 @@ class LabelDistances:
     distances: Tensor
     codes: tuple[Tensor, Tensor]
     weight: float
+    floor: ClassVar[float] = 0.0
 
     def table(self, dtype: torch.dtype) -> LabelTable:
         """½ label_weight W₂², without a graph."""

@@ -98,7 +98,10 @@ class PairCost:
         """
         if not self.has_labels or self.points is None or n_laws(self._sides[0]) <= FEW_LAWS:
             return ()
-        parts, shares = self.cost.label_cost.coordinates(self._sides[0]), self._sides[0].probabilities
+        parts, shares = (
+            self.cost.label_cost.coordinates(self._sides[0]),
+            self._sides[0].probabilities,
+        )
         if shares is not None:  # a mixture of points is their mean
             return tuple(shares.to(part.dtype) @ part for part in parts)
         rows = self._sides[0].law_rows

@@ -86,7 +86,9 @@ class Doors:
             >>> ad.LabeledDataset.from_torch(pairs, classes=["cat", "dog"]).labels
             ['dog', 'cat']
         """
-        return cls(**torch_fields(dataset, max_samples, classes, generator, progress, probabilities))
+        return cls(
+            **torch_fields(dataset, max_samples, classes, generator, progress, probabilities)
+        )
 
     @classmethod
     def from_pandas(

@@ -136,7 +136,12 @@ def as_probabilities(probabilities: Any, like: Tensor, k: int | None = None) -> 
         raise InputError("probabilities must be numbers", kind, remedy) from None
     if given.is_complex() or given.dtype == torch.bool:
         raise InputError("probabilities must be numbers", given.dtype, remedy)
-    if given.ndim != 2 or len(given) != n or 0 in given.shape or (k or given.shape[1]) != given.shape[1]:
+    if (
+        given.ndim != 2
+        or len(given) != n
+        or 0 in given.shape
+        or (k or given.shape[1]) != given.shape[1]
+    ):
         wanted = f"({n}, {'k' if k is None else k})"
         shape = f"shape {tuple(given.shape)}"
         raise InputError(f"probabilities must have the shape {wanted}", shape, remedy)

@@ -195,6 +195,8 @@ def _squares(
     for data in (a, b):
         if label_weight and data.law is None:
             data.require_labels("a sliced distance with labels")
+        if label_weight:
+            data.require_hard("a sliced distance with labels")
     group = max(1, _ENTRIES // (len(a) + len(b)))
     # In the wider dtype of the two, as all that follows.
     centre = (mass_centre(a.x, a.weights) + mass_centre(b.x, b.weights)) / 2

@@ -28,7 +28,7 @@ from advect.errors import InputError
 from advect.ot import Divergence, Sinkhorn, Solver, check_solver
 from advect.ot.divergence import debiased, envelope, warn_unless_converged
 from advect.transport.class_tables import class_distances, match_classes
-from advect.transport.notes import Note, of_pair, of_parts, of_solver, of_unresolved
+from advect.transport.notes import Note, of_doubt, of_pair, of_parts, of_solver, of_unresolved
 from advect.transport.redraw import redrawn, varies
 from advect.transport.same import same_measure
 from advect.transport.transport import Transport, check_dataset
@@ -167,7 +167,16 @@ class Distance:
             ((), "Column 'feature 2' carries 100.0% ")
         """
         parts = of_parts(self.divergence.standard_error) if self.divergence.sampled else []
-        return (*self._of_solver(), *parts, *of_pair(self.source, self.target, self.pairs[0].cost))
+        doubt = of_doubt(self._floor)
+        about = of_pair(self.source, self.target, self.pairs[0].cost)
+        return (*self._of_solver(), *parts, *doubt, *about)
+
+    @property
+    def _floor(self) -> float:
+        """A bound below of what labels cost."""
+        pair = self.pairs[0]
+        in_doubt = pair.has_labels and (self.source.has_doubt or self.target.has_doubt)
+        return pair.labels.floor if in_doubt else 0.0
 
     def _of_solver(self) -> list[Note]:
         if self.converged or (

@@ -265,6 +265,18 @@ def of_pair(source: LabeledDataset, target: LabeledDataset, cost: _Compared) -> 
     return notes + (_shares(source, target) if cost.has_labels else [])
 
 
+def of_doubt(floor: float) -> list[Note]:
+    """Labels with doubt whose cost may fall below zero; ``floor`` bounds it."""
+    if floor >= 0:
+        return []
+    what = (
+        f"The cost of labels with doubt may be as low as {floor:.2g}: distances of full covariances "
+        "are not those of points, and mixtures of classes can be nearer than nothing."
+    )
+    remedy = "It changes no plan. Where it matters use ad.Bures(diagonal=True) or ad.MeansOnly()."
+    return [Note(what, remedy, "It changes no plan. Where it matters use --cost.diagonal.")]
+
+
 def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     """One column that carries nearly all of the squared distances between samples."""
     if source.dim < 2 or source.dim != target.dim:

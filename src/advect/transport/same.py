@@ -27,8 +27,13 @@ def same_measure(a: LabeledDataset, b: LabeledDataset, *, labels: bool = True) -
         shares = [_canonical(data) for data in (a, b)]
         if shares[0].shape[1] != shares[1].shape[1]:
             return False
-        pairs = [torch.cat([data.x.double(), p], dim=1) for data, p in zip((a, b), shares, strict=True)]
-        sides = [LabeledDataset(x, [0] * len(x), data.weights) for x, data in zip(pairs, (a, b), strict=True)]
+        pairs = [
+            torch.cat([data.x.double(), p], dim=1) for data, p in zip((a, b), shares, strict=True)
+        ]
+        sides = [
+            LabeledDataset(x, [0] * len(x), data.weights)
+            for x, data in zip(pairs, (a, b), strict=True)
+        ]
         return same_measure(*sides)
     (mean, size), (other, width) = (_middle(data) for data in (a, b))
     if bool(((mean - other).abs() > _APART * max(size, width)).any()):  # seen without sorting

@@ -46,11 +46,16 @@ def probability_columns(
     if keys == []:
         return (), ()
     if keys is None:
-        found = [at for at, name in enumerate(names) if name.startswith(_OPEN) and name.endswith(_CLOSE)]
+        found = [
+            at for at, name in enumerate(names) if name.startswith(_OPEN) and name.endswith(_CLOSE)
+        ]
         texts = [names[at][len(_OPEN) : -len(_CLOSE)] for at in found]
     elif len(keys) == 1 and keys[0] not in names and type(keys[0]) is str:
         found = [at for at, name in enumerate(names) if name.startswith(keys[0])]
-        texts = [names[at].removeprefix(keys[0]).removesuffix(_CLOSE if "[" in keys[0] else "") for at in found]
+        texts = [
+            names[at].removeprefix(keys[0]).removesuffix(_CLOSE if "[" in keys[0] else "")
+            for at in found
+        ]
         if len(found) < 2:
             raise _not_found(path, names, repr(keys[0]))
     else:
@@ -59,7 +64,12 @@ def probability_columns(
     if not found:
         return (), ()
     least = 1 if keys is None else 2
-    if len(found) < least or len(set(found)) < len(found) or len(set(texts)) < len(texts) or "" in texts:
+    if (
+        len(found) < least
+        or len(set(found)) < len(found)
+        or len(set(texts)) < len(texts)
+        or "" in texts
+    ):
         raise _not_found(path, names, ", ".join(repr(names[at]) for at in found))
     how = text_labels(texts)
     return tuple(found), tuple(how(text) for text in texts)
@@ -87,7 +97,9 @@ def column_names(classes: Sequence[Any], taken: Sequence[str] = ()) -> list[str]
     texts = [str(name) for name in classes]
     kinds = {type(name) for name in classes}
     plain = kinds == {int} or (kinds == {str} and text_labels(texts) is str)
-    if not plain or any(not text or text != text.strip() or not text.isprintable() for text in texts):
+    if not plain or any(
+        not text or text != text.strip() or not text.isprintable() for text in texts
+    ):
         raise InputError(
             "classes with probabilities must be whole numbers or plain text in a table",
             ", ".join(map(repr, classes[:5])),

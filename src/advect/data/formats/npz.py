@@ -106,7 +106,11 @@ class NpzSource(StoredSource):
     ) -> None:
         """Probabilities of classes, if they are asked for or there by our own name."""
         if keys is None:
-            keys = [ARRAY] if whole and ARRAY in entries and len(_member(path, entries, ARRAY).shape) == 2 else []
+            keys = (
+                [ARRAY]
+                if whole and ARRAY in entries and len(_member(path, entries, ARRAY).shape) == 2
+                else []
+            )
         if not keys:
             return
         values = _member(path, entries, str(keys[0])).whole()

@@ -125,7 +125,9 @@ class ParquetSource(Source):
         if place.weights is not None:
             self.weights = self._read_weights(schema.field(place.weights))
         if doubt:
-            self.probabilities = np.stack([self._read_weights(schema.field(at)) for at in doubt], axis=1)
+            self.probabilities = np.stack(
+                [self._read_weights(schema.field(at)) for at in doubt], axis=1
+            )
             self.labels = self.labels or likeliest(self.probabilities, classes)
             self.classes = classes
         self._features = [

@@ -132,7 +132,9 @@ class CsvSource(Source):
             self.labels = self._read_labels(texts, as_json)
             self.classes = class_names(self.labels)
         if self.probabilities is not None:
-            self.labels = likeliest(self.probabilities, classes) if self.labels is None else self.labels
+            self.labels = (
+                likeliest(self.probabilities, classes) if self.labels is None else self.labels
+            )
             self.classes = classes
         self._values = self._categories() if onehot else {}
         self._out = [name for at in self._layout.features for name in self._encoded(at)]
