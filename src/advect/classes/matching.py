@@ -267,7 +267,7 @@ class ClassMatching:
 
         Example:
             >>> import advect as ad
-            >>> table = ad.ClassTable([[0.3, 0.1], [0.0, 0.6]], ("u", "v"), ("a", "b"))
+            >>> table = ad.ClassTable(np.array([[0.3, 0.1], [0.0, 0.6]]), ("u", "v"), ("a", "b"))
             >>> data = ad.ClassMatching(table).carry(ad.LabeledDataset([[0.0], [1.0]], ["u", "v"]))
             >>> data.labels, data.probabilities.round(decimals=2).tolist()
             (['a', 'b'], [[0.75, 0.25], [0.0, 1.0]])

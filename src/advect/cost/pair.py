@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from advect._util.memory import readable
+from advect.cost.doubtful_pair import DoubtfulDistances, Side
 from advect.cost.feature_pair import FeaturePair
 from advect.cost.features import FeatureCost
-from advect.cost.doubtful_pair import DoubtfulDistances, Side
 from advect.cost.label_pair import FEW_LAWS, LabelDistances, LabelPart
 from advect.cost.labels import Hints, LabelCost, checked_distances, n_laws
 from advect.data.dataset import LabeledDataset

@@ -128,7 +128,8 @@ def open_source(path: str | os.PathLike[str], kind: str | None = None, **options
             that was registered; by default that of the suffix, for directories by what is in them.
         **options: those of the format: split, x_key, y_key, raw, probabilities (npz); raw (npy); label,
             weights, columns, header, delimiter, categorical, dtype, encoding, probabilities (csv);
-            label, weights, columns, categorical, dtype, raw, probabilities (parquet); labels, size, channels, raw (folder); split, raw
+            label, weights, columns, categorical, dtype, raw, probabilities (parquet);
+            labels, size, channels, raw (folder); split, raw
             (idx).
 
     Raises:
