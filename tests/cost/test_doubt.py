@@ -144,7 +144,7 @@ def test_the_functional_descends_along_its_gradient():
 
 
 @pytest.mark.parametrize(
-    "solver", [ad.ExactOT(), ad.Sinkhorn(epsilon=0.5, tol=1e-10)], ids=["exact", "sinkhorn"]
+    "solver", [ad.ExactOT(), ad.Sinkhorn(epsilon=4.0, tol=1e-10)], ids=["exact", "sinkhorn"]
 )
 def test_distances_are_those_of_pot_on_the_explicit_cost(solver):
     a, b = A.weights.numpy(), B.weights.numpy()
@@ -157,10 +157,10 @@ def test_distances_are_those_of_pot_on_the_explicit_cost(solver):
         values = []
         for (p, q), c in zip(masses, matrices, strict=True):
             plan = ot.sinkhorn(
-                p, q, c, 0.5, method="sinkhorn_log", numItermax=100_000, stopThr=1e-13
+                p, q, c, 4.0, method="sinkhorn_log", numItermax=100_000, stopThr=1e-13
             )
             entropy = (plan * np.log(plan / np.outer(p, q))).sum()
-            values.append((plan * c).sum() + 0.5 * entropy)
+            values.append((plan * c).sum() + 4.0 * entropy)
     wanted = values[0] - values[1] / 2 - values[2] / 2
     assert ad.otdd(A, B, solver=solver).energy == pytest.approx(wanted, rel=1e-7)
 
@@ -211,7 +211,8 @@ def test_labels_that_lose_their_doubt_give_the_distance_of_labels():
                 for data in (first, b)
             ]
             gaps.append(abs(ad.otdd(*soft, solver=ad.ExactOT()).energy - hard) / hard)
-        assert gaps[0] < 0.2 and gaps[1] < 0.05 * gaps[0] and gaps[2] < 1e-5
+        # like √δ where covariances are singular: the slope of W₂² in S is as 1/√S
+        assert gaps[0] < 0.1 and gaps[1] < 0.15 * gaps[0] and gaps[2] < 0.15 * gaps[1]
 
 
 def test_laws_are_those_of_weighted_samples():
@@ -243,18 +244,22 @@ def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so():
     )
     assert float(signs[0]) < -0.01
     shares = torch.tensor([[0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5]]).double()
-    data = ad.LabeledDataset(torch.zeros(2, 2).double(), probabilities=shares, law=laws)
+    places = 0.1 * torch.eye(2).double()
+    data = ad.LabeledDataset(places, probabilities=shares, law=laws)
     pair = ad.GroundCost().between(data, data)
     p, q = shares
-    wanted = float(p @ apart @ q - p @ apart @ p / 2 - q @ apart @ q / 2) / 2
+    wanted = float(p @ apart @ q - p @ apart @ p / 2 - q @ apart @ q / 2) / 2 + 0.01
     assert wanted < -0.01 and float(pair.matrix()[0, 1]) == pytest.approx(wanted, rel=1e-12)
-    assert pair.labels.floor / 2 <= wanted + 1e-12
-    found = ad.otdd(data, data.subset([0]))
+    assert pair.labels.floor / 2 <= wanted - 0.01 + 1e-12
+    with pytest.warns(ad.ConvergenceWarning):  # to swap is as good as to stay: they look the same
+        found = ad.otdd(data, data.subset([0]), solver=ad.ExactOT())
+    assert not found.converged
+    assert found.divergence.source.value == pytest.approx(wanted)  # not to stay
     assert any("labels with doubt" in note.what for note in found.notes)
+    far = data.replace(x=50 * data.x)
+    assert ad.otdd(far, far.subset([0])).converged
     plain = ad.otdd(data, data.subset([0]), cost=ad.GroundCost(label=ad.Bures(diagonal=True)))
     assert not any("labels with doubt" in note.what for note in plain.notes)
-    # the plan of a self-problem is then not to stay; the solver looks
-    assert ad.ExactOT().solve_self(pair.matrix(), data.weights).value == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,23 @@ def column_names(classes: Sequence[Any], taken: Sequence[str] = ()) -> list[str]
     return names
 
 
+def labels_of(
+    where: object, probabilities: np.ndarray, labels: list[Any] | None, classes: Sequence[Any]
+) -> list[Any]:
+    """The labels of a file, which are among the classes that probabilities are of; the likeliest ones
+    where it has none.
+    """
+    if labels is None:
+        return likeliest(probabilities, classes)
+    if unknown := set(labels) - {None, *classes}:
+        raise InputError(
+            f"labels must be among the classes with probabilities in {where}",
+            f"{unknown.pop()!r} with classes {tuple(classes)}",
+            "Name the columns after the classes, or pass label=False for the likeliest ones.",
+        )
+    return labels
+
+
 def likeliest(probabilities: np.ndarray, classes: Sequence[Any]) -> list[Any]:
     """The name of each row's likeliest class."""
     return [classes[code] for code in probabilities.argmax(axis=1).tolist()]
@@ -142,4 +159,4 @@ def stored_names(
             f"{len(names)} classes",
             "Store their names as classes.",
         )
-    return likeliest(probabilities, names) if labels is None else labels, names
+    return labels_of(path, probabilities, labels, names), names

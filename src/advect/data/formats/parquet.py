@@ -21,7 +21,7 @@ from advect.data.formats.content import (
     class_names,
     quiet,
 )
-from advect.data.formats.doubt import Asked, likeliest, probability_columns
+from advect.data.formats.doubt import Asked, labels_of, probability_columns
 from advect.data.formats.guard import check_growth, damaged, empty, reading
 from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
 from advect.data.formats.names import dump_name
@@ -128,7 +128,7 @@ class ParquetSource(Source):
             self.probabilities = np.stack(
                 [self._read_weights(schema.field(at)) for at in doubt], axis=1
             )
-            self.labels = self.labels or likeliest(self.probabilities, classes)
+            self.labels = labels_of(path, self.probabilities, self.labels, classes)
             self.classes = classes
         self._features = [
             self._feature(schema.field(at), onehot, known.get(names[at])) for at in place.features

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from advect.data.formats.content import Advance, Source, check_rows, class_names, quiet
-from advect.data.formats.doubt import Asked, likeliest, probability_columns
+from advect.data.formats.doubt import Asked, labels_of, probability_columns
 from advect.data.formats.guard import damaged, empty, reading
 from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
 from advect.data.formats.lines import WORDS, Lines, number_in, open_text
@@ -132,9 +132,7 @@ class CsvSource(Source):
             self.labels = self._read_labels(texts, as_json)
             self.classes = class_names(self.labels)
         if self.probabilities is not None:
-            self.labels = (
-                likeliest(self.probabilities, classes) if self.labels is None else self.labels
-            )
+            self.labels = labels_of(path, self.probabilities, self.labels, classes)
             self.classes = classes
         self._values = self._categories() if onehot else {}
         self._out = [name for at in self._layout.features for name in self._encoded(at)]
