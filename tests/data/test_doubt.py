@@ -116,7 +116,8 @@ def test_files_keep_them(tmp_path, suffix, names):
     drawn = ad.datasets.load(path, n=3, seed=1)
     rows = [data.x.tolist().index(row) for row in drawn.x.tolist()]
     assert torch.equal(drawn.probabilities, P[rows])
-    assert not ad.datasets.load(f"{path}?probabilities=false").has_doubt
+    plain = ad.datasets.load(f"{path}?probabilities=false")
+    assert not plain.has_doubt and plain.columns == DATA.columns and plain.labels == data.labels
 
 
 def test_tables_of_others(tmp_path):
@@ -172,6 +173,8 @@ def test_frames_and_torch_datasets():
     assert list(frame.columns)[-3:] == ["probability[cat]", "probability[dog]", "probability[fox]"]
     back = ad.LabeledDataset.from_pandas(frame, label="label", weights="mass")
     assert torch.equal(back.probabilities, P) and back.columns == DATA.columns
+    plain = ad.LabeledDataset.from_pandas(frame, "label", weights="mass", probabilities=False)
+    assert not plain.has_doubt and plain.columns == DATA.columns
     bare = ad.LabeledDataset.from_pandas(frame.drop(columns=["label", "mass"]), label=None)
     assert bare.labels == DATA.labels
     pairs = DATA.to_torch()

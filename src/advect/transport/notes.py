@@ -341,7 +341,12 @@ def _few_samples(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
 
 
 def _counts(data: LabeledDataset) -> list[int]:
-    """How many samples with mass each class has that has any."""
+    """How many samples with mass each class has that has any; of labels with doubt, how many are
+    to be expected.
+    """
+    if data.probabilities is not None:
+        expected = data.probabilities[data.weights > 0].sum(dim=0).tolist()
+        return [max(1, round(count)) for count in expected if count > 0]
     return [
         count for count in data.y[data.labeled & (data.weights > 0)].bincount().tolist() if count
     ]

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from advect._util.checks import check_kind, check_known, needed
-from advect.data.formats.doubt import column_names, probability_columns
+from advect.data.formats.doubt import column_names, probability_columns, set_aside
 from advect.data.formats.kinds import EXACT, WHOLE, Column, Table, plain_values, warn_rounded
 from advect.data.formats.table import (
     category_values,
@@ -51,6 +51,12 @@ def frame_fields(
         special += [frame.columns[at] for at in places]
         shares = _numbers(frame[[frame.columns[at] for at in places]], np.dtype(np.float64))
         fields |= {"probabilities": shares, "classes": classes}
+    aside = set_aside(names, places, probabilities)
+    special += [
+        c
+        for c, name in zip(frame.columns, names, strict=True)
+        if name in aside and c not in special
+    ]
     features = frame.drop(columns=special)
     if features.shape[1] == 0 or len(frame) == 0:
         raise InputError(

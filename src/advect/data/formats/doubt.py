@@ -30,6 +30,18 @@ def keys_of(asked: Asked) -> list[Key] | None:
     return [] if keys in ([False], []) else keys
 
 
+def set_aside(names: Sequence[str], places: Sequence[int], asked: Asked) -> list[str]:
+    """Columns that are no features: those of the probabilities, and of our own tables also where they
+    are not asked for.
+    """
+    own = keys_of(asked) == []
+    return [name for at, name in enumerate(names) if at in places or (own and _is_own(name))]
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(_OPEN) and name.endswith(_CLOSE)
+
+
 def probability_columns(
     path: object, names: Sequence[str], asked: Asked
 ) -> tuple[tuple[int, ...], tuple[Any, ...]]:
@@ -46,9 +58,7 @@ def probability_columns(
     if keys == []:
         return (), ()
     if keys is None:
-        found = [
-            at for at, name in enumerate(names) if name.startswith(_OPEN) and name.endswith(_CLOSE)
-        ]
+        found = [at for at, name in enumerate(names) if _is_own(name)]
         texts = [names[at][len(_OPEN) : -len(_CLOSE)] for at in found]
     elif len(keys) == 1 and keys[0] not in names and type(keys[0]) is str:
         found = [at for at, name in enumerate(names) if name.startswith(keys[0])]

@@ -21,7 +21,7 @@ from advect.data.formats.content import (
     class_names,
     quiet,
 )
-from advect.data.formats.doubt import Asked, labels_of, probability_columns
+from advect.data.formats.doubt import Asked, labels_of, probability_columns, set_aside
 from advect.data.formats.guard import check_growth, damaged, empty, reading
 from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
 from advect.data.formats.names import dump_name
@@ -118,7 +118,8 @@ class ParquetSource(Source):
         weights = was.weights if weights is None and was.weights in names else weights
         known = {column.name: column for column in was.columns if column.values}
         doubt, classes = probability_columns(path, names, probabilities)
-        ignored = [name for at, name in enumerate(names) if name in index or at in doubt]
+        aside = set_aside(names, doubt, probabilities)
+        ignored = [name for name in names if name in index or name in aside]
         place = layout(path, names, label, weights, columns, ignored=ignored)
         if place.label is not None:
             self.labels, self.classes = self._read_labels(schema.field(place.label), own)

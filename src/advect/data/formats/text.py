@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from advect.data.formats.content import Advance, Source, check_rows, class_names, quiet
-from advect.data.formats.doubt import Asked, labels_of, probability_columns
+from advect.data.formats.doubt import Asked, labels_of, probability_columns, set_aside
 from advect.data.formats.guard import damaged, empty, reading
 from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
 from advect.data.formats.lines import WORDS, Lines, number_in, open_text
@@ -119,7 +119,7 @@ class CsvSource(Source):
         self._delimiter, self._names = self._first_line(delimiter, header)
         key = self._label_column(label)
         self._doubt, classes = probability_columns(path, self._names, probabilities)
-        ignored = [self._names[at] for at in self._doubt]
+        ignored = set_aside(self._names, self._doubt, probabilities)
         self._layout = layout(path, self._names, key, weights, columns, ignored=ignored)
         at = self._layout.label
         as_json = at is not None and (key != label or self._names[at] == f"{LABEL}{JSON}")
