@@ -21,7 +21,7 @@ def votes(tmp_path, monkeypatch):
 def test_a_table_is_compared_flowed_and_written_again(votes, tmp_path, capsys):
     assert main(["data", "info", votes, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["counts"] == {"cat": 5, "dog": 15} and said["confidence"] == pytest.approx(0.75)
+    assert said["counts"] == {"cat": 10, "dog": 10} and said["confidence"] == pytest.approx(0.75)
     assert main(["data", "info", votes]) == 0
     assert "labels are probabilities, of 0.75 for the likeliest" in capsys.readouterr().out
     target = "toy:gaussians?n=30"
