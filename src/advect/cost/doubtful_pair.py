@@ -102,6 +102,10 @@ class DoubtfulTable:
     floor: float
 
     @property
+    def values(self) -> Tensor:
+        raise _no_codes()
+
+    @property
     def thin(self) -> bool:
         return self.rows.shape[1] <= FEW_LAWS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,12 @@ _ENTRIES = 4_000_000  # of a block that is looked up at a time
 
 class LabelPart(Protocol):
     """What a matrix of costs asks of the part of labels."""
+
+    @property
+    def values(self) -> Tensor: ...
+
+    @property
+    def codes(self) -> tuple[Tensor, Tensor]: ...
 
     @property
     def thin(self) -> bool: ...
@@ -42,7 +48,11 @@ class LabelTable:
 
     values: Tensor
     codes: tuple[Tensor, Tensor]
-    floor: ClassVar[float] = 0.0  # no sum of squares is less
+
+    @property
+    def floor(self) -> float:
+        """What no cost is below: sums of squares."""
+        return 0.0
 
     @property
     def thin(self) -> bool:
@@ -81,7 +91,11 @@ class LabelDistances:
     distances: Tensor
     codes: tuple[Tensor, Tensor]
     weight: float
-    floor: ClassVar[float] = 0.0
+
+    @property
+    def floor(self) -> float:
+        """What no distance is below."""
+        return 0.0
 
     def table(self, dtype: torch.dtype) -> LabelTable:
         """½ label_weight W₂², without a graph."""

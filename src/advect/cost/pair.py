@@ -150,8 +150,11 @@ class PairCost:
         (source, target), between = self._sides, self.label_distances
         own = (between, between)
         if source is not target:
-            found = zip(self.cost.label_cost.within(source, target), (source, target), strict=True)
-            own = tuple(checked_distances(made, side, side) for made, side in found)
+            first, second = self.cost.label_cost.within(source, target)
+            own = (
+                checked_distances(first, source, source),
+                checked_distances(second, target, target),
+            )
         sides = (Side.of(source), Side.of(target))
         return DoubtfulDistances(between, own, sides, self.cost.label_weight, source is target)
 

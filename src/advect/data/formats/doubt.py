@@ -26,7 +26,7 @@ def keys_of(asked: Asked) -> list[Key] | None:
     """The columns, or arrays, that are asked for; none for False, and None where nothing is said."""
     if asked is None:
         return None
-    keys = [asked] if type(asked) in (str, int, bool) else list(one_or_more(asked))
+    keys: list[Any] = [asked] if type(asked) in (str, int, bool) else list(one_or_more(asked))
     return [] if keys in ([False], []) else keys
 
 
