@@ -168,7 +168,7 @@ def reader_options(kind: str) -> list[str]:
 
     Example:
         >>> reader_options("npz")
-        ['split', 'x_key', 'y_key', 'raw']
+        ['split', 'x_key', 'y_key', 'raw', 'probabilities']
     """
     check_known("kind of file", kind, _formats)
     return [name for name in inspect.signature(_formats[kind].open).parameters if name != "path"]
