@@ -616,7 +616,20 @@ def audit_rule() -> str:
     return markdown(head, rows) if found.cells else f"*{found.draws}*"
 
 
+def doubt_errors() -> str:
+    """How far distances of labels with doubt δ are from those of labels, in per cent."""
+    found = Experiment.read("soft_labels")
+    if not any(found.groups.values()):
+        return f"*{NOT_RUN}*"
+    doubts, rows = list(map(str, found.of("DOUBTS"))), []
+    for setting in found.groups:
+        means = [100 * fmean(found.values(setting, doubt, part="errors")) for doubt in doubts]
+        rows.append([f"{setting}, MNIST", *(f"{mean:.2g} %" for mean in means)])
+    return markdown(["δ", *doubts], rows)
+
+
 WORDS: dict[str, Callable[..., Any]] = {
+    "doubt_errors": doubt_errors,
     "audit_table": audit_table,
     "audit_beaten": audit_beaten,
     "audit_rule": audit_rule,

@@ -22,14 +22,23 @@ CLOSE = ad.Sinkhorn(
 )  # few iterations: a loaded machine needs milliseconds for a collective
 
 
-def pair(dtype=torch.float64, empty=0, sizes=((13, 17, 11), (9, 12, 16)), dim=3):
-    """Two weighted datasets; the first ``empty`` samples of each have no mass."""
+def pair(dtype=torch.float64, empty=0, sizes=((13, 17, 11), (9, 12, 16)), dim=3, doubt=0.0):
+    """Two weighted datasets; the first ``empty`` samples of each have no mass; a share ``doubt`` of
+    the labels is of all classes.
+    """
     source = labeled(sizes[0], dim, seed=1, weighted=True)
     target = labeled(sizes[1], dim, seed=2, shift=2.0, apart=1.0, weighted=True)
     if empty:
         source, target = (
             ad.LabeledDataset(d.x, d.y, torch.where(torch.arange(len(d)) < empty, 0, d.weights))
             for d in (source, target)
+        )
+    if doubt:
+        draw = torch.Generator().manual_seed(0)
+        source, target = (
+            d.with_probabilities((1 - share) * d.memberships + share / len(d.classes))
+            for d in (source, target)
+            for share in (doubt * torch.rand(len(d), 1, generator=draw).double(),)
         )
     return source.to(dtype=dtype), target.to(dtype=dtype)
 
@@ -51,6 +60,16 @@ CASES = {
         "cost": EXACT_LAWS,
         "data": {"empty": 3},
         "dynamics": ad.FeatureDriven(through_laws=True),
+    },
+    "fd doubt": {
+        "cost": EXACT_LAWS,
+        "data": {"empty": 3, "doubt": 0.6},
+        "dynamics": ad.FeatureDriven(through_laws=True),
+    },
+    "fl doubt": {
+        "cost": EXACT_LAWS,
+        "data": {"doubt": 0.6},
+        "dynamics": ad.JointFixedLabels(),
     },
     "fd relative epsilon": {"cost": EXACT_LAWS, "solver": ad.Sinkhorn(ad.Relative(0.1), tol=1e-9)},
     "fl": {"cost": EXACT_LAWS, "dynamics": ad.JointFixedLabels()},
@@ -103,7 +122,7 @@ CASES = {
         "n_steps": 2,
     },
 }
-FEW = ("fd without mass", "fl", "vl", "blocks")
+FEW = ("fd without mass", "fd doubt", "fl", "vl", "blocks")
 MOST = (
     *FEW,
     "fd through laws",

@@ -21,6 +21,9 @@ FUNCTIONALS = {
     "OTDD, exact labels": ad.OTDD(
         TARGET, cost=ad.GroundCost(label=ad.ExactLabelOT()), solver=TIGHT
     ),
+    "OTDD, labels with doubt": ad.OTDD(
+        TARGET.with_probabilities(0.7 * TARGET.memberships + 0.1), solver=TIGHT
+    ),
     "OTDD, parts": ad.OTDD(TARGET, solver=ad.MiniBatch(size=6)),
     "SlicedOTDD": ad.SlicedOTDD(TARGET),
     "ClassMMD": ad.ClassMMD(TARGET),
@@ -75,6 +78,13 @@ def test_functionals(name):
 @pytest.mark.parametrize("name", COSTS)
 def test_costs(name):
     testing.check_cost(COSTS[name], SOURCE, TARGET)
+
+
+@pytest.mark.parametrize("name", ["Bures", "a function"])
+def test_costs_of_labels_with_doubt(name):
+    source = SOURCE.with_probabilities(0.8 * SOURCE.memberships + 0.1)
+    target = TARGET.with_probabilities(0.7 * TARGET.memberships + 0.1)
+    testing.check_cost(COSTS[name], source, target)
 
 
 @pytest.mark.parametrize("name", COVARIANCES)

@@ -24,6 +24,7 @@ from advect.apps.label_ways import METHODS, Known, Way, held_out, scored
 from advect.classes.embedding import Embedded
 from advect.classes.spread import one_hot
 from advect.data.dataset import LabeledDataset
+from advect.data.doubt import as_probabilities
 from advect.errors import InputError
 
 _FEW = 20  # held-out labels below which their accuracy says little
@@ -88,6 +89,21 @@ class Labelled:
         """The probability of each sample's label, (n,); 1 for those that were known."""
         codes = self.dataset.y.cpu().numpy()
         return self.probabilities[np.arange(len(codes)), codes]
+
+    def with_doubt(self) -> LabeledDataset:
+        """The pool with ``probabilities`` for labels, so that distances and flows know which are
+        unsure.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[0.0], [0.1], [5.0], [5.1]], ["a", None, "b", None])
+            >>> ad.apps.label(data).with_doubt().has_doubt
+            True
+        """
+        return self.dataset.replace(
+            y=self.dataset.y,
+            probabilities=as_probabilities(self.probabilities, self.dataset.x),
+        )
 
     @property
     def accuracy(self) -> float | None:

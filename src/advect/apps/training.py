@@ -123,12 +123,16 @@ def joined(parts: list[LabeledDataset]) -> LabeledDataset:
                 "Give them the same class names in the same order, and harmonize them.",
             )
     weights = torch.cat([part.weights.to(first.weights) * len(part) for part in parts])
+    shares = None
+    if any(part.has_doubt for part in parts):
+        shares = torch.cat([part.memberships.to(first.weights) for part in parts])
     return first.replace(
         x=torch.cat([part.x.to(first.x) for part in parts]),
         y=torch.cat([part.y.to(first.y) for part in parts]),
         weights=weights / weights.sum(),
         law=None,
         law_index=None,
+        probabilities=shares,
     )
 
 

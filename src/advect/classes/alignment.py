@@ -63,7 +63,11 @@ def align(
             "align needs a label cost", "NoLabels", "Use GroundCost(label=ad.Bures())."
         )
     names = torch.tensor(_WAYS[by](data, reference, cost), device=data.y.device)
-    return data.replace(y=names[data.y], classes=reference.classes, law=None, law_index=None)
+    changes = {"classes": reference.classes, "law": None, "law_index": None}
+    if data.probabilities is not None:  # of clusters of one name together
+        zeros = data.probabilities.new_zeros(len(data), len(reference.classes))
+        changes["probabilities"] = zeros.index_add_(1, names, data.probabilities)
+    return data.replace(y=names[data.y], **changes)
 
 
 def _by_transport(data: LabeledDataset, reference: LabeledDataset, cost: GroundCost) -> list[int]:

@@ -9,6 +9,7 @@ from advect.classes.clustering import join_nearest, of_order_one
 from advect.classes.embedding import Embedded, points_of
 from advect.classes.spread import check_some, spread_labels
 from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
 
 
 def fill_labels(
@@ -19,6 +20,7 @@ def fill_labels(
     alpha: float = 0.99,
     embedding: Embedded = None,
     seed: int = 0,
+    doubt: bool = False,
 ) -> LabeledDataset:
     """The same samples, all labeled: those that had a label keep it, the others get one of those
     that occur.
@@ -34,9 +36,11 @@ def fill_labels(
         embedding: where to measure distances instead of the features; see ``pseudo_labels``. For
             small images ``"gradients"`` is far better than pixels.
         seed: of an embedding that is random.
+        doubt: keep how much of each class reaches a sample as its ``probabilities``
+            (``spread_labels``), instead of the largest part alone.
 
     Raises:
-        InputError: no sample has a label; unknown method.
+        InputError: no sample has a label; unknown method; doubt of the nearest label.
 
     Example:
         >>> import advect as ad
@@ -50,6 +54,10 @@ def fill_labels(
     if data.complete:
         return data
     check_some(data)
+    if doubt and method == "nearest":
+        raise InputError(
+            "the nearest label is taken without doubt", "doubt=True", 'Use method="propagate".'
+        )
     if method == "nearest":
         points = of_order_one(points_of(data, embedding, seed))
         codes = join_nearest(points, data.y.cpu().numpy(), 1)
@@ -57,5 +65,7 @@ def fill_labels(
         shares = spread_labels(
             data, neighbors=neighbors, alpha=alpha, embedding=embedding, seed=seed
         )
+        if doubt:
+            return data.with_probabilities(shares)
         codes = shares.argmax(axis=1)
     return data.replace(y=torch.as_tensor(codes, device=data.y.device))

@@ -261,6 +261,36 @@ class ClassMatching:
             for code, nothing in zip(best, empty, strict=True)
         ]
 
+    def carry(self, data: LabeledDataset) -> LabeledDataset:
+        """The data with labels of the reference, in doubt as far as the coupling is: a sample of class i
+        has the probabilities ``soft[i]``; one whose label is in doubt, their mean.
+
+        Raises:
+            InputError: other classes, or samples of classes that are matched to none.
+
+        Example:
+            >>> import advect as ad
+            >>> table = ad.ClassTable(np.array([[0.3, 0.1], [0.0, 0.6]]), ("u", "v"), ("a", "b"))
+            >>> data = ad.ClassMatching(table).carry(ad.LabeledDataset([[0.0], [1.0]], ["u", "v"]))
+            >>> data.labels, data.probabilities.round(decimals=2).tolist()
+            (['a', 'b'], [[0.75, 0.25], [0.0, 1.0]])
+        """
+        if data.classes != self.data_classes:
+            raise InputError(
+                "data must have the classes that were matched",
+                ", ".join(map(str, data.classes[:10])),
+                f"They are {', '.join(map(str, self.data_classes[:10]))}.",
+            )
+        shares = data.memberships @ torch.as_tensor(self.soft.values).to(data.weights)
+        if bool((shares.sum(dim=1) < 0.999).any()):
+            raise InputError(
+                "a sample is of a class that is matched to none",
+                f"{int((shares.sum(dim=1) < 0.999).sum())} of {len(data)} samples",
+                "Match the classes of this data: ad.ClassMatching.between(data, reference).",
+            )
+        bare = data.replace(law=None, law_index=None, classes=self.reference_classes)
+        return bare.with_probabilities(shares)
+
     def as_layer(self, *, dtype: torch.dtype = torch.float32) -> nn.Linear:
         """The paper's final linear layer, k → k' without bias, to append to a classifier that gives
         probabilities.

@@ -63,6 +63,7 @@ def pseudo_labels(
     target: LabeledDataset | None = None,
     embedding: Embedded = "auto",
     seed: int = 0,
+    doubt: bool = False,
 ) -> PseudoLabels:
     """Labels for data that has none: the clusters of its features. Labels and weights that it has
     are not looked at.
@@ -87,6 +88,9 @@ def pseudo_labels(
             where there are more features and samples than that. The dataset that comes out has its
             own features.
         seed: of everything random.
+        doubt: give each sample probabilities of the clusters too (``dataset.probabilities``): the
+            shares of clusters among its ten nearest neighbours and itself. Samples inside a cluster
+            have no doubt, those between two are of both.
 
     Raises:
         InputError: unknown clusterer; fewer different samples than clusters; a number of clusters
@@ -124,6 +128,9 @@ def pseudo_labels(
     number = int(codes.max()) + 1
     y = torch.as_tensor(codes, device=data.x.device)
     dataset = data.replace(y=y, classes=tuple(range(number)), law=None, law_index=None)
+    if doubt:
+        shares = torch.as_tensor(neighbor_shares(points, codes), device=data.x.device)
+        dataset = dataset.replace(y=y, probabilities=shares)
     return PseudoLabels(dataset, codes, number, clusterer.name, scores)
 
 
@@ -208,6 +215,27 @@ def _silhouettes(
             float(silhouette_score(distances, codes, metric="precomputed")) if codes.any() else -1.0
         )
     return scores
+
+
+def neighbor_shares(points: np.ndarray, codes: np.ndarray, neighbors: int = 10) -> np.ndarray:
+    """Shares of clusters among each point and its nearest neighbours, (n, k).
+
+    Example:
+        >>> neighbor_shares(np.array([[0.0], [1.0], [2.5], [3.0]]), np.array([0, 0, 1, 1]), 2).round(2).tolist()
+        [[0.67, 0.33], [0.67, 0.33], [0.33, 0.67], [0.33, 0.67]]
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    own = np.eye(int(codes.max()) + 1)[codes]
+    count = min(neighbors, len(points) - 1)
+    if count < 1:
+        return own
+    near = (
+        NearestNeighbors(n_neighbors=count)
+        .fit(of_order_one(points))
+        .kneighbors(return_distance=False)
+    )
+    return (own + own[near].sum(axis=1)) / (count + 1)
 
 
 def renumbered(codes: np.ndarray) -> np.ndarray:

@@ -38,6 +38,10 @@ def info(reference: str, *, options: Reading = READ_ALL, talk: TalkOptions = TAL
     ]
     if found["classes"] and found["unlabeled"]:
         lines.append(f"{found['unlabeled']} without a label")
+    if "confidence" in found:
+        lines.append(
+            f"labels are probabilities, of {found['confidence']:.2f} for the likeliest in the mean"
+        )
     if found["columns"]:
         lines.append(f"columns: {', '.join(found['columns'])}")
     talk.result({"reference": reference, **found}, "\n".join(lines))

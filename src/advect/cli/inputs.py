@@ -97,6 +97,7 @@ def facts(data: ad.LabeledDataset) -> dict[str, Any]:
         "classes": len(data.classes),
         "counts": data.counts,
         "unlabeled": int((~data.labeled).sum()),
+        **({"confidence": float(data.confidence.mean())} if data.has_doubt else {}),
         "columns": None if data.columns is None else list(data.columns),
         "range": [float(data.x.min()), float(data.x.max())],
         "weights": "even" if even else "uneven",

@@ -49,6 +49,10 @@ class LabelOptions(DataOptions):
     confidence: float = Field(
         default=0.0, ge=0, le=1, description="Leave labels out that are less sure than this."
     )
+    doubt: Annotated[bool, Flag] = Field(
+        default=False,
+        description="Keep the probabilities of classes in the pool that is written, not labels alone.",
+    )
     relabel: Annotated[bool, Flag] = Field(
         default=False,
         description="Do not look at labels that the pool has, and say how many come out again.",
@@ -177,6 +181,8 @@ class _Places:
 
         self.check()  # something may have come since
         labeled = raw.replace(y=made.dataset.y, classes=made.dataset.classes)
+        if options.doubt:
+            labeled = labeled.replace(y=labeled.y, probabilities=made.with_doubt().probabilities)
         shown = replace(made, dataset=labeled)  # as the user has them, not in the feature space
         sure = made.confidence >= options.confidence
         if self.is_table:

@@ -44,6 +44,13 @@ _WORDS = (
     (re.compile(r"\bad\.GroundCost\(label=ad\.NoLabels\(\)\)"), "--cost none"),
     (re.compile(r" with data\.subset\(data\.labeled\)"), ""),
     (
+        re.compile(
+            r"Use JointFixedLabels or FeatureDriven, or the likeliest labels: data\.hard\(\)"
+        ),
+        "Use --dynamics jd-fl or fd, or the likeliest labels: ?probabilities=false",
+    ),
+    (re.compile(r"\bdata\.hard\(\)"), "?probabilities=false"),
+    (
         re.compile(r"To label it anew, pass it without them: ad\.LabeledDataset\(pool\.samples\)"),
         "To label it anew, pass --relabel",
     ),

@@ -21,12 +21,12 @@ from torch import Tensor
 
 from advect._util.checks import check_finite
 from advect._util.linalg import centred
-from advect.cost.label_pair import Index, LabelTable
+from advect.cost.label_pair import Index, LabelPart
 from advect.errors import InputError
 from advect.ot.blocks import Rows
 from advect.ot.plan import Plan
 
-Labels = Callable[[Tensor | None], LabelTable | None]  # what labels cost, given x yᵀ or not
+Labels = Callable[[Tensor | None], LabelPart | None]  # what labels cost, given x yᵀ or not
 _ROWS = 512  # of which products are formed at a time
 _WIDTH = 16  # columns of which products take a multiple: others take half as long again
 
@@ -51,7 +51,7 @@ class FeaturePair(ABC):
         """The costs of both datasets with themselves."""
 
     @abstractmethod
-    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> Rows:
+    def rows(self, dtype: torch.dtype, labels: LabelPart | None) -> Rows:
         """What makes rows of ½ d², with what labels cost; without a graph."""
 
     def matrix(self, dtype: torch.dtype, labels: Labels) -> Tensor:
@@ -85,7 +85,7 @@ class PointPair(FeaturePair):
         x = self.x.detach().to(dtype)
         return centred(x, x if self.y is self.x else self.y.detach().to(dtype), self.masses)
 
-    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> PointRows:
+    def rows(self, dtype: torch.dtype, labels: LabelPart | None) -> PointRows:
         return self._rows(*self.centred(dtype), labels)
 
     def matrix(self, dtype: torch.dtype, labels: Labels) -> Tensor:
@@ -93,7 +93,7 @@ class PointPair(FeaturePair):
         product = x @ y.T
         return self._rows(x, y, labels(product)).onto(product, slice(None), None)
 
-    def _rows(self, x: Tensor, y: Tensor, labels: LabelTable | None) -> PointRows:
+    def _rows(self, x: Tensor, y: Tensor, labels: LabelPart | None) -> PointRows:
         norms = [part.square() / 2 for part in _lengths(x, y)]
         left, right = [norms[0], torch.ones_like(norms[0])], [torch.ones_like(norms[1]), norms[1]]
         if labels is not None and labels.thin:
@@ -159,7 +159,7 @@ class FunctionPair(FeaturePair):
         check_finite("the feature cost", made, "Check it on these samples.")
         return made
 
-    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> FunctionRows:
+    def rows(self, dtype: torch.dtype, labels: LabelPart | None) -> FunctionRows:
         return FunctionRows(self, labels, dtype)
 
     def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -202,13 +202,13 @@ def _with_gradients(value: Tensor, pulls: list[tuple[Tensor, Tensor]]) -> Tensor
 
 @dataclass(frozen=True, eq=False)
 class PointRows(Rows):
-    """−x_i·y_j + left_i·right_j, never negative: the thin factors hold norms and few labels."""
+    """−x_i·y_j + left_i·right_j, never below what labels may cost: the thin factors hold norms and few labels."""
 
     x: Tensor
     y: Tensor
     left: Tensor
     right: Tensor
-    labels: LabelTable | None  # solvers may treat them apart
+    labels: LabelPart | None  # solvers may treat them apart
 
     @property
     def points(self) -> PointRows:
@@ -224,7 +224,7 @@ class PointRows(Rows):
         out = torch.addmm(out, self.left[rows], right.T, beta=-1, out=out)
         if self.labels is not None and not self.labels.thin:
             out = self.labels.add(out, rows, columns)
-        return out.clamp_min_(0)
+        return out.clamp_min_(0 if self.labels is None else self.labels.floor)
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
         """Σ a_i b_j C_ij from the means of the factors."""
@@ -237,7 +237,7 @@ class FunctionRows(Rows):
     """½ d(x_i, y_j)² by a function of one's own, and the label part."""
 
     pair: FunctionPair
-    labels: LabelTable | None
+    labels: LabelPart | None
     dtype: torch.dtype
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:

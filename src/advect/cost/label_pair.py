@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,12 +18,41 @@ _LIGHT = 1e-6  # share of a law's mass that is not felt
 _ENTRIES = 4_000_000  # of a block that is looked up at a time
 
 
+class LabelPart(Protocol):
+    """What a matrix of costs asks of the part of labels."""
+
+    @property
+    def values(self) -> Tensor: ...
+
+    @property
+    def codes(self) -> tuple[Tensor, Tensor]: ...
+
+    @property
+    def thin(self) -> bool: ...
+
+    @property
+    def floor(self) -> float: ...
+
+    def factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]: ...
+
+    def add(
+        self, out: Tensor, rows: Index = slice(None), columns: Tensor | None = None
+    ) -> Tensor: ...
+
+    def mean(self, a: Tensor, b: Tensor) -> Tensor: ...
+
+
 @dataclass(frozen=True, eq=False)
 class LabelTable:
     """What labels cost: ``values[i, j]`` for laws i and j, and the law of each sample."""
 
     values: Tensor
     codes: tuple[Tensor, Tensor]
+
+    @property
+    def floor(self) -> float:
+        """What no cost is below: sums of squares."""
+        return 0.0
 
     @property
     def thin(self) -> bool:
@@ -62,6 +92,11 @@ class LabelDistances:
     codes: tuple[Tensor, Tensor]
     weight: float
 
+    @property
+    def floor(self) -> float:
+        """What no distance is below."""
+        return 0.0
+
     def table(self, dtype: torch.dtype) -> LabelTable:
         """½ label_weight W₂², without a graph."""
         return LabelTable((self.weight / 2 * self.distances.detach()).to(dtype), self.codes)
@@ -87,6 +122,18 @@ class LabelDistances:
             by_law = part.new_zeros(len(part), shape[1]).index_add_(1, columns[to], part)
             result.index_add_(0, rows[at], by_law)
         return result
+
+    def contract(self, plan: Plan, by_law: Tensor | None) -> tuple[Tensor, Tensor]:
+        """What the plan pays for labels, differentiable in the laws, and the plan summed over pairs of
+        laws; ``by_law`` is the plan times ``onto``, where that is known.
+        """
+        by_class = self.class_plan(plan) if by_law is None else self.gathered(by_law)
+        return self.pull(by_class), by_class
+
+    @property
+    def largest(self) -> float:
+        """The largest distance, or a bound of what labels cost."""
+        return float(self.distances.detach().abs().max())
 
     def pull(self, class_plan: Tensor) -> Tensor:
         """½ label_weight Σ Π_ij D_ij, whose gradient is that of the plan's cost in the laws. In float32

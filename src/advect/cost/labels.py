@@ -48,7 +48,7 @@ class Hints:
         rows = []
         for data in (source, target):
             # factors of classes with more samples than dimensions are of other rows
-            if data.law is not None or int(data.y.bincount().max()) > data.dim:
+            if data.law is not None or data.has_doubt or int(data.y.bincount().max()) > data.dim:
                 return None
             rows.append(sample_rows(data.y, data.weights, len(data.classes)))
         return SampleProducts(self.products, *rows)
@@ -80,6 +80,12 @@ class LabelCost(ABC):
     def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
         """The same distances, with what may make them cheaper."""
         return self(source, target)
+
+    def within(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Tensor, Tensor]:
+        """The distances within either dataset, (k, k) and (k', k'): what labels with doubt need beside
+        those between them.
+        """
+        return self(source, source), self(target, target)
 
     def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
         """The laws of a dataset as points whose squared distances are those of the laws: a row for
@@ -324,11 +330,12 @@ def checked_distances(made: object, source: LabeledDataset, target: LabeledDatas
 
 def _class_samples(data: LabeledDataset) -> dict[int, tuple[Tensor, Tensor]]:
     parts = {}
-    for code in data.y.unique().tolist():
-        rows = data.y == code
-        mass = data.weights[rows].double()
+    x, y, weights = data.label_samples()
+    for code in y.unique().tolist():
+        rows = y == code
+        mass = weights[rows].double()
         parts[code] = (
-            data.law_features[rows],
+            x[rows],
             mass / mass.sum() if bool(mass.sum() > 0) else torch.full_like(mass, 1 / len(mass)),
         )
     return parts

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from advect._util.memory import readable
+from advect.cost.doubtful_pair import DoubtfulDistances, Side
 from advect.cost.feature_pair import FeaturePair
 from advect.cost.features import FeatureCost
-from advect.cost.label_pair import FEW_LAWS, LabelDistances, LabelTable
+from advect.cost.label_pair import FEW_LAWS, LabelDistances, LabelPart
 from advect.cost.labels import Hints, LabelCost, checked_distances, n_laws
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -63,7 +64,7 @@ class PairCost:
         source: LabeledDataset,
         target: LabeledDataset,
         features: FeaturePair | None = None,
-        labels: LabelDistances | None = None,
+        labels: LabelDistances | DoubtfulDistances | None = None,
     ) -> None:
         self.cost, self.source, self.target = cost, source, target
         self._features, self._labels = features, labels
@@ -97,7 +98,13 @@ class PairCost:
         """
         if not self.has_labels or self.points is None or n_laws(self._sides[0]) <= FEW_LAWS:
             return ()
-        parts, rows = self.cost.label_cost.coordinates(self._sides[0]), self._sides[0].law_rows
+        parts, shares = (
+            self.cost.label_cost.coordinates(self._sides[0]),
+            self._sides[0].probabilities,
+        )
+        if shares is not None:  # a mixture of points is their mean
+            return tuple(shares.to(part.dtype) @ part for part in parts)
+        rows = self._sides[0].law_rows
         each = parts and torch.equal(rows, torch.arange(len(parts[0]), device=rows.device))
         return parts if each else tuple(part[rows] for part in parts)
 
@@ -130,11 +137,26 @@ class PairCost:
         return self.features.points
 
     @cached_property
-    def labels(self) -> LabelDistances:
+    def labels(self) -> LabelDistances | DoubtfulDistances:
         """What labels cost."""
         if self._labels is not None:
             return self._labels
+        if self.source.has_doubt or self.target.has_doubt:
+            return self._doubtful()
         return LabelDistances(self.label_distances, self.law_rows, self.cost.label_weight)
+
+    def _doubtful(self) -> DoubtfulDistances:
+        """What labels with doubt cost: distances within either dataset count too."""
+        (source, target), between = self._sides, self.label_distances
+        own = (between, between)
+        if source is not target:
+            first, second = self.cost.label_cost.within(source, target)
+            own = (
+                checked_distances(first, source, source),
+                checked_distances(second, target, target),
+            )
+        sides = (Side.of(source), Side.of(target))
+        return DoubtfulDistances(between, own, sides, self.cost.label_weight, source is target)
 
     @cached_property
     def label_distances(self) -> Tensor:
@@ -178,7 +200,7 @@ class PairCost:
         """The cost as an (n, m) matrix, without a graph."""
         dtype, features = dtype or self._dtype, self.features
 
-        def labels(product: Tensor | None) -> LabelTable | None:
+        def labels(product: Tensor | None) -> LabelPart | None:
             if not self.has_labels:
                 return None
             self._products = product
@@ -256,8 +278,8 @@ class PairCost:
         value, by_law = self.features.contract(plan, onto)
         if not self.has_labels:
             return value / 2, None
-        by_class = self.class_plan(plan) if by_law is None else self.labels.gathered(by_law)
-        return value / 2 + self.labels.pull(by_class), by_class
+        pulled, by_class = self.labels.contract(plan, by_law)
+        return value / 2 + pulled, by_class
 
     def class_plan(self, plan: Tensor | Plan) -> Tensor:
         """The plan summed over pairs of label laws, of the shape of ``label_distances``."""

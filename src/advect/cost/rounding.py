@@ -77,4 +77,4 @@ def _largest(points: Tensor, mass: Tensor, centre: Tensor | float = 0.0) -> floa
 def _label_part(pair: PairCost) -> float:
     if not pair.has_labels:
         return 0.0
-    return pair.cost.label_weight / 2 * float(pair.label_distances.detach().abs().max())
+    return pair.cost.label_weight / 2 * pair.labels.largest

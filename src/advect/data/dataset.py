@@ -24,14 +24,16 @@ from advect.data.coerce import (
     as_weights,
 )
 from advect.data.doors import Doors
+from advect.data.doubt import Doubt, balanced_doubt, with_labels
 from advect.data.few_samples import FewSamples
 from advect.data.formats import Table
 from advect.data.laws import Gaussians, estimate_gaussians, group_shares
+from advect.data.laws.doubtful import estimate_doubtful
 from advect.data.parts import Parts
 from advect.errors import InputError
 
 
-class LabeledDataset(Doors, Parts, FewSamples):
+class LabeledDataset(Doors, Parts, FewSamples, Doubt):
     """Samples with labels and weights: an empirical measure Σ w_i δ_(x_i, y_i).
 
     Args:
@@ -53,12 +55,15 @@ class LabeledDataset(Doors, Parts, FewSamples):
         table: what the columns were before they became numbers (files and data frames say so
             themselves): tables that are written have them so again. ``.replace(table=None)``
             forgets it, and numbers are written as they are.
+        probabilities: for labels with doubt, the probability of each class for each sample, (n, k),
+            rows that sum to one; ``y`` is then by default the likeliest class. None for labels that
+            are certain. Another ``y`` by ``replace`` makes labels certain again.
 
     Attributes:
         x: features (n, d).  y: class positions (n,), int64, −1 where the label is missing.
         weights: (n,), float64 whatever x is, summing to one.
         classes: tuple of names.  sample_shape: shape of one sample.  law, law_index, columns,
-            table: see above.
+            table: see above.  probabilities: None, or (n, k), float64.
         fixed_laws: whether gradients stop at the label laws that are estimated from x (set by the
             dynamics).
 
@@ -75,6 +80,7 @@ class LabeledDataset(Doors, Parts, FewSamples):
 
     law: Gaussians | None
     law_index: Tensor | None
+    probabilities: Tensor | None
     fixed_laws: bool
     _known_complete: bool | None
 
@@ -89,8 +95,11 @@ class LabeledDataset(Doors, Parts, FewSamples):
         law_index: Tensor | None = None,
         columns: Sequence[str] | None = None,
         table: Table | None = None,
+        probabilities: Any = None,
     ) -> None:
         features = as_features(x)
+        if probabilities is not None:
+            probabilities, y, classes = with_labels(probabilities, y, classes, features, law_index)
         codes, names = as_codes(y, classes, len(features))
         codes = codes.to(features.device)
         fields = {
@@ -102,7 +111,10 @@ class LabeledDataset(Doors, Parts, FewSamples):
             "fixed_laws": False,
             "columns": as_columns(columns, tuple(features.shape[1:])),
             "table": table,
+            "probabilities": probabilities,
         }
+        if probabilities is not None and type(weights) is str:
+            fields["weights"] = balanced_doubt(probabilities)
         fields |= as_law(law, law_index, codes, len(names), fields["x"].shape[1])
         self._set(fields)
 
@@ -143,6 +155,8 @@ class LabeledDataset(Doors, Parts, FewSamples):
             )
         if "columns" not in changes and (width,) != (self.dim,):
             changes["columns"] = None  # the old names do not fit
+        if "y" in changes:
+            changes.setdefault("probabilities", None)  # they were those of the labels before
         copy = object.__new__(LabeledDataset)
         fields = {name: changes.get(name, getattr(self, name)) for name in _FIELDS}
         copy._set(fields, None if "y" in changes else self.complete)
@@ -165,6 +179,7 @@ class LabeledDataset(Doors, Parts, FewSamples):
             "dtype": str(self.x.dtype).removeprefix("torch."),
             f"{len(counts)} classes": ", ".join(counts[:20]) + more,
             **({"without a label": f"{unlabeled:,}"} if unlabeled else {}),
+            **({"mean confidence": f"{self.confidence.mean():.3f}"} if self.has_doubt else {}),
         }
         return facts_table("LabeledDataset", facts)
 
@@ -191,13 +206,15 @@ class LabeledDataset(Doors, Parts, FewSamples):
 
     @property
     def counts(self) -> dict[Hashable, int]:
-        """How many samples each class has; those without a label are not counted."""
+        """How many samples each class has, by ``y``; those without a label are not counted."""
         counts = torch.bincount(self.y[self.labeled], minlength=len(self.classes)).tolist()
         return dict(zip(self.classes, counts, strict=True))
 
     @property
     def class_mass(self) -> Tensor:
-        """The mass Σ w_i of each class, (k,)."""
+        """The mass Σ w_i of each class, (k,); Σ w_i p_i of labels with doubt."""
+        if self.probabilities is not None:
+            return self.weights @ self.probabilities
         self.require_labels("the mass of classes")
         return self.weights.new_zeros(len(self.classes)).index_add_(0, self.y, self.weights)
 
@@ -206,6 +223,7 @@ class LabeledDataset(Doors, Parts, FewSamples):
         """For each sample, the row of ``laws()`` that is the law of its label, (n,)."""
         if self.law_index is not None:
             return self.law_index
+        self.require_hard("the law of a label")
         self.require_labels("a label cost")
         return self.y
 
@@ -304,6 +322,8 @@ class LabeledDataset(Doors, Parts, FewSamples):
         return self._estimate().diagonal()
 
     def _estimate(self) -> Gaussians:
+        if self.probabilities is not None:
+            return estimate_doubtful(self.law_features, self.probabilities, self.weights)
         self.require_labels("the estimate of label laws")
         return estimate_gaussians(self.law_features, self.y, self.weights, len(self.classes))
 
@@ -334,10 +354,13 @@ class LabeledDataset(Doors, Parts, FewSamples):
             weights=self.weights.to(device=device),
             law=None if self.law is None else self.law.to(device, dtype),
             law_index=None if self.law_index is None else self.law_index.to(device=device),
+            probabilities=(
+                None if self.probabilities is None else self.probabilities.to(device=device)
+            ),
         )
 
 
 _FIELDS = (
     *("x", "y", "weights", "classes", "sample_shape"),
-    *("law", "law_index", "fixed_laws", "columns", "table"),
+    *("law", "law_index", "fixed_laws", "columns", "table", "probabilities"),
 )

@@ -42,6 +42,7 @@ class Doors:
     sample_shape: tuple[int, ...]
     columns: tuple[str, ...] | None
     table: Table | None
+    probabilities: Tensor | None
 
     @property
     def samples(self) -> Tensor:
@@ -62,6 +63,7 @@ class Doors:
         classes: Sequence[Hashable] | None = None,
         generator: torch.Generator | None = None,
         progress: Progress = None,
+        probabilities: bool = False,
     ) -> Self:
         """The samples of a torch dataset or ``DataLoader``, such as those of torchvision.
 
@@ -75,6 +77,8 @@ class Doors:
             generator: source of randomness of the draw.
             progress: None shows it on stderr when it takes long, False is silent, a function is
                 called with (done, total).
+            probabilities: whether y are rows of probabilities, a number for each class; those that
+                ``to_torch`` wrote are known.
 
         Example:
             >>> import torch, advect as ad
@@ -82,7 +86,9 @@ class Doors:
             >>> ad.LabeledDataset.from_torch(pairs, classes=["cat", "dog"]).labels
             ['dog', 'cat']
         """
-        return cls(**torch_fields(dataset, max_samples, classes, generator, progress))
+        return cls(
+            **torch_fields(dataset, max_samples, classes, generator, progress, probabilities)
+        )
 
     @classmethod
     def from_pandas(
@@ -92,6 +98,7 @@ class Doors:
         *,
         weights: Any = None,
         categorical: str | None = None,
+        probabilities: Any = None,
     ) -> Self:
         """The rows of a data frame; the names of its columns are kept, its index is not.
 
@@ -104,6 +111,9 @@ class Doors:
             weights: a column, or what ``LabeledDataset`` takes.
             categorical: ``"onehot"`` turns other columns into a column ``name=value`` for each of
                 their values.
+            probabilities: for labels with doubt, the columns with the probabilities of the classes,
+                which are then the classes' names; or what their names begin with, and classes are
+                called by the rest. None takes columns ``probability[…]``, False none.
 
         Example:
             >>> import pandas as pd, advect as ad
@@ -112,7 +122,7 @@ class Doors:
             >>> data.columns, data.x.tolist()
             (('kilos', 'indoors'), [[4.5, 1.0], [20.0, 0.0]])
         """
-        return cls(**frame_fields(df, label, weights, categorical))
+        return cls(**frame_fields(df, label, weights, categorical, probabilities))
 
     @classmethod
     def from_huggingface(
@@ -214,7 +224,8 @@ class Doors:
         missing.
 
         The class names are its ``classes``, where ``from_torch`` finds them. Weights and names of
-        columns are not kept.
+        columns are not kept. Labels with doubt are rows of probabilities in place of positions, as
+        ``torch.nn.CrossEntropyLoss`` takes them.
 
         Example:
             >>> import advect as ad
@@ -222,7 +233,9 @@ class Doors:
             >>> pairs[1]
             (tensor([2., 3.]), tensor(1))
         """
-        return to_tensors(self.samples, self.y, self.classes)
+        shares = self.probabilities
+        labels = self.y if shares is None else shares.to(self.x.dtype)
+        return to_tensors(self.samples, labels, self.classes)
 
     def to_pandas(self, label: str | bool | None = True, weights: str | None = None) -> DataFrame:
         """A data frame with a column for each feature, and labels as categories.
@@ -233,7 +246,7 @@ class Doors:
 
         Columns without names are called x0, x1, …, which they are then called on the way back too;
         those of samples with several axes x[0][0], x[0][1], …, from which ``from_pandas`` tells the
-        shape.
+        shape. Probabilities of labels with doubt are columns ``probability[…]``.
 
         Args:
             label: name of the column of labels; True for the one that it had, else ``label``; None
@@ -257,6 +270,7 @@ class Doors:
             was,
             label,
             weights,
+            self.probabilities,
         )
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
@@ -270,7 +284,9 @@ class Doors:
                 whole numbers, the name of the label column; a table of text needs the same options
                 to be read again, the others say themselves what they hold. Without a suffix it is a
                 folder of PNG images, sorted by class, of 8 bits. Weights are written as they are
-                held, with a sum of one. Label laws are not kept: they are estimated again.
+                held, with a sum of one. Probabilities of classes are kept too, in tables as
+                columns ``probability[…]``; a folder of images has no place for them. Label laws are
+                not kept: they are estimated again.
             overwrite: an existing file or folder of images is an error, unless this is set.
 
         Example:
@@ -283,8 +299,8 @@ class Doors:
         x, labels = self.samples.detach().cpu().numpy(), self.labels if self.classes else None
         even = bool((self.weights - 1 / len(self.x)).abs().max() < 1e-12 / len(self.x))
         weights = None if even else self.weights.cpu().numpy()
-        content = Content(
-            x, labels, self.classes if self.classes else None, self.columns, weights, self.table
-        )
+        probabilities = None if self.probabilities is None else self.probabilities.cpu().numpy()
+        classes = self.classes if self.classes else None
+        content = Content(x, labels, classes, self.columns, weights, self.table, probabilities)
         write(path, content, overwrite=overwrite)
         return Path(path).expanduser()

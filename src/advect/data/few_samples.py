@@ -27,9 +27,10 @@ class FewSamples:
     weights: Tensor
     classes: tuple[Hashable, ...]
     if TYPE_CHECKING:
-        law_features: Any
 
+        def label_samples(self) -> tuple[Tensor, Tensor, Tensor]: ...
         def moments(self) -> Gaussians: ...
+        def require_hard(self, who: str) -> None: ...
         def require_labels(self, who: str) -> None: ...
         def replace(self, **changes: Any) -> Any: ...
 
@@ -68,14 +69,15 @@ class FewSamples:
             [9, 9, 9]
         """
         laws, k = self.moments(), len(self.classes)
-        _, freedom, _ = weigh(self.y, self.weights, k)
+        x, y, weights = self.label_samples()
+        _, freedom, _ = weigh(y, weights, k)
         # n − 1 for n equal weights
         mass = freedom / (1 - freedom).clamp_min(torch.finfo(torch.float64).eps)
         mass = torch.where(freedom > 0, mass, 0)
         target = aim(laws.covariance, toward, rescale=rescale, mass=mass)
         if isinstance(share, str):
             check_known("share", share, ("ledoit-wolf",))
-            found = centred_classes(self.law_features, self.y, self.weights, k)
+            found = centred_classes(x, y, weights, k)
             share = ledoit_wolf_shares(found, laws.covariance, target)
         return laws.shrunk(Gaussians(laws.means, target), share)
 
@@ -109,6 +111,7 @@ class FewSamples:
             >>> many.counts, many.x[:, 0].unique().tolist(), round(many.of_class("a").x[:, 1].std().item())
             ({'a': 200, 'b': 200}, [0.0, 9.0], 1)
         """
+        self.require_hard("smoothing")
         self.require_labels("smoothing")
         check_kind("smoothing needs class laws", laws, Gaussians, "Take data.shrunk_laws(…).")
         if len(laws) != len(self.classes) or laws.dim != self.x.shape[1]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from advect._util.checks import check_weights
 from advect.data.coerce import as_shares, balanced_weights
+from advect.data.doubt import balanced_doubt
 from advect.data.sampling import chosen_rows, draw_rows, rows_at, split_rows
 from advect.errors import InputError
 
@@ -22,6 +23,7 @@ class Parts:
     weights: Tensor
     classes: tuple[Hashable, ...]
     law_index: Tensor | None
+    probabilities: Tensor | None
     if TYPE_CHECKING:
         counts: Any
 
@@ -31,13 +33,15 @@ class Parts:
 
     def balanced(self) -> Self:
         """The same samples, reweighted so that every class that has samples has the same mass,
-        uniform within.
+        uniform within; as near to it as labels with doubt let them.
 
         Example:
             >>> import advect as ad
             >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).balanced().weights.tolist()
             [0.25, 0.25, 0.5]
         """
+        if self.probabilities is not None:
+            return self.replace(weights=balanced_doubt(self.probabilities))
         self.require_labels("balancing of classes")
         return self.replace(weights=balanced_weights(self.y, len(self.classes)))
 
@@ -90,6 +94,7 @@ class Parts:
             y=self.y[index],
             weights=check_weights("the subset's weights", weights, len(weights)),
             law_index=None if self.law_index is None else self.law_index[index],
+            probabilities=None if self.probabilities is None else self.probabilities[index],
         )
 
     def without(self, index: Any) -> Self:

@@ -150,6 +150,8 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
         facts["law"] = {"kind": covariance.kind, "sizes": None, **own}
     if data.law_index is not None:
         tensors["law_index"] = data.law_index
+    if data.probabilities is not None:
+        tensors["probabilities"] = data.probabilities
     return tensors, facts
 
 
@@ -168,6 +170,7 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
         table=Table.from_dict(facts["table"]) if "table" in facts else None,
         law=law,
         law_index=tensors.get("law_index"),
+        probabilities=tensors.get("probabilities"),
     )
 
 
@@ -189,6 +192,7 @@ def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     x, y, weights = tensors["x"], tensors["y"], tensors["weights"]
     index = tensors.get("law_index")
     laws = len(tensors["law.means"]) if index is not None else 0
+    shares = tensors.get("probabilities")
     fits = {
         "features": x.ndim == 2 and x.is_floating_point() and len(x) > 0,
         "labels": _are_positions(y, len(x), -1, len(facts["classes"])),
@@ -198,6 +202,12 @@ def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         "laws": index is None or _are_positions(index, len(x), -1, laws),
         "numbers of laws": all(
             value.is_floating_point() for name, value in tensors.items() if name.startswith("law.")
+        ),
+        "probabilities": shares is None
+        or (
+            shares.shape == (len(x), len(facts["classes"]))
+            and shares.dtype == torch.float64
+            and bool((shares >= 0).all())
         ),
         "names of classes": len({unpack_name(name) for name in facts["classes"]})
         == len(facts["classes"]),
@@ -212,7 +222,7 @@ def _are_positions(values: Tensor, n: int, least: int, end: int) -> bool:
     return whole and bool(((values >= least) & (values < end)).all())
 
 
-_BY_ROW = ("x", "y", "weights", "law_index")
+_BY_ROW = ("x", "y", "weights", "law_index", "probabilities")
 
 
 def pack_rows(

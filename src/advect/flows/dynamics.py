@@ -147,7 +147,11 @@ class _Joint(Dynamics):
 
     def mass(self, rho: LabeledDataset) -> Tensors:
         laws, motion = _laws(rho), self.motion(rho.dim)
-        mass = rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
+        mass = (
+            rho.class_mass
+            if rho.has_doubt
+            else rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
+        )
         names = motion.parameters(laws)
         return {"x": rho.weights, **{name: motion.mass(laws, mass, name) for name in names}}
 
@@ -203,7 +207,8 @@ class JointVariableLabels(_Joint):
 
     Each particle starts with the law that the dataset carries for it (``law`` of its class, or at
     its ``law_index``), otherwise with the moments of its class. So a flow from where another jd-vl
-    flow ended goes on with the laws as they were.
+    flow ended goes on with the laws as they were. Labels that are probabilities are an error, in the
+    data that moves: a particle has one law here. A target may have them.
 
     Args:
         clustering: how labels are found: ``KMeans()``, ``DBSCAN()`` (the paper's radius 5, 4
@@ -241,6 +246,12 @@ class JointVariableLabels(_Joint):
         return self.laws or (BuresMotion() if dim <= 8 else DiagonalMotion())
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
+        if data.has_doubt:
+            raise InputError(
+                "jd-vl moves one label law for each particle",
+                "labels that are probabilities, with laws of classes",
+                "Use JointFixedLabels or FeatureDriven, or the likeliest labels: data.hard().",
+            )
         laws = self.motion(data.dim).start(_first_laws(data))
         each = laws.take(data.law_rows)
         return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))

@@ -77,7 +77,11 @@ class Internal(Functional):
         logs = mass.log().to(rho.x.dtype) - squares / (2 * width**2)  # log w_j φ up to a constant
         if self.by_class:
             rho.require_labels("Internal(by_class=True)")
-            logs = logs.masked_fill(rho.y[:, None] != rho.y, -math.inf)
+            if rho.probabilities is not None:  # as far as two labels may be the same
+                shares = rho.probabilities.to(logs)
+                logs = logs + (shares @ shares.T).log()
+            else:
+                logs = logs.masked_fill(rho.y[:, None] != rho.y, -math.inf)
         log_density = torch.logsumexp(logs, dim=1) - rho.dim / 2 * math.log(2 * math.pi * width**2)
         m = self.power
         values = log_density if m == 1 else torch.exp((m - 1) * log_density) / (m - 1)

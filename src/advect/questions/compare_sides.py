@@ -73,8 +73,13 @@ class Sides:
             >>> sides.names, sides.synthetic.codes.tolist(), sides.real.codes.tolist()
             (('cat', 'dog', 'fox'), [0, 2], [1, 0])
         """
+        synthetic, real = (
+            check_dataset(n, d).hard() for n, d in (("synthetic", synthetic), ("real", real))
+        )
         given = {"synthetic": synthetic, "real": real}
-        given |= {} if held_out is None else {"held_out": held_out}
+        given |= (
+            {} if held_out is None else {"held_out": check_dataset("held_out", held_out).hard()}
+        )
         for name, data in given.items():
             check_dataset(name, data).require_labels(f"a comparison ({name})")
             if data.x.device != real.x.device:

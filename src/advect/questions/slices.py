@@ -103,6 +103,8 @@ class Slices:
         """
         if self.label_weight and data.law is None:
             data.require_labels("an embedding with labels")
+        if self.label_weight:
+            data.require_hard("an embedding with labels")
         features = data.x.detach().cpu().double() @ self.theta  # (n, p)
         masses = data.weights.cpu()
         offsets = rows = None

@@ -122,7 +122,12 @@ def described(data: LabeledDataset, n: int) -> str:
         shape if len(data.sample_shape) > 1 else f"{shape} feature{'s' if shape != '1' else ''}"
     )
     k = len(data.classes)
-    return f"{n:,} samples of {features}, {k} class{'es' if k != 1 else ''}"
+    doubt = (
+        f", labels in doubt (mean confidence {data.confidence.mean():.2f})"
+        if data.has_doubt
+        else ""
+    )
+    return f"{n:,} samples of {features}, {k} class{'es' if k != 1 else ''}{doubt}"
 
 
 def duration(seconds: float) -> str:

@@ -21,8 +21,8 @@ def class_distances(pair: PairCost) -> ClassTable:
     values = (
         pair.by_classes().label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy().copy()
     )
-    values[[count == 0 for count in pair.source.counts.values()], :] = np.nan
-    values[:, [count == 0 for count in pair.target.counts.values()]] = np.nan
+    values[[not some for some in pair.source.occurring], :] = np.nan
+    values[:, [not some for some in pair.target.occurring]] = np.nan
     return ClassTable(values, pair.source.classes, pair.target.classes)
 
 

@@ -28,7 +28,15 @@ from advect.errors import InputError
 from advect.ot import Divergence, Sinkhorn, Solver, check_solver
 from advect.ot.divergence import debiased, envelope, warn_unless_converged
 from advect.transport.class_tables import class_distances, left_by_class, match_classes
-from advect.transport.notes import Note, of_pair, of_parts, of_reach, of_solver, of_unresolved
+from advect.transport.notes import (
+    Note,
+    of_doubt,
+    of_pair,
+    of_parts,
+    of_reach,
+    of_solver,
+    of_unresolved,
+)
 from advect.transport.redraw import redrawn, varies
 from advect.transport.same import same_measure
 from advect.transport.transport import Transport, check_dataset
@@ -169,7 +177,15 @@ class Distance:
         parts = of_parts(self.divergence.standard_error) if self.divergence.sampled else []
         leaves = self.divergence.cross.reach is not None
         pair = of_pair(self.source, self.target, self.pairs[0].cost, leaves_mass=leaves)
-        return (*self._of_solver(), *of_reach(self.mass_left), *parts, *pair)
+        doubt = of_doubt(self._floor)
+        return (*self._of_solver(), *of_reach(self.mass_left), *parts, *doubt, *pair)
+
+    @property
+    def _floor(self) -> float:
+        """A bound below of what labels cost."""
+        pair = self.pairs[0]
+        in_doubt = pair.has_labels and (self.source.has_doubt or self.target.has_doubt)
+        return pair.labels.floor if in_doubt else 0.0
 
     def _of_solver(self) -> list[Note]:
         if self.converged or (
@@ -351,6 +367,10 @@ class Distance:
         for data in (self.source, self.target):
             data.require_labels("class_coupling")
         plan, width = self.divergence.cross.coupling, len(self.target.classes)
+        if self.source.has_doubt or self.target.has_doubt:
+            shares = [data.memberships for data in (self.source, self.target)]
+            coupled = shares[0].T @ (plan @ shares[1]).double()
+            return ClassTable(coupled.cpu().numpy(), self.source.classes, self.target.classes)
         onto = torch.nn.functional.one_hot(self.target.y, width).to(torch.float64)
         by_class = plan @ onto  # (n, k')
         coupled = onto.new_zeros(len(self.source.classes), width).index_add_(

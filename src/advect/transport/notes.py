@@ -286,6 +286,18 @@ def of_pair(
     return notes + (_shares(source, target) if cost.has_labels and not leaves_mass else [])
 
 
+def of_doubt(floor: float) -> list[Note]:
+    """Labels with doubt whose cost may fall below zero; ``floor`` bounds it."""
+    if floor >= 0:
+        return []
+    what = (
+        f"The cost of labels with doubt may be as low as {floor:.2g}: distances of full covariances "
+        "are not those of points, and mixtures of classes can be nearer than nothing."
+    )
+    remedy = "It changes no plan. Where it matters use ad.Bures(diagonal=True) or ad.MeansOnly()."
+    return [Note(what, remedy, "It changes no plan. Where it matters use --cost.diagonal.")]
+
+
 def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     """One column that carries nearly all of the squared distances between samples."""
     if source.dim < 2 or source.dim != target.dim:
@@ -350,7 +362,12 @@ def _few_samples(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
 
 
 def _counts(data: LabeledDataset) -> list[int]:
-    """How many samples with mass each class has that has any."""
+    """How many samples with mass each class has that has any; of labels with doubt, how many are
+    to be expected.
+    """
+    if data.probabilities is not None:
+        expected = data.probabilities[data.weights > 0].sum(dim=0).tolist()
+        return [max(1, round(count)) for count in expected if count > 0]
     return [
         count for count in data.y[data.labeled & (data.weights > 0)].bincount().tolist() if count
     ]

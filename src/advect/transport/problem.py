@@ -14,6 +14,7 @@ from torch import Tensor
 
 from advect.cost import PairCost
 from advect.cost.label_pair import carrying
+from advect.cost.labels import LabelCost
 from advect.cost.rounding import cost_rounding, largest_cost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -171,10 +172,16 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class KnownDistances:
-    """A label cost whose distances are known already."""
+class KnownDistances(LabelCost):
+    """A label cost whose distances are known already, where labels are in doubt also those within
+    either dataset.
+    """
 
     distances: Tensor
+    own: tuple[Tensor, Tensor] | None = None
+
+    def within(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Tensor, Tensor]:
+        return (self.distances, self.distances) if self.own is None else self.own
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return self.distances

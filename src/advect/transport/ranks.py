@@ -62,6 +62,7 @@ class ShardedProblem(Problem):
         seen = [self.rho, self.target] if first else [self.rho]
         tensors = [part for data in seen for part in _tensors(data).values()]
         tensors += [part for data in seen for part in (data.y, data.weights)]
+        tensors += [data.probabilities for data in seen if data.probabilities is not None]
         self.group.require_same("the data of a flow", *tensors)
 
     def _rows(self, side: str) -> PairCost:
@@ -77,10 +78,19 @@ class ShardedProblem(Problem):
         other = _cut(_fixed(target), (target.weights > 0).nonzero()[:, 0])
         cost = self.cost
         if cost.has_labels and source.law_index is None:  # laws of particles are cut like rows
-            cost = replace(cost, label=KnownDistances(self._label_distances(source, target)))
+            cost = replace(cost, label=self._known(source, target))
         return cost.between(mine, other)
 
-    def _label_distances(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+    def _known(self, source: LabeledDataset, target: LabeledDataset) -> KnownDistances:
+        between = self._label_distances(source, target)
+        if target is source or not (source.has_doubt or target.has_doubt):
+            return KnownDistances(between)
+        own = tuple(self._label_distances(side, side, 1.0) for side in (source, target))
+        return KnownDistances(between, (own[0], own[1]))
+
+    def _label_distances(
+        self, source: LabeledDataset, target: LabeledDataset, share: float | None = None
+    ) -> Tensor:
         """W₂² between all classes, with a graph to the pairs of this rank."""
         places = _embedded(self.cost, source)
         others = places if target is source else _embedded(self.cost, target)
@@ -88,7 +98,8 @@ class ShardedProblem(Problem):
         law = source.law
         moves = source.law_features.requires_grad if law is None else law.requires_grad
         own = own + self.link if moves else own.detach()
-        share = 0.5 if target is source else 1.0  # contracted twice
+        if share is None:
+            share = 0.5 if target is source else 1.0  # contracted twice
         whole: Any = _Total.apply(own, self.group, share)
         check_finite("the label distances", whole, "Check the label laws.")
         return whole
@@ -196,7 +207,9 @@ def _cut(data: LabeledDataset, rows: Tensor) -> LabeledDataset:
     """Some rows of a dataset, with their weights in the whole; laws of classes stay, laws of
     particles are cut as well.
     """
-    changes = {"x": data.x[rows], "y": data.y[rows], "weights": data.weights[rows]}
+    changes: dict[str, Any] = {"x": data.x[rows], "y": data.y[rows], "weights": data.weights[rows]}
+    if data.probabilities is not None:
+        changes["probabilities"] = data.probabilities[rows]
     if data.law is not None and data.law_index is not None:
         index = data.law_index[rows]
         places = torch.arange(len(index), device=index.device)

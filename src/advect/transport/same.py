@@ -23,6 +23,18 @@ def same_measure(a: LabeledDataset, b: LabeledDataset, *, labels: bool = True) -
         )
     if a.dim != b.dim or a.law is not None or b.law is not None:
         return a is b
+    if a.has_doubt or b.has_doubt:
+        shares = [_canonical(data) for data in (a, b)]
+        if shares[0].shape[1] != shares[1].shape[1]:
+            return False
+        pairs = [
+            torch.cat([data.x.double(), p], dim=1) for data, p in zip((a, b), shares, strict=True)
+        ]
+        sides = [
+            LabeledDataset(x, [0] * len(x), data.weights)
+            for x, data in zip(pairs, (a, b), strict=True)
+        ]
+        return same_measure(*sides)
     (mean, size), (other, width) = (_middle(data) for data in (a, b))
     if bool(((mean - other).abs() > _APART * max(size, width)).any()):  # seen without sorting
         return False
@@ -40,6 +52,17 @@ def same_measure(a: LabeledDataset, b: LabeledDataset, *, labels: bool = True) -
     return all(
         np.array_equal(i, j) and np.allclose(p, q, rtol=1e-12, atol=0) for (i, p), (j, q) in pairs
     )
+
+
+def _canonical(data: LabeledDataset) -> Tensor:
+    """Shares of classes, (n, k), in an order of classes that names and order of samples do not change;
+    without classes that no sample may be of.
+    """
+    shares = data.memberships[:, data.occurring]
+    numbers = torch.Generator().manual_seed(0)
+    along = torch.randn(data.dim, dtype=torch.float64, generator=numbers).to(shares.device)
+    marks = (data.weights * (1 + (data.x.detach().double() @ along).sin().square())) @ shares
+    return shares[:, marks.argsort()]
 
 
 def _middle(data: LabeledDataset) -> tuple[Tensor, float]:

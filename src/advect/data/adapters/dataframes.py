@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from advect._util.checks import check_kind, check_known, needed
+from advect.data.formats.doubt import column_names, probability_columns, set_aside
 from advect.data.formats.kinds import EXACT, WHOLE, Column, Table, plain_values, warn_rounded
 from advect.data.formats.table import (
     category_values,
@@ -23,7 +24,11 @@ _DATES = ("datetime64", "datetime", "date", "timedelta64", "timedelta", "time", 
 
 
 def frame_fields(
-    frame: Any, label: Hashable | None, weights: Any, categorical: str | None
+    frame: Any,
+    label: Hashable | None,
+    weights: Any,
+    categorical: str | None,
+    probabilities: Any = None,
 ) -> dict[str, Any]:
     """Features, labels, weights, class names and names of columns of a data frame."""
     pandas, onehot = _pandas(), check_categorical(categorical)
@@ -41,6 +46,17 @@ def frame_fields(
     if isinstance(weights, str) and (weights in frame.columns or weights != "balanced"):
         special.append(_find(frame, weights, "weights column"))
         named[1], weights = weights, _numbers(frame[[weights]], np.dtype(np.float64))[:, 0]
+    places, classes = probability_columns("the frame", names, probabilities)
+    if places:
+        special += [frame.columns[at] for at in places]
+        shares = _numbers(frame[[frame.columns[at] for at in places]], np.dtype(np.float64))
+        fields |= {"probabilities": shares, "classes": classes}
+    aside = set_aside(names, places, probabilities)
+    special += [
+        c
+        for c, name in zip(frame.columns, names, strict=True)
+        if name in aside and c not in special
+    ]
     features = frame.drop(columns=special)
     if features.shape[1] == 0 or len(frame) == 0:
         raise InputError(
@@ -72,6 +88,7 @@ def to_frame(
     table: Table,
     label: str | bool | None,
     weights_column: str | None,
+    probabilities: Tensor | None = None,
 ) -> Any:
     """A frame with columns as they were, and one of categories for the labels."""
     pandas = _pandas()
@@ -103,6 +120,10 @@ def to_frame(
         frame[label] = pandas.Categorical.from_codes(y.cpu().numpy(), categories=kinds)
     if weights_column is not None:
         frame[weights_column] = weights.cpu().numpy().copy()
+    if probabilities is not None:
+        shares = column_names(tuple(classes), list(frame.columns))
+        added = pandas.DataFrame(probabilities.cpu().numpy().copy(), columns=shares)
+        frame = pandas.concat([frame, added], axis=1)
     return frame
 
 

@@ -51,6 +51,8 @@ def as_sample(x: Any, where: str, *, picture: bool = False) -> np.ndarray:
 def as_labels(y: Any, n: int, where: str) -> list[Any]:
     """The labels of a batch of n samples as a list."""
     shape = tuple(y.shape) if is_array(y) else (len(y),) if is_list(y) else None
+    if shape is not None and are_rows(y, shape, n):
+        return [Shares(row) for row in y.reshape(n, -1).tolist()]
     if shape is None or math.prod(shape) != n:
         raise InputError(
             f"labels must be one for each of the {n} samples in {where}",
@@ -58,6 +60,16 @@ def as_labels(y: Any, n: int, where: str) -> list[Any]:
             "Turn one-hot rows to labels with argmax(1).",
         )
     return y.reshape(n).tolist() if is_array(y) else list(y)
+
+
+class Shares(tuple):
+    """The probabilities of classes for a sample, in place of its label."""
+
+
+def are_rows(y: Any, shape: tuple[int, ...], n: int) -> bool:
+    """Whether labels are rows of floating numbers, two or more for each sample."""
+    rows = shape[:1] == (n,) if len(shape) == 2 else n == 1 and len(shape) == 1
+    return rows and shape[-1] > 1 and is_array(y) and "float" in str(y.dtype)
 
 
 def is_array(x: Any) -> bool:

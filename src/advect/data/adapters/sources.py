@@ -22,9 +22,13 @@ def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, A
     with track(len(source) if read is None else len(read), "reading samples", progress) as advance:
         x = source.read(None if read is None else read.numpy(), advance)
     labels, weights = source.labels, source.weights
+    probabilities = getattr(
+        source, "probabilities", None
+    )  # a reader of one's own may not know them
     if rows is not None and back is not None:
         x = x[back.numpy()]
         labels = None if labels is None else [labels[row] for row in rows.tolist()]
+        probabilities = None if probabilities is None else probabilities[rows.numpy()]
         if weights is not None:  # scaled first, as the weights of the whole dataset would be
             weights = check_weights("weights", torch.as_tensor(weights).double(), len(source))[rows]
     return {
@@ -34,6 +38,7 @@ def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, A
         "classes": source.classes,
         "columns": source.columns,
         "table": source.table,
+        "probabilities": probabilities,
     }
 
 

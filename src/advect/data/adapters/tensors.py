@@ -19,6 +19,7 @@ from advect._util.checks import check_count
 from advect._util.progress import Progress, track
 from advect.data.adapters.items import (
     Batch,
+    Shares,
     as_labels,
     as_sample,
     class_names,
@@ -73,6 +74,7 @@ def torch_fields(
     classes: Sequence[Hashable] | None,
     generator: torch.Generator | None,
     progress: Progress,
+    probabilities: bool = False,
 ) -> dict[str, Any]:
     """Features, labels and class names of a torch dataset or loader."""
     if max_samples is not None:
@@ -81,6 +83,14 @@ def torch_fields(
     x, labels = _read(dataset, _Wanted(max_samples, generator, progress))
     if names is None and all(label is None for label in labels):
         return {"x": x}
+    if any(type(label) is Shares for label in labels):
+        if not (probabilities or _is_own(dataset)):
+            raise InputError(
+                "labels must be one for each sample",
+                f"shape ({len(labels)}, {len(labels[0])})",
+                "Turn one-hot rows to labels with argmax(1), or pass probabilities=True if rows are that.",
+            )
+        return {"x": x, "probabilities": np.array(labels), "classes": names}
     return {"x": x, "y": class_names(labels, names), "classes": names}
 
 
@@ -205,6 +215,15 @@ def _known_classes(dataset: Any) -> list[Hashable] | None:
             return list(names)
         dataset = getattr(dataset, "dataset", None)
     return None
+
+
+def _is_own(dataset: Any) -> bool:
+    """Whether a dataset is, or is a part of, one that ``to_torch`` made."""
+    while dataset is not None:
+        if type(dataset) is NamedTensors:
+            return True
+        dataset = getattr(dataset, "dataset", None)
+    return False
 
 
 def _length(dataset: Any) -> int:

@@ -32,6 +32,7 @@ class Source(Protocol):
         classes: the class names in order; None when there are no labels.
         columns: names of tabular features.  weights: (n,), or None.
         table: what the columns were before they became numbers, or None.
+        probabilities: of labels with doubt, (n, k) for the k classes, or None.
 
     Example:
         >>> import tempfile, numpy as np
@@ -52,6 +53,7 @@ class Source(Protocol):
     columns: tuple[str, ...] | None = None
     weights: np.ndarray | None = None
     table: Table | None = None
+    probabilities: np.ndarray | None = None
 
     def __len__(self) -> int: ...
 
@@ -78,6 +80,7 @@ class Content(Source):
         columns: names of the features of tabular samples.
         weights: n numbers, or None.
         table: what the columns were, if they are to be written as such.
+        probabilities: of labels with doubt, (n, k), a column for each of ``classes``; or None.
 
     Raises:
         InputError: parts that do not fit together.
@@ -96,6 +99,7 @@ class Content(Source):
     columns: tuple[str, ...] | None = None
     weights: np.ndarray | None = None
     table: Table | None = None
+    probabilities: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         x = np.asarray(self.x)
@@ -117,6 +121,14 @@ class Content(Source):
                     f"weights must be {len(x)} numbers",
                     f"shape {self.weights.shape}",
                     "Pass one for each sample, or None.",
+                )
+        if self.probabilities is not None:
+            self.probabilities = np.asarray(self.probabilities)
+            if self.probabilities.shape != (len(x), len(self.classes or ())):
+                raise InputError(
+                    f"probabilities must be {len(x)} rows, with one number for each of the classes",
+                    f"shape {self.probabilities.shape} with classes {self.classes}",
+                    "Pass classes too, or leave them out.",
                 )
 
     def _check_labels(self) -> None:

@@ -189,6 +189,10 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
         raise InputError(
             "a folder keeps no weights", "weights that differ", "Save as .npz, or drop them."
         )
+    if content.probabilities is not None:
+        raise InputError(
+            "a folder keeps no probabilities", "labels with doubt", "Save as .npz, or data.hard()."
+        )
     if overwrite and path.is_dir() and any(path.iterdir()):
         _check_ours(path)
     names = content.classes or ()

@@ -22,6 +22,7 @@ from numpy.lib import format as npy_format
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
 from advect.data.formats.content import Content, as_names, check_columns, class_names
+from advect.data.formats.doubt import ARRAY, Asked, check_array, keys_of, stored_names
 from advect.data.formats.guard import damaged, reading
 from advect.data.formats.kinds import Table
 from advect.data.formats.names import pack_name, unpack_name
@@ -33,7 +34,7 @@ _TABLE = "advect_table"
 
 
 class NpzSource(StoredSource):
-    """Arrays ``x``, ``y`` and optionally ``weights``, ``classes``, ``columns``; or ``x_train``,
+    """Arrays ``x``, ``y`` and optionally ``weights``, ``classes``, ``columns``, ``probabilities``; or ``x_train``,
     ``y_train``, ``x_test``, ….
 
     Whole numbers in ``y`` that are not themselves in ``classes`` are positions there, −1 for a
@@ -45,6 +46,9 @@ class NpzSource(StoredSource):
         x_key: name of the features, if it is another one.
         y_key: name of the labels; with ``x_key`` alone there are none.
         raw: keep the values of uint8 images.
+        probabilities: name of an array (n, k) with the probabilities of the classes, for labels with
+            doubt; None takes one called ``probabilities`` in files without splits, False none.
+            Without labels they are the likeliest classes.
 
     Raises:
         InputError: a file that cannot be used.
@@ -66,6 +70,7 @@ class NpzSource(StoredSource):
         x_key: str | None = None,
         y_key: str | None = None,
         raw: bool = False,
+        probabilities: Asked = None,
     ) -> None:
         self._raw = raw
         with reading(path, _KIND, ValueError), zipfile.ZipFile(path) as archive:
@@ -86,6 +91,7 @@ class NpzSource(StoredSource):
                     f"{n} features, {len(self.labels)} labels",
                     "Store one label for each sample.",
                 )
+        self._read_doubt(path, entries, keys_of(probabilities), len(pairs) == 1 and split is None)
         if len(pairs) > 1 or x_key is not None or split is not None:
             return  # what follows is said of the whole file
         if "weights" in entries:
@@ -94,6 +100,27 @@ class NpzSource(StoredSource):
             self.columns = _columns(read("columns"), self._parts[0].shape[1:])
         if _TABLE in entries:
             self.table = _table(read(_TABLE))
+
+    def _read_doubt(
+        self, path: Path, entries: dict[str, zipfile.ZipInfo], keys: list[Any] | None, whole: bool
+    ) -> None:
+        """Probabilities of classes, if they are asked for or there by our own name."""
+        if keys is None:
+            keys = (
+                [ARRAY]
+                if whole and ARRAY in entries and len(_member(path, entries, ARRAY).shape) == 2
+                else []
+            )
+        if not keys:
+            return
+        values = _member(path, entries, str(keys[0])).whole()
+        width = values.shape[1] if values.ndim == 2 else 0
+        values = check_array(values, len(self), width, path)
+        classes = self.classes
+        if self.labels is None and ("names" in entries or "classes" in entries):
+            classes = _named(path, entries, [])[1]
+        self.labels, self.classes = stored_names(path, values, self.labels, classes)
+        self.probabilities = values
 
 
 class NpySource(StoredSource):
@@ -139,6 +166,8 @@ def write_npz(path: Path, content: Content) -> None:
         arrays["columns"] = np.array(json.dumps(content.columns))
     if content.weights is not None:
         arrays["weights"] = content.weights
+    if content.probabilities is not None:
+        arrays[ARRAY] = content.probabilities
     if content.table is not None:
         arrays[_TABLE] = np.array(json.dumps(content.table.to_dict()))
     with atomic_file(path) as beside, open(beside, "wb") as file:

@@ -21,6 +21,7 @@ from advect.data.formats.content import (
     class_names,
     quiet,
 )
+from advect.data.formats.doubt import Asked, labels_of, probability_columns, set_aside
 from advect.data.formats.guard import check_growth, damaged, empty, reading
 from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
 from advect.data.formats.names import dump_name
@@ -70,6 +71,9 @@ class ParquetSource(Source):
         dtype: ``"float32"`` or ``"float64"``; by default float64 if any column is, or has whole
             numbers from 2²⁴ on, which float32 would round.
         raw: keep the values of uint8 images.
+        probabilities: for labels with doubt, names or positions of the columns with the probabilities
+            of the classes, which are then the classes' names; or what their names begin with, and
+            classes are called by the rest. None takes columns ``probability[…]``, False none.
 
     Raises:
         InputError: a file that cannot be used, or pyarrow is not installed.
@@ -95,6 +99,7 @@ class ParquetSource(Source):
         categorical: str | None = None,
         dtype: str | None = None,
         raw: bool = False,
+        probabilities: Asked = None,
     ) -> None:
         self._path, self._raw, self._arrow, self._texts = path, raw, pyarrow(), []
         onehot, self._wanted = check_categorical(categorical), check_dtype(dtype)
@@ -112,12 +117,20 @@ class ParquetSource(Source):
         label = was.label if label is None and was.label in names else label
         weights = was.weights if weights is None and was.weights in names else weights
         known = {column.name: column for column in was.columns if column.values}
-        ignored = [name for name in names if name in index]
+        doubt, classes = probability_columns(path, names, probabilities)
+        aside = set_aside(names, doubt, probabilities)
+        ignored = [name for name in names if name in index or name in aside]
         place = layout(path, names, label, weights, columns, ignored=ignored)
         if place.label is not None:
             self.labels, self.classes = self._read_labels(schema.field(place.label), own)
         if place.weights is not None:
             self.weights = self._read_weights(schema.field(place.weights))
+        if doubt:
+            self.probabilities = np.stack(
+                [self._read_weights(schema.field(at)) for at in doubt], axis=1
+            )
+            self.labels = labels_of(path, self.probabilities, self.labels, classes)
+            self.classes = classes
         self._features = [
             self._feature(schema.field(at), onehot, known.get(names[at])) for at in place.features
         ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from advect._util.atomic import atomic_file
 from advect.data.formats.content import Content
+from advect.data.formats.doubt import column_names
 from advect.data.formats.kinds import Cells, Table
 from advect.data.formats.names import dump_name, pack_name
 from advect.data.formats.parquet_columns import META, pyarrow
@@ -34,6 +35,10 @@ def write_parquet(path: Path, content: Content) -> None:
     kept = tuple(one.column for one in cells or () if one.column is not None)
     facts["table"] = Table(kept, own, weight).to_dict()
 
+    shares = []
+    if content.probabilities is not None:
+        shares = column_names(content.classes or (), content.columns or ())
+
     def table(some: slice) -> Any:
         if cells is None:
             flat = arrow.array(np.ascontiguousarray(x[some]).reshape(-1))
@@ -47,6 +52,9 @@ def write_parquet(path: Path, content: Content) -> None:
             values[own] = arrow.array(labels, "string" if as_json else _arrow_type(content))
         if content.weights is not None:
             values[weight] = arrow.array(content.weights[some].astype(np.float64))
+        for at, name in enumerate(shares):
+            assert content.probabilities is not None
+            values[name] = arrow.array(content.probabilities[some, at])
         return arrow.table(values)
 
     step = max(1, 4 * CHUNK // (x.shape[1] * x.itemsize))

@@ -126,9 +126,10 @@ def open_source(path: str | os.PathLike[str], kind: str | None = None, **options
         path: where it is.
         kind: ``"npz"``, ``"npy"``, ``"csv"``, ``"parquet"``, ``"folder"``, ``"idx"``, or a name
             that was registered; by default that of the suffix, for directories by what is in them.
-        **options: those of the format: split, x_key, y_key, raw (npz); raw (npy); label, weights,
-            columns, header, delimiter, categorical, dtype, encoding (csv); label, weights, columns,
-            categorical, dtype, raw (parquet); labels, size, channels, raw (folder); split, raw
+        **options: those of the format: split, x_key, y_key, raw, probabilities (npz); raw (npy); label,
+            weights, columns, header, delimiter, categorical, dtype, encoding, probabilities (csv);
+            label, weights, columns, categorical, dtype, raw, probabilities (parquet);
+            labels, size, channels, raw (folder); split, raw
             (idx).
 
     Raises:
@@ -167,7 +168,7 @@ def reader_options(kind: str) -> list[str]:
 
     Example:
         >>> reader_options("npz")
-        ['split', 'x_key', 'y_key', 'raw']
+        ['split', 'x_key', 'y_key', 'raw', 'probabilities']
     """
     check_known("kind of file", kind, _formats)
     return [name for name in inspect.signature(_formats[kind].open).parameters if name != "path"]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from advect.data.formats.content import Advance, Source, check_rows, class_names, quiet
+from advect.data.formats.doubt import Asked, labels_of, probability_columns, set_aside
 from advect.data.formats.guard import damaged, empty, reading
 from advect.data.formats.kinds import EXACT, Column, Table, warn_rounded
 from advect.data.formats.lines import WORDS, Lines, number_in, open_text
@@ -66,6 +67,9 @@ class CsvSource(Source):
         dtype: ``"float32"`` or ``"float64"``; by default float64 if a column of whole numbers has
             some from 2²⁴ on, which float32 would round.
         encoding: of the text.
+        probabilities: for labels with doubt, names or positions of the columns with the probabilities
+            of the classes, which are then the classes' names; or what their names begin with, and
+            classes are called by the rest. None takes columns ``probability[…]``, False none.
 
     Raises:
         InputError: a file that cannot be used; the message gives row and column.
@@ -92,6 +96,7 @@ class CsvSource(Source):
         categorical: str | None = None,
         dtype: str | None = None,
         encoding: str = "utf-8-sig",
+        probabilities: Asked = None,
     ) -> None:
         self._path, self._encoding = path, encoding
         self._wanted = check_dtype(dtype)
@@ -113,7 +118,9 @@ class CsvSource(Source):
         self._header = header is not False
         self._delimiter, self._names = self._first_line(delimiter, header)
         key = self._label_column(label)
-        self._layout = layout(path, self._names, key, weights, columns)
+        self._doubt, classes = probability_columns(path, self._names, probabilities)
+        ignored = set_aside(self._names, self._doubt, probabilities)
+        self._layout = layout(path, self._names, key, weights, columns, ignored=ignored)
         at = self._layout.label
         as_json = at is not None and (key != label or self._names[at] == f"{LABEL}{JSON}")
         self._n, texts, self.weights, kinds = self._scan()
@@ -124,6 +131,9 @@ class CsvSource(Source):
         if texts is not None and self._layout.label is not None:
             self.labels = self._read_labels(texts, as_json)
             self.classes = class_names(self.labels)
+        if self.probabilities is not None:
+            self.labels = labels_of(path, self.probabilities, self.labels, classes)
+            self.classes = classes
         self._values = self._categories() if onehot else {}
         self._out = [name for at in self._layout.features for name in self._encoded(at)]
         self._shape = grid_shape(self._out) if self._header else None
@@ -258,6 +268,7 @@ class CsvSource(Source):
         wide: dict[int, float] = {}
         labels: list[str] = []
         weights: list[float] = []
+        shares: list[list[float]] = []
         for line, cells in self._records():
             if y is not None:
                 if cells[y] not in seen:
@@ -272,6 +283,8 @@ class CsvSource(Source):
                         "Fill it in, or pass weights=False.",
                     )
                 weights.append(weight)
+            if self._doubt:
+                shares.append(self._probabilities(cells, line))
             wholes = _still_whole(wholes, cells)
             words = [at for at in words if cells[at].strip().lower() in WORDS]
             if max(map(len, cells)) >= _LONG:
@@ -279,10 +292,22 @@ class CsvSource(Source):
                     wide[at] = max(wide.get(at, 0.0), abs(number_in(cells[at]) or 0.0))
             n += 1
         _warn_merged(self._path, seen)
+        self.probabilities = np.array(shares) if shares else None
         self._widen({self._names[at]: most for at, most in wide.items() if at in wholes})
         kinds = dict.fromkeys(wholes, "int64") | dict.fromkeys(words, "bool")
         columns = {at: Column(self._names[at], dtype) for at, dtype in kinds.items()} if n else {}
         return n, None if y is None else labels, None if w is None else np.array(weights), columns
+
+    def _probabilities(self, cells: list[str], line: int) -> list[float]:
+        found = [number_in(cells[at]) for at in self._doubt]
+        for at, number in zip(self._doubt, found, strict=True):
+            if number is None or not math.isfinite(number):
+                raise InputError(
+                    f"probabilities must be numbers in {self._path}",
+                    f"{cells[at]!r} in line {line}, column {self._names[at]!r}",
+                    "Fill it in, or pass probabilities=False.",
+                )
+        return [number for number in found if number is not None]
 
     def _widen(self, wide: dict[str, float]) -> None:
         """float64, unless asked for another, if float32 would round the largest of a column."""

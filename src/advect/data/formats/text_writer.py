@@ -9,6 +9,7 @@ from typing import Any
 
 from advect._util.atomic import atomic_file
 from advect.data.formats.content import Content
+from advect.data.formats.doubt import column_names
 from advect.data.formats.kinds import Cells, Table
 from advect.data.formats.lines import number_in, open_text
 from advect.data.formats.names import dump_name
@@ -36,12 +37,13 @@ def write_csv(path: Path, content: Content) -> None:
             names[:8],
             "Rename them, or save as .npz.",
         )
-    labels, weights = content.labels, content.weights
+    labels, weights, shares = content.labels, content.weights, content.probabilities
     held = {name for name in labels if name is not None} if labels is not None else set()
     as_text = _plain_names(held)
     cells = {name: str(name) if as_text else dump_name(name) for name in held}
     names += [] if labels is None else [own if as_text else as_json]
     names += [] if weights is None else [weight]
+    names += [] if shares is None else column_names(content.classes or (), names)
     if all(number_in(name) is not None for name in names):
         raise InputError(
             "names of columns must not all be numbers in a table",
@@ -55,7 +57,8 @@ def write_csv(path: Path, content: Content) -> None:
         for row, line in enumerate(_written(columns)):
             if labels is not None:
                 line.append("" if labels[row] is None else cells[labels[row]])
-            writer.writerow(line if weights is None else [*line, float(weights[row])])
+            line += [] if weights is None else [float(weights[row])]
+            writer.writerow(line if shares is None else [*line, *shares[row].tolist()])
 
 
 def _written(columns: list[Cells]) -> Iterator[list[Any]]:
