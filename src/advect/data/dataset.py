@@ -23,6 +23,7 @@ from advect.data.coerce import (
     as_law,
     as_weights,
 )
+from advect.data.continuous import ALL, Continuous, as_target_columns, as_targets
 from advect.data.doors import Doors
 from advect.data.few_samples import FewSamples
 from advect.data.formats import Table
@@ -31,7 +32,7 @@ from advect.data.parts import Parts
 from advect.errors import InputError
 
 
-class LabeledDataset(Doors, Parts, FewSamples):
+class LabeledDataset(Doors, Parts, FewSamples, Continuous):
     """Samples with labels and weights: an empirical measure Σ w_i δ_(x_i, y_i).
 
     Args:
@@ -53,6 +54,9 @@ class LabeledDataset(Doors, Parts, FewSamples):
         table: what the columns were before they became numbers (files and data frames say so
             themselves): tables that are written have them so again. ``.replace(table=None)``
             forgets it, and numbers are written as they are.
+        targets: continuous targets of a regression, n numbers or (n, q), held in float64 beside the
+            labels. Without y there is one class then, called "all".
+        target_columns: names of the targets.
 
     Attributes:
         x: features (n, d).  y: class positions (n,), int64, −1 where the label is missing.
@@ -61,6 +65,8 @@ class LabeledDataset(Doors, Parts, FewSamples):
             table: see above.
         fixed_laws: whether gradients stop at the label laws that are estimated from x (set by the
             dynamics).
+        targets: (n, q), or None.  target_unit: (q,), how many units of each target move as one of
+            the features (set by ``JointTargets``).
 
     Example:
         >>> import advect as ad
@@ -71,11 +77,14 @@ class LabeledDataset(Doors, Parts, FewSamples):
         LabeledDataset(n=3, sample_shape=(2,), classes=2, dtype=float32)
         >>> ad.LabeledDataset([[0.0], [1.0]], ["cat", None]).labeled.tolist()
         [True, False]
+        >>> ad.LabeledDataset([[0.0], [1.0]], targets=[3.5, 4.0]).targets.shape
+        torch.Size([2, 1])
     """
 
     law: Gaussians | None
     law_index: Tensor | None
     fixed_laws: bool
+    target_unit: Tensor | None
     _known_complete: bool | None
 
     def __init__(
@@ -89,9 +98,14 @@ class LabeledDataset(Doors, Parts, FewSamples):
         law_index: Tensor | None = None,
         columns: Sequence[str] | None = None,
         table: Table | None = None,
+        targets: Any = None,
+        target_columns: Sequence[str] | None = None,
     ) -> None:
         features = as_features(x)
+        if targets is not None and y is None and classes is None:
+            y, classes = [ALL] * len(features), (ALL,)
         codes, names = as_codes(y, classes, len(features))
+        numbers = as_targets(targets, len(features), features.device)
         codes = codes.to(features.device)
         fields = {
             "x": features.reshape(len(features), -1),
@@ -102,6 +116,9 @@ class LabeledDataset(Doors, Parts, FewSamples):
             "fixed_laws": False,
             "columns": as_columns(columns, tuple(features.shape[1:])),
             "table": table,
+            "targets": numbers,
+            "target_columns": as_target_columns(target_columns, numbers),
+            "target_unit": None,
         }
         fields |= as_law(law, law_index, codes, len(names), fields["x"].shape[1])
         self._set(fields)
@@ -143,6 +160,8 @@ class LabeledDataset(Doors, Parts, FewSamples):
             )
         if "columns" not in changes and (width,) != (self.dim,):
             changes["columns"] = None  # the old names do not fit
+        if "targets" not in changes and len(changes.get("x", self.x)) != len(self):
+            changes |= {"targets": None, "target_columns": None}  # of other samples
         copy = object.__new__(LabeledDataset)
         fields = {name: changes.get(name, getattr(self, name)) for name in _FIELDS}
         copy._set(fields, None if "y" in changes else self.complete)
@@ -153,7 +172,10 @@ class LabeledDataset(Doors, Parts, FewSamples):
 
     def __repr__(self) -> str:
         dtype = str(self.x.dtype).removeprefix("torch.")
-        return f"LabeledDataset(n={len(self)}, sample_shape={self.sample_shape}, classes={len(self.classes)}, dtype={dtype})"
+        what = f"classes={len(self.classes)}"
+        if self.targets is not None:
+            what = f"{f'{what}, ' if self.has_classes else ''}targets={self.targets.shape[1]}"
+        return f"LabeledDataset(n={len(self)}, sample_shape={self.sample_shape}, {what}, dtype={dtype})"
 
     def _repr_html_(self) -> str:
         counts = [f"{name}: {count}" for name, count in self.counts.items()]
@@ -165,6 +187,7 @@ class LabeledDataset(Doors, Parts, FewSamples):
             "dtype": str(self.x.dtype).removeprefix("torch."),
             f"{len(counts)} classes": ", ".join(counts[:20]) + more,
             **({"without a label": f"{unlabeled:,}"} if unlabeled else {}),
+            **self.target_facts(),
         }
         return facts_table("LabeledDataset", facts)
 
@@ -334,10 +357,13 @@ class LabeledDataset(Doors, Parts, FewSamples):
             weights=self.weights.to(device=device),
             law=None if self.law is None else self.law.to(device, dtype),
             law_index=None if self.law_index is None else self.law_index.to(device=device),
+            targets=None if self.targets is None else self.targets.to(device=device),
+            target_unit=None if self.target_unit is None else self.target_unit.to(device=device),
         )
 
 
 _FIELDS = (
     *("x", "y", "weights", "classes", "sample_shape"),
     *("law", "law_index", "fixed_laws", "columns", "table"),
+    *("targets", "target_columns", "target_unit"),
 )

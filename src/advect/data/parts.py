@@ -22,6 +22,7 @@ class Parts:
     weights: Tensor
     classes: tuple[Hashable, ...]
     law_index: Tensor | None
+    targets: Tensor | None
     if TYPE_CHECKING:
         counts: Any
 
@@ -57,6 +58,7 @@ class Parts:
             y=self.y[index],
             weights=check_weights("the subset's weights", weights, len(weights)),
             law_index=None if self.law_index is None else self.law_index[index],
+            targets=None if self.targets is None else self.targets[index],
         )
 
     def without(self, index: Any) -> Self:

@@ -104,10 +104,10 @@ class FeatureDriven(Dynamics):
         return rho.replace(x=parameters["x"], fixed_laws=not self.through_laws)
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
-        return {"x": _per_mass(gradient["x"], rho.weights)}
+        return {"x": per_mass(gradient["x"], rho.weights)}
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
-        return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), fixed_laws=False)
+        return rho.replace(x=bounded(rho.x + displacement["x"], self.bounds), fixed_laws=False)
 
 
 class _Joint(Dynamics):
@@ -130,15 +130,15 @@ class _Joint(Dynamics):
         laws, motion = _laws(rho), self.motion(rho.dim)
         mass = rho.weights.new_zeros(len(laws)).index_add_(0, rho.law_rows, rho.weights)
         per_law = {
-            name: _per_mass(value, motion.mass(laws, mass, name))
+            name: per_mass(value, motion.mass(laws, mass, name))
             for name, value in gradient.items()
             if name != "x"
         }
-        return {"x": _per_mass(gradient["x"], rho.weights), **motion.velocity(laws, per_law)}
+        return {"x": per_mass(gradient["x"], rho.weights), **motion.velocity(laws, per_law)}
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
         law = self.motion(rho.dim).move(_laws(rho), displacement)
-        return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), law=law)
+        return rho.replace(x=bounded(rho.x + displacement["x"], self.bounds), law=law)
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,7 @@ class JointFixedLabels(_Joint):
         return self.laws or FactoredMotion()
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
+        data.require_classes("a flow of label laws")
         data.require_labels("a flow of label laws")
         data = data.with_class_laws()
         return data.replace(law=self.motion(data.dim).start(_first_laws(data)))
@@ -223,6 +224,7 @@ class JointVariableLabels(_Joint):
         return self.laws or (BuresMotion() if dim <= 8 else DiagonalMotion())
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
+        data.require_classes("a flow of label laws")
         laws = self.motion(data.dim).start(_first_laws(data))
         each = laws.take(data.law_rows)
         return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
@@ -251,7 +253,7 @@ def _first_laws(data: LabeledDataset) -> Gaussians:
     return data.replace().laws().to(data.x.device, data.x.dtype)
 
 
-def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
+def per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
     """−gradient ÷ mass by rows; those with too little mass for the dtype stay where they are."""
     least = torch.finfo(
         gradient.dtype
@@ -260,7 +262,8 @@ def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
     return -gradient * inverse.reshape(-1, *[1] * (gradient.ndim - 1))
 
 
-def _bounded(x: Tensor, bounds: Bounds) -> Tensor:
+def bounded(x: Tensor, bounds: Bounds) -> Tensor:
+    """Features within bounds, if there are any."""
     return x if bounds is None else x.clamp(*bounds)
 
 
