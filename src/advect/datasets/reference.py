@@ -24,6 +24,7 @@ _TYPES = dict.fromkeys(_TEXTS.split(), "str") | {
     "label": "str | int | False",
     "weights": "str | int | False",
     "columns": "list[str | int]",
+    "target": "list[str]",
 }
 _SCHEME = re.compile(r"([A-Za-z][\w+-]+):(.*)", re.DOTALL)
 
