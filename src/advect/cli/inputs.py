@@ -96,6 +96,7 @@ def facts(data: ad.LabeledDataset) -> dict[str, Any]:
         "dtype": str(data.x.dtype).removeprefix("torch."),
         "classes": len(data.classes),
         "counts": data.counts,
+        **({} if data.targets is None else {"targets": list(data.target_names)}),
         "unlabeled": int((~data.labeled).sum()),
         "columns": None if data.columns is None else list(data.columns),
         "range": [float(data.x.min()), float(data.x.max())],

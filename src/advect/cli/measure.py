@@ -62,7 +62,7 @@ def distance(
     with talk.listening() as unconverged:
         a, b, _ = inputs.together((source, target), options, options.space, talk, code)
         begun = time.perf_counter()
-        cost, solver = build.cost(options.cost, code), options.solver.built()
+        cost, solver = build.cost(options.cost, code, a, b), options.solver.built()
         found = ad.otdd(a, b, cost=cost, solver=solver, memory_limit=options.memory_limit)
         facts: dict[str, Any] = {
             "source": source,
@@ -87,7 +87,7 @@ def distance(
             lines.append(
                 f"standard error {facts['standard_error']:.3g}, over other draws of as many samples"
             )
-        if options.cost.given.get("label") != "none":
+        if cost.label_cost.costs:
             distances, matching = found.class_distances, found.class_matching
             facts["class_distances"] = table(distances.values, distances.rows, distances.columns)
             facts["class_matching"] = table(matching.values, matching.rows, matching.columns)
@@ -140,7 +140,7 @@ def matrix(
         sets = dict(zip(names, _in_one_space(references, options, talk, code), strict=True))
         found = pairwise(
             sets,
-            cost=build.cost(options.cost, code),
+            cost=build.cost(options.cost, code, *sets.values()),
             solver=options.solver.built(),
             n_jobs=jobs,
             memory_limit=options.memory_limit,

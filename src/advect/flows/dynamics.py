@@ -46,6 +46,10 @@ class Dynamics(ABC):
     def start(self, data: LabeledDataset) -> LabeledDataset:
         """The dataset with what moves made explicit (its laws)."""
 
+    def settled(self, rho: LabeledDataset, memory: Tensors) -> LabeledDataset:
+        """The started dataset with what depends on what the functional begins with."""
+        return rho
+
     @abstractmethod
     def parameters(self, rho: LabeledDataset) -> Tensors:
         """The tensors that move."""

@@ -19,14 +19,14 @@ class JointTargets(Dynamics):
 
     For tables whose targets are to become those of the target dataset too, in its units. Under
     ``TargetValues`` a pair (x, y) goes where its mass is carried, (T(x) − x, T(y) − y). Each target
-    moves in a unit of its own, the number of its units that vary as one of the features does, so
-    that step sizes, Adam's among them, mean the same for both. Labels stay; label laws that the
-    dataset carries are not used.
+    moves in a unit of its own, so many of which count as one of the features, so that step sizes,
+    Adam's among them, mean the same for both. Labels stay; label laws that the dataset carries are
+    not used.
 
     Args:
-        unit: of all targets, against that of the features; by default √(q · variance of the target /
-            variance of the features) of the source, found once and kept with the data. 1 where
-            either does not vary.
+        unit: of all targets, against that of the features; by default 1/√w of the first
+            ``TargetValues`` in the functional, else √(q · variance of the target / variance of the
+            features) of the source, 1 where either does not vary. Found once and kept with the data.
         bounds: keep features in this range.
 
     Example:
@@ -49,9 +49,15 @@ class JointTargets(Dynamics):
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
         targets = data.require_targets("a flow of targets")
-        unit = data.target_unit if self.unit is None else torch.full_like(targets[0], self.unit)
+        unit = None if self.unit is None else torch.full_like(targets[0].detach(), self.unit)
         unit = _unit(data, targets) if unit is None else unit
         return data.replace(law=None, law_index=None, target_unit=unit)
+
+    def settled(self, rho: LabeledDataset, memory: Tensors) -> LabeledDataset:
+        scales = [v for key, v in memory.items() if key.rpartition(".")[2] == "values_scale"]
+        if self.unit is not None or not scales:
+            return rho
+        return rho.replace(target_unit=1 / scales[0].to(_units(rho)))
 
     def parameters(self, rho: LabeledDataset) -> Tensors:
         return {"x": rho.x, "targets": _targets(rho) / _units(rho)}
