@@ -159,6 +159,13 @@ class GroundCost:
         return GroundCost(label=NoLabels()).between(points, points)
 
     def _check(self, source: LabeledDataset, target: LabeledDataset) -> None:
+        if self.has_labels and not (source.has_classes and target.has_classes):
+            raise InputError(
+                f"{type(self.label_cost).__name__} compares classes",
+                "continuous targets without labels",
+                "Use label=ad.TargetValues(), ad.TargetLaws() or ad.NoLabels() (--cost.label values, "
+                "laws or none).",
+            )
         if self.feature_cost.one_space:
             check_features(source, target)
         if source.x.device != target.x.device:

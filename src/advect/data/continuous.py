@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_known, one_or_more
 from advect.data.coerce import as_tensor
 from advect.data.formats.table import grid_shape
+from advect.data.laws.conditional import target_ranks
 from advect.errors import InputError
 
 ALL = "all"  # the class of samples that have targets and no labels
@@ -70,6 +72,7 @@ class Continuous:
     columns: tuple[str, ...] | None
     classes: tuple[Hashable, ...]
     y: Tensor
+    weights: Tensor
     if TYPE_CHECKING:
 
         def __len__(self) -> int: ...
@@ -152,6 +155,41 @@ class Continuous:
             target_columns=tuple(names[k] for k in at),
             **labels,
         )
+
+    def with_targets_like(self, other: Continuous) -> Self:
+        """The same samples with targets in the units of another dataset: each at the same rank
+        there, column by column; between two of them in proportion.
+
+        For what a flow under ``TargetLaws`` leaves, which knows the order of targets alone: the
+        increasing map that carries one law of targets onto the other.
+
+        Args:
+            other: a dataset with as many targets, that mean the same in the same direction.
+
+        Example:
+            >>> import advect as ad
+            >>> euros = ad.LabeledDataset([[0.0]] * 3, targets=[1.0, 2.0, 3.0])
+            >>> cents = ad.LabeledDataset([[0.0]] * 3, targets=[300.0, 100.0, 200.0])
+            >>> euros.with_targets_like(cents).targets.flatten().tolist()
+            [100.0, 200.0, 300.0]
+        """
+        own, theirs = self.require_targets("this"), other.require_targets("the other dataset")
+        if own.shape[1] != theirs.shape[1]:
+            raise InputError(
+                "both datasets must have the same targets",
+                f"{own.shape[1]} and {theirs.shape[1]} for each sample",
+                "Take those that both have.",
+            )
+        here, there = (
+            target_ranks(data.targets, data.weights).cpu().numpy()
+            for data in (self, other)
+            if data.targets is not None
+        )
+        made = np.empty_like(here)
+        for k, values in enumerate(theirs.detach().cpu().numpy().T):
+            order = np.argsort(values)
+            made[:, k] = np.interp(here[:, k], there[order, k], values[order])
+        return self.replace(targets=torch.from_numpy(made).to(own.device))
 
     @property
     def target_names(self) -> tuple[str, ...]:

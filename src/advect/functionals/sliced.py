@@ -194,6 +194,7 @@ def _squares(
         )
     for data in (a, b):
         if label_weight and data.law is None:
+            data.require_classes("a sliced distance with labels")
             data.require_labels("a sliced distance with labels")
     group = max(1, _ENTRIES // (len(a) + len(b)))
     # In the wider dtype of the two, as all that follows.

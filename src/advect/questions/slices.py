@@ -102,6 +102,7 @@ class Slices:
         functions, in the same norm.
         """
         if self.label_weight and data.law is None:
+            data.require_classes("an embedding with labels")
             data.require_labels("an embedding with labels")
         features = data.x.detach().cpu().double() @ self.theta  # (n, p)
         masses = data.weights.cpu()

@@ -321,6 +321,7 @@ class Distance:
         target.
         """
         for data in (self.source, self.target):
+            data.require_classes("class_coupling")
             data.require_labels("class_coupling")
         plan, width = self.divergence.cross.coupling, len(self.target.classes)
         onto = torch.nn.functional.one_hot(self.target.y, width).to(torch.float64)

@@ -59,6 +59,8 @@ def conditional_moments(
         >>> mean.flatten().tolist(), deviation.flatten().tolist()
         ([1.0, 1.0, 9.0], [1.0, 1.0, 0.0])
     """
+    order = _order(x.detach(), ranks)  # sums do not depend on the order of the samples
+    x, ranks, weights = x[order], ranks[order], weights[order]
     centre = mass_centre(x.detach(), weights).double()
     about = x.double() - centre
     smooth: Any = _Smoothed.apply(torch.cat([about, about.square()], 1), ranks, weights, bandwidth)
@@ -67,7 +69,16 @@ def conditional_moments(
     spread = (weights.double() @ about.detach().square()).clamp_min(torch.finfo().tiny)
     some = variance > _NONE * spread
     deviation = torch.where(some, variance, 1.0).sqrt() * some
-    return mean + centre, deviation
+    back = order.argsort()
+    return (mean + centre)[back], deviation[back]
+
+
+def _order(x: Tensor, ranks: Tensor) -> Tensor:
+    """By ranks, then by features."""
+    order = x.double().sum(dim=1).argsort(stable=True)
+    for column in ranks.T.flip(0):
+        order = order[column[order].argsort(stable=True)]
+    return order
 
 
 class _Smoothed(torch.autograd.Function):

@@ -1,0 +1,174 @@
+"""Few labeled rows of a table, many of another one: is a regressor better when the other table is
+carried over first?
+
+A draw has a source table with its targets, FEW rows of the target table with theirs, and a test part
+of that table. "shifted" tables differ in their features; "monotone" ones also have another target, an
+increasing function of what the source's measures, which nobody knows. Regressors are ridge regression
+and a random forest, in features standardized by the source. Ways to get training data: the source as
+it is ("raw"), the few rows alone, both pooled, and the source after a flow to the few rows, pooled
+with them: features under the values of targets ("x by values"), features and targets ("x and y"),
+features under laws with targets brought to the units of the few ("x by laws"). "units alone" is the
+source with its targets at the ranks of the few, and no flow.
+
+What is stored is R² on the test part. Steps and label weights were chosen on the draws of CHOICE, by
+the mean over tables and regressors, once for each way; the draws of SEEDS are reported."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+import advect as ad
+
+NAME = "regression"
+RECOMMENDED = "x by laws + few"  # named in advance
+BASELINE = "raw + few"
+COLUMNS = (
+    *("raw", "few", "raw + few", "units alone + few"),
+    *("x by values + few", "x and y + few", "x by laws + few"),
+)
+FEW, SOURCES, TESTS = 30, 200, 200
+TABLES = ("friedman, shifted", "friedman, monotone", "diabetes, shifted", "diabetes, monotone",
+          "wine, shifted", "wine, monotone")  # fmt: skip
+REGRESSORS = ("ridge", "forest")
+SEEDS = tuple(range(5))
+CHOICE = tuple(range(100, 103))
+WEIGHTS, STEPS = (1.0, 10.0), (5, 20)  # that were tried
+CHOSEN = {"x by values": (1.0, 5), "x and y": (1.0, 5), "x by laws": (1.0, 5)}
+STEP_SIZE = 0.2
+
+
+def cells() -> dict[str, dict[str, Any]]:
+    found = {
+        f"{table}, {regressor}, draw {seed}": {"table": table, "regressor": regressor, "seed": seed}
+        for seed in SEEDS
+        for table in TABLES
+        for regressor in REGRESSORS
+    }
+    return found | {f"choice, draw {seed}": {"seed": seed} for seed in CHOICE}
+
+
+def run(seed: int, table: str = "", regressor: str = "") -> dict[str, Any]:
+    if not table:
+        return choice(seed)
+    source, few, test = drawn(table, seed)
+    scores = {
+        "raw": score(regressor, [source], test, seed),
+        "few": score(regressor, [few], test, seed),
+        "raw + few": score(regressor, [source, few], test, seed),
+        "units alone + few": score(regressor, [source.with_targets_like(few), few], test, seed),
+    }
+    for way, (weight, steps) in CHOSEN.items():
+        moved = carried(way, source, few, weight, steps)
+        scores[f"{way} + few"] = score(regressor, [moved, few], test, seed)
+    return {"accuracies": scores}
+
+
+def choice(seed: int) -> dict[str, Any]:
+    """R² of every way under every setting, the mean over tables and regressors."""
+    found = {}
+    for way in CHOSEN:
+        for weight in WEIGHTS:
+            for steps in STEPS:
+                scores = []
+                for table in TABLES:
+                    source, few, test = drawn(table, seed)
+                    moved = carried(way, source, few, weight, steps)
+                    scores += [score(name, [moved, few], test, seed) for name in REGRESSORS]
+                found[f"{way}, weight {weight:g}, {steps} steps"] = float(np.mean(scores))
+    return {"R²": found}
+
+
+def carried(
+    way: str, source: ad.LabeledDataset, few: ad.LabeledDataset, weight: float, steps: int
+) -> ad.LabeledDataset:
+    """The source after a flow to the few."""
+    label = ad.TargetLaws() if way == "x by laws" else ad.TargetValues()
+    energy = ad.OTDD(few, cost=ad.GroundCost(label=label, label_weight=weight))
+    moves = ad.JointTargets() if way == "x and y" else ad.FeatureDriven()
+    result = ad.flow(source, energy, dynamics=moves, integrator=ad.Euler(STEP_SIZE), n_steps=steps)
+    moved = result.dataset
+    return moved.with_targets_like(few) if way == "x by laws" else moved
+
+
+def score(name: str, parts: list[ad.LabeledDataset], test: ad.LabeledDataset, seed: int) -> float:
+    """R² of a regressor on the test part; parts count by their numbers of rows."""
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.linear_model import RidgeCV
+
+    made = (
+        RidgeCV(np.logspace(-2, 3, 11))
+        if name == "ridge"
+        else RandomForestRegressor(100, random_state=seed, n_jobs=1)
+    )
+    x, y = (np.concatenate(each) for each in zip(*(part.numpy() for part in parts), strict=True))
+    made.fit(x, y)
+    return float(made.score(*test.numpy()))
+
+
+@cache
+def drawn(table: str, seed: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset, ad.LabeledDataset]:
+    """Source, few and test rows, in features standardized by the source."""
+    kind, _, how = table.partition(", ")
+    rng = np.random.default_rng(seed)
+    (x, y), (there, aim) = {"friedman": friedman, "diabetes": diabetes, "wine": wine}[kind](rng)
+    aim = monotone(aim) if how == "monotone" else aim
+    own = rng.permutation(len(x))[:SOURCES]
+    rows = rng.permutation(len(there))
+    middle, spread = x[own].mean(0), x[own].std(0)
+    parts = ((x, y, own), (there, aim, rows[:FEW]), (there, aim, rows[FEW : FEW + TESTS]))
+    source, few, test = (
+        ad.LabeledDataset(torch.from_numpy((a[some] - middle) / spread).float(), targets=b[some])
+        for a, b, some in parts
+    )
+    return source, few, test
+
+
+def monotone(y: np.ndarray) -> np.ndarray:
+    """Another scale of the same thing: a square of the shares of the range, in other units."""
+    share = (y - y.min()) / np.ptp(y)
+    return 1000 * share**2 + 50 * share
+
+
+def friedman(rng: np.random.Generator) -> Any:
+    """Friedman's first function, whose features are measured on a scale that is turned and shifted."""
+    from sklearn.datasets import make_friedman1
+
+    sides = [
+        make_friedman1(600, n_features=6, noise=0.5, random_state=int(rng.integers(1 << 30)))
+        for _ in range(2)
+    ]
+    (x, y), (there, aim) = sides
+    turn = np.eye(6) + 0.4 * rng.normal(size=(6, 6)) / np.sqrt(6)
+    return (x, y), (there @ turn + rng.normal(size=6) / 3, aim)
+
+
+def diabetes(rng: np.random.Generator) -> Any:
+    """How far the disease goes in a year, from one sex of the patients to the other, whose features come from
+    an instrument of another gain and offset."""
+    from sklearn.datasets import load_diabetes
+
+    return _sides(*load_diabetes(return_X_y=True, scaled=False), at=1, rng=rng)
+
+
+def wine(rng: np.random.Generator) -> Any:
+    """The colour of wines from what else was measured: from two cultivars to the third and some."""
+    from sklearn.datasets import load_wine
+
+    bunch = load_wine()
+    at = bunch.feature_names.index("color_intensity")
+    x, y = np.delete(bunch.data, at, axis=1), bunch.data[:, at]
+    return _sides(np.column_stack([x, bunch.target > 0]), y, at=x.shape[1], rng=rng)
+
+
+def _sides(x: np.ndarray, y: np.ndarray, at: int, rng: np.random.Generator) -> Any:
+    """Rows with the lower and the higher value of a column, without it; the second in other units."""
+    low = x[:, at] <= np.median(np.unique(x[:, at]))
+    x = np.delete(x, at, axis=1)
+    width = x.shape[1]
+    gain, offset = 1 + 0.3 * rng.normal(size=width), 0.7 * rng.normal(size=width)
+    there = (x[~low] * gain) + offset * x.std(0)
+    return (x[low], y[low]), (there, y[~low])
