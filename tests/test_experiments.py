@@ -166,3 +166,16 @@ def test_nearest_runs(evidence, monkeypatch):
     # ten are put in order by exact distances, which is all of them
     assert [row[0] for row in best["found"]] == module.nearest(truth)[:, 0].tolist()
     assert module.run(0, count=5)["times"]["adding"] > 0
+
+
+def test_regression_runs(evidence, monkeypatch):
+    module = evidence.load("regression")
+    monkeypatch.setattr(module, "SOURCES", 40)
+    monkeypatch.setattr(module, "STEPS", 2)
+    module.drawn.cache_clear()
+    found = module.run(7, 10, "wine, monotone", "ridge")["accuracies"]
+    assert set(found) == set(module.COLUMNS) and all(value <= 1 for value in found.values())
+    source, few, test = module.drawn("wine, monotone", 10, 7)
+    rows = {tuple(row) for row in few.x.tolist()}
+    assert len(few) == 10 and not rows & {tuple(row) for row in test.x.tolist()}
+    module.drawn.cache_clear()
