@@ -164,14 +164,15 @@ def diabetes(rng: np.random.Generator) -> Any:
     """How far the disease goes in a year, from one sex of the patients to the other."""
     from sklearn.datasets import load_diabetes
 
-    return _sides(*load_diabetes(return_X_y=True, scaled=False), at=1, rng=rng)
+    bunch: Any = load_diabetes(scaled=False)
+    return _sides(bunch.data, bunch.target, at=1, rng=rng)
 
 
 def wine(rng: np.random.Generator) -> Any:
     """The colour of wines from what else was measured: from one cultivar to the two others."""
     from sklearn.datasets import load_wine
 
-    bunch = load_wine()
+    bunch: Any = load_wine()
     at = bunch.feature_names.index("color_intensity")
     x, y = np.delete(bunch.data, at, axis=1), bunch.data[:, at]
     return _sides(np.column_stack([x, bunch.target > 0]), y, at=x.shape[1], rng=rng)

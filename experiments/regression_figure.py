@@ -28,9 +28,7 @@ def main() -> None:
         source, ad.OTDD(target), dynamics=ad.JointTargets(), n_steps=60, integrator=ad.Euler(0.2)
     ).dataset
     cost = ad.GroundCost(label=ad.TargetLaws())
-    laws = ad.flow(
-        source, ad.OTDD(target, cost=cost), n_steps=60, integrator=ad.Euler(0.2)
-    ).dataset
+    laws = ad.flow(source, ad.OTDD(target, cost=cost), n_steps=60, integrator=ad.Euler(0.2)).dataset
     frames = [source, both, laws, laws.with_targets_like(target)]
     titles = ["before", "x and y, by values", "x, by laws", "… in the target's units"]
     path = FIGURES / "regression.png"

@@ -175,7 +175,7 @@ def test_regression_runs(evidence, monkeypatch):
     module.drawn.cache_clear()
     found = module.run(7, 10, "wine, monotone", "ridge")["accuracies"]
     assert set(found) == set(module.COLUMNS) and all(value <= 1 for value in found.values())
-    source, few, test = module.drawn("wine, monotone", 10, 7)
+    _, few, test = module.drawn("wine, monotone", 10, 7)
     rows = {tuple(row) for row in few.x.tolist()}
     assert len(few) == 10 and not rows & {tuple(row) for row in test.x.tolist()}
     module.drawn.cache_clear()

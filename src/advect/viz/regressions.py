@@ -77,18 +77,18 @@ def regression(
     figure = new_figure(2.5 * n + 0.4, 2.5)
     panels: Any = figure.subplots(1, n, sharex=True, sharey=True, squeeze=False)[0]
     size = 14 * min(1.0, max(0.3, np.sqrt(300 / len(drawn[0]))))
-    handles = []
+    size_of = {"s": size, "linewidths": 0.25}
+    handles: list[Any] = []
     for k, (axes, state) in enumerate(zip(panels, states, strict=True)):
-        if target is not None:
-            there = axes.scatter(
-                across[-1], heights[-1], s=size, facecolors="none", edgecolors=now.grey,
-                linewidths=0.7, zorder=1, label="target",
-            )  # fmt: skip
         here = axes.scatter(
-            across[k], heights[k], s=size, color=now.palette[0], edgecolors=now.ground,
-            linewidths=0.25, zorder=3, label="flow",
+            across[k], heights[k], color=now.palette[0], edgecolors=now.ground, zorder=3,
+            label="flow", **size_of,
         )  # fmt: skip
-        handles = [here] if target is None else [here, there]
+        handles = [here]
+        if target is not None:
+            faint = {"facecolors": "none", "edgecolors": now.grey, "zorder": 1, "label": "target"}
+            hollow = size_of | {"linewidths": 0.7}
+            handles.append(axes.scatter(across[-1], heights[-1], **faint, **hollow))
         axes.set_title(state.caption() if titles is None else titles[k], pad=4)
         axes.set_xlabel(short(name, 28))
         axes.margins(_MARGIN)

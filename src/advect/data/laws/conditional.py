@@ -94,9 +94,9 @@ class _Smoothed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        (grad,) = grads
+        (grad,), (ranks, weights) = grads, ctx.saved_tensors
         out = torch.zeros_like(grad)
-        for rows, kernel in _blocks(*ctx.saved_tensors, ctx.h):
+        for rows, kernel in _blocks(ranks, weights, ctx.h):
             out += kernel.T @ grad[rows]
         return out, None, None, None
 
