@@ -125,8 +125,10 @@ SMALL = {  # settings that make a cell run in a moment
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["clusterers", "maps", "objective", "supervised", "held_out", "unsupervised"]
-    + ["class_mmd", "soft_labels"],
+    [
+        *("clusterers", "maps", "objective", "supervised", "held_out", "unsupervised"),
+        *("class_mmd", "soft_labels"),
+    ],
 )
 def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch):
     module = evidence.load(name)
@@ -184,6 +186,10 @@ def test_imbalanced(monkeypatch):
     assert found["value"]["as it is"] < found["value"]["not moved"]
     assert found["changed"]["balanced"] < found["changed"]["as it is"]
     assert found["left"]["as it is"] == 0 < found["left"]["unbalanced"] < 1
+
+
+@needs_data
+@pytest.mark.slow
 def test_sliced_runs(evidence, monkeypatch):
     module = evidence.load("sliced")
     small = {"SAMPLES": 30, "SIZES": (20, 30), "MANY": 60, "LINES": 60, "FLOW_LINES": 10}
@@ -198,3 +204,16 @@ def test_sliced_runs(evidence, monkeypatch):
     errors = module.run("errors", 0, "mnist/usps")["forms"]
     assert all(one["said"] > 0 and one["spread"] > 0 for one in errors.values())
     assert module.run("large", 0)["samples"] == [50, 50]
+
+
+def test_regression_runs(evidence, monkeypatch):
+    module = evidence.load("regression")
+    monkeypatch.setattr(module, "SOURCES", 40)
+    monkeypatch.setattr(module, "STEPS", 2)
+    module.drawn.cache_clear()
+    found = module.run(7, 10, "wine, monotone", "ridge")["accuracies"]
+    assert set(found) == set(module.COLUMNS) and all(value <= 1 for value in found.values())
+    _, few, test = module.drawn("wine, monotone", 10, 7)
+    rows = {tuple(row) for row in few.x.tolist()}
+    assert len(few) == 10 and not rows & {tuple(row) for row in test.x.tolist()}
+    module.drawn.cache_clear()

@@ -75,6 +75,8 @@ from .cost import (
     PairCost as PairCost,
     Sketch as Sketch,
     SquaredEuclidean as SquaredEuclidean,
+    TargetLaws as TargetLaws,
+    TargetValues as TargetValues,
 )
 from .data.class_table import (
     ClassTable as ClassTable,
@@ -131,6 +133,9 @@ from .flows.integrators import (
     Heun as Heun,
     Integrator as Integrator,
     Momentum as Momentum,
+)
+from .flows.joint_targets import (
+    JointTargets as JointTargets,
 )
 from .flows.law_motion import (
     BuresMotion as BuresMotion,

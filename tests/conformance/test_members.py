@@ -43,6 +43,8 @@ COSTS = {
     "ExactLabelOT": ad.GroundCost(label=ad.ExactLabelOT()),
     "Embedding": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x, x.square()], 1))),
     "Sketch": ad.GroundCost(feature=ad.Sketch(2)),
+    "TargetValues": ad.GroundCost(label=ad.TargetValues()),
+    "TargetLaws": ad.GroundCost(label=ad.TargetLaws()),
     "a function": ad.GroundCost(feature=lambda x, y: torch.cdist(x, y, p=1).square()),
 }
 COVARIANCES = {
@@ -77,7 +79,8 @@ def test_functionals(name):
 
 @pytest.mark.parametrize("name", COSTS)
 def test_costs(name):
-    testing.check_cost(COSTS[name], SOURCE, TARGET)
+    pair = [data.replace(targets=data.x[:, :1].sin()) for data in (SOURCE, TARGET)]
+    testing.check_cost(COSTS[name], *(pair if name.startswith("Target") else (SOURCE, TARGET)))
 
 
 @pytest.mark.parametrize("name", ["Bures", "a function"])

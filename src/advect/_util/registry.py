@@ -20,6 +20,7 @@ _NAMES: dict[str, dict[str, Any]] = {
         "fd": "FeatureDriven",
         "jd-fl": "JointFixedLabels",
         "jd-vl": "JointVariableLabels",
+        "jd-y": "JointTargets",
     },
     "laws": {
         "euclidean": "EuclideanMotion",
@@ -53,7 +54,14 @@ _NAMES: dict[str, dict[str, Any]] = {
     },
     "feature": {"euclidean": "SquaredEuclidean", "embedding": "Embedding", "sketch": "Sketch"},
     "cost": {"ground": "GroundCost"},
-    "label": {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"},
+    "label": {
+        "bures": "Bures",
+        "exact": "ExactLabelOT",
+        "means": "MeansOnly",
+        "none": "NoLabels",
+        "values": "TargetValues",
+        "laws": "TargetLaws",
+    },
     "map": {
         "entropic": "maps.EntropicMap",
         "nearest": "maps.NearestMap",

@@ -157,6 +157,7 @@ def evaluate_transfer(
             f"{test.classes} and {target.classes}",
             "Take both from one dataset, or pass classes=… when making them.",
         )
+    test.require_classes("a test part")
     test.require_labels("a test part")
     _check_mapped(ways, extra)
     check_classifier(classifier)

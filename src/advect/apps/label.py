@@ -237,6 +237,7 @@ def _together(
     remedy = "Wrap features as ad.LabeledDataset(x)."
     for name, data in (("pool", pool), ("few", few if few is not None else pool)):
         check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
+        data.require_classes("labelling")
     if pool.complete:
         raise InputError(
             "there is nothing to label: every sample of the pool has a label",

@@ -306,6 +306,7 @@ def repurpose(
         "reference must be a LabeledDataset", reference, LabeledDataset, "Wrap arrays first."
     )
     check_kind("options must be RepurposeOptions", options, RepurposeOptions, "Make these instead.")
+    reference.require_classes("the reference of a model")
     reference.require_labels("the reference of a model")
     check_posterior(posterior)
     halves = split_model(model, features, head)

@@ -251,7 +251,9 @@ def _check(source: LabeledDataset, few: LabeledDataset, extra: LabeledDataset | 
     for name, data in ({"few": few, "source": source} | others).items():
         check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
         check_one_space(name, data, few)
+    source.require_classes("transfer from source")
     source.require_labels("transfer from source")
+    few.require_classes("transfer to a few samples")
     few.require_labels("transfer to a few samples")
 
 

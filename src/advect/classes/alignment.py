@@ -56,6 +56,7 @@ def align(
     for what, each in (("pseudo", data), ("reference", reference)):
         remedy = "Pass pseudo_labels(…) and a LabeledDataset."
         check_kind(f"{what} must be a dataset", each, LabeledDataset, remedy)
+        each.require_classes("align")
         each.require_labels("align")
     cost = check_cost(cost) or GroundCost()
     if not cost.label_cost.costs:

@@ -54,10 +54,14 @@ def dynamics(
     return dataclasses.replace(made, laws=made.motion(source.dim))
 
 
-def cost(options: Chosen, code: Permission) -> ad.GroundCost:
-    """The ground cost."""
+def cost(options: Chosen, code: Permission, *held: ad.LabeledDataset) -> ad.GroundCost:
+    """The ground cost; that of the values where these datasets have continuous targets and no
+    label cost is asked for.
+    """
     import advect as ad
 
+    if "label" not in options.given and not all(data.has_classes for data in held):
+        options = options.model_copy(update={"label": "values"})
     embedding = options.given.get("embedding")
     if embedding is None:
         return options.built()
@@ -99,7 +103,8 @@ class Objects:
         from advect.flows.control import default_control
         from advect.flows.field import Field
 
-        ground, solver = cost(options.cost, code), options.solver.built()
+        ground = cost(options.cost, code, source, *targets.values())
+        solver = options.solver.built()
         shared = {"cost": ground, "solver": solver, "memory_limit": options.memory_limit}
         made = functional(options.functional, source, targets, code, shared)
         moves = dynamics(options.dynamics, source, targets.get(""))

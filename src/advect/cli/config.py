@@ -41,7 +41,8 @@ class DynamicsOptions(
     group(
         "dynamics",
         "fd",
-        "Features alone, features and the laws of classes, or features and a law for each sample.",
+        "Features alone, features and the laws of classes, features and a law for each sample, or features "
+        "and continuous targets.",
     )
 ):
     """What may move."""

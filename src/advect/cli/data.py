@@ -34,6 +34,7 @@ def info(reference: str, *, options: Reading = READ_ALL, talk: TalkOptions = TAL
     lines = [
         f"{reference}: {found['n']} samples of {shape}, {found['dtype']}, values {low:g} to "
         f"{high:g}",
+        *found.get("targets", ()),
         f"{found['classes']} classes{counts}" if found["classes"] else "no labels",
     ]
     if found["classes"] and found["unlabeled"]:

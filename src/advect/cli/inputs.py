@@ -90,12 +90,14 @@ def facts(data: ad.LabeledDataset) -> dict[str, Any]:
     """What is worth saying about a dataset."""
     weights = data.weights
     even = bool((weights - 1 / len(data)).abs().max() < 1e-12)
+    targets = [f"{name}: {text}" for name, text in data.target_facts().items()]
     return {
         "n": len(data),
         "sample_shape": list(data.sample_shape),
         "dtype": str(data.x.dtype).removeprefix("torch."),
-        "classes": len(data.classes),
-        "counts": data.counts,
+        "classes": len(data.classes) if data.has_classes else 0,
+        "counts": data.counts if data.has_classes else {},
+        **({} if data.targets is None else {"targets": targets}),
         "unlabeled": int((~data.labeled).sum()),
         **({"confidence": float(data.confidence.mean())} if data.has_doubt else {}),
         "columns": None if data.columns is None else list(data.columns),

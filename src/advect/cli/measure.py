@@ -75,7 +75,7 @@ def distance(
             told["seconds"] = round(time.perf_counter() - begun, 3)
             talk.result({"source": source, "target": target, **told}, line)
             return
-        cost, solver = build.cost(options.cost, code), options.solver.built()
+        cost, solver = build.cost(options.cost, code, a, b), options.solver.built()
         found = ad.otdd(a, b, cost=cost, solver=solver, memory_limit=options.memory_limit)
         facts: dict[str, Any] = {
             "source": source,
@@ -112,7 +112,7 @@ def distance(
                         f"mass of the classes of {facts[side]}, and what is left:",
                         str(left),
                     ]
-        if options.cost.given.get("label") != "none":
+        if cost.label_cost.costs:
             distances, matching = found.class_distances, found.class_matching
             facts["class_distances"] = table(distances.values, distances.rows, distances.columns)
             facts["class_matching"] = table(matching.values, matching.rows, matching.columns)
@@ -165,7 +165,7 @@ def matrix(
         sets = dict(zip(names, in_one_space(references, options, talk, code), strict=True))
         found = pairwise(
             sets,
-            cost=build.cost(options.cost, code),
+            cost=build.cost(options.cost, code, *sets.values()),
             solver=options.solver.built(),
             n_jobs=jobs,
             memory_limit=options.memory_limit,

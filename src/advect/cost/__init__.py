@@ -5,6 +5,7 @@ from advect.cost.ground import GroundCost
 from advect.cost.labels import Bures, ExactLabelOT, LabelCost, MeansOnly, NoLabels
 from advect.cost.pair import PairCost
 from advect.cost.sketch import Sketch, SketchError
+from advect.cost.targets import TargetLaws, TargetValues
 
 __all__ = [
     "Bures",
@@ -19,4 +20,6 @@ __all__ = [
     "Sketch",
     "SketchError",
     "SquaredEuclidean",
+    "TargetLaws",
+    "TargetValues",
 ]

@@ -45,6 +45,10 @@ class FeatureCost(ABC):
     one_space: ClassVar[bool] = True
     # whether columns count by the squares of their differences
     by_columns: ClassVar[bool] = False
+    # whether the point of a sample is its own, whatever other samples there are
+    by_rows: ClassVar[bool] = True
+    # whether samples are points at all, and not arguments of a function of pairs
+    has_points: ClassVar[bool] = True
     # whether points are linear in features, so that features in float64 make points in float64
     linear: ClassVar[bool] = False
     # roundings of the largest feature that the points have, however near to each other they are
@@ -189,6 +193,7 @@ class _OwnFunction(FeatureCost):
     """A function (x, x') ↦ a matrix (n, m) of one's own: no points, and no linear images."""
 
     function: Callable[[Tensor, Tensor], Any]
+    has_points = False
 
     def embed(self, data: LabeledDataset) -> Tensor:
         return data.x

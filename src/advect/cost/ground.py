@@ -31,8 +31,8 @@ class GroundCost:
             ``FeatureCost``, any class with ``embed``, or a function (x, x') ↦ a matrix (n, m) for
             any rows of either.
         label: what it costs to change the label: ``Bures()``, ``ExactLabelOT()``, ``MeansOnly()``,
-            ``NoLabels()``, or one's own: a ``LabelCost`` or a function (source, target) ↦ a matrix
-            (k, k').
+            ``NoLabels()``; for continuous targets ``TargetValues()`` or ``TargetLaws()``; or one's
+            own: a ``LabelCost`` or a function (source, target) ↦ a matrix (k, k').
         label_weight: how much a change of label costs against a change of features; 1 in the paper.
 
     Example:
@@ -53,8 +53,10 @@ class GroundCost:
 
     @property
     def feature_cost(self) -> FeatureCost:
-        """``feature`` as a feature cost, whatever was given."""
-        return as_feature_cost(self.feature)
+        """``feature`` as a feature cost, whatever was given, with labels that are points beside it
+        (``TargetValues``, ``TargetLaws``).
+        """
+        return self.label_cost.joined(as_feature_cost(self.feature), self.label_weight)
 
     @property
     def label_cost(self) -> LabelCost:
@@ -92,7 +94,10 @@ class GroundCost:
         return self._changed(own, own.with_state(state))
 
     def _changed(self, before: FeatureCost, after: FeatureCost) -> GroundCost:
-        return self if after is before else replace(self, feature=after)
+        if after is before:
+            return self
+        own = self.label_cost.joined(after, self.label_weight) is after
+        return replace(self, feature=after, label=self.label if own else NoLabels())
 
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
@@ -154,6 +159,13 @@ class GroundCost:
         return GroundCost(label=NoLabels()).between(points, points)
 
     def _check(self, source: LabeledDataset, target: LabeledDataset) -> None:
+        if self.has_labels and not (source.has_classes and target.has_classes):
+            raise InputError(
+                f"{type(self.label_cost).__name__} compares classes",
+                "continuous targets without labels",
+                "Use label=ad.TargetValues(), ad.TargetLaws() or ad.NoLabels() (--cost.label values, "
+                "laws or none).",
+            )
         if self.feature_cost.one_space:
             check_features(source, target)
         if source.x.device != target.x.device:

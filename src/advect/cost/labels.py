@@ -17,6 +17,7 @@ from torch import Tensor
 from advect._util.checks import check_finite, check_methods
 from advect._util.linalg import squared_distances, squared_gaps
 from advect._util.single_norms import SampleProducts
+from advect.cost.features import FeatureCost
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Gaussians, bures
 from advect.data.laws.moments import sample_rows
@@ -96,6 +97,12 @@ class LabelCost(ABC):
     def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
         """An error for labels that cannot be compared; asked before laws are carried anywhere."""
         return
+
+    def joined(self, feature: FeatureCost, weight: float) -> FeatureCost:
+        """The feature cost, where it also holds what labels cost: those that are points beside the
+        features (``TargetValues``, ``TargetLaws``), which need no table.
+        """
+        return feature
 
     @property
     def estimates_covariances(self) -> bool:

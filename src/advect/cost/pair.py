@@ -124,7 +124,9 @@ class PairCost:
     def moves(self) -> bool:
         """Whether a gradient is wanted in anything that the cost depends on."""
         with_labels = self.has_labels and self.label_distances.requires_grad
-        return with_labels or self.source.x.requires_grad or self.target.x.requires_grad
+        aims = [d.targets for d in (self.source, self.target) if d.targets is not None]
+        own = (self.source.x, self.target.x, *aims)
+        return with_labels or any(part.requires_grad for part in own)
 
     @cached_property
     def features(self) -> FeaturePair:

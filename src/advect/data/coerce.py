@@ -4,6 +4,7 @@ holds, or a clear error.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from functools import singledispatch
 from typing import Any
@@ -18,6 +19,7 @@ from advect.data.laws import Gaussians
 from advect.errors import InputError
 
 _SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)
+_MANY = 20  # classes that are fractions: more are hardly meant as such
 _ONE_EACH = "Pass a list with one label for each sample."
 
 
@@ -112,6 +114,13 @@ def as_codes(
             "Pass one label for each sample.",
         )
     names = class_names(labels) if classes is None else _class_names(classes)
+    if (fractions := sum(type(name) is float for name in names)) > _MANY:
+        warnings.warn(
+            f"{fractions} of the classes are fractions: numbers to be predicted are targets and no "
+            "labels, ad.LabeledDataset(x, targets=y), ?target=column of a file, from_torch(…, "
+            "targets=True)",
+            stacklevel=4,
+        )
     position = {name: code for code, name in enumerate(names)}
     given = [label for label in labels if label is not None]
     unknown = [label for label in given if label not in position]

@@ -23,6 +23,7 @@ from advect.data.coerce import (
     as_law,
     as_weights,
 )
+from advect.data.continuous import ALL, Continuous, as_target_columns, as_targets
 from advect.data.doors import Doors
 from advect.data.doubt import Doubt, balanced_doubt, with_labels
 from advect.data.few_samples import FewSamples
@@ -33,7 +34,7 @@ from advect.data.parts import Parts
 from advect.errors import InputError
 
 
-class LabeledDataset(Doors, Parts, FewSamples, Doubt):
+class LabeledDataset(Doors, Parts, FewSamples, Doubt, Continuous):
     """Samples with labels and weights: an empirical measure Σ w_i δ_(x_i, y_i).
 
     Args:
@@ -58,6 +59,9 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt):
         probabilities: for labels with doubt, the probability of each class for each sample, (n, k),
             rows that sum to one; ``y`` is then by default the likeliest class. None for labels that
             are certain. Another ``y`` by ``replace`` makes labels certain again.
+        targets: continuous targets of a regression, n numbers or (n, q), held in float64 beside the
+            labels. Without y there is one class then, called "all".
+        target_columns: names of the targets.
 
     Attributes:
         x: features (n, d).  y: class positions (n,), int64, −1 where the label is missing.
@@ -66,6 +70,8 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt):
             table: see above.  probabilities: None, or (n, k), float64.
         fixed_laws: whether gradients stop at the label laws that are estimated from x (set by the
             dynamics).
+        targets: (n, q), or None.  target_unit: (q,), how many units of each target move as one of
+            the features (set by ``JointTargets``).
 
     Example:
         >>> import advect as ad
@@ -76,12 +82,15 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt):
         LabeledDataset(n=3, sample_shape=(2,), classes=2, dtype=float32)
         >>> ad.LabeledDataset([[0.0], [1.0]], ["cat", None]).labeled.tolist()
         [True, False]
+        >>> ad.LabeledDataset([[0.0], [1.0]], targets=[3.5, 4.0]).targets.shape
+        torch.Size([2, 1])
     """
 
     law: Gaussians | None
     law_index: Tensor | None
     probabilities: Tensor | None
     fixed_laws: bool
+    target_unit: Tensor | None
     _known_complete: bool | None
 
     def __init__(
@@ -96,11 +105,16 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt):
         columns: Sequence[str] | None = None,
         table: Table | None = None,
         probabilities: Any = None,
+        targets: Any = None,
+        target_columns: Sequence[str] | None = None,
     ) -> None:
         features = as_features(x)
         if probabilities is not None:
             probabilities, y, classes = with_labels(probabilities, y, classes, features, law_index)
+        if targets is not None and y is None and classes is None:
+            y, classes = [ALL] * len(features), (ALL,)
         codes, names = as_codes(y, classes, len(features))
+        numbers = as_targets(targets, len(features), features.device)
         codes = codes.to(features.device)
         fields = {
             "x": features.reshape(len(features), -1),
@@ -112,6 +126,9 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt):
             "columns": as_columns(columns, tuple(features.shape[1:])),
             "table": table,
             "probabilities": probabilities,
+            "targets": numbers,
+            "target_columns": as_target_columns(target_columns, numbers),
+            "target_unit": None,
         }
         if probabilities is not None and type(weights) is str:
             fields["weights"] = balanced_doubt(probabilities)
@@ -157,6 +174,8 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt):
             changes["columns"] = None  # the old names do not fit
         if "y" in changes:
             changes.setdefault("probabilities", None)  # they were those of the labels before
+        if "targets" not in changes and len(changes.get("x", self.x)) != len(self):
+            changes |= {"targets": None, "target_columns": None}  # of other samples
         copy = object.__new__(LabeledDataset)
         fields = {name: changes.get(name, getattr(self, name)) for name in _FIELDS}
         copy._set(fields, None if "y" in changes else self.complete)
@@ -167,7 +186,10 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt):
 
     def __repr__(self) -> str:
         dtype = str(self.x.dtype).removeprefix("torch.")
-        return f"LabeledDataset(n={len(self)}, sample_shape={self.sample_shape}, classes={len(self.classes)}, dtype={dtype})"
+        what = f"classes={len(self.classes)}"
+        if self.targets is not None:
+            what = f"{f'{what}, ' if self.has_classes else ''}targets={self.targets.shape[1]}"
+        return f"LabeledDataset(n={len(self)}, sample_shape={self.sample_shape}, {what}, dtype={dtype})"
 
     def _repr_html_(self) -> str:
         counts = [f"{name}: {count}" for name, count in self.counts.items()]
@@ -180,6 +202,7 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt):
             f"{len(counts)} classes": ", ".join(counts[:20]) + more,
             **({"without a label": f"{unlabeled:,}"} if unlabeled else {}),
             **({"mean confidence": f"{self.confidence.mean():.3f}"} if self.has_doubt else {}),
+            **self.target_facts(),
         }
         return facts_table("LabeledDataset", facts)
 
@@ -357,10 +380,13 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt):
             probabilities=(
                 None if self.probabilities is None else self.probabilities.to(device=device)
             ),
+            targets=None if self.targets is None else self.targets.to(device=device),
+            target_unit=None if self.target_unit is None else self.target_unit.to(device=device),
         )
 
 
 _FIELDS = (
     *("x", "y", "weights", "classes", "sample_shape"),
     *("law", "law_index", "fixed_laws", "columns", "table", "probabilities"),
+    *("targets", "target_columns", "target_unit"),
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
 from advect._util.progress import Progress
 from advect.data.adapters import (
@@ -26,10 +27,10 @@ from advect.data.adapters import (
 )
 from advect.data.formats import Content, Table, open_source, write
 from advect.data.sampling import Draw
+from advect.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from torch.utils.data import TensorDataset
 
 
 class Doors:
@@ -43,6 +44,15 @@ class Doors:
     columns: tuple[str, ...] | None
     table: Table | None
     probabilities: Tensor | None
+    targets: Tensor | None
+    target_columns: tuple[str, ...] | None
+    if TYPE_CHECKING:
+
+        @property
+        def has_classes(self) -> bool: ...
+        @property
+        def target_names(self) -> tuple[str, ...]: ...
+        def with_targets(self, columns: str | Sequence[str]) -> Self: ...
 
     @property
     def samples(self) -> Tensor:
@@ -61,6 +71,7 @@ class Doors:
         *,
         max_samples: int | None = None,
         classes: Sequence[Hashable] | None = None,
+        targets: bool = False,
         generator: torch.Generator | None = None,
         progress: Progress = None,
         probabilities: bool = False,
@@ -74,6 +85,7 @@ class Doors:
                 else in one pass that keeps no more than these.
             classes: the names that whole numbers in y count, −1 for a missing label; by default
                 ``dataset.classes``. Without either, labels are names.
+            targets: y is a number, or a vector of a ``TensorDataset``, for a regression, and no label.
             generator: source of randomness of the draw.
             progress: None shows it on stderr when it takes long, False is silent, a function is
                 called with (done, total).
@@ -86,19 +98,19 @@ class Doors:
             >>> ad.LabeledDataset.from_torch(pairs, classes=["cat", "dog"]).labels
             ['dog', 'cat']
         """
-        return cls(
-            **torch_fields(dataset, max_samples, classes, generator, progress, probabilities)
-        )
+        options = {"probabilities": probabilities, "targets": targets}
+        return cls(**torch_fields(dataset, max_samples, classes, generator, progress, **options))
 
     @classmethod
     def from_pandas(
         cls,
         df: DataFrame,
-        label: Hashable | None,
+        label: Hashable | None = None,
         *,
         weights: Any = None,
         categorical: str | None = None,
         probabilities: Any = None,
+        target: str | Sequence[str] | None = None,
     ) -> Self:
         """The rows of a data frame; the names of its columns are kept, its index is not.
 
@@ -114,6 +126,7 @@ class Doors:
             probabilities: for labels with doubt, the columns with the probabilities of the classes,
                 which are then the classes' names; or what their names begin with, and classes are
                 called by the rest. None takes columns ``probability[…]``, False none.
+            target: the column or columns of continuous targets.
 
         Example:
             >>> import pandas as pd, advect as ad
@@ -122,7 +135,8 @@ class Doors:
             >>> data.columns, data.x.tolist()
             (('kilos', 'indoors'), [[4.5, 1.0], [20.0, 0.0]])
         """
-        return cls(**frame_fields(df, label, weights, categorical, probabilities))
+        data = cls(**frame_fields(df, label, weights, categorical, probabilities))
+        return data if target is None else data.with_targets(target)
 
     @classmethod
     def from_huggingface(
@@ -206,6 +220,7 @@ class Doors:
     def numpy(self) -> tuple[np.ndarray, np.ndarray]:
         """Copies of the features in their sample shape and of the labels by name.
 
+        Of data that have continuous targets and no labels, these are given in place of labels.
         Labels have a plain dtype (bool, int64, float64, text) if all are there and of one such
         kind, else they are objects, None where missing. ``LabeledDataset(*data.numpy(),
         data.weights, data.classes, columns=data.columns)`` is the way back; without these it has
@@ -217,13 +232,18 @@ class Doors:
             >>> x.shape, labels.tolist()
             ((2, 2), ['cat', 'dog'])
         """
-        return self.samples.detach().cpu().numpy().copy(), label_array(self.labels)
+        x = self.samples.detach().cpu().numpy().copy()
+        if self.targets is None or self.has_classes:
+            return x, label_array(self.labels)
+        y = self.targets.detach().cpu().numpy().copy()
+        return x, y[:, 0] if y.shape[1] == 1 else y
 
     def to_torch(self) -> TensorDataset:
         """A ``TensorDataset`` of samples in their shape and class positions, −1 where the label is
         missing.
 
-        The class names are its ``classes``, where ``from_torch`` finds them. Weights and names of
+        Of data that have continuous targets and no labels, these are given, in the dtype of the
+        samples. The class names are its ``classes``, where ``from_torch`` finds them. Weights and names of
         columns are not kept. Labels with doubt are rows of probabilities in place of positions, as
         ``torch.nn.CrossEntropyLoss`` takes them.
 
@@ -233,6 +253,8 @@ class Doors:
             >>> pairs[1]
             (tensor([2., 3.]), tensor(1))
         """
+        if self.targets is not None and not self.has_classes:
+            return TensorDataset(self.samples.detach().clone(), self.targets.detach().to(self.x))
         shares = self.probabilities
         labels = self.y if shares is None else shares.to(self.x.dtype)
         return to_tensors(self.samples, labels, self.classes)
@@ -260,7 +282,9 @@ class Doors:
             (['x0', 'x1', 'label'], ['cat', 'dog'])
         """
         was = self.table or Table()
-        return to_frame(
+        if label is True and not self.has_classes:
+            label = None
+        frame = to_frame(
             self.x,
             self.y,
             self.weights,
@@ -272,6 +296,15 @@ class Doors:
             weights,
             self.probabilities,
         )
+        for name, values in zip(
+            self.target_names, () if self.targets is None else self.targets.T, strict=True
+        ):
+            if name in frame.columns:
+                raise InputError(
+                    "targets must have columns of their own", repr(name), "Rename target_columns."
+                )
+            frame[name] = values.detach().cpu().numpy().copy()
+        return frame
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the dataset to a file, whole or not at all; ``ad.datasets.load(path)`` reads it.
@@ -282,7 +315,7 @@ class Doors:
                 classes without samples, and read as float32 unless asked for ``dtype="float64"``.
                 Tables have the columns that the data came with: categories as text, truth values,
                 whole numbers, the name of the label column; a table of text needs the same options
-                to be read again, the others say themselves what they hold. Without a suffix it is a
+                to be read again, ``target=`` among them, the others say themselves what they hold. Without a suffix it is a
                 folder of PNG images, sorted by class, of 8 bits. Weights are written as they are
                 held, with a sum of one. Probabilities of classes are kept too, in tables as
                 columns ``probability[…]``; a folder of images has no place for them. Label laws are
@@ -296,11 +329,15 @@ class Doors:
             ...     print(ad.datasets.load(path).labels)
             ['cat', 'dog']
         """
-        x, labels = self.samples.detach().cpu().numpy(), self.labels if self.classes else None
+        named = bool(self.classes) and self.has_classes
+        x, labels = self.samples.detach().cpu().numpy(), self.labels if named else None
         even = bool((self.weights - 1 / len(self.x)).abs().max() < 1e-12 / len(self.x))
         weights = None if even else self.weights.cpu().numpy()
         probabilities = None if self.probabilities is None else self.probabilities.cpu().numpy()
-        classes = self.classes if self.classes else None
+        classes = self.classes if named else None
         content = Content(x, labels, classes, self.columns, weights, self.table, probabilities)
+        if self.targets is not None:
+            content.targets = self.targets.detach().cpu().numpy()
+            content.target_columns = self.target_columns
         write(path, content, overwrite=overwrite)
         return Path(path).expanduser()

@@ -24,6 +24,7 @@ class Parts:
     classes: tuple[Hashable, ...]
     law_index: Tensor | None
     probabilities: Tensor | None
+    targets: Tensor | None
     if TYPE_CHECKING:
         counts: Any
 
@@ -95,6 +96,7 @@ class Parts:
             weights=check_weights("the subset's weights", weights, len(weights)),
             law_index=None if self.law_index is None else self.law_index[index],
             probabilities=None if self.probabilities is None else self.probabilities[index],
+            targets=None if self.targets is None else self.targets[index],
         )
 
     def without(self, index: Any) -> Self:

@@ -152,6 +152,12 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
         tensors["law_index"] = data.law_index
     if data.probabilities is not None:
         tensors["probabilities"] = data.probabilities
+    if data.targets is not None:
+        tensors["targets"] = data.targets
+    if data.target_unit is not None:
+        tensors["target_unit"] = data.target_unit
+    if data.target_columns is not None:
+        facts["target_columns"] = list(data.target_columns)
     return tensors, facts
 
 
@@ -171,6 +177,9 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
         law=law,
         law_index=tensors.get("law_index"),
         probabilities=tensors.get("probabilities"),
+        targets=tensors.get("targets"),
+        target_columns=tuple(facts["target_columns"]) if "target_columns" in facts else None,
+        target_unit=tensors.get("target_unit"),
     )
 
 
@@ -199,6 +208,7 @@ def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         "weights": weights.shape == (len(x),)
         and weights.is_floating_point()
         and bool((weights >= 0).all()),
+        "targets": _are_targets(tensors, len(x), facts.get("target_columns")),
         "laws": index is None or _are_positions(index, len(x), -1, laws),
         "numbers of laws": all(
             value.is_floating_point() for name, value in tensors.items() if name.startswith("law.")
@@ -222,7 +232,17 @@ def _are_positions(values: Tensor, n: int, least: int, end: int) -> bool:
     return whole and bool(((values >= least) & (values < end)).all())
 
 
-_BY_ROW = ("x", "y", "weights", "law_index", "probabilities")
+def _are_targets(tensors: dict[str, Tensor], n: int, names: list[Any] | None) -> bool:
+    targets, unit = tensors.get("targets"), tensors.get("target_unit")
+    if targets is None:
+        return names is None and unit is None
+    wide = targets.ndim == 2 and len(targets) == n and targets.dtype == torch.float64
+    q = targets.shape[-1]
+    fits = (names is None or len(names) == q) and (unit is None or unit.shape == (q,))
+    return wide and fits
+
+
+_BY_ROW = ("x", "y", "weights", "law_index", "probabilities", "targets")
 
 
 def pack_rows(

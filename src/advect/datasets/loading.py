@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from advect._util.checks import check_known
+from advect._util.checks import check_known, one_or_more
 from advect._util.progress import Progress
 from advect.data import formats as files
 from advect.data.adapters import source_fields
@@ -24,6 +24,7 @@ from advect.data.formats import (
     Source as Source,
     register_format as register_format,
 )
+from advect.data.formats.kinds import EXACT
 from advect.data.sampling import Draw
 from advect.datasets.named import NAMES, cache_directory, open_named
 from advect.datasets.openml import fetch_table
@@ -31,6 +32,7 @@ from advect.datasets.reference import SAMPLING, Reference
 from advect.datasets.run_frames import open_frame
 from advect.datasets.synthetic import gaussians, moons, rings, swiss_roll
 
+_TABLES = ("csv", "parquet", "openml")  # whose columns may be targets
 _TOYS: dict[str, Callable[..., LabeledDataset]] = {
     "gaussians": gaussians,
     "moons": moons,
@@ -69,7 +71,8 @@ def load(
         split: ``"train"`` (the default), ``"test"`` or ``"all"`` of a dataset that has splits.
         progress: None shows it on stderr when it takes long, False is silent, a function is called
             with (done, total).
-        **options: those of the format, as in ``label="kind"`` for tables, ``size=32`` for folders,
+        **options: those of the format, as in ``label="kind"`` for tables, ``target="price"`` for
+            columns that are continuous targets (``target="y"`` of an .npz), ``size=32`` for folders,
             and those of synthetic datasets. For a frame of a run with a ``space.json``: ``units``,
             which are those of the ``"source"`` by default, else those of the ``"target"`` or the
             ``"common"`` ones of the flow.
@@ -97,9 +100,13 @@ def load(
         return _draw_toy(reference.path, merged)
     _check_options(reference, merged)
     draw = Draw(**{name: merged.pop(name) for name in SAMPLING if name in merged})
+    target, narrow = _aimed(_kind(reference), merged)
     found = _open(reference, merged)
     if not isinstance(found, LabeledDataset):
-        return LabeledDataset(**source_fields(found, draw, progress))
+        data = LabeledDataset(**source_fields(found, draw, progress))
+        known = getattr(found, "target_columns", None) if data.targets is None else None
+        return _with_targets(data, target or known, narrow)
+    found = _with_targets(found, target, "")
     rows = draw.rows(found.y, found.classes)
     return found if rows is None else found.subset(rows)
 
@@ -121,11 +128,10 @@ def _say_which(ref: str | os.PathLike[str], reference: Reference) -> None:
 
 def _check_options(reference: Reference, options: dict[str, Any]) -> None:
     """Each option is one of the draw, or of the format: known before anything is read."""
-    kind = reference.kind
-    if kind == "path":
-        kind = files.kind_of(reference.path)
+    kind = _kind(reference)
     own = {"name": ["split"], "run": ["units"], "openml": ["label", "categorical"]}
     known = own[kind] if kind in own else files.reader_options(kind)
+    known = [*known, "target"] if kind in _TABLES else known
     what = {
         "name": f"the dataset {reference.path}",
         "run": "a frame",
@@ -133,6 +139,37 @@ def _check_options(reference: Reference, options: dict[str, Any]) -> None:
     }
     for option in options:
         check_known(f"option of {what.get(kind, f'{kind} files')}", option, {*known, *SAMPLING})
+
+
+def _kind(reference: Reference) -> str:
+    """The kind of a reference, of a path that of its file."""
+    return files.kind_of(reference.path) if reference.kind == "path" else reference.kind
+
+
+def _aimed(kind: str, options: dict[str, Any]) -> tuple[Any, str]:
+    """Which columns of a table are targets, taken out of the options, and the kind of the table if
+    features need not stay in the float64 that targets are read in.
+    """
+    target = options.pop("target", None) if kind in _TABLES else None
+    narrow = kind if "dtype" not in options else ""
+    if target is None:
+        return None, narrow
+    target = one_or_more(target)
+    if kind == "csv":
+        options.setdefault("dtype", "float64")
+    if kind == "openml" or "label" in target:
+        options.setdefault("label", False)  # no label then, though it is called so
+    return target, narrow
+
+
+def _with_targets(data: LabeledDataset, target: Any, narrow: str) -> LabeledDataset:
+    if target is None:
+        return data
+    data = data.with_targets(target)
+    exact = narrow == "parquet" and torch.equal(data.x.float().double(), data.x.double())
+    if exact or (narrow == "csv" and float(data.x.abs().max()) < EXACT["float32"]):
+        return data.to(dtype=torch.float32)
+    return data
 
 
 def _open(reference: Reference, options: dict[str, Any]) -> files.Source | LabeledDataset:

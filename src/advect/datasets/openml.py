@@ -66,11 +66,11 @@ def fetch_table(
             repr(number),
             "Write openml:61, say; see openml.org.",
         )
-    target = {} if label is None else {"target_column": str(label)}
+    target = {} if label is None or label is False else {"target_column": str(label)}
     where = None if home is None else str(home / "openml")
     remedy = "Check the number and the network, or read a file of your own."
     bunch = _fetch(int(number), remedy, as_frame=True, data_home=where, **target)
-    names = bunch.target_names
+    names = [] if label is False else bunch.target_names
     if len(names) > 1:
         raise InputError(
             "a dataset must have one column of labels", ", ".join(names), "Name one with label=…."

@@ -25,6 +25,7 @@ _TYPES = dict.fromkeys(_TEXTS.split(), "str") | {
     "weights": "str | int | False",
     "columns": "list[str | int]",
     "probabilities": "list[str | int | False]",
+    "target": "list[str]",
 }
 _SCHEME = re.compile(r"([A-Za-z][\w+-]+):(.*)", re.DOTALL)
 

@@ -46,6 +46,10 @@ class Dynamics(ABC):
     def start(self, data: LabeledDataset) -> LabeledDataset:
         """The dataset with what moves made explicit (its laws)."""
 
+    def settled(self, rho: LabeledDataset, memory: Tensors) -> LabeledDataset:
+        """The started dataset with what depends on what the functional begins with."""
+        return rho
+
     @abstractmethod
     def parameters(self, rho: LabeledDataset) -> Tensors:
         """The tensors that move."""
@@ -115,10 +119,10 @@ class FeatureDriven(Dynamics):
         return rho.replace(x=parameters["x"], fixed_laws=not self.through_laws)
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
-        return {"x": _per_mass(gradient["x"], rho.weights)}
+        return {"x": per_mass(gradient["x"], rho.weights)}
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
-        return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), fixed_laws=False)
+        return rho.replace(x=bounded(rho.x + displacement["x"], self.bounds), fixed_laws=False)
 
 
 class _Joint(Dynamics):
@@ -140,10 +144,10 @@ class _Joint(Dynamics):
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
         mass = self.mass(rho)
         per_law = {
-            name: _per_mass(value, mass[name]) for name, value in gradient.items() if name != "x"
+            name: per_mass(value, mass[name]) for name, value in gradient.items() if name != "x"
         }
         per_law = self.motion(rho.dim).velocity(_laws(rho), per_law)
-        return {"x": _per_mass(gradient["x"], rho.weights), **per_law}
+        return {"x": per_mass(gradient["x"], rho.weights), **per_law}
 
     def mass(self, rho: LabeledDataset) -> Tensors:
         laws, motion = _laws(rho), self.motion(rho.dim)
@@ -160,7 +164,7 @@ class _Joint(Dynamics):
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
         law = self.motion(rho.dim).move(_laws(rho), displacement)
-        return rho.replace(x=_bounded(rho.x + displacement["x"], self.bounds), law=law)
+        return rho.replace(x=bounded(rho.x + displacement["x"], self.bounds), law=law)
 
 
 @dataclass(frozen=True)
@@ -195,6 +199,7 @@ class JointFixedLabels(_Joint):
         return self.laws or FactoredMotion()
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
+        data.require_classes("a flow of label laws")
         data.require_labels("a flow of label laws")
         data = data.with_class_laws()
         return data.replace(law=self.motion(data.dim).start(_first_laws(data)))
@@ -252,6 +257,7 @@ class JointVariableLabels(_Joint):
                 "labels that are probabilities, with laws of classes",
                 "Use JointFixedLabels or FeatureDriven, or the likeliest labels: data.hard().",
             )
+        data.require_classes("a flow of label laws")
         laws = self.motion(data.dim).start(_first_laws(data))
         each = laws.take(data.law_rows)
         return data.replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
@@ -280,7 +286,7 @@ def _first_laws(data: LabeledDataset) -> Gaussians:
     return data.replace().laws().to(data.x.device, data.x.dtype)
 
 
-def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
+def per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
     """−gradient ÷ mass by rows; those with too little mass for the dtype stay where they are."""
     least = torch.finfo(
         gradient.dtype
@@ -289,7 +295,8 @@ def _per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
     return -gradient * inverse.reshape(-1, *[1] * (gradient.ndim - 1))
 
 
-def _bounded(x: Tensor, bounds: Bounds) -> Tensor:
+def bounded(x: Tensor, bounds: Bounds) -> Tensor:
+    """Features within bounds, if there are any."""
     return x if bounds is None else x.clamp(*bounds)
 
 

@@ -106,6 +106,8 @@ def iterate(
     if start is None:
         rho = dynamics.start(source)
         index, memory = 0, functional.begin(rho)
+        if hasattr(dynamics, "settled"):  # one that is no subclass may have none
+            rho = dynamics.settled(rho, memory)
         state = integrator.init(dynamics.parameters(rho))
     else:
         rho, state, index = start.dataset, start.integrator, start.index

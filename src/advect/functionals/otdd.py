@@ -16,7 +16,7 @@ from torch import Tensor
 from advect._util.memory import MemoryLimit
 from advect._util.ranks import Group
 from advect.cost import GroundCost
-from advect.cost.ground import check_cost
+from advect.cost.targets import cost_for
 from advect.data.dataset import LabeledDataset
 from advect.functionals.base import Functional, State
 from advect.ot import Sinkhorn, Solver, check_solver
@@ -38,9 +38,9 @@ class OTDD(Functional):
 
     Args:
         target: the dataset to move toward.
-        cost: the ground cost; by default full Gaussian label laws, label_weight 1. Label distances
-            are taken anew at each step. ``GroundCost(label=NoLabels())`` is the feature-only
-            comparison of the paper.
+        cost: the ground cost; by default full Gaussian label laws, label_weight 1, and
+            ``TargetValues`` for continuous targets. Label distances are taken anew at each step.
+            ``GroundCost(label=NoLabels())`` is the feature-only comparison of the paper.
         solver: ``Sinkhorn(...)`` (default: epsilon 1 % of the mean cost, marginal error 1e-3),
             ``ExactOT()``, or for many samples ``MiniBatch(...)``, with other draws at each step, or
             ``NystromSinkhorn(...)``.
@@ -71,9 +71,9 @@ class OTDD(Functional):
         memory_limit: MemoryLimit = None,
         group: Group | None = None,
     ) -> None:
-        self.target = check_dataset("target", target)
+        self.target, self._by_default = check_dataset("target", target), cost is None
         self.transport = Transport(
-            check_cost(cost) or GroundCost(),
+            cost_for(cost, target),
             check_solver(solver or Sinkhorn(tol=1e-3)),
             memory_limit,
             group,
@@ -104,5 +104,7 @@ class OTDD(Functional):
 
     def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
         """½ OTDD² as a float64 number, differentiable in features and laws."""
+        if self._by_default:
+            cost_for(None, rho, self.target)  # an error where only one has continuous targets
         found, state = self.transport(rho, self.target, state)
         return {self.name: found.loss}, state

@@ -179,6 +179,7 @@ def check_pair(a: LabeledDataset, b: LabeledDataset, label_weight: float) -> Non
         )
     for data in (a, b):
         if label_weight and data.law is None:
+            data.require_classes("a sliced distance with labels")
             data.require_labels("a sliced distance with labels")
         if label_weight:
             data.require_hard("a sliced distance with labels")

@@ -143,6 +143,7 @@ def _check(data: LabeledDataset, reference: LabeledDataset | None) -> None:
     remedy = "Wrap features and labels as ad.LabeledDataset(x, y)."
     for name, each in (("data", data), ("reference", data if reference is None else reference)):
         check_kind(f"{name} must be a LabeledDataset", each, LabeledDataset, remedy)
+        each.require_classes("an audit")
         if not bool(each.labeled.any()):
             raise InputError(
                 f"an audit needs labels, and {name} has none",

@@ -102,6 +102,7 @@ class Slices:
         functions, in the same norm.
         """
         if self.label_weight and data.law is None:
+            data.require_classes("an embedding with labels")
             data.require_labels("an embedding with labels")
         if self.label_weight:
             data.require_hard("an embedding with labels")

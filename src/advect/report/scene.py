@@ -49,14 +49,15 @@ def gather(story: Story) -> Scene:
         notes.append(
             f"The target has {target.data.dim} features and the flow {before.dim}: it is not drawn."
         )
-    view, how = _view([before.x, after.x] if beside is None else [before.x, after.x, beside])
+    shown = [before, after] if beside is None or target is None else [before, after, target.data]
+    view, how, axes = view_of(shown)
     album = Album(before, after, None if target is None else target.data, story.pictures)
     clouds = []
     for rho in frames.read():
-        clouds.append(view(rho.x))
+        clouds.append(view(rho))
         album.add(rho)
     # (frames, n, dim), (m, dim)
-    points, there = np.stack(clouds), None if beside is None else view(beside)
+    points, there = np.stack(clouds), None if len(shown) < 3 else view(shown[2])
     box = Box.around([points] if there is None else [points, there])
     player: dict[str, Any] = {
         "dim": points.shape[2],
@@ -67,9 +68,7 @@ def gather(story: Story) -> Scene:
         "extent": [max(float(size), 0.02) for size in box.extent],
         "centre": [float(c) for c in box.centre],
         "half": box.half,
-        "axes": None
-        if before.dim != 2
-        else [str(name) for name in before.columns or ("feature 1", "feature 2")],
+        "axes": axes,
         **frames.packed(),
         "palette": {"light": list(LIGHT.palette), "dark": list(DARK.palette)},
         "names": list(story.names),
@@ -77,9 +76,9 @@ def gather(story: Story) -> Scene:
         "target": None if target is None else _packed_target(target, frames.names, there, box),
         "partners": None if target is None else _packed_partners(after, target.data, story, notes),
     }
-    classes = (
-        None if target is None else tables_for_page(before, after, target.data, story.cost, notes)
-    )
+    classes = None
+    if target is not None and before.has_classes and target.data.has_classes:
+        classes = tables_for_page(before, after, target.data, story.cost, notes)
     player |= album.packed(notes)
     page = {
         **summary(story, frames, whole),
@@ -120,6 +119,42 @@ def _packed_partners(
         "positions": pack_integers(found.positions, "<u2"),
         "shares": pack_integers(np.rint(found.shares * 10_000), "<u2"),
     }
+
+
+def view_of(
+    shown: Sequence[LabeledDataset],
+) -> tuple[Callable[[LabeledDataset], np.ndarray], str, list[str] | None]:
+    """How datasets become points of the page, a sentence that says how, and names of axes.
+
+    With a continuous target in place of classes, and where all have one: features from left to
+    right, the target upward."""
+    first = shown[0]
+    if any(data.has_classes or data.targets is None for data in shown):
+        view, how = _view([data.x for data in shown])
+        columns = first.columns or ("feature 1", "feature 2")
+        return (lambda data: view(data.x)), how, None if first.dim != 2 else list(map(str, columns))
+    across, what = (lambda x: as_array(x)[:, :1]), str((first.columns or ("the feature",))[0])
+    if first.dim > 1:
+        projection, _ = principal_view(torch.cat([data.x.double() for data in shown]), 1)
+        across, what = (lambda x: as_array(projection.apply(x))), "first principal component"
+    wide, high = (
+        float(np.ptp(np.concatenate(parts))) or 1.0
+        for parts in ([across(d.x) for d in shown], [as_array(_aim(d)) for d in shown])
+    )
+    how = (
+        f"From left to right {what}, upward the target {first.target_names[0]}, brought to the "
+        "same width; the same at every step."
+    )
+    return (
+        (lambda data: np.column_stack([across(data.x), wide / high * as_array(_aim(data))])),
+        how,
+        None,
+    )
+
+
+def _aim(data: LabeledDataset) -> Tensor:
+    """The first continuous target, as a column."""
+    return data.require_targets("this view")[:, :1]
 
 
 def _view(clouds: Sequence[Tensor]) -> tuple[Callable[[Tensor], np.ndarray], str]:

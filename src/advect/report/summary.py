@@ -71,6 +71,7 @@ def summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict
     """What the head of the page and its lists say."""
     objective = objective_of(story, frames)
     n_steps = frames.steps[-1] if story.n_steps is None else story.n_steps
+    named = frames.before.has_classes
     classes = f"{sum(count > 0 for count in frames.before.counts.values())}"
     data = {story.names[0]: described(frames.before, frames.n_all)}
     if target is not None:
@@ -81,7 +82,7 @@ def summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict
         ("steps", f"{n_steps:,}"),
         *([] if story.seconds is None else [("time", duration(story.seconds))]),
         ("samples", f"{frames.n_all:,}" + ("" if target is None else f" → {len(target):,}")),
-        ("classes", classes),
+        ("classes", classes) if named else ("target", ", ".join(frames.before.target_names)),
         *(
             (str(name), f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}")
             for name, curve in story.metrics.items()
@@ -96,7 +97,7 @@ def summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict
         "message": story.message,
         "diagnosis": list(story.diagnosis),
         "tiles": tiles,
-        "setup": {**data, **story.setup},
+        "setup": {**data, **target_ranges(story, frames, target), **story.setup},
         "terms": [
             (name, f"{curve[0][1]:.4g}", f"{curve[-1][1]:.4g}")
             for name, curve in story.terms.items()
@@ -106,6 +107,17 @@ def summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict
         "command": story.command,
         "code": story.code,
         "last": len(frames.steps) - 1,
+    }
+
+
+def target_ranges(story: Story, frames: Frames, target: LabeledDataset | None) -> dict[str, str]:
+    """The ends and the middle of continuous targets: before, after, and of the target dataset."""
+    sides = {story.names[0]: frames.before, f"{story.names[0]}, last": frames.after}
+    sides |= {} if target is None else {story.names[1]: target}
+    return {
+        f"{name} of {side}": text
+        for side, data in sides.items()
+        for name, text in data.target_facts().items()
     }
 
 
@@ -127,6 +139,8 @@ def described(data: LabeledDataset, n: int) -> str:
         if data.has_doubt
         else ""
     )
+    if not data.has_classes:
+        return f"{n:,} samples of {features}, target {', '.join(data.target_names)}"
     return f"{n:,} samples of {features}, {k} class{'es' if k != 1 else ''}{doubt}"
 
 

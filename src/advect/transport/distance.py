@@ -22,6 +22,7 @@ from advect._util.memory import MemoryLimit
 from advect.cost import GroundCost, PairCost
 from advect.cost.ground import check_cost
 from advect.cost.rounding import largest_cost
+from advect.cost.targets import cost_for
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -155,7 +156,13 @@ class Distance:
         near = self.divergence.value <= self.divergence.error
         if not (near or self.divergence.sampled):  # parts of one dataset are apart
             return False
-        return same_measure(self.source, self.target, labels=self.pairs[0].cost.has_labels)
+        cost, sides = self.pairs[0].cost, [self.source, self.target]
+        if self.pairs[0].points is not None and any(data.targets is not None for data in sides):
+            points = zip(
+                sides, self.pairs[0].points, strict=True
+            )  # what is compared of targets too
+            sides = [data.replace(x=x, sample_shape=tuple(x.shape[1:])) for data, x in points]
+        return same_measure(sides[0], sides[1], labels=cost.has_labels)
 
     @property
     def _cancels(self) -> bool:
@@ -365,6 +372,7 @@ class Distance:
         target.
         """
         for data in (self.source, self.target):
+            data.require_classes("class_coupling")
             data.require_labels("class_coupling")
         plan, width = self.divergence.cross.coupling, len(self.target.classes)
         if self.source.has_doubt or self.target.has_doubt:
@@ -392,7 +400,8 @@ def otdd(
 
     Args:
         source, target: datasets in one feature space (see ``harmonize``).
-        cost: the ground cost; by default squared Euclidean features and full Gaussian label laws.
+        cost: the ground cost; by default squared Euclidean features and full Gaussian label laws,
+            and ``TargetValues`` for continuous targets.
         solver: ``Sinkhorn(...)`` (by default with epsilon 1 % of the mean cost), ``ExactOT()``, or
             for many samples ``MiniBatch(...)`` or ``NystromSinkhorn(...)``; see
             docs/choosing-a-solver.md.
@@ -420,7 +429,7 @@ def otdd(
     """
     source, target = check_dataset("source", source), check_dataset("target", target)
     solver = check_solver(solver or Sinkhorn())
-    cost = (check_cost(cost) or GroundCost()).fitted(source, target)
+    cost = cost_for(cost, source, target).fitted(source, target)
     transport = Transport(cost, solver, memory_limit)
     solved, pairs = transport.kept(source, target)
     found = Distance(source, target, solved, pairs, solver, memory_limit)

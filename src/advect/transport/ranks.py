@@ -24,7 +24,7 @@ from advect._util.checks import check_finite
 from advect._util.memory import MemoryLimit, as_bytes
 from advect._util.ranks import Group
 from advect.cost import GroundCost, PairCost
-from advect.cost.labels import LabelCost, n_laws
+from advect.cost.labels import LabelCost, NoLabels, n_laws
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot import Cost, ShardedCost, Solution
@@ -73,10 +73,12 @@ class ShardedProblem(Problem):
         target = self.target.replace() if side == "target" else self.target
         source = target if side == "target" else self.rho
         target = source if side == "source" else target
+        cost = self.cost
+        if not cost.feature_cost.by_rows:  # points that depend on all samples are made before a cut
+            (source, target), cost = as_points(cost, source, target), GroundCost(label=NoLabels())
         kept = (source.weights > 0).nonzero()[:, 0]
         mine = _cut(source, kept[self.group.rows(len(kept))])
         other = _cut(_fixed(target), (target.weights > 0).nonzero()[:, 0])
-        cost = self.cost
         if cost.has_labels and source.law_index is None:  # laws of particles are cut like rows
             cost = replace(cost, label=self._known(source, target))
         return cost.between(mine, other)
@@ -165,9 +167,10 @@ class _Total(torch.autograd.Function):
 
 
 def _tensors(data: LabeledDataset) -> dict[str, Tensor]:
-    """What can move: features, and laws that the dataset carries."""
+    """What can move: features, targets, and laws that the dataset carries."""
     laws = {} if data.law is None else data.law.tensors()
-    return {"x": data.x} | {f"law.{name}": tensor for name, tensor in laws.items()}
+    own = {"x": data.x} if data.targets is None else {"x": data.x, "targets": data.targets}
+    return own | {f"law.{name}": tensor for name, tensor in laws.items()}
 
 
 def _moving(data: LabeledDataset) -> list[Tensor]:
@@ -178,7 +181,7 @@ def _with(data: LabeledDataset, tensors: dict[str, Tensor]) -> LabeledDataset:
     law = data.law
     if law is not None:
         law = law.with_tensors({name: tensors[f"law.{name}"] for name in law.tensors()})
-    return data.replace(x=tensors["x"], law=law)
+    return data.replace(x=tensors["x"], law=law, targets=tensors.get("targets"))
 
 
 def _shared(data: LabeledDataset, group: Group) -> LabeledDataset:
@@ -214,7 +217,19 @@ def _cut(data: LabeledDataset, rows: Tensor) -> LabeledDataset:
         index = data.law_index[rows]
         places = torch.arange(len(index), device=index.device)
         changes |= {"law": data.law.take(index), "law_index": places}
+    if data.targets is not None:
+        changes["targets"] = data.targets[rows]
     return data.replace(**changes)
+
+
+def as_points(cost: GroundCost, *datasets: LabeledDataset) -> list[LabeledDataset]:
+    """Datasets, or one twice, with their points under a cost in place of features."""
+    made: dict[int, LabeledDataset] = {}
+    for data in datasets:
+        if id(data) not in made:
+            points = cost.feature_cost.points(data)
+            made[id(data)] = data.replace(x=points, sample_shape=tuple(points.shape[1:]))
+    return [made[id(data)] for data in datasets]
 
 
 def _embedded(cost: GroundCost, data: LabeledDataset) -> LabeledDataset:

@@ -11,6 +11,7 @@ from advect.viz.images import image_grid
 from advect.viz.pairwise_map import dataset_map, pairwise
 from advect.viz.particle_figures import particle_grid, particles, paths
 from advect.viz.projections import View, pca, tsne
+from advect.viz.regressions import regression
 from advect.viz.saving import save
 from advect.viz.series import class_counts, curves
 from advect.viz.tables import class_table
@@ -32,6 +33,7 @@ __all__ = [
     "particles",
     "paths",
     "pca",
+    "regression",
     "save",
     "style",
     "tsne",

@@ -25,15 +25,19 @@ def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, A
     probabilities = getattr(
         source, "probabilities", None
     )  # a reader of one's own may not know them
+    targets = getattr(source, "targets", None)  # formats of one's own may not know of any
     if rows is not None and back is not None:
         x = x[back.numpy()]
         labels = None if labels is None else [labels[row] for row in rows.tolist()]
         probabilities = None if probabilities is None else probabilities[rows.numpy()]
+        targets = None if targets is None else targets[rows.numpy()]
         if weights is not None:  # scaled first, as the weights of the whole dataset would be
             weights = check_weights("weights", torch.as_tensor(weights).double(), len(source))[rows]
     return {
         "x": x,
         "y": labels,
+        "targets": targets,
+        "target_columns": None if targets is None else source.target_columns,
         "weights": weights,
         "classes": source.classes,
         "columns": source.columns,

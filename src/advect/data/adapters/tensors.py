@@ -49,6 +49,7 @@ class _Wanted:
     most: int | None
     generator: torch.Generator | None
     progress: Progress
+    targets: bool = False
 
     def rows(self, n: int) -> Sequence[int]:
         """Positions among n, chosen before any sample is read."""
@@ -75,12 +76,16 @@ def torch_fields(
     generator: torch.Generator | None,
     progress: Progress,
     probabilities: bool = False,
+    *,
+    targets: bool = False,
 ) -> dict[str, Any]:
-    """Features, labels and class names of a torch dataset or loader."""
+    """Features, labels and class names of a torch dataset or loader; or features and targets."""
     if max_samples is not None:
         check_count("max_samples", max_samples)
     names = _known_classes(dataset) if classes is None else list(classes)
-    x, labels = _read(dataset, _Wanted(max_samples, generator, progress))
+    x, labels = _read(dataset, _Wanted(max_samples, generator, progress, targets))
+    if targets:
+        return {"x": x, "targets": _numbers(labels)}
     if names is None and all(label is None for label in labels):
         return {"x": x}
     if any(type(label) is Shares for label in labels):
@@ -130,6 +135,8 @@ def _(dataset: TensorDataset, wanted: _Wanted) -> tuple[Any, list[Any]]:
     rows = wanted.rows(len(dataset))
     if len(rows) < len(dataset):
         x, y = x[torch.as_tensor(rows)], None if y is None else y[torch.as_tensor(rows)]
+    if wanted.targets and y is not None and y.ndim == 2:
+        return x.detach(), y.detach().tolist()
     return x.detach(), [None] * len(x) if y is None else as_labels(y, len(x), "the TensorDataset")
 
 
@@ -143,6 +150,18 @@ def _refuse(dataset: Any, wanted: _Wanted) -> tuple[Any, list[Any]]:
         "Pass an object with len() and positions, or one to iterate over; arrays go to "
         "LabeledDataset(x, y).",
     )
+
+
+def _numbers(values: list[Any]) -> np.ndarray:
+    """Targets of all samples."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "targets must be one number for each sample",
+            f"{type(values[0]).__name__} in the first",
+            "Give (x, y) with a float y; leave targets=True out for labels.",
+        ) from None
 
 
 def to_tensors(samples: Tensor, y: Tensor, classes: Sequence[Hashable]) -> TensorDataset:

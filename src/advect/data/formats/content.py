@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from advect._util.memory import check_room
-from advect.data.formats.kinds import Table
+from advect.data.formats.kinds import Cells, Table
 from advect.errors import InputError
 
 Advance = Callable[[int], object]
@@ -33,6 +33,8 @@ class Source(Protocol):
         columns: names of tabular features.  weights: (n,), or None.
         table: what the columns were before they became numbers, or None.
         probabilities: of labels with doubt, (n, k) for the k classes, or None.
+        targets: continuous targets (n, q), or None.  target_columns: their names; without
+            ``targets``, which of ``columns`` they are.
 
     Example:
         >>> import tempfile, numpy as np
@@ -54,6 +56,8 @@ class Source(Protocol):
     weights: np.ndarray | None = None
     table: Table | None = None
     probabilities: np.ndarray | None = None
+    targets: np.ndarray | None = None
+    target_columns: tuple[str, ...] | None = None
 
     def __len__(self) -> int: ...
 
@@ -81,6 +85,8 @@ class Content(Source):
         weights: n numbers, or None.
         table: what the columns were, if they are to be written as such.
         probabilities: of labels with doubt, (n, k), a column for each of ``classes``; or None.
+        targets: continuous targets (n, q), or None.
+        target_columns: their names.
 
     Raises:
         InputError: parts that do not fit together.
@@ -100,6 +106,8 @@ class Content(Source):
     weights: np.ndarray | None = None
     table: Table | None = None
     probabilities: np.ndarray | None = None
+    targets: np.ndarray | None = None
+    target_columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         x = np.asarray(self.x)
@@ -158,6 +166,20 @@ class Content(Source):
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def target_cells(self, taken: Iterable[str]) -> list[Cells]:
+        """The targets as columns of a table whose other columns have these names."""
+        if self.targets is None:
+            return []
+        q = self.targets.shape[1]
+        names = self.target_columns or ("target", *(f"target{k}" for k in range(1, q)))
+        if both := set(names) & set(taken):
+            raise InputError(
+                "targets and features must have columns of their own",
+                repr(min(both)),
+                "Name the targets: target_columns=….",
+            )
+        return [Cells(name, self.targets[:, k]) for k, name in enumerate(names)]
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = quiet) -> np.ndarray:
         x = self.x if rows is None else self.x[check_rows(rows, len(self))]

@@ -10,6 +10,7 @@ import json
 import os
 import struct
 import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from advect._util.atomic import atomic_file
-from advect._util.checks import check_known
+from advect._util.checks import check_known, one_or_more
 from advect.data.formats.content import Content, as_names, check_columns, class_names
 from advect.data.formats.doubt import ARRAY, Asked, check_array, keys_of, stored_names
 from advect.data.formats.guard import damaged, reading
@@ -49,6 +50,8 @@ class NpzSource(StoredSource):
         probabilities: name of an array (n, k) with the probabilities of the classes, for labels with
             doubt; None takes one called ``probabilities`` in files without splits, False none.
             Without labels they are the likeliest classes.
+        target: name of the array of continuous targets, such as ``y``, or names of columns; by
+            default an array called ``targets``.
 
     Raises:
         InputError: a file that cannot be used.
@@ -71,6 +74,7 @@ class NpzSource(StoredSource):
         y_key: str | None = None,
         raw: bool = False,
         probabilities: Asked = None,
+        target: str | Sequence[str] | None = None,
     ) -> None:
         self._raw = raw
         with reading(path, _KIND, ValueError), zipfile.ZipFile(path) as archive:
@@ -80,6 +84,9 @@ class NpzSource(StoredSource):
         self._parts = [read(x) for x, _ in pairs]
         check_parts(self._parts)
         n = len(self)
+        if target is not None and one_or_more(target) == ["y"]:  # of the split
+            self.targets = np.concatenate([_targets(read(y or "y")) for _, y in pairs])
+            pairs = [(x, None) for x, _ in pairs]
         known = [y is not None and y in entries for _, y in pairs]
         if any(known):
             self.labels, self.classes = _named(
@@ -92,6 +99,14 @@ class NpzSource(StoredSource):
                     "Store one label for each sample.",
                 )
         self._read_doubt(path, entries, keys_of(probabilities), len(pairs) == 1 and split is None)
+        if self.targets is None:
+            self._find_targets(path, entries, target)
+        if self.targets is not None and len(self.targets) != n:
+            raise InputError(
+                f"features and targets must have the same length in {path}",
+                f"{n} features, {len(self.targets)} targets",
+                "Store one target for each sample.",
+            )
         if len(pairs) > 1 or x_key is not None or split is not None:
             return  # what follows is said of the whole file
         if "weights" in entries:
@@ -121,6 +136,19 @@ class NpzSource(StoredSource):
             classes = _named(path, entries, [])[1]
         self.labels, self.classes = stored_names(path, values, self.labels, classes)
         self.probabilities = values
+
+    def _find_targets(
+        self, path: Path, entries: dict[str, zipfile.ZipInfo], target: str | Sequence[str] | None
+    ) -> None:
+        """The array that is asked for, or that of our own files, or columns by name."""
+        names = ["targets"] if target is None else one_or_more(target)
+        if len(names) == 1 and names[0] in entries:
+            self.targets = _targets(_member(path, entries, names[0]))
+            if names[0] == "targets" and "target_columns" in entries:
+                known = _json(_member(path, entries, "target_columns"), list)
+                self.target_columns = check_columns(known, self.targets.shape[1:], f" in {path}")
+        elif target is not None:
+            self.target_columns = tuple(map(str, names))
 
 
 class NpySource(StoredSource):
@@ -168,6 +196,10 @@ def write_npz(path: Path, content: Content) -> None:
         arrays["weights"] = content.weights
     if content.probabilities is not None:
         arrays[ARRAY] = content.probabilities
+    if content.targets is not None:
+        arrays["targets"] = content.targets
+    if content.target_columns is not None:
+        arrays["target_columns"] = np.array(json.dumps(content.target_columns))
     if content.table is not None:
         arrays[_TABLE] = np.array(json.dumps(content.table.to_dict()))
     with atomic_file(path) as beside, open(beside, "wb") as file:
@@ -244,6 +276,18 @@ def _weights(stored: Stored, n: int) -> np.ndarray:
             "Store one for each sample.",
         )
     return stored.whole()
+
+
+def _targets(stored: Stored) -> np.ndarray:
+    """Numbers (n, q)."""
+    if len(stored.shape) not in (1, 2) or stored.dtype.kind not in "fiu":
+        raise InputError(
+            f"targets must be one number or vector for each sample in {stored.path}",
+            f"{stored.name} of shape {stored.shape} and {stored.dtype}",
+            "Store them as (n,) or (n, q) numbers.",
+        )
+    values = stored.whole().astype(np.float64)
+    return values[:, None] if values.ndim == 1 else values
 
 
 def _columns(stored: Stored, sample_shape: tuple[int, ...]) -> tuple[str, ...]:

@@ -139,6 +139,8 @@ class ParquetSource(Source):
         self._wide = any(most >= EXACT["float32"] for most in largest.values())
         warn_rounded(path, largest, self._dtype)
         self._sample_shape, self.columns = self._shape(own)
+        if own.get("targets") and set(own["targets"]) <= set(self.columns or ()):
+            self.target_columns = own["targets"]
         special = [None if at is None else names[at] for at in (place.label, place.weights)]
         found = [feature.column for feature in self._features if not feature.lengths]
         self.table = Table(tuple(column for column in found if column is not None), *special)

@@ -58,6 +58,8 @@ def own_facts(path: Path, text: bytes | None) -> dict[str, Any]:
             raise ValueError(f"shape {own['shape']}")
         if "table" in facts:
             own["table"] = Table.from_dict(facts["table"])
+        if "targets" in facts:
+            own["targets"] = tuple(str(name) for name in facts["targets"])
         if "classes" in facts:
             own["classes"] = [unpack_name(name) for name in facts["classes"]]
             own["json"] = bool(facts["json"])

@@ -15,7 +15,7 @@ from advect.data.formats.kinds import Cells, Table
 from advect.data.formats.names import dump_name, pack_name
 from advect.data.formats.parquet_columns import META, pyarrow
 from advect.data.formats.stored import CHUNK
-from advect.data.formats.table import check_names, special_names
+from advect.data.formats.table import check_names, grid_names, special_names
 
 
 def write_parquet(path: Path, content: Content) -> None:
@@ -31,7 +31,13 @@ def write_parquet(path: Path, content: Content) -> None:
     if content.classes is not None:
         facts |= {"classes": [pack_name(name) for name in content.classes], "json": as_json}
     x = content.x.reshape(len(content.x), -1)
-    cells = None if content.columns is None else was.cells(content.columns, x)
+    columns = content.columns
+    if columns is None and content.targets is not None:
+        columns = tuple(grid_names(content.x.shape[1:]))
+    cells = None if columns is None else was.cells(columns, x)
+    if cells is not None and content.targets is not None:
+        aims = content.target_cells([one.name for one in cells])
+        facts["targets"], cells = [one.name for one in aims], cells + aims
     kept = tuple(one.column for one in cells or () if one.column is not None)
     facts["table"] = Table(kept, own, weight).to_dict()
 

@@ -126,8 +126,8 @@ def open_source(path: str | os.PathLike[str], kind: str | None = None, **options
         path: where it is.
         kind: ``"npz"``, ``"npy"``, ``"csv"``, ``"parquet"``, ``"folder"``, ``"idx"``, or a name
             that was registered; by default that of the suffix, for directories by what is in them.
-        **options: those of the format: split, x_key, y_key, raw, probabilities (npz); raw (npy); label,
-            weights, columns, header, delimiter, categorical, dtype, encoding, probabilities (csv);
+        **options: those of the format: split, x_key, y_key, raw, probabilities, target (npz); raw (npy);
+            label, weights, columns, header, delimiter, categorical, dtype, encoding, probabilities (csv);
             label, weights, columns, categorical, dtype, raw, probabilities (parquet);
             labels, size, channels, raw (folder); split, raw
             (idx).
@@ -168,7 +168,7 @@ def reader_options(kind: str) -> list[str]:
 
     Example:
         >>> reader_options("npz")
-        ['split', 'x_key', 'y_key', 'raw', 'probabilities']
+        ['split', 'x_key', 'y_key', 'raw', 'probabilities', 'target']
     """
     check_known("kind of file", kind, _formats)
     return [name for name in inspect.signature(_formats[kind].open).parameters if name != "path"]
@@ -205,6 +205,12 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
     try:
         _check_place(path, writer is not None, overwrite)
         if writer is None:
+            if content.targets is not None:
+                raise InputError(
+                    "a folder of images has no place for continuous targets",
+                    path,
+                    "Save as .npz or .parquet.",
+                )
             write_folder(path, content, overwrite)
         else:
             writer(path, content)

@@ -28,6 +28,7 @@ def write_csv(path: Path, content: Content) -> None:
     x, table = content.x.reshape(len(content.x), -1), content.table or Table()
     given = grid_names(content.x.shape[1:]) if content.columns is None else content.columns
     columns = table.cells(given, x)
+    columns += content.target_cells([column.name for column in columns])
     names = [column.name for column in columns]
     as_json = f"{table.label or LABEL}{JSON}"
     own, weight = special_names(names, table.label, table.weights, f"{LABEL}{JSON}", as_json)

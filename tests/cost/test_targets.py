@@ -1,0 +1,252 @@
+"""Costs of continuous targets against oracles: the explicit matrix, POT, closed forms, differences."""
+
+import math
+
+import numpy as np
+import ot
+import pytest
+import torch
+
+import advect as ad
+from advect.data.laws.conditional import conditional_moments, rank_bandwidth, target_ranks
+
+EXACT = ad.ExactOT()
+
+
+def pair(n=14, m=11, q=1, seed=0, dtype=torch.float64):
+    draw = torch.Generator().manual_seed(seed)
+    sets = []
+    for k, size in ((0.0, n), (1.5, m)):
+        x = torch.randn(size, 3, generator=draw, dtype=torch.float64) + k
+        y = x[:, :q] * 4 + torch.randn(size, q, generator=draw, dtype=torch.float64) + 3 * k
+        weights = torch.rand(size, generator=draw, dtype=torch.float64) + 0.1
+        sets.append(ad.LabeledDataset(x.to(dtype), targets=y, weights=weights))
+    return sets
+
+
+def explicit(a, b, w):
+    """½ (‖x − x'‖² + Σ w_j (y_j − y'_j)²), entry by entry."""
+    x = (a.x[:, None] - b.x[None]).square().sum(-1)
+    return (
+        x
+        + (
+            (a.targets[:, None] - b.targets[None]).square()
+            * torch.as_tensor(w, dtype=torch.float64)
+        ).sum(-1)
+    ) / 2
+
+
+def variances(data, values):
+    middle = data.weights @ values
+    return data.weights @ (values - middle).square()
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0, 25.0])
+@pytest.mark.parametrize("q", [1, 2])
+def test_values_are_the_formula(weight, q):
+    a, b = pair(q=q)
+    cost = ad.GroundCost(label=ad.TargetValues(scaled=False), label_weight=weight)
+    assert torch.allclose(cost.between(a, b).matrix(), explicit(a, b, weight), rtol=1e-12)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_the_default_weight_makes_targets_count_like_features(q):
+    a, b = pair(q=q)
+    spread = sum(variances(d, d.x).sum() for d in (a, b))
+    w = spread / (q * sum(variances(d, d.targets) for d in (a, b)))
+    cost = ad.GroundCost(label=ad.TargetValues()).fitted(a, b)
+    assert torch.allclose(cost.between(a, b).matrix(), explicit(a, b, w), rtol=1e-10)
+
+
+def test_the_distance_is_that_of_pot():
+    a, b = pair()
+    for label in (ad.TargetValues(), ad.TargetValues(scaled=False), ad.TargetLaws()):
+        cost = ad.GroundCost(label=label)
+        found = ad.otdd(a, b, cost=cost, solver=EXACT)
+        matrix = cost.fitted(a, b).between(a, b).matrix().numpy()
+        # exact transport has no self terms: the energy is the value of POT
+        oracle = ot.emd2(a.weights.numpy(), b.weights.numpy(), matrix)
+        assert found.energy == pytest.approx(oracle, rel=1e-9)
+
+
+def test_values_are_the_default_for_targets_without_labels():
+    a, b = pair()
+    assert ad.otdd(a, b, solver=EXACT).value == pytest.approx(
+        ad.otdd(a, b, cost=ad.GroundCost(label=ad.TargetValues()), solver=EXACT).value
+    )
+    assert ad.OTDD(b).cost.label == ad.TargetValues()
+    bins = [i % 2 for i in range(len(a))], [i % 2 for i in range(len(b))]
+    named = [
+        ad.LabeledDataset(d.x, y, targets=d.targets) for d, y in zip((a, b), bins, strict=True)
+    ]
+    assert ad.OTDD(named[1]).cost.label == ad.Bures()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_shift_of_features_and_targets_has_its_closed_form(dtype):
+    a, _ = pair(dtype=dtype)
+    b = a.replace(x=a.x + torch.tensor([3.0, 0.0, 4.0], dtype=dtype), targets=a.targets + 2)
+    cost = ad.GroundCost(label=ad.TargetValues(scaled=False), label_weight=6.0)
+    energy = ad.otdd(a, b, cost=cost, solver=EXACT).energy
+    assert energy == pytest.approx((25 + 6 * 4) / 2, rel=1e-5 if dtype == torch.float32 else 1e-10)
+
+
+def test_joint_gaussians_of_features_and_targets():
+    """W₂² of (x, √w y) in one dimension each, by quantiles of two independent coordinates that are
+    scaled: x is moved and y is stretched, monotone in each coordinate."""
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(200, 1)), draw.normal(size=(200, 1))
+    a = ad.LabeledDataset(x, targets=y)
+    b = ad.LabeledDataset(x + 1, targets=3 * y - 2)
+    cost = ad.GroundCost(label=ad.TargetValues(scaled=False), label_weight=0.5)
+    # the gradient of a convex function is the optimal map: (x + 1, 3y − 2) is one
+    oracle = (1 + 0.5 * np.mean((2 * y - 2) ** 2)) / 2
+    assert ad.otdd(a, b, cost=cost, solver=EXACT).energy == pytest.approx(oracle, rel=1e-6)
+
+
+@pytest.mark.parametrize("label", [ad.TargetValues(), ad.TargetLaws()], ids=repr)
+def test_a_dataset_is_at_distance_zero_from_itself_and_distances_are_symmetric(label):
+    a, b = pair()
+    cost = ad.GroundCost(label=label)
+    turned = a.subset(torch.randperm(len(a), generator=torch.Generator().manual_seed(1)))
+    assert ad.otdd(a, a, cost=cost).value == 0
+    assert ad.otdd(a, turned, cost=cost, solver=EXACT).value == pytest.approx(0, abs=1e-6)
+    there, back = ad.otdd(a, b, cost=cost, solver=EXACT), ad.otdd(b, a, cost=cost, solver=EXACT)
+    assert there.value == pytest.approx(back.value, rel=1e-10)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e8])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_values_do_not_depend_on_units(unit, offset):
+    a, b = pair()
+    moved = [d.replace(targets=unit * (d.targets + offset)) for d in (a, b)]
+    there = ad.otdd(*moved, solver=EXACT).value
+    assert there == pytest.approx(ad.otdd(a, b, solver=EXACT).value, rel=1e-6)
+
+
+MONOTONE = {
+    "exponential": torch.exp,
+    "cube": lambda y: y**3,
+    "decreasing": lambda y: -y,
+    "units": lambda y: 1e6 + 1e-3 * y,
+}
+
+
+@pytest.mark.parametrize("name", MONOTONE)
+def test_laws_do_not_see_monotone_maps_of_targets(name):
+    a, b = pair(q=2)
+    cost = ad.GroundCost(label=ad.TargetLaws())
+    changed = b.replace(targets=torch.stack([MONOTONE[name](b.targets[:, 0]), b.targets[:, 1]], 1))
+    one, other = (cost.fitted(a, d).between(a, d).matrix() for d in (b, changed))
+    assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+    assert torch.equal(one, other) or name == "decreasing"  # 1 − rank is rounded
+
+
+def test_moments_are_those_of_the_kernel_written_out():
+    a, _ = pair()
+    ranks, h = target_ranks(a.targets, a.weights), 0.17
+    mean, deviation = conditional_moments(a.x, ranks, a.weights, h)
+    for i in range(len(a)):
+        k = a.weights * torch.exp(-((ranks[:, 0] - ranks[i, 0]) ** 2) / (2 * h * h))
+        k = k / k.sum()
+        m = (k[:, None] * a.x).sum(0)
+        s = (k[:, None] * (a.x - m) ** 2).sum(0).sqrt()
+        assert torch.allclose(mean[i], m, atol=1e-12) and torch.allclose(deviation[i], s, atol=1e-9)
+
+
+def test_ranks_are_shares_of_mass_and_ties_are_one():
+    y, w = torch.tensor([[2.0], [1.0], [2.0], [5.0]]), torch.tensor([0.1, 0.2, 0.3, 0.4])
+    assert torch.allclose(target_ranks(y, w).flatten(), torch.tensor([0.4, 0.1, 0.4, 0.8]).double())
+    assert rank_bandwidth(torch.tensor([1.0]), 1) == pytest.approx((4 / 3) ** 0.2 / math.sqrt(12))
+
+
+def test_laws_of_a_linear_target_are_those_of_gaussians():
+    """x = y + noise: the law of x given y has mean about y and deviation about that of the noise."""
+    draw = torch.Generator().manual_seed(0)
+    y = torch.rand(4000, 1, generator=draw, dtype=torch.float64)
+    x = y + 0.1 * torch.randn(4000, 1, generator=draw, dtype=torch.float64)
+    ranks, w = target_ranks(y, torch.full((4000,), 1 / 4000)), torch.full((4000,), 1 / 4000)
+    mean, deviation = conditional_moments(x, ranks, w, 0.02)
+    inside = ((y > 0.1) & (y < 0.9)).flatten()
+    assert float((mean - y)[inside].abs().max()) < 0.05
+    assert float((deviation[inside] - 0.1).abs().max()) < 0.03
+
+
+@pytest.mark.parametrize(
+    "label", [ad.TargetValues(), ad.TargetLaws(), ad.TargetLaws(0.05)], ids=repr
+)
+@pytest.mark.parametrize("feature", [ad.SquaredEuclidean(), ad.Sketch(2)], ids=("plain", "sketch"))
+def test_the_promises_of_a_cost(label, feature):
+    ad.testing.check_cost(ad.GroundCost(feature=feature, label=label), *pair())
+
+
+def test_gradients_in_targets_are_differences():
+    a, b = pair()
+    cost = ad.GroundCost(label=ad.TargetValues())
+    energy = ad.OTDD(b, cost=cost.fitted(a, b), solver=ad.Sinkhorn(epsilon=0.5, tol=1e-10))
+    direction = torch.randn(a.targets.shape, generator=torch.Generator().manual_seed(2)).double()
+    y = a.targets.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(energy(a.replace(targets=y)), y)
+    h = 1e-5
+    ends = [float(energy(a.replace(targets=a.targets + s * h * direction))) for s in (1, -1)]
+    assert float((gradient * direction).sum()) == pytest.approx(
+        (ends[0] - ends[1]) / (2 * h), rel=1e-5
+    )
+
+
+ODD = {
+    "one sample": (torch.zeros(1, 2), [3.0]),
+    "one target": (torch.rand(6, 2, generator=torch.Generator().manual_seed(0)), [7.0] * 6),
+    "one point": (torch.ones(6, 2), range(6)),
+    "ties": (torch.rand(6, 2, generator=torch.Generator().manual_seed(0)), [0, 0, 0, 1, 1, 1]),
+    "no mass": (torch.rand(3, 2, generator=torch.Generator().manual_seed(0)), [0, 1, 2]),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("label", [ad.TargetValues(), ad.TargetLaws()], ids=repr)
+def test_ordinary_oddities(name, label):
+    x, y = ODD[name]
+    weights = [1.0, 0.0, 1.0] if name == "no mass" else None
+    a = ad.LabeledDataset(x.double(), targets=list(y), weights=weights)
+    b = ad.LabeledDataset(x.double() + 2, targets=[v + 1.0 for v in y], weights=weights)
+    cost = ad.GroundCost(label=label)
+    assert math.isfinite(ad.otdd(a, b, cost=cost, solver=EXACT).value)
+    assert ad.otdd(a, a, cost=cost, solver=EXACT).value == 0
+    result = ad.flow(a, ad.OTDD(b, cost=cost, solver=EXACT), n_steps=3)
+    assert torch.isfinite(result.dataset.x).all() and result.values[-1] < result.values[0]
+
+
+def test_large_offsets_of_features_in_float32_do_not_blur_laws():
+    a, b = pair(60, 50, dtype=torch.float64)
+    cost = ad.GroundCost(label=ad.TargetLaws())
+    near = cost.fitted(a, b).between(a, b).matrix()
+    far = [d.replace(x=(d.x + 1e4).float().double()) for d in (a, b)]
+    single = [d.to(dtype=torch.float32) for d in far]
+    exact = cost.fitted(*far).between(*far).matrix()
+    assert torch.allclose(cost.fitted(*single).between(*single).matrix().double(), exact, atol=2e-3)
+    assert torch.allclose(exact, near, atol=2e-2)
+
+
+def test_errors_say_what_to_do():
+    a, b = pair()
+    plain = ad.LabeledDataset(a.x, [0] * len(a))
+    with pytest.raises(ad.InputError, match="needs continuous targets"):
+        ad.otdd(a, plain)
+    with pytest.raises(ad.InputError, match="needs continuous targets"):
+        ad.otdd(plain, plain, cost=ad.GroundCost(label=ad.TargetLaws()))
+    with pytest.raises(ad.InputError, match="compares classes"):
+        ad.otdd(a, b, cost=ad.GroundCost(label_weight=2.0))
+    with pytest.raises(ad.InputError, match="the same targets"):
+        ad.otdd(a, pair(q=2)[1])
+    with pytest.raises(ad.InputError, match="feature cost of points"):
+        ad.GroundCost(feature=lambda x, y: torch.cdist(x, y), label=ad.TargetValues())
+    with pytest.raises(ad.InputError, match="bandwidth"):
+        ad.TargetLaws(bandwidth=0)
+    for needs in (
+        lambda: ad.audit(a),
+        lambda: ad.sliced_otdd(a, b),
+        lambda: ad.classes.align(a, b),
+    ):
+        with pytest.raises(ad.InputError, match="needs classes"):
+            needs()

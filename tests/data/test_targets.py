@@ -1,0 +1,190 @@
+"""Continuous targets in datasets, files, frames and torch's datasets."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import advect as ad
+from advect.data.digest import digest
+from advect.data.store import pack_dataset, unpack_dataset
+
+X = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
+Y = 1e6 + torch.rand(6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def house(**more):
+    return ad.LabeledDataset(
+        X, targets=Y, columns=["rooms", "floor"], target_columns=["price"], **more
+    )
+
+
+def test_a_dataset_with_targets_has_one_class():
+    data = house()
+    assert data.classes == ("all",) and not data.has_classes and data.complete
+    assert data.targets.dtype == torch.float64 and data.targets.shape == (6, 1)
+    assert "targets=1" in repr(data) and "price" in data._repr_html_()
+    both = ad.LabeledDataset(X, list("aabbab"), targets=torch.rand(6, 2))
+    assert (
+        both.has_classes
+        and both.classes == ("a", "b")
+        and both.target_names == ("target", "target1")
+    )
+
+
+def test_targets_go_with_their_samples():
+    data = house(weights=[1, 2, 3, 4, 5, 6])
+    assert torch.equal(data.subset([4, 1]).targets, data.targets[[4, 1]])
+    assert torch.equal(data.without([0]).targets, data.targets[1:])
+    one, other = data.split(0.5, generator=torch.Generator().manual_seed(0))
+    assert sorted([*one.targets.flatten(), *other.targets.flatten()]) == sorted(Y)
+    assert torch.equal(data.to(dtype=torch.float64).targets, data.targets)
+    assert torch.equal(data.replace(x=data.x + 1).targets, data.targets)
+    assert data.replace(x=data.x[:2], y=data.y[:2], weights=data.weights[:2]).targets is None
+
+
+def test_targets_are_copied():
+    y = Y.clone()
+    data = ad.LabeledDataset(X, targets=y)
+    y += 1
+    assert torch.equal(data.targets[:, 0], Y)
+
+
+BAD = {
+    "nan": [1.0, float("nan"), 3, 4, 5, 6],
+    "text": list("abcdef"),
+    "too few": [1.0, 2.0],
+    "none": torch.zeros(6, 0),
+    "truth": torch.zeros(6) > 1,
+    "complex": torch.zeros(6, dtype=torch.complex64),
+    "cube": torch.zeros(6, 2, 2),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_targets(name):
+    with pytest.raises(ad.InputError, match="targets"):
+        ad.LabeledDataset(X, targets=BAD[name])
+
+
+def test_bad_names_of_targets():
+    for names in (["a", "b"], [3]):
+        with pytest.raises(ad.InputError, match="target_columns"):
+            ad.LabeledDataset(X, targets=Y, target_columns=names)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "csv", "tsv.gz", "parquet"])
+@pytest.mark.parametrize("labels", [None, list("aabbab")], ids=("bare", "labeled"))
+@pytest.mark.parametrize("shape", [(2,), (1, 2)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_files_give_back_what_they_got(tmp_path, suffix, labels, shape, dtype):
+    y = torch.stack([Y, -Y], 1)
+    columns = (
+        {"columns": ["u", "v"], "target_columns": ["price", "rent"]} if len(shape) == 1 else {}
+    )
+    data = ad.LabeledDataset(X.to(dtype).reshape(6, *shape) / 3, labels, targets=y, **columns)
+    path = data.save(tmp_path / f"data.{suffix}")
+    text = "sv" in suffix
+    options = {"target": list(data.target_names)} if text else {}
+    options |= {"dtype": "float64"} if text and dtype == torch.float64 else {}
+    back = ad.datasets.load(path, **options)
+    assert torch.equal(back.x, data.x) and torch.equal(back.targets, data.targets)
+    assert (back.labels, back.sample_shape) == (data.labels, data.sample_shape)
+    assert (back.columns, back.x.dtype) == (data.columns, data.x.dtype)
+    few = ad.datasets.load(path, n=3, seed=2, **options)
+    whole = data.sample(3, generator=torch.Generator().manual_seed(2))
+    assert torch.equal(few.targets, whole.targets) and torch.equal(few.x, whole.x)
+
+
+def test_references_name_targets(tmp_path):
+    path = tmp_path / "homes.csv"
+    pd.DataFrame({"rooms": [1, 2, 3], "label": [0.5, 1.5, 2.5], "price": [1.25, 2, 3]}).to_csv(
+        path, index=False
+    )
+    one = ad.datasets.load(f"csv:{path}?target=price")
+    assert one.columns == ("rooms",) and one.targets.flatten().tolist() == [1.25, 2, 3]
+    two = ad.datasets.load(f"{path}?target=label,price")
+    assert two.target_columns == ("label", "price") and two.x.dtype == torch.float32
+    assert not two.has_classes
+    with pytest.raises(ad.InputError, match="unknown target column"):
+        ad.datasets.load(path, target="prise")
+    with pytest.raises(ad.InputError, match="a column of features beside"):
+        ad.datasets.load(path, target=["rooms", "label", "price"])
+    with pytest.raises(ad.InputError, match="option of the dataset"):
+        ad.datasets.load("digits", target="price")
+
+
+def test_arrays_of_others(tmp_path):
+    path = tmp_path / "data.npz"
+    np.savez(path, x=X.numpy(), y=Y.numpy(), names_of=[1])
+    data = ad.datasets.load(f"{path}?target=y")
+    assert torch.equal(data.targets[:, 0], Y) and not data.has_classes
+    np.savez(path, x_train=X.numpy(), y_train=Y.numpy(), x_test=X.numpy()[:2], y_test=Y.numpy()[:2])
+    assert len(ad.datasets.load(path, target="y", split="test").targets) == 2
+    assert len(ad.datasets.load(path, target="y", split="all").targets) == 8
+    np.savez(path, x=X.numpy(), y=Y.numpy()[:4])
+    with pytest.raises(ad.InputError, match="same length"):
+        ad.datasets.load(path, target="y")
+    np.savez(path, x=X.numpy(), y=["a"] * 6)
+    with pytest.raises(ad.InputError, match="targets must be"):
+        ad.datasets.load(path, target="y")
+    np.savez(path, x=X.numpy(), z=Y.numpy())
+    assert torch.equal(ad.datasets.load(path, target="z").targets[:, 0], Y)
+    with pytest.raises(ad.InputError):
+        ad.datasets.load(path, target="nothing")
+
+
+def test_a_folder_of_images_has_no_place_for_targets(tmp_path):
+    data = ad.LabeledDataset(torch.rand(3, 4, 4), targets=[1.0, 2.0, 3.0])
+    with pytest.raises(ad.InputError, match="no place for continuous targets"):
+        data.save(tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
+def test_frames_and_torch():
+    data = house()
+    frame = data.to_pandas()
+    assert list(frame.columns) == ["rooms", "floor", "price"]
+    back = ad.LabeledDataset.from_pandas(frame, target="price")
+    assert torch.equal(back.targets, data.targets) and back.columns == data.columns
+    x, y = data.numpy()
+    assert x.shape == (6, 2) and y.tolist() == Y.tolist()
+    pairs = data.to_torch()
+    assert torch.equal(
+        ad.LabeledDataset.from_torch(pairs, targets=True).targets, Y.float().double()[:, None]
+    )
+    loader = torch.utils.data.DataLoader(pairs, batch_size=4)
+    assert len(ad.LabeledDataset.from_torch(loader, targets=True).targets) == 6
+    wide = torch.utils.data.TensorDataset(X, torch.rand(6, 3))
+    assert ad.LabeledDataset.from_torch(wide, targets=True).targets.shape == (6, 3)
+    with pytest.raises(ad.InputError, match="targets must be"):
+        ad.LabeledDataset.from_torch([(X[0], "a")], targets=True)
+
+
+def test_many_fractions_as_labels_get_a_hint():
+    with pytest.warns(UserWarning, match="targets=y"):
+        ad.LabeledDataset(torch.rand(50, 1), torch.rand(50))
+
+
+def test_what_is_packed_comes_back_and_digests_of_others_stay():
+    data = house().replace(target_unit=torch.tensor([2.0], dtype=torch.float64))
+    tensors, facts = pack_dataset(data)
+    back = unpack_dataset(tensors, json.loads(json.dumps(facts)))
+    assert torch.equal(back.targets, data.targets) and torch.equal(
+        back.target_unit, data.target_unit
+    )
+    assert back.target_columns == ("price",)
+    assert digest(data) != digest(data.replace(targets=data.targets + 1))
+    for wrong in ({"targets": data.targets[:2]}, {"targets": data.targets[:, 0]}):
+        with pytest.raises((ValueError, IndexError)):
+            unpack_dataset(tensors | wrong, facts)
+    plain, _ = pack_dataset(ad.LabeledDataset(X, [0] * 6))
+    assert set(plain) == {"x", "y", "weights"}
+
+
+def test_feature_spaces_leave_targets(tmp_path):
+    a, b = house(), house().replace(x=X * 5 + 1)
+    first, second = ad.harmonize(a, b, scale="standardize")
+    assert torch.equal(first.targets, a.targets) and second.target_columns == ("price",)
