@@ -48,6 +48,7 @@ from .classes.matching import (
 )
 from .cost import (
     Bures as Bures,
+    ByName as ByName,
     Embedding as Embedding,
     ExactLabelOT as ExactLabelOT,
     FeatureCost as FeatureCost,

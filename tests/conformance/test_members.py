@@ -20,6 +20,9 @@ FUNCTIONALS = {
     "OTDD, exact labels": ad.OTDD(
         TARGET, cost=ad.GroundCost(label=ad.ExactLabelOT()), solver=TIGHT
     ),
+    "OTDD, names": ad.OTDD(
+        TARGET, cost=ad.GroundCost(label=ad.ByName(plus=ad.Bures())), solver=TIGHT
+    ),
     "OTDD, parts": ad.OTDD(TARGET, solver=ad.MiniBatch(size=6)),
     "SlicedOTDD": ad.SlicedOTDD(TARGET),
     "Potential": ad.Potential(ad.norm()),
@@ -33,6 +36,8 @@ COSTS = {
     "MeansOnly": ad.GroundCost(label=ad.MeansOnly()),
     "NoLabels": ad.GroundCost(label=ad.NoLabels()),
     "ExactLabelOT": ad.GroundCost(label=ad.ExactLabelOT()),
+    "ByName": ad.GroundCost(label=ad.ByName()),
+    "ByName beside Bures": ad.GroundCost(label=ad.ByName(plus=ad.Bures())),
     "Embedding": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x, x.square()], 1))),
     "Sketch": ad.GroundCost(feature=ad.Sketch(2)),
     "a function": ad.GroundCost(feature=lambda x, y: torch.cdist(x, y, p=1).square()),

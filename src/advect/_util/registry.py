@@ -52,7 +52,14 @@ _NAMES: dict[str, dict[str, Any]] = {
     },
     "feature": {"euclidean": "SquaredEuclidean", "embedding": "Embedding", "sketch": "Sketch"},
     "cost": {"ground": "GroundCost"},
-    "label": {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"},
+    "label": {
+        "bures": "Bures",
+        "exact": "ExactLabelOT",
+        "means": "MeansOnly",
+        "names": "ByName",
+        "none": "NoLabels",
+    },
+    "plus": {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"},
     "map": {
         "entropic": "maps.EntropicMap",
         "nearest": "maps.NearestMap",
@@ -70,6 +77,7 @@ _CALLED = {  # where errors use another word than the parameter
     "clustering": "clusterer",
     "feature": "feature cost",
     "label": "label cost",
+    "plus": "label cost",
     "laws": "motion of laws",
 }
 

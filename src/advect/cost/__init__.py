@@ -3,11 +3,13 @@
 from advect.cost.features import Embedding, FeatureCost, SquaredEuclidean
 from advect.cost.ground import GroundCost
 from advect.cost.labels import Bures, ExactLabelOT, LabelCost, MeansOnly, NoLabels
+from advect.cost.names import ByName
 from advect.cost.pair import PairCost
 from advect.cost.sketch import Sketch, SketchError
 
 __all__ = [
     "Bures",
+    "ByName",
     "Embedding",
     "ExactLabelOT",
     "FeatureCost",

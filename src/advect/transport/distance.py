@@ -140,14 +140,17 @@ class Distance:
     @cached_property
     def same(self) -> bool:
         """Whether the datasets are one, in whatever order of samples and under whatever names of
-        classes.
+        classes (unless names cost something: ``ByName``).
         """
         if self.source is self.target:
             return True
         near = self.divergence.value <= self.divergence.error
         if not (near or self.divergence.sampled):  # parts of one dataset are apart
             return False
-        return same_measure(self.source, self.target, labels=self.pairs[0].cost.has_labels)
+        cost = self.pairs[0].cost
+        return same_measure(
+            self.source, self.target, labels=cost.has_labels, names=cost.names_count
+        )
 
     @property
     def _cancels(self) -> bool:
