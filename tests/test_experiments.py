@@ -166,3 +166,16 @@ def test_nearest_runs(evidence, monkeypatch):
     # ten are put in order by exact distances, which is all of them
     assert [row[0] for row in best["found"]] == module.nearest(truth)[:, 0].tolist()
     assert module.run(0, count=5)["times"]["adding"] > 0
+
+
+@needs_data
+@pytest.mark.slow
+def test_by_name_runs(evidence, monkeypatch):
+    module = evidence.load("by_name")
+    for name, value in {"HELD": 40, "STEPS": 2}.items():
+        monkeypatch.setattr(module, name, value)
+    small = {setting: [*pair[:2], 40] for setting, pair in module.PAIRS.items()}
+    monkeypatch.setattr(module, "PAIRS", small)
+    right, wrong = (module.run(setting, 0) for setting in (list(small)[0], list(small)[2]))
+    assert list(right["accuracies"]) == module.COLUMNS
+    assert right["same digit"]["names"] > 0.99 and wrong["same digit"]["names"] < 0.01

@@ -176,10 +176,9 @@ def test_a_flow_keeps_the_penalty_of_its_first_step(tmp_path):
     _, state = energy.terms(near, state)
     assert float(state["name_penalty"]) == first
     whole = ad.flow(A, energy, n_steps=6)
-    saving = [ad.Checkpoint(tmp_path / "run", every=3)]
-    ad.flow(A, energy, n_steps=3, callbacks=saving)
-    resumed = ad.flow(A, energy, n_steps=6, callbacks=[ad.Checkpoint(tmp_path / "run", every=3)])
-    assert torch.equal(resumed.dataset.x, whole.dataset.x)
+    ad.flow(A, energy, n_steps=3, callbacks=[ad.Checkpoint(tmp_path)])
+    resumed = ad.flow(A, energy, n_steps=6, resume=tmp_path)
+    assert torch.equal(resumed.dataset.x, whole.dataset.x) and resumed.values == whole.values
 
 
 @pytest.mark.parametrize("label", [NAMES, BOTH], ids=repr)
