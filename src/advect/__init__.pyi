@@ -43,6 +43,9 @@ from .classes import (
     pseudo_labels as pseudo_labels,
     spread_labels as spread_labels,
 )
+from .classes.dimensions import (
+    align as align,
+)
 from .classes.matching import (
     ClassMatching as ClassMatching,
 )
