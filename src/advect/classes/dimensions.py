@@ -213,7 +213,9 @@ def _pairs(
                 'classes=… with by="geometry"',
                 "Leave one of them out.",
             )
-        pairs = [(_known(a, mine, "source"), _known(b, yours, "target")) for a, b in classes.items()]
+        pairs = [
+            (_known(a, mine, "source"), _known(b, yours, "target")) for a, b in classes.items()
+        ]
         if not pairs or len({b for _, b in pairs}) < len(pairs):
             raise InputError(
                 "classes must correspond one to one, at least one of them",
@@ -236,9 +238,7 @@ def _filled(data: LabeledDataset) -> dict[str, int]:
     mass = data.weights.new_zeros(len(data.classes) + 1).index_add_(
         0, torch.where(data.labeled, data.y, len(data.classes)), data.weights
     )
-    return {
-        spelled(name): code for code, name in enumerate(data.classes) if float(mass[code]) > 0
-    }
+    return {spelled(name): code for code, name in enumerate(data.classes) if float(mass[code]) > 0}
 
 
 def _known(name: Hashable, there: dict[str, int], side: str) -> int:

@@ -184,7 +184,8 @@ def _gromov_plans(a: Cloud, b: Cloud) -> list[np.ndarray]:
     import ot
 
     first, second = (np.sqrt(_cost(c.x, c.x)) for c in (a, b))
-    profiles = [_profiles(c, d) for c, d in ((a, first), (b, second))]
+    labeled = len(a.groups) > 1 and len(b.groups) > 1
+    profiles = [_profiles(c, d, labeled) for c, d in ((a, first), (b, second))]
     near = _cost(*profiles) / _LEVELS
     p, q = a.mass / a.mass.sum(), b.mass / b.mass.sum()
     alike = _plan(p, q, near)
@@ -200,12 +201,12 @@ def _gromov_plans(a: Cloud, b: Cloud) -> list[np.ndarray]:
     return [np.asarray(plan) for plan in plans]
 
 
-def _profiles(cloud: Cloud, distances: np.ndarray) -> np.ndarray:
+def _profiles(cloud: Cloud, distances: np.ndarray, labeled: bool) -> np.ndarray:
     """How far others are from each sample: quantiles of distances to all, and to its own group where
-    there are several."""
+    there are labels."""
     levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
     every = np.quantile(distances, levels, axis=1).T
-    if len(cloud.groups) < 2:
+    if not labeled:
         return every
     own = np.empty_like(every)
     for g in cloud.groups:

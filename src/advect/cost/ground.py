@@ -194,7 +194,8 @@ def check_features(source: LabeledDataset, target: LabeledDataset) -> None:
             "both datasets must live in one feature space",
             f"dimensions {source.dim} and {target.dim} (sample shapes {source.sample_shape} "
             f"and {target.sample_shape})",
-            "Bring them together with ad.harmonize(source, target).",
+            "Bring them together with ad.harmonize(source, target); where their features have "
+            "nothing to do with each other, with ad.align(source, target).",
         )
     if source.columns != target.columns and source.columns and target.columns:
         raise InputError(

@@ -72,9 +72,7 @@ class Aligned(Step):
         centre, axes = numbers_in(facts, "centre", 1), numbers_in(facts, "axes", 2)
         if axes.shape[1] != len(centre):
             raise damaged(f"axes must have {len(centre)} loadings each", axes.shape[1])
-        if not torch.allclose(
-            axes @ axes.mT, torch.eye(len(axes), dtype=torch.float64), atol=1e-6
-        ):
+        if not torch.allclose(axes @ axes.mT, torch.eye(len(axes), dtype=torch.float64), atol=1e-6):
             raise damaged("axes must be orthonormal", "others")
         factor, misfit = (float(numbers_in(facts, name, 0)) for name in ("factor", "misfit"))
         if not factor > 0:
