@@ -179,3 +179,17 @@ def test_by_name_runs(evidence, monkeypatch):
     right, wrong = (module.run(setting, 0) for setting in list(small)[:3:2])
     assert list(right["accuracies"]) == module.COLUMNS
     assert right["same digit"]["names"] > 0.99 and wrong["same digit"]["names"] < 0.01
+
+
+@pytest.mark.slow
+def test_dimensions_runs(evidence, monkeypatch):
+    module = evidence.load("dimensions")
+    for name, value in {"HELD": 60, "SOURCE": 200}.items():
+        monkeypatch.setattr(module, name, value)
+    found = module.run(next(iter(module.SETTINGS)), 0)
+    assert list(found["accuracies"]) == [
+        *module.COLUMNS[:3],
+        "names + target's labels",
+        "geometry",
+    ]
+    assert found["accuracies"]["names"] > found["accuracies"]["resized images"]
