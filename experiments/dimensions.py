@@ -18,8 +18,15 @@ import torch
 import advect as ad
 
 NAME = "dimensions"
-COLUMNS = ["resized images", "target's labels alone", "names", "geometry", "names + target's labels"]
-RECOMMENDED, BASELINE = "names", "resized images"
+COLUMNS = [
+    "resized images",
+    "target's labels alone",
+    "names",
+    "target's labels in that space",
+    "names + target's labels",
+    "geometry",
+]
+RECOMMENDED, BASELINE = "names", "target's labels alone"
 SOURCE, HELD = 600, 1000
 SETTINGS = {
     "digits → MNIST, 50 samples": ["mnist", 50],
@@ -75,6 +82,7 @@ def run(setting: str, seed: int) -> dict[str, Any]:
         found["dimensions"][by] = space.sample_shape[0]
         if by == "names":
             here = space.apply(few, side="target")
+            scores["target's labels in that space"] = named(here, there)
             joined = ad.LabeledDataset(torch.cat([moved.x, here.x]), torch.cat([moved.y, here.y]))
             scores["names + target's labels"] = named(joined, there)
     return found
