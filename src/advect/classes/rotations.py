@@ -16,6 +16,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -189,7 +190,7 @@ def _gromov_plans(a: Cloud, b: Cloud) -> list[np.ndarray]:
     near = _cost(*profiles) / _LEVELS
     p, q = a.mass / a.mass.sum(), b.mass / b.mass.sum()
     alike = _plan(p, q, near)
-    plans = [alike]
+    plans: list[Any] = [alike]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it comes to is only a beginning
         for start in (alike, np.outer(p, q)):

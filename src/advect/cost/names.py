@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -123,7 +124,7 @@ class ByName(LabelCost):
         return self.plus.of_pairs(source, target, wanted) + own if self.plus.costs else own
 
     def _of_names(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        penalty = self.penalty
+        penalty: Any = self.penalty
         if type(penalty) is Relative:  # asked by itself: of these two datasets
             points = (source.x.detach(), target.x.detach())
             penalty = _absolute(penalty, points, source, target)
@@ -144,8 +145,9 @@ def spelled(name: Hashable) -> str:
         >>> spelled(3), spelled(3.0), spelled("3"), spelled("Cat"), spelled(True)
         ('3', '3', '3', 'Cat', 'True')
     """
-    whole = type(name) is float and name.is_integer()
-    return str(int(name)) if whole else str(name)
+    plain: Any = name
+    whole = type(plain) is float and plain.is_integer()
+    return str(int(plain)) if whole else str(plain)
 
 
 def strangers(data: LabeledDataset, other: LabeledDataset) -> list[str]:
