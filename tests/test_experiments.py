@@ -217,3 +217,26 @@ def test_regression_runs(evidence, monkeypatch):
     rows = {tuple(row) for row in few.x.tolist()}
     assert len(few) == 10 and not rows & {tuple(row) for row in test.x.tolist()}
     module.drawn.cache_clear()
+
+
+@needs_data
+@pytest.mark.slow
+def test_by_name_runs(evidence, monkeypatch):
+    module = evidence.load("by_name")
+    for name, value in {"HELD": 40, "STEPS": 2}.items():
+        monkeypatch.setattr(module, name, value)
+    small = {setting: [*pair[:2], 40] for setting, pair in module.PAIRS.items()}
+    monkeypatch.setattr(module, "PAIRS", small)
+    right, wrong = (module.run(setting, 0) for setting in list(small)[:3:2])
+    assert list(right["accuracies"]) == module.COLUMNS
+    assert right["same digit"]["names"] > 0.99 and wrong["same digit"]["names"] < 0.01
+
+
+@pytest.mark.slow
+def test_dimensions_runs(evidence, monkeypatch):
+    module = evidence.load("dimensions")
+    for name, value in {"HELD": 60, "SOURCE": 200}.items():
+        monkeypatch.setattr(module, name, value)
+    found = module.run(next(iter(module.SETTINGS)), 0)
+    assert list(found["accuracies"]) == module.COLUMNS
+    assert found["accuracies"]["names"] > found["accuracies"]["resized images"]

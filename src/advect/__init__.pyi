@@ -56,6 +56,9 @@ from .classes import (
     pseudo_labels as pseudo_labels,
     spread_labels as spread_labels,
 )
+from .classes.dimensions import (
+    align as align,
+)
 from .classes.matching import (
     ClassMatching as ClassMatching,
 )
@@ -65,6 +68,7 @@ from .classes.shares import (
 )
 from .cost import (
     Bures as Bures,
+    ByName as ByName,
     Embedding as Embedding,
     ExactLabelOT as ExactLabelOT,
     FeatureCost as FeatureCost,

@@ -24,6 +24,9 @@ FUNCTIONALS = {
     "OTDD, labels with doubt": ad.OTDD(
         TARGET.with_probabilities(0.7 * TARGET.memberships + 0.1), solver=TIGHT
     ),
+    "OTDD, names": ad.OTDD(
+        TARGET, cost=ad.GroundCost(label=ad.ByName(plus=ad.Bures())), solver=TIGHT
+    ),
     "OTDD, parts": ad.OTDD(TARGET, solver=ad.MiniBatch(size=6)),
     "SlicedOTDD": ad.SlicedOTDD(TARGET),
     "ClassMMD": ad.ClassMMD(TARGET),
@@ -41,6 +44,8 @@ COSTS = {
     "MeansOnly": ad.GroundCost(label=ad.MeansOnly()),
     "NoLabels": ad.GroundCost(label=ad.NoLabels()),
     "ExactLabelOT": ad.GroundCost(label=ad.ExactLabelOT()),
+    "ByName": ad.GroundCost(label=ad.ByName()),
+    "ByName beside Bures": ad.GroundCost(label=ad.ByName(plus=ad.Bures())),
     "Embedding": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x, x.square()], 1))),
     "Sketch": ad.GroundCost(feature=ad.Sketch(2)),
     "TargetValues": ad.GroundCost(label=ad.TargetValues()),

@@ -58,10 +58,12 @@ _NAMES: dict[str, dict[str, Any]] = {
         "bures": "Bures",
         "exact": "ExactLabelOT",
         "means": "MeansOnly",
+        "names": "ByName",
         "none": "NoLabels",
         "values": "TargetValues",
         "laws": "TargetLaws",
     },
+    "plus": {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"},
     "map": {
         "entropic": "maps.EntropicMap",
         "nearest": "maps.NearestMap",
@@ -84,6 +86,7 @@ _CALLED = {  # where errors use another word than the parameter
     "clustering": "clusterer",
     "feature": "feature cost",
     "label": "label cost",
+    "plus": "label cost",
     "laws": "motion of laws",
 }
 

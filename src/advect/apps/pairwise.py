@@ -121,8 +121,9 @@ def _fingerprint(item: _Item) -> dict[str, Any]:
 
 
 def _distance(a: _Item, b: _Item, settings: _Settings) -> dict[str, Any]:
-    source, target, cost = _ready(a, settings), _ready(b, settings), settings.cost
-    if cost.label_cost.costs:
+    source, target = _ready(a, settings), _ready(b, settings)
+    cost = settings.cost.fitted(source.data, target.data)
+    if cost.label_cost.costs and cost.label is settings.cost.label:  # not fitted to the pair
         cost = replace(cost, label=_KnownLabels(cost.label_cost, source, target))
     limit = settings.memory_limit
     if settings.at_once > 1:

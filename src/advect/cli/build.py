@@ -130,6 +130,14 @@ def space(
     """The feature space of two datasets, with what ``coders`` has loaded."""
     import advect as ad
 
+    if options.align is not None:
+        if others := sorted({*options.given, *coders} - {"align", "project"}):
+            raise InputError(
+                "an alignment takes samples as they are",
+                ", ".join(f"--space.{name}" for name in others),
+                "Leave them out, or leave --space.align out.",
+            )
+        return ad.align(source, target, by=options.align, dim=options.project)
     return ad.FeatureSpace.fit(source, target, **{**options.given, **coders})
 
 

@@ -88,6 +88,11 @@ class SpaceOptions(Options):
         default=None, description="Of features."
     )
     project: int | None = Field(default=None, description="Keep so many principal components.")
+    align: Literal["auto", "names", "geometry"] | None = Field(
+        default=None,
+        description="Of datasets whose dimensions or columns have nothing to do with each other: by classes of the same "
+        "name, by distances within each, or by names where two are shared; project is its dimension.",
+    )
     encoder: str | None = Field(
         default=None,
         description="Features to work in, before scale and project: model.onnx, or path.py:name (a torch module, a function "

@@ -22,7 +22,7 @@ from advect._util.signatures import Option
 from advect.errors import InputError
 
 Flag = Parameter(negative=())  # a switch without a --no-… beside it
-_INSIDE = ("laws", "clustering", "label")  # kinds whose members are parts of others
+_INSIDE = ("laws", "clustering", "label", "plus")  # kinds whose members are parts of others
 _TYPES: dict[str, Any] = {
     "bool": bool,
     "int": int,
@@ -34,6 +34,7 @@ _TYPES: dict[str, Any] = {
     "Bounds": tuple[float, float],
     "tuple[float, float]": tuple[float, float],
 }
+_SHARES = {"epsilon": "the mean cost", "penalty": "the mean squared distance between samples"}
 _SCHEDULE = {
     "half_life": "Halve the step size every so many steps.",
     "last_step_size": "Not below this when it is halved.",
@@ -184,7 +185,7 @@ def _fields(
             }
             fields[name] = _field(_shown(float, names, {}), help)
             fields[f"relative_{name}"] = _field(
-                _shown(float, names, shares), "The same as a share of the mean cost."
+                _shown(float, names, shares), f"The same as a share of {_SHARES[name]}."
             )
         elif plain in _TYPES:
             fields[name] = _field(_shown(_TYPES[plain], names, defaults), help)
@@ -253,6 +254,12 @@ def _part(option: Option) -> str | None:
     return next((name for name in names if registry.where(option.name, name) == wanted), None)
 
 
+def _spelled(kind: str) -> set[str]:
+    """The options of all members of a kind, as text has them."""
+    own = {one for m in registry.known(kind) for one in registry.options(kind, m)}
+    return own | {f"relative_{one}" for one in own if one in _SHARES}
+
+
 def built(kind: str, name: str, flat: Mapping[str, Any]) -> Any:
     """An object from flat options.
 
@@ -266,15 +273,16 @@ def built(kind: str, name: str, flat: Mapping[str, Any]) -> Any:
 
     given, takes = dict(flat), registry.options(kind, name)
     for inside in (option for option in takes if option in _INSIDE):
-        members = {one for m in registry.known(inside) for one in registry.options(inside, m)}
-        parts = {one: given.pop(one) for one in members - takes.keys() if one in given}
+        parts = {one: given.pop(one) for one in _spelled(inside) - takes.keys() if one in given}
         if inside in given or parts:
             usual = given.get(inside) or _part(takes[inside]) or registry.known(inside)[0]
             given[inside] = built(inside, usual, parts)
     for option in [one for one in given if one.removeprefix("relative_") in takes.keys() - {one}]:
         if option.removeprefix("relative_") in given:
             raise InputError(
-                "epsilon is given twice", "epsilon and relative_epsilon", "Leave one of them out."
+                f"{option.removeprefix('relative_')} is given twice",
+                f"{option.removeprefix('relative_')} and {option}",
+                "Leave one of them out.",
             )
         given[option.removeprefix("relative_")] = ad.Relative(given.pop(option))
     half_life, last = given.pop("half_life", None), given.pop("last_step_size", None)
@@ -330,16 +338,11 @@ def overridden(values: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str,
             for word in ("name", *_INSIDE)
             if typed.get(f"{group}.{word}", table.get(word)) != table.get(word)
         ]
-        parts = {
-            one
-            for word in other
-            if word in _INSIDE
-            for m in registry.known(word)
-            for one in registry.options(word, m)
-        }
-        for one in ("epsilon", "relative_epsilon"):
-            if f"{group}.{one.replace('_', '-')}" in typed:
-                parts |= {"epsilon", "relative_epsilon"} - {one}
+        parts = {one for word in other if word in _INSIDE for one in _spelled(word)}
+        for share in _SHARES:
+            for one in (share, f"relative_{share}"):
+                if f"{group}.{one.replace('_', '-')}" in typed:
+                    parts |= {share, f"relative_{share}"} - {one}
         kept = {} if "name" in other else table
         left[group] = {name: kept[name] for name in kept if name.replace("-", "_") not in parts}
     if any(left.get(one) == {} for one in ("integrator", "dynamics")):

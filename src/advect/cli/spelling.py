@@ -16,6 +16,11 @@ _WORDS = (
     (re.compile(r"""\bscale=["']([\w-]+)["']"""), r"--space.scale \1"),
     (re.compile(r"\bproject=(\w+)"), r"--space.project \1"),
     (re.compile(r"\b([Rr]ename) with \.replace\(columns=…\)"), r"\1 them in the files"),
+    (re.compile(r"\bad\.align\(source, target\)"), "--space.align auto"),
+    (
+        re.compile(r"""\bclasses=\{…: …\}, or leave it to by="geometry\""""),
+        "in Python, or pass --space.align geometry",
+    ),
     (re.compile(r"\bn_steps=(\d+)"), r"--steps \1"),
     (re.compile(r"\bn_steps\b"), "--steps"),
     (re.compile(r"\boverwrite=True\b"), "--overwrite"),

@@ -3,12 +3,14 @@
 from advect.cost.features import Embedding, FeatureCost, SquaredEuclidean
 from advect.cost.ground import GroundCost
 from advect.cost.labels import Bures, ExactLabelOT, LabelCost, MeansOnly, NoLabels
+from advect.cost.names import ByName
 from advect.cost.pair import PairCost
 from advect.cost.sketch import Sketch, SketchError
 from advect.cost.targets import TargetLaws, TargetValues
 
 __all__ = [
     "Bures",
+    "ByName",
     "Embedding",
     "ExactLabelOT",
     "FeatureCost",

@@ -31,8 +31,9 @@ class GroundCost:
             ``FeatureCost``, any class with ``embed``, or a function (x, x') ↦ a matrix (n, m) for
             any rows of either.
         label: what it costs to change the label: ``Bures()``, ``ExactLabelOT()``, ``MeansOnly()``,
-            ``NoLabels()``; for continuous targets ``TargetValues()`` or ``TargetLaws()``; or one's
-            own: a ``LabelCost`` or a function (source, target) ↦ a matrix (k, k').
+            ``ByName()``, ``NoLabels()``; for continuous targets ``TargetValues()`` or
+            ``TargetLaws()``; or one's own: a ``LabelCost`` or a function (source, target) ↦ a matrix
+            (k, k').
         label_weight: how much a change of label costs against a change of features; 1 in the paper.
 
     Example:
@@ -74,24 +75,35 @@ class GroundCost:
         return self.label_weight > 0 and self.label_cost.costs
 
     @property
+    def names_count(self) -> bool:
+        """Whether it matters what classes are called."""
+        return self.has_labels and self.label_cost.names_count
+
+    @property
     def estimates_covariances(self) -> bool:
         """Whether full covariances of classes are estimated, of as many dimensions as columns."""
         return self.by_columns and self.has_labels and self.label_cost.estimates_covariances
 
     def fitted(self, source: LabeledDataset, target: LabeledDataset) -> GroundCost:
-        """The cost with a feature cost fitted to these datasets, where it needs to be (``Sketch``)."""
+        """The cost with what depends on these datasets made fixed, where anything does (``Sketch``,
+        ``ByName``).
+        """
         _check_scale(source, target)
-        own = self.feature_cost
-        return self._changed(own, own.fitted(source, target))
+        own, label = self.feature_cost, self.label_cost
+        feature = own.fitted(source, target)
+        return self._changed(own, feature)._relabeled(label, label.fitted(source, target, feature))
 
     def state(self) -> dict[str, Tensor]:
         """What ``fitted`` found, for a checkpoint."""
-        return self.feature_cost.state()
+        return self.feature_cost.state() | self.label_cost.state()
 
     def with_state(self, state: dict[str, Tensor]) -> GroundCost:
         """The fitted cost again, from a state that may hold more."""
-        own = self.feature_cost
-        return self._changed(own, own.with_state(state))
+        own, label = self.feature_cost, self.label_cost
+        return self._changed(own, own.with_state(state))._relabeled(label, label.with_state(state))
+
+    def _relabeled(self, before: LabelCost, after: LabelCost) -> GroundCost:
+        return self if after is before else replace(self, label=after)
 
     def _changed(self, before: FeatureCost, after: FeatureCost) -> GroundCost:
         if after is before:
@@ -195,7 +207,8 @@ def check_features(source: LabeledDataset, target: LabeledDataset) -> None:
             "both datasets must live in one feature space",
             f"dimensions {source.dim} and {target.dim} (sample shapes {source.sample_shape} "
             f"and {target.sample_shape})",
-            "Bring them together with ad.harmonize(source, target).",
+            "Bring them together with ad.harmonize(source, target); where their features have "
+            "nothing to do with each other, with ad.align(source, target).",
         )
     if source.columns != target.columns and source.columns and target.columns:
         raise InputError(

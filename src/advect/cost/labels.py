@@ -63,16 +63,18 @@ class LabelCost(ABC):
 
     Example:
         >>> import advect as ad
-        >>> class ByName(ad.LabelCost):
+        >>> class ByInitial(ad.LabelCost):
         ...     def __call__(self, source, target):
-        ...         return source.x.new_tensor([[float(a != b) for b in target.classes] for a in source.classes])
-        >>> data = ad.LabeledDataset([[0.0], [0.0]], ["a", "b"])
-        >>> ad.GroundCost(label=ByName()).between(data, data).matrix().tolist()
+        ...         return source.x.new_tensor([[float(a[0] != b[0]) for b in target.classes] for a in source.classes])
+        >>> data = ad.LabeledDataset([[0.0], [0.0]], ["ant", "bee"])
+        >>> ad.GroundCost(label=ByInitial()).between(data, data).matrix().tolist()
         [[0.0, 0.5], [0.5, 0.0]]
     """
 
     # whether labels cost anything
     costs: ClassVar[bool] = True
+    # whether names of classes count, beside their laws
+    names_count: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
@@ -103,6 +105,19 @@ class LabelCost(ABC):
         features (``TargetValues``, ``TargetLaws``), which need no table.
         """
         return feature
+    def fitted(
+        self, source: LabeledDataset, target: LabeledDataset, feature: FeatureCost
+    ) -> LabelCost:
+        """The cost with what depends on the datasets made fixed; a flow does this once."""
+        return self
+
+    def state(self) -> dict[str, Tensor]:
+        """What ``fitted`` found, for a checkpoint."""
+        return {}
+
+    def with_state(self, state: dict[str, Tensor]) -> LabelCost:
+        """The fitted cost again, from a state that may hold more."""
+        return self
 
     @property
     def estimates_covariances(self) -> bool:

@@ -38,6 +38,9 @@ class Formula(Protocol):
     def has_labels(self) -> bool: ...
 
     @property
+    def names_count(self) -> bool: ...
+
+    @property
     def by_columns(self) -> bool: ...
 
     @property

@@ -66,6 +66,7 @@ def compare(
 ) -> dict[str, Any]:
     """Class distances before and after, and the matching after; with what they were measured."""
     cost = replace(cost, label=Bures()) if not cost.label_cost.costs else cost
+    cost = cost.fitted(before, target)  # what a flow does at its first step
     tables = [class_distances(cost.between(data, target)) for data in (before, after)]
     matching = match_classes(tables[1].values, after, target)
     return {

@@ -149,7 +149,7 @@ class Distance:
     @cached_property
     def same(self) -> bool:
         """Whether the datasets are one, in whatever order of samples and under whatever names of
-        classes.
+        classes (unless names cost something: ``ByName``).
         """
         if self.source is self.target:
             return True
@@ -162,7 +162,8 @@ class Distance:
                 sides, self.pairs[0].points, strict=True
             )  # what is compared of targets too
             sides = [data.replace(x=x, sample_shape=tuple(x.shape[1:])) for data, x in points]
-        return same_measure(sides[0], sides[1], labels=cost.has_labels)
+        labels = {"labels": cost.has_labels, "names": cost.names_count}
+        return same_measure(sides[0], sides[1], **labels)
 
     @property
     def _cancels(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from advect.cost.names import strangers
 from advect.data.dataset import LabeledDataset
 
 # in the last place of the features' dtype: what a value may be off by, next to the largest one seen
@@ -28,6 +29,7 @@ _LEFT, _MOST = 0.01, 0.5  # of mass that is left behind: worth a word; nothing i
 _MIXED = 0.2  # of samples, whose nearest neighbour was of their class at first and is not any more
 _GROWN = 3.0  # times its first value: more than noise
 _SOME = 2000  # rows to look at
+_SHOWN = 5  # names of classes in a sentence
 _NEIGHBOURS = 600  # rows to look for neighbours of
 
 
@@ -68,6 +70,9 @@ class _Compared(Protocol):
 
     @property
     def has_labels(self) -> bool: ...
+
+    @property
+    def names_count(self) -> bool: ...
 
 
 def rounding(dtype: torch.dtype, largest: float, size: float) -> float:
@@ -283,6 +288,8 @@ def of_pair(
     notes = _columns(source, target) if cost.by_columns else []
     if cost.estimates_covariances:
         notes += _few_samples(source, target)
+    if cost.names_count:
+        notes += _names(source, target)
     return notes + (_shares(source, target) if cost.has_labels and not leaves_mass else [])
 
 
@@ -296,6 +303,40 @@ def of_doubt(floor: float) -> list[Note]:
     )
     remedy = "It changes no plan. Where it matters use ad.Bures(diagonal=True) or ad.MeansOnly()."
     return [Note(what, remedy, "It changes no plan. Where it matters use --cost.diagonal.")]
+
+
+def _names(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
+    """Classes that the other dataset has no class of the same name for, where names cost something."""
+    alone = [strangers(source, target), strangers(target, source)]
+    if not any(alone):
+        return []
+    if len(alone[0]) == len(_counts(source)):
+        few = [_listed([str(name) for name in data.classes]) for data in (source, target)]
+        what = (
+            f"No class name of the source is in the target ({few[0]} and {few[1]}): the penalty is the "
+            "same for every pair, and decides nothing."
+        )
+        remedy = "Rename classes, data.replace(classes=(…)), or compare them by their laws: label=ad.Bures()."
+        command = "Rename classes, or compare them by their laws: --cost.label bures."
+        return [Note(what, remedy, command)]
+    sides = [
+        f"{_listed(names)} of the {side}"
+        for side, names in zip(("source", "target"), alone, strict=True)
+        if names
+    ]
+    what = (
+        f"Classes without a namesake: {' and '.join(sides)}. They cost the penalty to every class: "
+        "the rest of the cost decides where they go."
+    )
+    remedy = "Rename them if they are the same as others; with ad.ByName(plus=ad.Bures()) their laws count too."
+    command = (
+        "Rename them if they are the same as others; with --cost.plus bures their laws count too."
+    )
+    return [Note(what, remedy, command)]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:

@@ -6,16 +6,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advect.cost.names import spelled
 from advect.data.dataset import LabeledDataset
 
 _APART = 1e-3  # of the largest feature: more than rounding of a mean in any dtype
 
 
-def same_measure(a: LabeledDataset, b: LabeledDataset, *, labels: bool = True) -> bool:
+def same_measure(
+    a: LabeledDataset, b: LabeledDataset, *, labels: bool = True, names: bool = False
+) -> bool:
     """Whether two datasets have the same samples with the same mass in the same classes, whatever
     their order and names.
 
-    Without ``labels``, classes do not count.
+    Without ``labels``, classes do not count; with ``names``, it matters what they are called.
     """
     if not labels:
         a, b = (
@@ -45,12 +48,15 @@ def same_measure(a: LabeledDataset, b: LabeledDataset, *, labels: bool = True) -
         np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}")[:, 0],
         return_inverse=True,
     )[1]
-    sides = [_classes(data, part) for data, part in ((a, places[: len(a)]), (b, places[len(a) :]))]
+    sides = [
+        _classes(data, part, names) for data, part in ((a, places[: len(a)]), (b, places[len(a) :]))
+    ]
     if len(sides[0]) != len(sides[1]):
         return False
     pairs = zip(*sides, strict=True)
     return all(
-        np.array_equal(i, j) and np.allclose(p, q, rtol=1e-12, atol=0) for (i, p), (j, q) in pairs
+        n == o and np.array_equal(i, j) and np.allclose(p, q, rtol=1e-12, atol=0)
+        for (n, i, p), (o, j, q) in pairs
     )
 
 
@@ -71,16 +77,19 @@ def _middle(data: LabeledDataset) -> tuple[Tensor, float]:
     return (data.weights.to(x) @ x).double().cpu(), float(x.abs().max())
 
 
-def _classes(data: LabeledDataset, places: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each class that has samples, where they are and with how much mass, in an order that
-    names do not change.
+def _classes(
+    data: LabeledDataset, places: np.ndarray, names: bool
+) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """For each class that has samples its name, if that counts, where they are and with how much
+    mass, in an order that nothing else changes.
     """
     parts, weights = [], data.weights.double().cpu().numpy()
     for code in data.y.unique().tolist():
         own = (data.y == code).cpu().numpy() & (weights > 0)
         at, inverse = np.unique(places[own], return_inverse=True)
-        parts.append((at, np.bincount(inverse, weights[own], minlength=len(at))))
+        name = spelled(data.classes[code]) if names else ""
+        parts.append((name, at, np.bincount(inverse, weights[own], minlength=len(at))))
     return sorted(
-        (part for part in parts if len(part[0])),
-        key=lambda part: (part[0].tolist(), part[1].tolist()),
+        (part for part in parts if len(part[1])),
+        key=lambda part: (part[0], part[1].tolist(), part[2].tolist()),
     )

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from advect.data.formats import Table
+from advect.data.spaces.aligned import Aligned
 from advect.data.spaces.columns import Columns
 from advect.data.spaces.encoding import Encoding, Given
 from advect.data.spaces.images import Pixels
@@ -24,7 +25,7 @@ from advect.data.spaces.saved import columns_in, damaged, dtype_in, field, list_
 from advect.data.spaces.scaling import Affine
 from advect.data.spaces.step import Step
 
-_PLAIN = (Pixels, Columns, Affine, Projection)
+_PLAIN = (Pixels, Columns, Affine, Projection, Aligned)
 
 
 @dataclass(frozen=True, eq=False)

@@ -167,8 +167,9 @@ def _meet(source: LabeledDataset, target: LabeledDataset, options: Options) -> _
             shapes,
             "Give flattened images their shape back with .replace(sample_shape=(H, W)) and "
             "harmonize resizes them; "
-            "or project both to a common dimension with PCA (project=k); or use an embedding in "
-            "the cost.",
+            "or have them aligned by classes of the same name or by their geometry, "
+            "ad.align(source, target); or project both to a common dimension with PCA (project=k); "
+            "or use an embedding in the cost.",
         )
     if options.size is not None or options.channels is not None:
         raise InputError("size and channels are for images", shapes, "Leave them out for vectors.")

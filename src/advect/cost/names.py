@@ -1,0 +1,188 @@
+"""Label costs that know the names of classes: equal names mean the same, others cost a constant.
+
+    D_ij = penalty · [name_i ≠ name_j]            by names alone
+    D_ij = W₂²(α_i, α_j) + penalty · [name_i ≠ name_j]    beside another label cost
+
+The constant alone is the squared distance between the vertices of a simplex, one for each name: a
+debiased distance stays one. The same rule holds within a dataset, whose names differ."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_kind, check_non_negative
+from advect._util.linalg import mass_centre
+from advect.cost.features import FeatureCost
+from advect.cost.labels import Hints, LabelCost, NoLabels
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.ot.epsilon import Relative
+
+_ROWS = 4096  # that are in float64 at a time
+_STATE = "name_penalty"
+
+
+@dataclass(frozen=True)
+class ByName(LabelCost):
+    """Classes by their names: equal names cost nothing, others a constant; or that beside another
+    label cost.
+
+    A prior, where the names of two datasets are known to mean the same: digits of two hands,
+    sensors of two sites. Where they are only numbers of classes that have nothing in common
+    (digits and syllables, both called 0 to 9), it forces the wrong classes on each other; label
+    laws find partners by themselves there (``Bures``).
+
+    Names are compared as they are written: 3, 3.0 and "3" are one name, "cat" and "Cat" are two. A
+    class whose name the other dataset has not costs the same to all classes there, so that
+    features alone (and ``plus``) decide where it goes; notes of distances and flows name such
+    classes. Laws of single samples (jd-vl) have no names: an error says so.
+
+    Args:
+        penalty: what another name costs, as a squared distance of features before
+            ``label_weight``; ``Relative(share)`` of the mean squared distance between samples of the two
+            datasets, each about its own mean, which a flow takes at its first step and keeps.
+        plus: a label cost that this is added to: ``Bures()`` for W₂² + penalty. By default none.
+
+    Example:
+        >>> import advect as ad
+        >>> a = ad.LabeledDataset([[0.0], [9.0]], ["cat", "dog"])
+        >>> b = ad.LabeledDataset([[0.0], [9.0], [5.0]], ["dog", "cat", "cow"])
+        >>> ad.ByName(2.0)(a, b).tolist()
+        [[0.0, 2.0, 2.0], [2.0, 2.0, 0.0]]
+        >>> ad.ByName(2.0, plus=ad.MeansOnly())(a, b).tolist()
+        [[81.0, 27.0, 2.0], [2.0, 18.0, 81.0]]
+        >>> by_name = ad.otdd(a, b, cost=ad.GroundCost(label=ad.ByName(100.0)))
+        >>> by_name.class_coupling["cat", "cat"] > by_name.class_coupling["cat", "dog"]
+        True
+    """
+
+    penalty: float | Relative = Relative(1.0)
+    plus: LabelCost = NoLabels()
+    names_count = True
+
+    def __post_init__(self) -> None:
+        if type(self.penalty) is not Relative:
+            check_non_negative("penalty", self.penalty)
+        check_kind(
+            "plus must be a label cost", self.plus, LabelCost, "Pass ad.Bures(), or leave it out."
+        )
+
+    @property
+    def estimates_covariances(self) -> bool:
+        return self.plus.estimates_covariances
+
+    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
+        """An error if labels are missing, or laws are those of samples, which have no names."""
+        for data in (source, target):
+            if data.law_index is not None:
+                raise InputError(
+                    "ByName compares classes, not laws of single samples",
+                    "a dataset with a law for each sample",
+                    "Join them by class (data.with_class_laws()), flow with FeatureDriven or "
+                    "JointFixedLabels, or compare by laws: ad.Bures().",
+                )
+            data.require_labels("ByName")
+        self.plus.check(source, target)
+
+    def fitted(
+        self, source: LabeledDataset, target: LabeledDataset, feature: FeatureCost
+    ) -> ByName:
+        """The penalty as a number, where it is a share; and ``plus`` fitted."""
+        plus, penalty = self.plus.fitted(source, target, feature), self.penalty
+        if type(penalty) is Relative:
+            points = [feature.points(data).detach() for data in (source, target)]
+            penalty = _absolute(penalty, (points[0], points[1]), source, target)
+        elif plus is self.plus:
+            return self
+        return replace(self, penalty=penalty, plus=plus)
+
+    def state(self) -> dict[str, Tensor]:
+        known = type(self.penalty) is not Relative
+        own = {_STATE: torch.tensor(self.penalty, dtype=torch.float64)} if known else {}
+        return self.plus.state() | own
+
+    def with_state(self, state: dict[str, Tensor]) -> ByName:
+        penalty = float(state[_STATE]) if _STATE in state else self.penalty
+        return replace(self, penalty=penalty, plus=self.plus.with_state(state))
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        self.check(source, target)
+        own = self._of_names(source, target)
+        return self.plus(source, target) + own if self.plus.costs else own
+
+    def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
+        own = self._of_names(source, target)
+        return self.plus.hinted(source, target, hints) + own if self.plus.costs else own
+
+    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
+        own = self._of_names(source, target) * wanted
+        return self.plus.of_pairs(source, target, wanted) + own if self.plus.costs else own
+
+    def _of_names(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        penalty: Any = self.penalty
+        if type(penalty) is Relative:  # asked by itself: of these two datasets
+            points = (source.x.detach(), target.x.detach())
+            penalty = _absolute(penalty, points, source, target)
+        dtype = torch.promote_types(source.x.dtype, target.x.dtype)
+        places: dict[str, int] = {}
+        rows, columns = (
+            torch.tensor([places.setdefault(spelled(name), len(places)) for name in data.classes])
+            for data in (source, target)
+        )
+        differ = (rows[:, None] != columns[None, :]).to(source.x.device, dtype)
+        return penalty * differ
+
+
+def spelled(name: Hashable) -> str:
+    """A class name as it is compared: as text, whole numbers without a point.
+
+    Example:
+        >>> spelled(3), spelled(3.0), spelled("3"), spelled("Cat"), spelled(True)
+        ('3', '3', '3', 'Cat', 'True')
+    """
+    plain: Any = name
+    whole = type(plain) is float and plain.is_integer()
+    return str(int(plain)) if whole else str(plain)
+
+
+def strangers(data: LabeledDataset, other: LabeledDataset) -> list[str]:
+    """Names of classes with samples that no class with samples of the other dataset has.
+
+    Example:
+        >>> import advect as ad
+        >>> a, b = ad.LabeledDataset([0.0, 1.0], ["cat", "3"]), ad.LabeledDataset([0.0, 1.0], [3, 4])
+        >>> strangers(a, b), strangers(b, a)
+        (['cat'], ['4'])
+    """
+    mine, theirs = (
+        [spelled(name) for name, count in one.counts.items() if count] for one in (data, other)
+    )
+    known = set(theirs)
+    return [name for name in mine if name not in known]
+
+
+def _absolute(
+    penalty: Relative,
+    points: tuple[Tensor, Tensor],
+    source: LabeledDataset,
+    target: LabeledDataset,
+) -> float:
+    """The share of E‖(x − μ) − (x' − μ')‖² = tr Cov(x) + tr Cov(x')."""
+    spreads = [_spread(points[0], source.weights), _spread(points[1], target.weights)]
+    return penalty.share * sum(spreads)
+
+
+def _spread(points: Tensor, weights: Tensor) -> float:
+    """Σ w_i ‖x_i − μ‖², in float64, by differences from the mean of the mass."""
+    rough = mass_centre(points, weights)
+    total, shift = 0.0, torch.zeros(points.shape[1], dtype=torch.float64, device=points.device)
+    for rows, mass in zip(points.split(_ROWS), weights.split(_ROWS), strict=True):
+        away = (rows - rough).double()
+        total += float((mass.double() * away.square().sum(dim=1)).sum())
+        shift += mass.double() @ away
+    return max(0.0, total - float(shift.square().sum()))

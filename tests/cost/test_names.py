@@ -1,0 +1,317 @@
+"""Classes by name: what equal names, other names and none in common do to costs, distances and flows."""
+
+import math
+
+import numpy as np
+import ot
+import pytest
+import torch
+
+import advect as ad
+from advect.cli.app import main
+from advect.cost.names import spelled
+
+NAMES, BOTH = ad.ByName(), ad.ByName(plus=ad.Bures())
+TIGHT = ad.Sinkhorn(epsilon=0.5, tol=1e-10)
+
+
+def drawn(n, seed, names, dim=3, shift=0.0, scale=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, dim, generator=generator, dtype=torch.float64)
+    y = [names[i % len(names)] for i in range(n)]
+    return ad.LabeledDataset(scale * (x + shift), y)
+
+
+def by(label, weight=1.0):
+    return ad.GroundCost(label=label, label_weight=weight)
+
+
+A, B = drawn(24, 0, ("ant", "bee", "cow")), drawn(20, 1, ("bee", "cow", "dog"), shift=0.5)
+
+
+def test_costs_are_those_of_the_definition():
+    """½(‖x − y‖² + w (W₂² + p [names differ])), entry by entry."""
+    squared = torch.cdist(A.x, B.x).square()
+    differ = torch.tensor([[float(a != b) for b in B.labels] for a in A.labels])
+    laws = ad.bures(A.laws(), B.laws())[A.y][:, B.y]
+    for plus, expected in ((None, 0.0), (ad.Bures(), laws)):
+        label = ad.ByName(7.0) if plus is None else ad.ByName(7.0, plus=plus)
+        found = by(label, 0.4).between(A, B).matrix()
+        torch.testing.assert_close(found, (squared + 0.4 * (expected + 7.0 * differ)) / 2)
+
+
+def test_a_share_is_of_the_mean_squared_distance_about_the_means():
+    fitted = by(ad.ByName(ad.Relative(2.0))).fitted(A, B)
+    a, b = A.x - A.x.mean(0), B.x - B.x.mean(0)
+    mean = float(torch.cdist(a, b).square().mean())
+    assert fitted.label_cost.penalty == pytest.approx(2 * mean, rel=1e-12)
+    assert fitted.fitted(B, B) == fitted  # once
+    # where features are embedded, of their points
+    half = ad.GroundCost(feature=ad.Embedding(lambda x: x / 2), label=NAMES).fitted(A, B)
+    assert half.label_cost.penalty == pytest.approx(mean / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(1e6, 1.0), (0.0, 1e-8), (0.0, 1e8), (1e6, 1e-8)])
+def test_shares_follow_the_scale_and_no_offset(shift, scale):
+    plain = by(NAMES).fitted(A, B).label_cost.penalty
+    moved = [data.replace(x=scale * (data.x + shift)) for data in (A, B)]
+    found = by(NAMES).fitted(*moved).label_cost.penalty
+    assert found == pytest.approx(scale**2 * plain, rel=1e-7)
+
+
+@pytest.mark.parametrize("label", [NAMES, BOTH, ad.ByName(0.0)], ids=repr)
+def test_a_dataset_is_no_distance_from_itself(label):
+    shuffled = A.subset(torch.randperm(len(A), generator=torch.Generator().manual_seed(2)))
+    for other in (A, shuffled):
+        assert ad.otdd(A, other, cost=by(label)).value == 0
+    assert ad.otdd(A, A.replace(x=A.x.clone()), cost=by(label), solver=ad.ExactOT()).value == 0
+
+
+def test_other_names_of_the_same_samples_are_a_distance():
+    turned = A.replace(classes=("bee", "cow", "ant"))
+    assert ad.otdd(A, turned).value == 0  # laws alone do not see it
+    for label in (NAMES, BOTH):
+        found = ad.otdd(A, turned, cost=by(label))
+        assert found.value > 0.1 and found.converged and not found.same
+    few = ad.otdd(A, turned, cost=by(NAMES), solver=ad.MiniBatch(size=12, batches=3))
+    assert not few.same
+
+
+@pytest.mark.parametrize("label", [NAMES, ad.ByName(3.0), BOTH], ids=repr)
+@pytest.mark.parametrize("solver", [ad.ExactOT(), TIGHT], ids=repr)
+def test_distances_are_those_of_pot_and_symmetric(label, solver):
+    cost = by(label).fitted(A, B)
+    parts = [(A, B), (A, A), (B, B)]
+    values = []
+    for one, other in parts:
+        matrix = cost.between(one, other).matrix().numpy()
+        a, b = one.weights.numpy(), other.weights.numpy()
+        if solver == TIGHT:
+            plan = ot.sinkhorn(a, b, matrix, 0.5, method="sinkhorn_log", stopThr=1e-11, warn=False)
+            entropy = (plan * (np.log(plan / np.outer(a, b) + 1e-300))).sum()
+            values.append((plan * matrix).sum() + 0.5 * entropy)
+        else:
+            values.append(ot.emd2(a, b, matrix))
+    expected = values[0] - values[1] / 2 - values[2] / 2
+    found = ad.otdd(A, B, cost=by(label), solver=solver)
+    assert found.energy == pytest.approx(expected, rel=1e-6) and found.energy > 0
+    assert ad.otdd(B, A, cost=by(label), solver=solver).energy == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_large_penalty_keeps_names_and_transports_within_them():
+    """Balanced classes of the same names: the energy is the mean of the classes' own."""
+    a, b = drawn(30, 0, ("u", "v", "w")), drawn(30, 1, ("w", "u", "v"), shift=1.0)
+    found = ad.otdd(a, b, cost=by(ad.ByName(1e4)), solver=ad.ExactOT())
+    for name in a.classes:
+        assert found.class_coupling[name, name] == pytest.approx(1 / 3)
+    each = [
+        ot.emd2(
+            [],
+            [],
+            (torch.cdist(a.x[a.y == k], b.x[b.y == b.classes.index(name)]).square() / 2).numpy(),
+        )
+        for k, name in enumerate(a.classes)
+    ]
+    assert found.energy == pytest.approx(np.mean(each), rel=1e-9)
+
+
+def test_strangers_cost_the_same_to_all():
+    table = by(ad.ByName(4.0)).between(A, B).label_distances
+    assert table[A.classes.index("ant")].unique().tolist() == [4.0]
+    assert table[:, B.classes.index("dog")].unique().tolist() == [4.0]
+    # nothing in common: as if labels cost nothing, between; within, names still differ
+    alone = B.replace(classes=("x", "y", "z"))
+    assert bool((by(ad.ByName(4.0)).between(A, alone).label_distances == 4.0).all())
+
+
+def test_notes_name_classes_without_a_namesake():
+    def notes(one, other, **options):
+        return [str(note) for note in ad.otdd(one, other, cost=by(NAMES), **options).notes]
+
+    some = next(note for note in notes(A, B) if "namesake" in note)
+    assert "ant of the source and dog of the target" in some
+    none = next(
+        note for note in notes(A, B.replace(classes=("x", "y", "z"))) if "No class name" in note
+    )
+    assert "ad.Bures()" in none
+    assert not any("name" in note for note in notes(A, A.replace(x=A.x + 1)))
+    flowed = ad.flow(A, ad.OTDD(B.replace(classes=("x", "y", "z")), cost=by(NAMES)), n_steps=1)
+    assert any("No class name" in note.what for note in flowed.diagnosis)
+
+
+def test_names_are_compared_as_they_are_written():
+    numbers = A.replace(classes=(1, 2, 3))
+    texts = A.replace(classes=("1", 2.0, "3"))
+    assert ad.otdd(numbers, texts, cost=by(NAMES)).value == 0
+    assert spelled(np.int64(4)) == "4" and spelled(2.5) == "2.5" and spelled(("a", 1)) == "('a', 1)"
+
+
+@pytest.mark.parametrize("label", [NAMES, BOTH, ad.ByName(5.0, plus=ad.MeansOnly())], ids=repr)
+def test_gradients_are_differences(label):
+    target = drawn(9, 1, ("bee", "cow", "dog"), shift=0.5)
+    source = drawn(8, 0, ("ant", "bee"))
+    cost = by(label).fitted(source, target)
+    energy = ad.OTDD(target, cost=cost, solver=ad.Sinkhorn(epsilon=0.5, tol=1e-11))
+
+    def value(x):
+        return energy(source.replace(x=x))
+
+    x = source.x.clone().requires_grad_()
+    gradient = torch.autograd.grad(value(x), x)[0]
+    h = 1e-5
+    for i, j in ((0, 0), (3, 2), (7, 1)):
+        step = torch.zeros_like(source.x)
+        step[i, j] = h
+        slope = (value(source.x + step) - value(source.x - step)) / (2 * h)
+        assert float(gradient[i, j]) == pytest.approx(float(slope), rel=1e-6, abs=1e-8)
+
+
+def test_a_flow_keeps_the_penalty_of_its_first_step(tmp_path):
+    target = B.replace(x=20 * B.x)
+    energy = ad.OTDD(target, cost=by(BOTH))
+    state = energy.begin(A)
+    first = float(state["name_penalty"])
+    assert first == pytest.approx(by(NAMES).fitted(A, target).label_cost.penalty)
+    near = A.replace(x=10 * A.x)
+    _, state = energy.terms(near, state)
+    assert float(state["name_penalty"]) == first
+    whole = ad.flow(A, energy, n_steps=6)
+    ad.flow(A, energy, n_steps=3, callbacks=[ad.Checkpoint(tmp_path)])
+    resumed = ad.flow(A, energy, n_steps=6, resume=tmp_path)
+    assert torch.equal(resumed.dataset.x, whole.dataset.x) and resumed.values == whole.values
+
+
+@pytest.mark.parametrize("label", [NAMES, BOTH], ids=repr)
+@pytest.mark.parametrize("integrator", [ad.Euler(0.2), ad.Heun(0.2), ad.Adam(0.1)], ids=repr)
+@pytest.mark.parametrize("dynamics", [ad.FeatureDriven(), ad.JointFixedLabels()], ids=repr)
+def test_flows_go_down(label, integrator, dynamics):
+    result = ad.flow(
+        A, ad.OTDD(B, cost=by(label)), dynamics=dynamics, integrator=integrator, n_steps=4
+    )
+    assert result.status == "completed" and result.values[-1] < result.values[0]
+
+
+def test_flows_keep_names():
+    """Two clouds whose names lie crosswise: laws take the near class, names the namesake."""
+    x = torch.tensor([[-5.0], [-4.0], [4.0], [5.0]], dtype=torch.float64)
+    a, b = (
+        ad.LabeledDataset(x, ["l", "l", "r", "r"]),
+        ad.LabeledDataset(x + 0.1, ["r", "r", "l", "l"]),
+    )
+    for label, near in ((ad.Bures(), True), (ad.ByName(ad.Relative(10.0)), False)):
+        end = ad.flow(a, ad.OTDD(b, cost=by(label)), n_steps=30, integrator=ad.Euler(0.3)).dataset
+        assert (float(end.x[0]) < 0) == near
+
+
+def test_laws_of_single_samples_have_no_names():
+    each = ad.JointVariableLabels().start(A)
+    with pytest.raises(ad.InputError, match="with_class_laws"):
+        ad.otdd(each, B, cost=by(NAMES))
+    assert ad.otdd(each.with_class_laws(), B, cost=by(NAMES)).converged
+    with pytest.raises(ad.InputError, match="JointFixedLabels"):
+        ad.flow(A, ad.OTDD(B, cost=by(NAMES)), dynamics=ad.JointVariableLabels(), n_steps=1)
+
+
+def test_ordinary_inputs():
+    single = ad.LabeledDataset([[0.0], [1.0], [5.0]], ["a", "b", "c"])
+    assert ad.otdd(single, single, cost=by(BOTH)).value == 0
+    one = ad.LabeledDataset([[2.0], [2.0]], ["a", "a"])  # no spread at all
+    assert by(NAMES).fitted(one, one).label_cost.penalty == 0
+    assert ad.otdd(single, one, cost=by(NAMES)).converged
+    empty = ad.LabeledDataset(
+        [[0.0], [1.0]], ["a", "a"], classes=("a", "b")
+    )  # a class without samples
+    assert ad.otdd(single, empty, cost=by(NAMES)).converged
+    many = drawn(140, 3, tuple(range(70)))  # more classes than a thin product has
+    found = ad.otdd(
+        many, many.replace(x=many.x + 1), cost=by(ad.ByName(plus=ad.Bures(diagonal=True)))
+    )
+    assert math.isclose(np.trace(found.class_coupling.values), 1.0, rel_tol=1e-2)
+    heavy = A.replace(weights=torch.linspace(1, 3, len(A), dtype=torch.float64) / (2 * len(A)))
+    assert ad.otdd(heavy, B, cost=by(BOTH)).converged
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: ad.ByName(-1.0), "penalty must be a finite number"),
+        (lambda: ad.ByName(math.inf), "penalty must be a finite number"),
+        (lambda: ad.ByName("names"), "penalty must be a number"),
+        (lambda: ad.ByName(plus="bures"), "plus must be a label cost"),
+        (
+            lambda: ad.otdd(ad.LabeledDataset(A.x), B, cost=by(NAMES)),
+            "needs a label for each sample",
+        ),
+    ],
+)
+def test_errors(make, said):
+    with pytest.raises(ad.InputError, match=said):
+        make()
+
+
+def test_tables_of_pairs_are_those_of_single_distances():
+    three = {"a": A, "b": B, "c": drawn(18, 5, ("ant", "dog"), scale=3.0)}
+    table = ad.pairwise(three, cost=by(BOTH))
+    for one, other in (("a", "b"), ("a", "c"), ("b", "c")):
+        assert table[one, other] == ad.otdd(three[one], three[other], cost=by(BOTH)).value
+
+
+def test_matching_is_by_name():
+    turned = A.replace(classes=("bee", "cow", "ant"))
+    found = ad.ClassMatching.between(A, turned, cost=by(NAMES))
+    assert found.hard == {"ant": "ant", "bee": "bee", "cow": "cow"}
+
+
+GIVEN = ["distance", "toy:gaussians?n=30", "toy:gaussians?n=30&seed=1"]
+
+
+def test_on_the_command_line(capsys):
+    assert main([*GIVEN, "--cost", "names", "--json"]) == 0
+    a, b = (ad.datasets.load(one) for one in GIVEN[1:])
+    assert f"{ad.otdd(a, b, cost=by(NAMES)).value:.6g}"[:6] in capsys.readouterr().out
+    more = [
+        "--cost.label",
+        "names",
+        "--cost.plus",
+        "bures",
+        "--cost.relative-penalty",
+        "0.5",
+        "--json",
+    ]
+    assert main([*GIVEN, *more]) == 0
+    expected = ad.otdd(a, b, cost=by(ad.ByName(ad.Relative(0.5), plus=ad.Bures()))).value
+    assert f"{expected:.6g}"[:6] in capsys.readouterr().out
+    assert main([*GIVEN, "--cost", "names", "--cost.penalty", "-1"]) == 2
+    assert (
+        main([*GIVEN, "--cost", "names", "--cost.penalty", "1", "--cost.relative-penalty", "1"])
+        == 2
+    )
+    assert "penalty is given twice" in capsys.readouterr().err
+    assert main([*GIVEN, "--cost.penalty", "1"]) == 2
+    assert "belongs to names" in capsys.readouterr().err
+
+
+def test_a_run_says_how_to_repeat_it(tmp_path):
+    out, again = tmp_path / "run", tmp_path / "again"
+    options = ["--cost", "names", "--cost.plus", "bures", "--cost.diagonal", "--steps", "2"]
+    assert main(["flow", *GIVEN[1:], *options, "-o", str(out)]) == 0
+    assert main(["flow", "--config", str(out / "config.toml"), "-o", str(again)]) == 0
+    first, second = (ad.datasets.load(f"run:{one}@-1") for one in (out, again))
+    assert torch.equal(first.x, second.x)
+    # another label cost leaves the options of this one behind
+    assert (
+        main(
+            [
+                "flow",
+                "--config",
+                str(out / "config.toml"),
+                "--cost",
+                "means",
+                "-o",
+                str(tmp_path / "m"),
+            ]
+        )
+        == 0
+    )
+    text = (tmp_path / "m" / "config.toml").read_text()
+    assert "penalty" not in text and "plus" not in text
