@@ -11,8 +11,8 @@ from typing import Any
 
 import class_mmd_tables
 import compare_tables
-import imbalanced_tables
 import condense_tables
+import imbalanced_tables
 import numpy as np
 import sliced_tables
 from evidence import FOLDER

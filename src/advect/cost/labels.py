@@ -105,6 +105,7 @@ class LabelCost(ABC):
         features (``TargetValues``, ``TargetLaws``), which need no table.
         """
         return feature
+
     def fitted(
         self, source: LabeledDataset, target: LabeledDataset, feature: FeatureCost
     ) -> LabelCost:

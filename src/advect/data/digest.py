@@ -232,12 +232,17 @@ def _is_constant(value: Any) -> bool:
     return is_data and not issubclass(type(value), type)
 
 
+# of a field that a class did not always have: as it comes it counts for nothing, so that what was
+# stored before is found again
+LATER = "later"
+
+
 @functools.singledispatch
 def _content(value: Any) -> tuple[Any, ...]:
     """What an object holds: of a dataclass its fields, since what it caches follows from them."""
     if dataclasses.is_dataclass(value):
-        fields = dataclasses.fields(value)
-        return tuple((field.name, getattr(value, field.name)) for field in fields)
+        held = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        return tuple((f.name, v) for f, v in held if not (f.metadata.get(LATER) and v is f.default))
     if not hasattr(value, "__dict__"):
         raise InputError(
             "a store needs inputs that it can recognise later",

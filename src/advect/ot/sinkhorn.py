@@ -71,7 +71,7 @@ class Sinkhorn(Entropic):
     tol: float | None = None
     max_iter: int = 10_000
     memory_limit: MemoryLimit = field(default=None, repr=False)  # changes the work, not the result
-    reach: float | None = None
+    reach: float | None = field(default=None, metadata={"later": True})  # advect.data.digest
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
