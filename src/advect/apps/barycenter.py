@@ -29,7 +29,7 @@ from torch.nn.functional import one_hot
 from advect._util.checks import check_count, check_non_negative, check_weights
 from advect._util.memory import MemoryLimit
 from advect._util.progress import Progress, track
-from advect.apps.between_labels import SoftLabels, class_shares
+from advect.apps.between_labels import SoftLabels, class_shares, with_soft_labels
 from advect.apps.interpolate import Coupled
 from advect.cost import GroundCost
 from advect.cost.ground import check_cost, check_features
@@ -122,6 +122,17 @@ class Barycenter:
     def laws(self) -> Gaussians | None:
         """The label laws of the samples, row ``dataset.law_index``; None where labels are missing."""
         return self.dataset.law
+
+    def soft(self) -> LabeledDataset:
+        """The same samples with their probabilities as labels, and laws of classes by these weights.
+
+        Example:
+            >>> import advect as ad
+            >>> a, b = ad.LabeledDataset([[0.0]], ["cat"]), ad.LabeledDataset([[1.0]], ["dog"])
+            >>> ad.barycenter([a, b], [3, 1]).soft().probabilities.tolist()
+            [[0.75, 0.25]]
+        """
+        return with_soft_labels(self.dataset, self.probabilities)
 
     def report(self, path: str | Path, **options: Any) -> Path:
         """Write a page: samples beside those of the datasets, classes, and the value step by step; see

@@ -55,7 +55,11 @@ class SoftLabels:
 
 
 def class_shares(data: LabeledDataset, rows: Tensor) -> Tensor:
-    """One-hot labels of some samples, (n, k); zeros where there is none."""
+    """Labels of some samples as shares of classes, (n, k): one-hot, their probabilities where there
+    is doubt, zeros where there is no label.
+    """
+    if data.has_doubt:
+        return data.memberships[rows].double()
     codes = data.y[rows]
     width = max(len(data.classes), 1)
     found = one_hot(codes.clamp_min(0), width).double() * (codes >= 0)[:, None]
@@ -65,3 +69,8 @@ def class_shares(data: LabeledDataset, rows: Tensor) -> Tensor:
 def class_name(data: LabeledDataset, code: int) -> Hashable:
     """Of a class; None for none."""
     return None if code < 0 else data.classes[code]
+
+
+def with_soft_labels(data: LabeledDataset, probabilities: Tensor) -> LabeledDataset:
+    """A dataset with these probabilities as its labels, and no laws but those of its classes."""
+    return data.replace(law=None, law_index=None).with_probabilities(probabilities)

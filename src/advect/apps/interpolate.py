@@ -23,7 +23,7 @@ from torch import Tensor
 
 from advect._util.checks import check_count, check_number
 from advect._util.memory import MemoryLimit, check_room
-from advect.apps.between_labels import SoftLabels, class_name, class_shares
+from advect.apps.between_labels import SoftLabels, class_name, class_shares, with_soft_labels
 from advect.cost import GroundCost
 from advect.cost.ground import check_features
 from advect.data.dataset import LabeledDataset
@@ -92,6 +92,18 @@ class Interpolated:
     def _codes(self) -> Tensor:
         one, two = self.distance.source.y, self.distance.target.y
         return torch.stack([one[self.rows[:, 0]], two[self.rows[:, 1]]], dim=1)
+
+    def soft(self) -> LabeledDataset:
+        """The same samples with their probabilities as labels, and laws of classes by these weights in
+        place of those of pairs: for whoever goes on with labels in doubt.
+
+        Example:
+            >>> import advect as ad
+            >>> a, b = ad.LabeledDataset([[0.0]], ["cat"]), ad.LabeledDataset([[1.0]], ["dog"])
+            >>> ad.interpolate(a, b, 0.25).soft().probabilities.tolist()
+            [[0.75, 0.25]]
+        """
+        return with_soft_labels(self.dataset, self.probabilities)
 
     def joined(self) -> LabeledDataset:
         """The same samples and laws with a class for each pair of classes, "3 → coat": for whoever

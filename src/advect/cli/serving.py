@@ -18,7 +18,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from advect.cli.run_facts import RunFacts, find_runs
@@ -88,18 +88,22 @@ class RunServer(ThreadingHTTPServer):
 
 
 class _Pages(BaseHTTPRequestHandler):
-    server: RunServer
     server_version, sys_version = "advect", ""
     protocol_version = "HTTP/1.1"
 
+    @property
+    def runs(self) -> RunServer:
+        """The server that was asked."""
+        return cast(RunServer, self.server)
+
     def do_GET(self) -> None:
-        if not self.server.answers_to(self.headers.get("Host", "")):
+        if not self.runs.answers_to(self.headers.get("Host", "")):
             return self._say(HTTPStatus.FORBIDDEN, "This server answers to this machine alone.")
         asked = urlsplit(self.path)
         parts = [part for part in asked.path.split("/") if part]
         if not parts:
-            return self._page("runs.html.jinja", rows=[*self._rows()], roots=self.server.roots)
-        runs = self.server.runs()
+            return self._page("runs.html.jinja", rows=[*self._rows()], roots=self.runs.roots)
+        runs = self.runs.runs()
         known = len(parts) in (2, 3) and parts[0] == "run" and parts[1].isdecimal()
         place = runs.get(int(parts[1])) if known and len(parts[1]) < 9 else None
         if place is None:
@@ -118,7 +122,7 @@ class _Pages(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _rows(self) -> Iterator[tuple[int, RunFacts]]:
-        found = [(number, RunFacts.read(place)) for number, place in self.server.runs().items()]
+        found = [(number, RunFacts.read(place)) for number, place in self.runs.runs().items()]
         yield from sorted(found, key=lambda row: -row[1].changed)
 
     def _page(self, template: str, **values: Any) -> None:
