@@ -257,11 +257,16 @@ def test_particles_refuse_what_cannot_be_drawn(frames, options, message):
         viz.particles(frames, **options)
 
 
-def test_a_result_without_frames_says_how_to_record_them():
-    bare = ad.flow(gaussians(), ad.Potential(ad.norm()), n_steps=1)
+def test_a_trajectory_without_frames_says_how_to_record_them():
     for draw in (viz.particles, viz.paths, viz.class_counts, viz.pca):
         with pytest.raises(ad.InputError, match=r"ad\.Recorder"):
-            draw(bare)
+            draw(ad.Trajectory())
+
+
+def test_a_result_without_a_recorder_shows_its_ends():
+    bare = ad.flow(gaussians(), ad.Potential(ad.norm()), n_steps=1)
+    for draw in (viz.particles, viz.paths, viz.class_counts, viz.pca):
+        assert draw(bare).axes
 
 
 # The look

@@ -18,7 +18,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from advect._util.memory import MemoryLimit
 from advect._util.progress import Progress, track
 from advect.apps.between_labels import SoftLabels, class_shares, with_soft_labels
 from advect.apps.interpolate import Coupled
+from advect.apps.pages import write_page
 from advect.cost import GroundCost
 from advect.cost.ground import check_cost, check_features
 from advect.cost.labels import n_laws
@@ -145,7 +145,7 @@ class Barycenter:
             ...     ad.barycenter(sets).report(f"{folder}/middle.html").name
             'middle.html'
         """
-        return import_module("advect.report").write_barycenter_report(self, path, **options)
+        return write_page("write_barycenter_report", self, path, options)
 
 
 def barycenter(

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, overload
 
@@ -24,6 +23,7 @@ from torch import Tensor
 from advect._util.checks import check_count, check_number
 from advect._util.memory import MemoryLimit, check_room
 from advect.apps.between_labels import SoftLabels, class_name, class_shares, with_soft_labels
+from advect.apps.pages import write_page
 from advect.cost import GroundCost
 from advect.cost.ground import check_features
 from advect.data.dataset import LabeledDataset
@@ -188,7 +188,7 @@ class InterpolationPath(Sequence[Interpolated]):
             ...     ad.interpolate(a, b, [0, 0.5, 1]).report(f"{folder}/path.html").name
             'path.html'
         """
-        return import_module("advect.report").write_path_report(self, path, **options)
+        return write_page("write_path_report", self, path, options)
 
 
 @overload

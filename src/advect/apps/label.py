@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from advect._util.progress import Progress, track
 from advect.apps.calibration import Calibration, calibrated
 from advect.apps.label_choice import Compared, choose, ways_for
 from advect.apps.label_ways import METHODS, Known, Way, held_out, scored
+from advect.apps.pages import write_page
 from advect.classes.embedding import Embedded
 from advect.classes.spread import one_hot
 from advect.data.dataset import LabeledDataset
@@ -149,7 +149,7 @@ class Labelled:
             ...     ad.apps.label(data).report(f"{folder}/labels.html").name
             'labels.html'
         """
-        return import_module("advect.report").write_label_report(self, path, **options)
+        return write_page("write_label_report", self, path, options)
 
 
 def label(

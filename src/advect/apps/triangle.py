@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from advect._util.checks import check_count
 from advect._util.progress import Progress, track
 from advect.apps.barycenter import Barycenter, barycenter
+from advect.apps.pages import write_page
 from advect.data.dataset import LabeledDataset
 
 
@@ -88,7 +88,7 @@ class Triangle:
             ...     ad.triangle(*sets, n=2).report(f"{folder}/triangle.html").name
             'triangle.html'
         """
-        return import_module("advect.report").write_triangle_report(self, path, **options)
+        return write_page("write_triangle_report", self, path, options)
 
 
 def triangle(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ def load_for(command: Callable[..., Any]) -> None:
     if told:
         print("loading torch …", end="", file=sys.stderr, flush=True)
     try:
-        importlib.import_module("torch")
+        import torch as _torch  # noqa: F401
     finally:
         if told:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

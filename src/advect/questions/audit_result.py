@@ -16,9 +16,9 @@ import numpy as np
 from advect._util.atomic import write_atomically
 from advect._util.checks import check_count, check_known, needed
 from advect._util.html import facts_table
+from advect.apps.pages import write_page
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.questions.pages import write_page
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -17,12 +17,12 @@ import numpy as np
 
 from advect._util.atomic import write_atomically
 from advect._util.checks import check_known
+from advect.apps.pages import write_page
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.questions.compare_floor import BEYOND, Column, Entry
 from advect.questions.compare_sides import Sides
-from advect.questions.pages import write_page
 
 TITLES = {
     "frechet": "Fréchet distance",

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from advect._util.html import facts_table
+from advect.apps.pages import write_page
 from advect.data.dataset import LabeledDataset
-from advect.questions.pages import write_page
 
 QUESTIONS = {
     "joint": "the law of features and labels together",

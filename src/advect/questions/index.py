@@ -25,6 +25,7 @@ from advect._util.atomic import atomic_directory, is_leftover, write_atomically
 from advect._util.checks import check_count, check_kind, check_known
 from advect._util.html import facts_table
 from advect._util.progress import Progress
+from advect.apps.pages import write_page
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces import FeatureSpace
 from advect.data.store import damaged, read_tensors, unpacking, write_tensors
@@ -36,7 +37,6 @@ from advect.questions.index_entry import Entry, entry_file, read_entry, write_en
 from advect.questions.index_search import find_nearest
 from advect.questions.into_space import in_space
 from advect.questions.neighbors import Neighbors
-from advect.questions.pages import write_page
 from advect.questions.slices import Slices
 
 _FORMAT = "advect.dataset_index/1"

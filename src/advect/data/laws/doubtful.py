@@ -62,7 +62,7 @@ def several(probabilities: Tensor, weights: Tensor) -> Tensor:
 
     Example:
         >>> import torch
-        >>> several(torch.tensor([[1.0, 0.5], [0.25, 0.5]]).double(), torch.ones(2)).tolist()
+        >>> several(torch.tensor([[1.0, 0.5], [0.25, 0.5]]).double(), torch.ones(2)).round(decimals=6).tolist()
         [0.25, 1.0]
     """
     likely = torch.where(weights[:, None] > 0, probabilities, 0)
