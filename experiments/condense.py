@@ -29,7 +29,7 @@ LEARNERS = ("nearest", "logistic", "LeNet-5")
 DATASETS = ("mnist", "fashion_mnist", "kmnist")
 PER_CLASS = (1, 10, 50)
 TRAIN, TEST, STEPS, UPDATES = 3000, 1000, 10, 200
-SEEDS = tuple(range(3))
+SEEDS = tuple(range(5))
 CHANNELS = (16, 32)
 
 

@@ -384,3 +384,17 @@ class TestState:
         last = states(SOURCE, STIFF, 4, integrator=method, control=FIXED)[-1]
         factor = torch.stack([1 / (1 + CURVATURES * tau) for tau in sizes]).prod(0)
         torch.testing.assert_close(last.dataset.x, SOURCE.x * factor, rtol=1e-4, atol=1e-9)
+
+
+def test_what_moves_keeps_its_dtype():
+    """Features in float32 beside targets in float64."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(20, 2, generator=generator)
+    source = ad.LabeledDataset(x, targets=x[:, 0])
+    target = ad.LabeledDataset(x + 1, targets=x[:, 0] * 2)
+    functional = ad.OTDD(target, cost=ad.GroundCost(label=ad.TargetValues()))
+    result = ad.flow(
+        source, functional, dynamics=ad.JointTargets(), integrator=ad.Proximal(0.3), n_steps=2
+    )
+    assert result.values[-1] < result.values[0]
+    assert (result.dataset.x.dtype, result.dataset.targets.dtype) == (torch.float32, torch.float64)

@@ -201,6 +201,7 @@ def condense(
     check_positive("step_size", step_size)
     check_count("seed", seed, least=0)
     check_bounds(bounds)
+    data.require_classes("condensing")
     data.require_labels("condensing")
     massive = data.subset(data.weights > 0) if bool((data.weights == 0).any()) else data
     massive = massive.replace(law=None, law_index=None)

@@ -185,6 +185,7 @@ def class_shares(
         (True, 0.9)
     """
     source, target = check_dataset("source", source), check_dataset("target", target)
+    source.require_classes("class_shares")
     source.require_labels("class_shares")
     ground = check_cost(cost) or GroundCost(label=NoLabels())
     if ground.has_labels:

@@ -55,7 +55,7 @@ class Inner:
     here: Here
     tau: float
     masses: Tensor
-    shapes: dict[str, torch.Size]
+    moving: Tensors
 
     @staticmethod
     def of(field: Field, here: Here, step_size: float) -> Inner:
@@ -68,9 +68,8 @@ class Inner:
             mass[name].to(v.dtype).reshape(-1, *[1] * (v.ndim - 1)).expand_as(v).reshape(-1)
             for name, v in moving.items()
         ]
-        shapes = {name: value.shape for name, value in moving.items()}
         plain = replace(field, scale=1.0)
-        return Inner(plain, here, field.scale * step_size, torch.cat(each), shapes)
+        return Inner(plain, here, field.scale * step_size, torch.cat(each), moving)
 
     def dot(self, a: Tensor, b: Tensor) -> float:
         """Σ mass ⟨a, b⟩."""
@@ -82,15 +81,15 @@ class Inner:
 
     def split(self, vector: Tensor) -> Tensors:
         """A vector as displacements by name."""
-        parts = vector.split([shape.numel() for shape in self.shapes.values()])
+        parts = vector.split([value.numel() for value in self.moving.values()])
         return {
-            name: part.reshape(shape)
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+            name: part.reshape(value.shape).to(value.dtype)
+            for (name, value), part in zip(self.moving.items(), parts, strict=True)
         }
 
     def join(self, tensors: Tensors) -> Tensor:
         """Displacements by name as one vector."""
-        return torch.cat([tensors[name].reshape(-1) for name in self.shapes])
+        return torch.cat([tensors[name].reshape(-1) for name in self.moving])
 
     def stay(self) -> Tried:
         """P = 0, which is known: the value and velocity where the step starts."""

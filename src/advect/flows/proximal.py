@@ -119,7 +119,7 @@ class Proximal(Integrator):
 
 def _remembered(problem: Inner, state: Tensors) -> list[Pair]:
     """The displacement of the step before, with the residual's change along it at this step's size."""
-    names = problem.shapes
+    names = problem.moving
     move, turn = (
         problem.join({name: state[f"{part}.{name}"] for name in names}) for part in ("move", "turn")
     )

@@ -47,7 +47,9 @@ class Groups:
     @classmethod
     def of(cls, data: LabeledDataset, who: str) -> Groups:
         """Those of a dataset whose samples all have a label."""
+        data.require_classes(who)
         data.require_labels(who)
+        data.require_hard(who)
         order = data.y.argsort(stable=True)
         order = order[data.weights[order] > 0]  # what has no mass may be anywhere
         counts = torch.bincount(data.y[order], minlength=len(data.classes)).tolist()
