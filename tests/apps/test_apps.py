@@ -391,3 +391,20 @@ class TestTransfer:
                 )
         with pytest.raises(ad.InputError, match="to join"):
             ad.apps.joined([self.source, self.target])
+
+
+def test_applications_say_how_far_they_are():
+    generator = torch.Generator().manual_seed(0)
+    source = ad.datasets.gaussians(30, generator=generator)
+    target = ad.datasets.gaussians(30, shift=(4.0, 0.0), generator=generator)
+    told, seen = [], []
+    options = ad.apps.RepurposeOptions(
+        n_steps=4, progress=lambda *done: told.append(done), callbacks=(seen.append,)
+    )
+
+    def model(x):
+        return -torch.cdist(x, target.moments().means.float())
+
+    ad.apps.repurpose(model, target, source, options)
+    assert told[-1] == (4, 4) and [done for done, _ in told] == sorted(done for done, _ in told)
+    assert [step.index for step in seen] == [0, 1, 2, 3, 4]

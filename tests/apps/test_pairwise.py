@@ -571,3 +571,40 @@ def test_digests_are_the_same_in_every_process():
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == eval(f"digest({parts})")
+
+
+def test_images_of_several_sizes_are_brought_together(tmp_path):
+    """As advect matrix does; by reference or at hand, and with the values of otdd."""
+    sets = {
+        "small": ad.datasets.load("digits", n=20),
+        "large": "mnist?n=20",
+        "other": ad.datasets.load("mnist", n=20, seed=1),
+    }
+    with pytest.warns(UserWarning, match=r"2 shapes are brought to \(28, 28\)"):
+        found = ad.pairwise(sets, progress=False)
+    loaded = [sets["small"], ad.datasets.load("mnist", n=20), sets["other"]]
+    small, large, other = ad.harmonize(*loaded)
+    assert small.sample_shape == large.sample_shape == other.sample_shape == (28, 28)
+    assert found["small", "large"] == ad.otdd(small, large).value
+    assert found["large", "other"] == ad.otdd(large, other).value
+    assert not found.errors
+
+
+def test_several_datasets_in_one_space():
+    digits, mnist = ad.datasets.load("digits", n=5), ad.datasets.load("mnist", n=5)
+    made = ad.harmonize(digits, mnist, digits, size=12, channels="rgb")
+    assert [data.sample_shape for data in made] == [(12, 12, 3)] * 3
+    assert ad.harmonize(digits, digits, digits)[0] is digits
+    with pytest.raises(ad.InputError, match="two by two"):
+        ad.harmonize(digits, mnist, digits, scale="standardize")
+    with pytest.raises(ad.InputError):
+        ad.harmonize(digits, mnist, ad.datasets.gaussians(5))
+
+
+def test_what_was_found_is_a_picture():
+    from advect import viz
+
+    sets = {str(k): ad.datasets.gaussians(20, shift=(float(k), 0.0)) for k in range(3)}
+    assert viz.pairwise(ad.pairwise(sets, progress=False)).axes
+    with pytest.raises(ad.InputError, match="needs names"):
+        viz.pairwise(np.zeros((3, 3)))

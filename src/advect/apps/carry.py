@@ -5,12 +5,14 @@ given bounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from advect._util.checks import check_count, check_non_negative, check_positive
+from advect._util.progress import Progress, track
 from advect.cost import Bures, GroundCost
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset
+from advect.data.digest import LATER
 from advect.errors import InputError
 from advect.flows.dynamics import FeatureDriven, check_bounds
 from advect.flows.integrators import Euler
@@ -42,6 +44,9 @@ class CarryOptions:
         map: carries samples that are not in the flow; fitted on it. By default an entropic map with
             the solver's epsilon, not debiased: on held-out USPS images carried to MNIST it was the
             best of all (docs/paper.md, appendix C).
+        progress: of the flow: None shows it on stderr when it takes long, False is silent, a function
+            is called with (done, total).
+        callbacks: what else watches the flow, as in ``ad.flow``.
 
     Example:
         >>> import advect as ad
@@ -57,6 +62,10 @@ class CarryOptions:
     bounds: tuple[float, float] | None = None
     every: int = 10
     map: Map | None = None
+    progress: Progress = field(default=None, kw_only=True, repr=False, metadata={LATER: True})
+    callbacks: tuple[Callback, ...] = field(
+        default=(), kw_only=True, repr=False, metadata={LATER: True}
+    )
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps)
@@ -93,11 +102,12 @@ def carry(
     exact transport it ends on samples of the target. The gradient through the laws also draws
     classes into shape, away from that image."""
     cost = GroundCost(label=options.label, label_weight=options.label_weight)
-    return flow(
-        data.balanced(),
-        OTDD(target.balanced(), cost=cost, solver=options.solver),
-        dynamics=FeatureDriven(through_laws=False, bounds=options.bounds),
-        integrator=Euler(options.step_size),
-        n_steps=options.n_steps,
-        callbacks=callbacks,
-    ).checked()
+    with track(options.n_steps, "flow", options.progress) as advance:
+        return flow(
+            data.balanced(),
+            OTDD(target.balanced(), cost=cost, solver=options.solver),
+            dynamics=FeatureDriven(through_laws=False, bounds=options.bounds),
+            integrator=Euler(options.step_size),
+            n_steps=options.n_steps,
+            callbacks=[*callbacks, *options.callbacks, lambda step: advance(int(step.index > 0))],
+        ).checked()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -32,6 +33,7 @@ from advect.cost.ground import check_cost
 from advect.cost.labels import Hints, LabelCost
 from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
+from advect.data.spaces.harmonize import harmonize
 from advect.datasets.reference import Reference
 from advect.errors import InputError
 from advect.ot import Sinkhorn, Solver
@@ -54,6 +56,7 @@ class _Item:
     reference: str | Path = field(default="", compare=False, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     content: str = ""
+    shape: tuple[int, ...] = ()
 
     def read(self) -> LabeledDataset:
         if self.held is not None:
@@ -117,7 +120,8 @@ def _ready(item: _Item, settings: _Settings) -> _Ready:
 
 
 def _fingerprint(item: _Item) -> dict[str, Any]:
-    return {"content": digest(item.read())}
+    data = item.read()
+    return {"content": digest(data), "shape": list(data.sample_shape)}
 
 
 def _distance(a: _Item, b: _Item, settings: _Settings) -> dict[str, Any]:
@@ -153,8 +157,9 @@ def pairwise(
     Args:
         datasets: by name, or in order (then a reference is its own name, and other datasets are
             called "0", "1", …). A reference such as ``"csv:pets.csv?label=kind"`` is read by the
-            workers, with ``ad.datasets.load``. All must live in one feature space (see
-            ``ad.harmonize``).
+            workers, with ``ad.datasets.load``. Images of different sizes or colours are brought to
+            those of the largest first (``ad.harmonize``), with a word; other datasets must live in
+            one feature space.
         cost, solver: as for ``otdd``.
         memory_limit: as for ``otdd``, for all pairs on one machine that are computed at the same
             time.
@@ -182,6 +187,7 @@ def pairwise(
     """
     cost, solver = check_cost(cost) or GroundCost(), check_solver(solver or Sinkhorn())
     items, failed = _recognised(_named(datasets), n_jobs)
+    items = _in_one_space(items, failed)
     names = tuple(items)
     content = uuid4().hex if store is None else digest(FORMAT, cost, solver)
     settings = _Settings(cost, solver, memory_limit, jobs_at_once(n_jobs), content)
@@ -259,7 +265,7 @@ def _named(datasets: Any) -> dict[str, _Item]:
 def _item(name: str, data: Any) -> _Item:
     if isinstance(data, LabeledDataset):
         held = data.replace(x=data.x.detach()) if data.x.requires_grad else data
-        return _Item(held, content=digest(data))
+        return _Item(held, content=digest(data), shape=data.sample_shape)
     what = f"{name} must be a LabeledDataset or a reference"
     check_kind(what, data, _REFERENCE, "Wrap arrays as ad.LabeledDataset(x, y).")
     parsed = Reference.parse(data, [known.name for known in references.names()])
@@ -281,10 +287,37 @@ def _recognised(
     jobs = [Job(name, (item,)) for name, item in unread.items()]
     outcomes = run_jobs(_fingerprint, jobs, label="reading datasets", n_jobs=n_jobs, progress=False)
     told = dict(zip(unread, outcomes, strict=True))
+    found = {name: told[name].result or {} for name in unread}
     known = {
-        name: replace(item, content=(told[name].result or {}).get("content", ""))
+        name: replace(
+            item, content=found[name].get("content", ""), shape=tuple(found[name].get("shape", ()))
+        )
         for name, item in unread.items()
     }
     return items | known, {
         name: outcome.error for name, outcome in told.items() if outcome.error is not None
+    }
+
+
+def _in_one_space(items: dict[str, _Item], failed: Mapping[str, str]) -> dict[str, _Item]:
+    """Images of different shapes in the one of the largest, with a word; others as they are, and
+    pairs that do not fit say so.
+    """
+    sound = {name: item for name, item in items.items() if name not in failed}
+    shapes = {item.shape for item in sound.values()}
+    if len(shapes) < 2 or min(map(len, shapes)) < 2:
+        return items
+    sets = [item.read() for item in sound.values()]
+    try:
+        made = harmonize(*sets)
+    except InputError:
+        return items
+    warnings.warn(
+        f"images of {len(shapes)} shapes are brought to {made[0].sample_shape}, that of the largest: "
+        "ad.harmonize(…, size=…, channels=…) chooses another",
+        stacklevel=3,
+    )
+    pairs = zip(sound, made, strict=True)
+    return items | {
+        name: _Item(data, content=digest(data), shape=data.sample_shape) for name, data in pairs
     }

@@ -367,6 +367,7 @@ def _carry(
         "step_size": options.step_size,
         "bounds": build.image_bounds(options.bounds, *held),
         "every": options.every,
+        "progress": talk.progress,
     }
 
 

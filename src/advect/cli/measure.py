@@ -230,6 +230,7 @@ def in_one_space(
     of the largest.
     """
     from advect.cli import build, inputs
+    from advect.data.spaces.harmonize import in_space_of_largest
 
     space = options.space
     if space.scale not in (None, "unit") or space.project is not None or space.columns is not None:
@@ -243,19 +244,4 @@ def in_one_space(
     shapes = {data.sample_shape for data in sets}
     if len(shapes) == 1 and not space.given:
         return sets
-    largest = max(sets, key=lambda data: (len(data.sample_shape), data.dim))
-    common = [build.space(data, largest, space, coders) for data in sets]
-    if len({one.digests().get("encoder") for one in common}) > 1:
-        raise InputError(
-            "a transformer that is fitted on two datasets is another one for each pair",
-            space.encoder,
-            "Fit it in the Python file.",
-        )
-    found = [one.apply(data) for one, data in zip(common, sets, strict=True)]
-    if len({data.sample_shape for data in found}) > 1:
-        raise InputError(
-            "the datasets do not fit one feature space",
-            ", ".join(str(data.sample_shape) for data in found),
-            "Images need space.size and space.channels.",
-        )
-    return found
+    return in_space_of_largest(sets, lambda a, b: build.space(a, b, space, coders))

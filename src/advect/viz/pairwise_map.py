@@ -21,7 +21,9 @@ _MOST_NAMED = 150  # points that names are looked for a place for
 _MOST_REFINED = 300  # points for which the map is refined until it stands still
 
 
-def pairwise(values: Any, names: Sequence[Hashable], *, title: str | None = None) -> Figure:
+def pairwise(
+    values: Any, names: Sequence[Hashable] | None = None, *, title: str | None = None
+) -> Figure:
     """Distances between k things: a heat map ordered by a dendrogram, and a map on which near
     things are near.
 
@@ -31,7 +33,8 @@ def pairwise(values: Any, names: Sequence[Hashable], *, title: str | None = None
 
     Args:
         values: (k, k) symmetric array of distances; NaN for a pair that failed, which is drawn
-            hatched. Things with failed pairs come last, and tree and map leave them out.
+            hatched. Things with failed pairs come last, and tree and map leave them out. What
+            ``ad.pairwise`` found will do, and has the names.
         names: one for each.
         title: of the heat map.
 
@@ -46,6 +49,12 @@ def pairwise(values: Any, names: Sequence[Hashable], *, title: str | None = None
         >>> sorted(label.get_text() for label in figure.axes[0].get_yticklabels()[:2]) in (["a", "b"], ["x", "y"])
         True
     """
+    if names is None:
+        names = getattr(values, "names", None)
+        if names is None:
+            remedy = "Pass names, or what ad.pairwise returned."
+            raise InputError("a picture of distances needs names", type(values).__name__, remedy)
+        values = values.values
     distances = _check(values, names)
     complete = complete_part(distances)
     order, tree = _ordered(distances, complete)

@@ -1,18 +1,20 @@
-"""Two datasets in one feature space, without the space itself: for those who need no way back."""
+"""Datasets in one feature space, without the space itself: for those who need no way back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from advect._util.progress import Progress
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces.feature_space import FeatureSpace
+from advect.errors import InputError
 
 
 def harmonize(
     source: LabeledDataset,
     target: LabeledDataset,
-    *,
+    *more: LabeledDataset,
     size: int | tuple[int, int] | None = None,
     channels: str | None = None,
     columns: str | None = None,
@@ -21,8 +23,8 @@ def harmonize(
     encoder: Any = None,
     decoder: Any = None,
     progress: Progress = None,
-) -> tuple[LabeledDataset, LabeledDataset]:
-    """Both datasets in one feature space and one dtype; labels, weights and classes stay.
+) -> tuple[LabeledDataset, ...]:
+    """Two datasets, or several, in one feature space and one dtype; labels, weights and classes stay.
 
     Images are samples of shape (H, W), (H, W, C) with C = 1, 3 or 4, or (C, H, W) with C = 1 or 3
     and H, W > 4; they come out as (H, W) when gray and (H, W, 3) otherwise. An alpha channel is
@@ -33,6 +35,9 @@ def harmonize(
     Args:
         source: a dataset of images or vectors.
         target: another one of the same kind, on the same device.
+        *more: further ones. Several are taken as they are where they fit, and images to the size and
+            colours of the largest; what is estimated from two datasets (columns, project, other
+            scales than "unit", a transformer that is not fitted) is not for several.
         size: side or (height, width) of the images; by default the larger height and the larger
             width of the two. Resizing is bilinear and antialiased; images that have the size
             already are not touched.
@@ -81,21 +86,47 @@ def harmonize(
         LabeledDataset(n=50, sample_shape=(28, 28), classes=10, dtype=float32)
         >>> ad.harmonize(small, large, size=16, channels="rgb")[1].sample_shape
         (16, 16, 3)
+        >>> small, large, larger = ad.harmonize(small, large, ad.datasets.load("mnist", n=9))
         >>> first = ad.LabeledDataset([[180.0, 80.0], [160.0, 60.0]], columns=["height", "weight"])
         >>> second = ad.LabeledDataset([[70.0, 170.0], [50.0, 150.0]], columns=["weight", "height"])
         >>> ad.harmonize(first, second)[0].x.tolist()
         [[80.0, 180.0], [60.0, 160.0]]
     """
-    space = FeatureSpace.fit(
-        source,
-        target,
-        size=size,
-        channels=channels,
-        columns=columns,
-        scale=scale,
-        project=project,
-        encoder=encoder,
-        decoder=decoder,
-        progress=progress,
-    )
+    options = {"size": size, "channels": channels, "scale": scale, "encoder": encoder}
+    options |= {"decoder": decoder, "progress": progress}
+    if more:
+        if scale not in (None, "unit") or project is not None or columns is not None:
+            raise InputError(
+                "several datasets are not brought together two by two",
+                "scale, project or columns",
+                'Use size, channels, an encoder or scale="unit", or bring two together at a time.',
+            )
+        sets = [source, target, *more]
+        alike = len({data.sample_shape for data in sets}) == 1
+        if alike and not any(v is not None for k, v in options.items() if k != "progress"):
+            return (*sets,)
+        return (*in_space_of_largest(sets, lambda a, b: FeatureSpace.fit(a, b, **options)),)
+    space = FeatureSpace.fit(source, target, columns=columns, project=project, **options)
     return space.apply(source), space.apply(target, side="target")
+
+
+def in_space_of_largest(
+    sets: Sequence[LabeledDataset], fit: Callable[[LabeledDataset, LabeledDataset], FeatureSpace]
+) -> list[LabeledDataset]:
+    """Several datasets in the feature space of the largest: ``fit`` makes that of one and it."""
+    largest = max(sets, key=lambda data: (len(data.sample_shape), data.dim))
+    spaces = [fit(data, largest) for data in sets]
+    if len({space.digests().get("encoder") for space in spaces}) > 1:
+        raise InputError(
+            "a transformer that is fitted on two datasets is another one for each pair",
+            "a transformer that is not fitted",
+            "Fit it first.",
+        )
+    found = [space.apply(data) for space, data in zip(spaces, sets, strict=True)]
+    if len({data.sample_shape for data in found}) > 1:
+        raise InputError(
+            "the datasets do not fit one feature space",
+            ", ".join(str(data.sample_shape) for data in found),
+            "Images need a size and channels.",
+        )
+    return found
