@@ -94,3 +94,11 @@ def test_runs_and_maps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_more_samples_than_memory_holds(n: str, capsys: pytest.CaptureFixture[str]) -> None:
     for kind in ("gaussians", "moons", "rings", "swiss_roll"):
         assert "does not fit into memory" in told(capsys, "data", "info", f"toy:{kind}?n={n}")
+
+
+def test_targets_and_shapes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "file.csv?target=column" in told(
+        capsys, "distance", "a.csv", "a.csv", "--cost", "values"
+    )
+    text = told(capsys, "distance", "a.csv", "digits?n=20")
+    assert "--space.align auto" in text and "an array (n, H, W)" in text

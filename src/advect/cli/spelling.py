@@ -21,6 +21,17 @@ _WORDS = (
         re.compile(r"""\bclasses=\{…: …\}, or leave it to by="geometry\""""),
         "in Python, or pass --space.align geometry",
     ),
+    (
+        re.compile(r"Pass ad\.LabeledDataset\(x, targets=y\), or \?target=column for a file"),
+        "Say which column it is, file.csv?target=column",
+    ),
+    (
+        re.compile(
+            r"Give flattened images their shape back with \.replace\(sample_shape=\(H, W\)\) and "
+            r"harmonize resizes them; or have"
+        ),
+        "Images need their shape: a folder, or an array (n, H, W) in an .npz file. Or have",
+    ),
     (re.compile(r"\bn_steps=(\d+)"), r"--steps \1"),
     (re.compile(r"\bn_steps\b"), "--steps"),
     (re.compile(r"\boverwrite=True\b"), "--overwrite"),

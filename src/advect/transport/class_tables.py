@@ -13,6 +13,8 @@ from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.ot import ExactOT
 
+_ROUNDING = 1e-14  # of the mass of all classes
+
 
 def class_distances(pair: PairCost) -> ClassTable:
     """W₂ between the laws of classes under a cost, NaN for classes without samples; see
@@ -31,8 +33,10 @@ def match_classes(
 ) -> ClassTable:
     """The exact coupling of class masses under given distances; see ``Distance.class_matching``."""
     squared = torch.from_numpy(distances).square().nan_to_num(nan=0.0)  # no samples, no mass
-    coupling = ExactOT().solve(squared, source.class_mass.cpu(), target.class_mass.cpu()).plan()
-    return ClassTable(coupling.numpy(), source.classes, target.classes)
+    a, b = source.class_mass.cpu(), target.class_mass.cpu()
+    coupling = ExactOT().solve(squared, a, b).plan()
+    rounding = (coupling < _ROUNDING) & (coupling < 1e-6 * torch.minimum(a[:, None], b))
+    return ClassTable(coupling.masked_fill(rounding, 0.0).numpy(), source.classes, target.classes)
 
 
 def left_by_class(data: LabeledDataset, carried: Tensor) -> ClassTable:
