@@ -432,3 +432,17 @@ class TestFlow:
         capsys.readouterr()
         assert main([*words[:4], "class-mmd?kernel=cauchy", "-o", str(tmp_path / "other")]) == 2
         assert "gaussian" in capsys.readouterr().err and not (tmp_path / "other").exists()
+
+
+def test_classes_that_are_certain_are_asked_for():
+    """Continuous targets have none, and labels with doubt are not taken for certain ones."""
+    data = ad.datasets.gaussians(12)
+    aimed = ad.LabeledDataset(data.x, targets=data.x[:, 0])
+    with pytest.raises(ad.InputError, match="needs classes"):
+        ad.class_mmd(aimed, data)
+    with pytest.raises(ad.InputError, match=r"data\.hard\(\)"):
+        ad.class_mmd(data, data.with_probabilities(0.7 * data.memberships + 0.1))
+    with pytest.raises(ad.InputError, match="needs classes"):
+        ad.class_shares(aimed, data)
+    with pytest.raises(ad.InputError, match="needs classes"):
+        ad.apps.condense(aimed, 2, progress=False)
