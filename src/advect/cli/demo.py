@@ -86,7 +86,11 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"OTDD after: {after.value:.2f} ({result.message}, {result.seconds[-1]:.0f} s)")
     print(
         "classes matched without looking at their names: each to its own"
-        + (f", but for {', '.join(changed)}" if changed else "")
+        + (
+            f", but for {', '.join(changed)} (label=ad.ByName() makes names count)"
+            if changed
+            else ""
+        )
     )
     before, now = accuracy(source, torch.arange(10)), accuracy(result.dataset, matching)
     print(

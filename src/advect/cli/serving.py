@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
+from advect._util.html import fill
 from advect.cli.run_facts import RunFacts, find_runs
 from advect.errors import InputError
 
@@ -189,14 +190,11 @@ def _number(value: Any) -> float | None:
 
 
 def _filled(template: str, script: str, **values: Any) -> str:
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     style = resources.files("advect").joinpath("report/style.css").read_text(encoding="utf-8")
-    return environment.from_string(_part(template)).render(
+    return fill(
+        _part(template),
         style=Markup(style + _part("serve.css")),  # ours, and not to be escaped
         script=Markup(script),
         **values,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from advect._util.atomic import write_atomically
+from advect._util.html import fill
 from advect.data.dataset import LabeledDataset
 from advect.data.spaces.pictures import Pictures
 from advect.datasets.trajectory import Trajectory
@@ -128,12 +129,7 @@ def render(scene: Scene) -> str:
 
 def filled(template: str, **values: Any) -> str:
     """A template of this room with values, every text escaped."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(part(template)).render(**values)
+    return fill(part(template), **values)
 
 
 @cache
