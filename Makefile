@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo browser test test-slow check format bench results clean
+.PHONY: help demo browser test test-slow check format bench results dist lock licences clean
 
 help:
 	@echo "make demo       digits flow to MNIST; prints what to open"
@@ -13,6 +13,8 @@ help:
 	@echo "make check      ruff, pyright, deptry"
 	@echo "make bench      benchmarks, as ratios, with a line for each in benchmarks/results/history.jsonl"
 	@echo "make results    every measured number of the documentation, from experiments/results"
+	@echo "make dist       wheel and source archive, checked, and tried in an environment of their own"
+	@echo "make lock       constraints.txt and requirements-dev.lock; make licences: docs/licences.md"
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "advect needs Python 3.11 or newer; got $$($(PYTHON) --version). Set PYTHON=path/to/python3.11." >&2; exit 1; }
@@ -61,6 +63,20 @@ bench: $(STAMP)
 
 results: $(STAMP)
 	$(BIN)/python experiments/report.py
+
+# What a release needs besides; pip's metadata of packages, nothing of it is used by advect.
+$(VENV)/.release: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
+	@touch $@
+
+dist: $(VENV)/.release
+	@$(BIN)/python release/dist.py
+
+lock: $(VENV)/.release
+	@$(BIN)/python release/lock.py
+
+licences: $(VENV)/.release
+	@$(BIN)/python release/licences.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist out

@@ -1,0 +1,95 @@
+"""What a release promises: public names, pinned versions, licences, a version that is said the same
+everywhere, and a wheel that works where nothing else is."""
+
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import advect as ad
+
+ROOT = Path(__file__).parents[1]
+NAMES = Path(__file__).with_name("public_names.txt")
+ROOMS = ("apps", "classes", "datasets", "distributed", "maps", "ot", "report", "testing", "viz")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pinned(name: str) -> dict[str, str]:
+    lines = re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / name).read_text(), re.MULTILINE)
+    return {canonical(package): version.split("+")[0] for package, version in lines}
+
+
+def public_names() -> list[str]:
+    names = [f"advect.{name}" for name in ad.__all__]
+    for room in ROOMS:
+        listed = importlib.import_module(f"advect.{room}").__all__
+        names += [f"advect.{room}.{name}" for name in listed]
+    return sorted(names)
+
+
+def test_public_names_change_on_purpose():
+    """After a change that is meant, `python tests/test_release.py` writes the list anew; a name that
+    went is in the changelog with what to write instead (docs/versions.md)."""
+    listed, found = set(NAMES.read_text().split()), set(public_names())
+    assert not (listed - found), "public names that are gone"
+    assert not (found - listed), "public names that are not in tests/public_names.txt"
+
+
+def test_the_version_is_one():
+    changelog = re.findall(
+        r"^## ([\d.]+) \((\d{4}-\d\d-\d\d)\)", (ROOT / "CHANGELOG.md").read_text(), re.M
+    )
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert changelog[0][0] == ad.__version__
+    assert f"\nversion: {ad.__version__}\ndate-released: {changelog[0][1]}\n" in citation
+
+
+def test_versions_are_pinned_once():
+    constraints, lock = pinned("constraints.txt"), pinned("requirements-dev.lock")
+    assert lock.items() <= constraints.items()
+    needed = [*PROJECT["dependencies"]]
+    for extra in PROJECT["optional-dependencies"].values():
+        needed += extra
+    names = {canonical(re.match(r"[\w.-]+", line)[0]) for line in needed} - {"advect"}
+    assert names <= lock.keys()
+
+
+def test_every_pin_has_its_hash():
+    text = (ROOT / "requirements-dev.lock").read_text()
+    assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}$", text, re.M)) == len(
+        re.findall("==", text)
+    )
+    assert "://" not in text
+
+
+def test_licences_are_listed():
+    page = (ROOT / "docs" / "licences.md").read_text()
+    listed = {canonical(name) for name in re.findall(r"^\| ([\w.-]+) \|", page, re.M)}
+    for line in PROJECT["dependencies"]:
+        assert canonical(re.match(r"[\w.-]+", line)[0]) in listed
+
+
+@pytest.mark.slow
+def test_a_release_can_be_built_and_installed():
+    done = subprocess.run(["make", "dist"], cwd=ROOT, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    if done.returncode and re.search(
+        "No matching distribution|ConnectionError|NewConnection", said
+    ):
+        pytest.skip("pip reaches no packages from here")
+    assert done.returncode == 0, said
+    for word in ("PASSED", f"\n{ad.__version__}\n", "all is well", "completed after 5 steps"):
+        assert word in said
+
+
+if __name__ == "__main__":
+    NAMES.write_text("\n".join(public_names()) + "\n")
+    sys.exit(0)
