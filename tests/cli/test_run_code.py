@@ -67,6 +67,7 @@ def toml(text):
     return json.dumps(text)  # a basic string of TOML is one of JSON
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "line",
@@ -110,6 +111,7 @@ def escaped(text):
     return '"' + "".join(f"\\u{ord(character):04x}" for character in text) + '"'
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("metric", [False, True])
 @pytest.mark.parametrize("command", ["resume", "report", "show", "animate", "map fit", "flow"])
 def test_a_run_does_not_run_code(command, metric, elsewhere, capsys):

@@ -292,6 +292,7 @@ SLOWER = [
 ONLY_SLOW = [film]
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("dynamics", DYNAMICS)
 @pytest.mark.parametrize("action", QUICK, ids=lambda action: action.__name__)
@@ -299,6 +300,7 @@ def test_with_every_solver(action, dynamics, solver):
     action(run_of(dynamics, solver))
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("dynamics", ["fd", "jd-fl factored", "jd-vl", "jd-vl diagonal"])
 @pytest.mark.parametrize("action", SLOWER, ids=lambda action: action.__name__)
 def test_with_one_solver(action, dynamics):
@@ -313,6 +315,7 @@ def test_all(action, dynamics, solver):
     action(run_of(dynamics, solver))
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("dynamics", [name for name in DYNAMICS if name.startswith("jd")])
 @pytest.mark.parametrize(
     "feature", [ad.SquaredEuclidean(), ad.Sketch(2)], ids=["squared", "sketch"]
