@@ -11,11 +11,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: also for what the
 import resource
 import signal
 
+import covering
 import joblib
 import psutil
 import pytest
 import torch
-from covering import mark_the_rest
 
 torch.set_num_threads(1)  # the tests' matrices are small, and the workers share the cores
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,6 +38,10 @@ def processor_seconds(*, children: bool) -> float:
     return seconds + sum(one.ru_utime + one.ru_stime for one in used)
 
 
+def pytest_configure(config) -> None:
+    covering.WHOLE = config.option.markexpr != "not slow"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config) -> int:
     """``-n auto``: cores that this process may use, also in a container."""
@@ -46,7 +50,7 @@ def pytest_xdist_auto_num_workers(config) -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before cases are left out by their marks
 def pytest_collection_modifyitems(items) -> None:
-    mark_the_rest(items)
+    covering.mark_the_rest(items)
 
 
 def pytest_sessionfinish(session) -> None:

@@ -65,7 +65,6 @@ TYPED_IN = [
 ]
 
 
-@pytest.mark.every_value
 @pytest.mark.parametrize("line", TYPED_IN)
 @pytest.mark.parametrize("name", ["README.md", "docs/results.md", "docs/no-labels.md"])
 def test_a_number_that_is_typed_in_is_found(line, name, module):

@@ -138,6 +138,7 @@ def test_some_labels_are_enough():
     assert found.flowed.labels == some.labels
 
 
+@pytest.mark.slow
 def test_several_datasets_share_the_model():
     found = ad.apps.repurpose(scores, REFERENCE, {"far": FAR, "near": REFERENCE}, QUICK)
     assert list(found) == ["far", "near"] and found["near"].accuracy == 1.0
@@ -187,6 +188,7 @@ class TestTransfer:
     source = clusters(n=120, seed=2)
     target = clusters(0.5 * MEANS.flip(0) - 9.0, n=300, seed=3, names="abc", spread=0.3)
 
+    @pytest.mark.slow
     def test_training_sets_lie_with_the_target_under_its_labels(self):
         few = self.target.sample(9, balanced=True, generator=torch.Generator().manual_seed(0))
         sets = ad.apps.transfer(self.source, few, extra=clusters(n=60, seed=9))
@@ -209,6 +211,7 @@ class TestTransfer:
             len(ad.apps.transfer(self.source, few, options=options).way) == 3 * 120
         )  # states 3, 6, 7
 
+    @pytest.mark.slow
     def test_mixed_classes_are_told(self):
         few = self.target.sample(9, balanced=True)
         turned = clusters(MEANS, n=120, seed=2)

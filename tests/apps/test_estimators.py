@@ -156,6 +156,7 @@ def test_names_of_features():
         ad.DatasetTransport().fit(frame, y, frame.rename(columns={"width": "depth"}), y)
 
 
+@pytest.mark.slow
 def test_seeds():
     (xs, ys), (xt, yt) = classes(10, 0), classes(10, 1, turn=True)
     first, same, other = (

@@ -87,6 +87,7 @@ def user_time(*words):
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
+@pytest.mark.slow
 def test_help_is_quick():
     # Half a second; on a slow or crowded machine, a third of what loading torch takes there.
     taken = [user_time("-m", "advect", "flow", "--help")]
@@ -158,6 +159,7 @@ def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signa
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "number"),
     [(1, signal.SIGINT), pytest.param(3, signal.SIGTERM, marks=pytest.mark.slow)],
@@ -202,6 +204,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [0.3, 1.3])  # some of the libraries are being loaded
 def test_ctrl_c_before_the_flow_writes_nothing(moment, tmp_path):
     process = start([*FLOW, "-o", "run"], tmp_path)
@@ -225,6 +228,7 @@ class Norm(ad.functionals.Norm): ...
 """
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_that_a_library_lost_is_obeyed(tmp_path):
     (tmp_path / "lost.py").write_text(LOST)
     code, out, err = ended(start(["flow", A, "-f", "lost.py:Norm", "-o", "run"], tmp_path))

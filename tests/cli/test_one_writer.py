@@ -322,6 +322,7 @@ def test_interrupted_while_it_replaces(tmp_path):
 # Signals
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_stops_after_the_step():
     """SIGHUP is heard like Ctrl-C and SIGTERM, see test_cli_process."""
     words = [

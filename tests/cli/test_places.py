@@ -89,6 +89,7 @@ def put(directory, name):
         path.write_text("mine")
 
 
+@pytest.mark.slow
 def test_files_of_yours_in_maps_and_transfers_stay(capsys):
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
     for words, place in ((FIT, "map"), (TRANSFER, "sets")):

@@ -67,7 +67,6 @@ def toml(text):
     return json.dumps(text)  # a basic string of TOML is one of JSON
 
 
-@pytest.mark.every_value
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "line",
@@ -111,7 +110,6 @@ def escaped(text):
     return '"' + "".join(f"\\u{ord(character):04x}" for character in text) + '"'
 
 
-@pytest.mark.every_value
 @pytest.mark.parametrize("metric", [False, True])
 @pytest.mark.parametrize("command", ["resume", "report", "show", "animate", "map fit", "flow"])
 def test_a_run_does_not_run_code(command, metric, elsewhere, capsys):
@@ -315,6 +313,7 @@ def test_code_is_loaded_in_one_place():
     assert found == KNOWN
 
 
+@pytest.mark.slow
 def test_a_hostile_run_in_a_process(elsewhere):
     """The same through the real door."""
     Path("flow.toml").write_text(f"metric = [{toml('elsewhere/ev?il.py:f')}]\n")

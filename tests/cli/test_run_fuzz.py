@@ -285,6 +285,7 @@ def test_damage_through_a_process(name, place):
 # What one bad byte must not cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run/frames.jsonl", "run/metrics.jsonl"])
 def test_one_bad_byte_of_a_log_costs_a_line(name, capsys):
     """Frames and checkpoints are whole: all that looks at a run goes on, and says which line is

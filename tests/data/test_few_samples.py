@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 from sklearn.covariance import ledoit_wolf
 
 import advect as ad
@@ -201,7 +202,7 @@ class TestFromSamples:
             LabeledDataset(data.x).shrunk_laws()
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any),
     st.integers(1, 60),

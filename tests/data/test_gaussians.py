@@ -8,7 +8,8 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 import advect as ad
 from advect import Diagonal, Factored, Full, Gaussians, InputError, LabeledDataset, bures
@@ -200,7 +201,7 @@ class TestGradients:
 
 
 class TestEstimates:
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(
         n=st.integers(2, 30),
         d=st.integers(1, 12),
@@ -305,7 +306,7 @@ class TestLinearAlgebra:
         roots = symmetric_root(covariances)
         torch.testing.assert_close(roots @ roots, covariances, atol=1e-12, rtol=0)
 
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(
         n=st.integers(1, 12),
         m=st.integers(1, 12),

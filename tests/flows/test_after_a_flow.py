@@ -292,7 +292,6 @@ SLOWER = [
 ONLY_SLOW = [film]
 
 
-@pytest.mark.every_value
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("dynamics", DYNAMICS)
 @pytest.mark.parametrize("action", QUICK, ids=lambda action: action.__name__)
@@ -300,7 +299,6 @@ def test_with_every_solver(action, dynamics, solver):
     action(run_of(dynamics, solver))
 
 
-@pytest.mark.every_value
 @pytest.mark.parametrize("dynamics", ["fd", "jd-fl factored", "jd-vl", "jd-vl diagonal"])
 @pytest.mark.parametrize("action", SLOWER, ids=lambda action: action.__name__)
 def test_with_one_solver(action, dynamics):

@@ -10,8 +10,9 @@ import numpy as np
 import ot as pot
 import pytest
 import torch
+from covering import examples
 from flow_cases import first_velocity, labeled
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import advect as ad
 from advect.cli.app import main
@@ -58,7 +59,7 @@ def plain_sum(a, b, kernel, width, distance):
 
 
 class TestQuantiles:
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(
         n=st.integers(1, 12),
         levels=st.integers(1, 12),

@@ -8,7 +8,8 @@ import numpy as np
 import ot as pot
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 import advect as ad
 from advect.functionals import SlicedOTDD, sliced_otdd, slicing
@@ -35,7 +36,7 @@ def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
 
 
 class TestOneDimension:
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(
         n=st.integers(1, 30),
         m=st.integers(1, 30),

@@ -8,7 +8,8 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 from scipy.stats import norm as gaussian
 
 import advect as ad
@@ -555,12 +556,12 @@ class TestDescent:
     on, and the hinge a half-space.
     """
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(source=clouds(), name=st.sampled_from(sorted(CONVEX)), tau=st.floats(1e-3, 0.1))
     def test_potentials_and_interactions(self, source, name, tau):
         assert_never_rises(source, CONVEX[name](source.dim), tau)
 
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(source=clouds(dim=2), target=clouds(dim=2), tau=st.floats(1e-3, 1.0))
     def test_exact_transport(self, source, target, tau):
         """The plan of the state before, whatever masses it splits, is a candidate after the step,
@@ -568,7 +569,7 @@ class TestDescent:
         """
         assert_never_rises(source, ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.ExactOT()), tau)
 
-    @settings(max_examples=15, deadline=None)
+    @examples(15)
     @given(source=clouds(dim=2), target=clouds(dim=2), tau=st.floats(1e-3, 0.2))
     def test_exact_transport_with_moving_laws(self, source, target, tau):
         """The same with laws: W₂² of diagonal laws is a square, so a step toward the weighted

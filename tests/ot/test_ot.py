@@ -8,7 +8,8 @@ import oracles
 import ot as pot
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 from advect import ConvergenceWarning, ExactOT, InputError, Relative, Sinkhorn
 from advect.ot import divergence
@@ -279,7 +280,7 @@ class TestDivergence:
         assert float(solved.contributions[0].sum()) == pytest.approx(solved.value / 2)
         assert float(solved.contributions[1].sum()) == pytest.approx(solved.value / 2)
 
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(
         seed=st.integers(0, 10**6),
         share=st.sampled_from([0.3, 0.05, 0.01]),
