@@ -88,6 +88,7 @@ def test_backends_agree_to_the_last_bit(backend, tmp_path):
     assert len(files(tmp_path)) == 10
 
 
+@pytest.mark.slow
 def test_n_jobs_leaves_threads_as_they_were():
     before = torch.get_num_threads()
     try:
@@ -264,7 +265,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_jobs", [1, 2])
 def test_killed_halfway_and_started_again(n_jobs, tmp_path):
     script, store = tmp_path / "child.py", tmp_path / "store"
     script.write_text(CHILD)
@@ -560,6 +562,7 @@ def test_names_of_arguments_count():
     assert digest(told[0]) != digest(told[1])
 
 
+@pytest.mark.slow
 def test_digests_are_the_same_in_every_process():
     parts = "{'a': ad.GroundCost(), 'b': {3, 'x', 2.5}}, ad.otdd, ad.datasets.load('toy:moons?n=9')"
     parts += ", torch.nn.TransformerEncoderLayer(2, 1, 1).apply(lambda m: [p.data.zero_() for p in m.parameters()])"

@@ -483,6 +483,7 @@ def test_labels_reach_the_middle_of_a_long_line(ends, options):
     assert ad.fill_labels(data, **options).labels == [ends[0]] * 800 + [ends[1]] * 800
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.3, 0.9])
 def test_propagation_far_from_labels_solves_its_equation(alpha):
     """The scores as a sum over walks: no term is negative, so that the least of them is as exact as

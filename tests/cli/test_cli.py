@@ -1289,6 +1289,7 @@ def test_a_command_of_ones_own(cli, empty):
         assert code == 2 and err.startswith("error: ")
 
 
+@pytest.mark.slow
 def test_a_name_of_ones_own_is_known_to_all_commands(empty):
     (empty / "mine.py").write_text(
         "import advect as ad\nfrom advect.cli.app import main\n"

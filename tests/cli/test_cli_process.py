@@ -162,7 +162,7 @@ def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signa
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "number"),
-    [(1, signal.SIGINT), pytest.param(3, signal.SIGTERM, marks=pytest.mark.slow)],
+    [(1, signal.SIGINT), (3, signal.SIGTERM)],
 )
 def test_resumed_after_ctrl_c_is_uninterrupted(seed, number, uninterrupted, tmp_path, capsys):
     tries = range(seed, 30, 10)  # another moment, should one come too late

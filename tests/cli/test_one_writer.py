@@ -103,6 +103,7 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
     assert content("run") == before
 
 
+@pytest.mark.slow
 def test_two_flows_to_one_place_do_not_mix():
     """What two processes did at the same time is one run, and one of them was refused."""
     words = [

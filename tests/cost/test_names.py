@@ -191,6 +191,7 @@ def test_flows_go_down(label, integrator, dynamics):
     assert result.status == "completed" and result.values[-1] < result.values[0]
 
 
+@pytest.mark.slow
 def test_flows_keep_names():
     """Two clouds whose names lie crosswise: laws take the near class, names the namesake."""
     x = torch.tensor([[-5.0], [-4.0], [4.0], [5.0]], dtype=torch.float64)

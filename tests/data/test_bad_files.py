@@ -470,6 +470,7 @@ def test_whatever_is_damaged_only_input_errors_come_out(name: str, tmp_path: Pat
     damage()
 
 
+@pytest.mark.slow
 def test_a_column_that_is_no_longer_optional_does_not_end_the_process(tmp_path: Path) -> None:
     """Its histogram of levels is then of another size, which pyarrow cannot say of a column's facts."""
     WHOLE["a.parquet"][0](tmp_path / "a.parquet")

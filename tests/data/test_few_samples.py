@@ -270,6 +270,7 @@ class TestSmoothed:
         assert not torch.equal(one.x, data.x)
         assert float((data.smoothed(points, 100).x - data.x[4]).norm(dim=1).min()) > 0  # weight 0
 
+    @pytest.mark.slow
     def test_a_flow_ends_around_the_few_and_not_on_them(self):
         many = data_of((60, 60), 2, seed=1)
         few = data_of((2, 2), 2, offset=20.0)

@@ -382,6 +382,7 @@ def test_names_and_synthetic_references():
     assert sum(ClassStatistics.from_source("toy:moons?n=40").counts.values()) == 40
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     rows, dim = 200_000, 20
     np.savez(tmp_path / "large.npz", x=np.zeros((rows, dim), np.float64), y=np.arange(rows) % 2)

@@ -153,7 +153,8 @@ def held():
     return sum(storages.values()), tracemalloc.get_traced_memory()[0]
 
 
-@pytest.mark.parametrize("streamed", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("streamed", [True, False])
 def test_memory_stays_flat(streamed, tmp_path, monkeypatch):
     """Between two steps no tensor more is held, whatever has been recorded: counted, since what the
     allocator keeps for later is no concern of ours. Frames that are kept in memory are seen.

@@ -603,6 +603,7 @@ def in_child(work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("call", ["before fsync", "before replace", "after replace", "after fsync"])
 def test_killed_at_each_system_call(call, tmp_path):
@@ -719,7 +720,8 @@ def test_sigint_of_a_process(tmp_path):
     same_frames(whole.trajectory, resumed.trajectory)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 10])
 def test_sigkill_several_times_in_a_row(kills, tmp_path):
     size, n_steps, chance = (2000, 200), 9 * kills, random.Random(0)
     whole = reference(*size, n_steps, callbacks=[ad.Recorder()])

@@ -369,6 +369,7 @@ class TestFlow:
         assert result.values[-1] < 0.03 * result.values[0]
         assert set(ad.ClassMatching.between(result.dataset, target).hard.values()) == {0, 1}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "imq"])
     def test_other_kernels_reach_it_too(self, kernel):
         source, target = labeled([20, 20], 2, 0), labeled([20, 20], 2, 1, shift=3.0)

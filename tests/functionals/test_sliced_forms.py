@@ -329,6 +329,7 @@ class TestControl:
         assert float(whole.var()) > 2 * float(values.var())  # what this guards against
         assert float(controlled(values, control, expected).var()) < 1.01 * float(values.var())
 
+    @pytest.mark.slow
     def test_gradients_are_unbiased_and_less_noisy(self):
         rho, target = labeled(8, d=2, k=2), labeled(9, 1, d=2, k=2, shift=2.0)
         found = {True: [], False: []}
@@ -399,6 +400,7 @@ class TestPrincipal:
         assert np.mean(held) > 0.88
         assert {run.n_projections for run in runs} == {lines}
 
+    @pytest.mark.slow
     def test_axes_of_many_features(self):
         """By iteration, beside all axes by factorisation."""
         spread = torch.cat([torch.tensor([9.0, 6.0, 4.0]), torch.full((1197,), 0.02)]).double()

@@ -83,6 +83,7 @@ class TestFit:
         assert torch.allclose(moved.mean(0), self.mean, atol=0.15)
         assert torch.allclose(moved.T.cov(), self.last, atol=0.25)
 
+    @pytest.mark.slow
     def test_labels_where_they_are_known(self):
         # both classes start at one place and go to opposite sides
         y = torch.arange(2).repeat(300)
@@ -270,6 +271,7 @@ class TestFiles:
             expected = fitted.transform(data.subset(slice(n))).x
             assert torch.allclose(program(data.x[:n], *codes), expected, atol=1e-5)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("shape", "labels"),
         [

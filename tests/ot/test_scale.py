@@ -379,6 +379,7 @@ class TestFlow:
         assert bounded.values == pytest.approx(dense.values, rel=1e-7)
         torch.testing.assert_close(bounded.dataset.x, dense.dataset.x, atol=1e-6, rtol=0)
 
+    @pytest.mark.slow
     def test_no_matrix_is_made_in_a_step(self):
         source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
         energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)
@@ -505,6 +506,7 @@ class TestMiniBatch:
             (solution.coupling.T @ a.x).double(), plan.T @ a.x.double(), atol=1e-5, rtol=1e-4
         )
 
+    @pytest.mark.slow
     def test_bias_is_upward_and_shrinks(self):
         generator = torch.Generator().manual_seed(0)
         x, y = (torch.randn(1200, 5, generator=generator, dtype=torch.float64) for _ in range(2))
@@ -530,6 +532,7 @@ class TestMiniBatch:
         ]
         assert values[0] == values[1] != values[2]
 
+    @pytest.mark.slow
     def test_time_and_memory_do_not_see_the_matrix(self):
         a, b = labeled(900, 0), labeled(800, 1)
         with Largest() as seen:

@@ -65,6 +65,7 @@ def test_coverage_and_density_are_those_of_the_paper():
     assert one[0] == any(hits[0])
 
 
+@pytest.mark.slow
 def test_coverage_of_equal_laws_is_what_the_paper_says():
     """1 − Π (n−j)/(2n−j) over j = 1 … k, about 1 − 2^−k, for as many synthetic as real samples."""
     rng, n, k = np.random.default_rng(2), 50, 3
@@ -106,6 +107,7 @@ def test_the_coupling_does_not_mind_shares():
 # floors
 
 
+@pytest.mark.slow
 def test_false_alarms_of_a_known_statistic_keep_their_level():
     """Differences of means, three rows, both sides looked at: 400 fresh samples."""
     rng, alarms, n, repeats = np.random.default_rng(4), 0, 40, 20
@@ -121,6 +123,7 @@ def test_false_alarms_of_a_known_statistic_keep_their_level():
     assert alarms > 2  # and there are some: the bound is no wall
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth():
     """Of a difference of means, over 300 draws: about 95 % hold it."""
     rng, held, n = np.random.default_rng(5), 0, 60

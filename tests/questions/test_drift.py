@@ -201,6 +201,7 @@ def test_weights_are_not_used_and_that_is_said():
     assert any("Weights of the reference" in one for one in found.notes)
 
 
+@pytest.mark.slow
 def test_large_sides_are_drawn_from():
     found = asked(draw(2000), draw(1500, seed=2), max_samples=50)
     assert found["joint"].n_reference == 50 and any("drawn" in one for one in found.notes)

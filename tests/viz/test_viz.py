@@ -872,6 +872,7 @@ def test_a_gif_has_a_picture_for_each_frame_and_lasts_as_long_as_asked(result, t
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_pictures_of_a_film_differ_where_particles_move_and_nowhere_else(result, tmp_path):
     path = viz.animation(result, tmp_path / "flow.gif", trails=0, ellipses=False, dpi=60, hold=0)
     with Image.open(path) as film:
@@ -885,6 +886,7 @@ def test_pictures_of_a_film_differ_where_particles_move_and_nowhere_else(result,
     assert rows.max() < 0.9 * len(changed)  # the legend stays
 
 
+@pytest.mark.slow
 def test_films_of_images_and_of_many_dimensions(images, tmp_path):
     flowed = ad.flow(images, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
     calls = []
@@ -906,11 +908,13 @@ def test_films_of_images_and_of_many_dimensions(images, tmp_path):
     assert len(lengths(path)) == 2
 
 
+@pytest.mark.slow
 def test_a_film_may_have_frames_of_different_sizes(tmp_path):
     path = viz.animation([gaussians(), gaussians().subset(range(9))], tmp_path / "a.gif", dpi=50)
     assert len(lengths(path)) == 2
 
 
+@pytest.mark.slow
 def test_a_dark_film_is_dark(result, tmp_path):
     with viz.style(dark=True):
         path = viz.animation(result, tmp_path / "a.gif", dpi=50)
@@ -961,6 +965,7 @@ def test_films_refuse_and_leave_nothing(frames, name, options, message, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_film_that_breaks_off_keeps_the_old_file(result, tmp_path):
     path = tmp_path / "a.gif"
     path.write_bytes(b"old")
@@ -1004,6 +1009,7 @@ def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch):
         viz.save(gaussians(), tmp_path / "b.png")  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_drawing_needs_no_pyplot_and_importing_no_matplotlib():
     heavy = "{'matplotlib', 'sklearn', 'PIL', 'imageio_ffmpeg'}"
     code = (
