@@ -64,6 +64,16 @@ def first_of_each(
     return made
 
 
+def parameters(case: pytest.Function) -> dict[str, object]:
+    """What tells the values of a case from those of others; names that are given together are one."""
+    values, found = dict(case.callspec.params), {}
+    for mark in case.iter_markers("parametrize"):
+        names = mark.args[0]
+        names = names.replace(" ", "").split(",") if isinstance(names, str) else names
+        found[",".join(names)] = tuple(id(values.pop(name)) for name in names)
+    return found | {name: id(value) for name, value in values.items()}  # those of fixtures
+
+
 def mark_the_rest(items: Iterable[pytest.Item]) -> None:
     """Make slow what a covering does not need; cases that are slow anyway do not cover."""
     grids: dict[tuple[object, str], list[pytest.Function]] = {}
@@ -77,7 +87,7 @@ def mark_the_rest(items: Iterable[pytest.Item]) -> None:
             grids.setdefault((item.parent, item.originalname), []).append(item)
     for cases in grids.values():
         strength = 2 if cases[0].get_closest_marker("every_pair") else 1
-        kept = covering([case.callspec.indices for case in cases], strength)
+        kept = covering([parameters(case) for case in cases], strength)
         for place, case in enumerate(cases):
             if place not in kept:
                 case.add_marker("slow")
