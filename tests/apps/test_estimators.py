@@ -31,7 +31,10 @@ def classes(n, seed, turn=False):
     return x + (6.0 if turn else 0.0), y
 
 
-@pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
+@pytest.mark.parametrize(
+    "name",
+    ["entropic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nearest", "neural"))],
+)
 def test_keeps_the_contract_of_scikit_learn(name):
     chosen = NeuralMap(epochs=1, restarts=1, progress=False) if name == "neural" else name
     with warnings.catch_warnings():

@@ -79,7 +79,10 @@ def test_values_are_those_of_a_double_loop(options):
     assert (found.seconds + np.eye(6) > 0).all()
 
 
-@pytest.mark.parametrize("backend", ["sequential", "threading", "loky", "multiprocessing"])
+@pytest.mark.parametrize(
+    "backend",
+    ["sequential", "threading", "loky", pytest.param("multiprocessing", marks=pytest.mark.slow)],
+)
 def test_backends_agree_to_the_last_bit(backend, tmp_path):
     sets = several()
     with joblib.parallel_config(backend, n_jobs=1 if backend == "sequential" else 2):
@@ -145,6 +148,7 @@ def test_a_restart_takes_what_is_there(tmp_path):
     assert len(files(tmp_path)) == 15
 
 
+@pytest.mark.slow
 def test_changed_inputs_are_computed_anew(tmp_path):
     sets = several(3)
     pairwise(sets, store=tmp_path, progress=False)

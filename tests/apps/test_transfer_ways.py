@@ -141,6 +141,7 @@ def test_no_flow_runs_until_it_is_asked_for(monkeypatch):
         print(made.final)
 
 
+@pytest.mark.slow
 def test_copies_of_the_few_are_told():
     few = stretched(3, APART, "abc", 1)
     options = ad.apps.TransferOptions(among=("borrowed",))
@@ -248,6 +249,7 @@ def test_answers_that_are_no_positions(answer):
         ad.apps.transfer(SOURCE, few, options=options, classifier=Odd)
 
 
+@pytest.mark.slow
 def test_copies_are_not_said_to_be_fewer_than_nothing():
     few = stretched(3, APART, "abc", 1)
     three = SOURCE.subset([label != "x" for label in SOURCE.labels])
@@ -265,6 +267,7 @@ def test_a_trainer_is_no_classifier_of_seeds():
         ad.apps.evaluate_transfer(SOURCE, TARGET, TARGET, None, shots=1)
 
 
+@pytest.mark.slow
 def test_samples_without_weight_are_none():
     few = TARGET.sample(9, balanced=True, generator=torch.Generator().manual_seed(0))
     x, far = torch.cat([few.x, few.x[:3] + 1e4]), [1.0] * 9 + [0.0] * 3

@@ -35,6 +35,7 @@ def test_looking_needs_no_torch(line, run):
     assert done.stdout
 
 
+@pytest.mark.slow
 def test_a_terminal_is_told_at_once_and_a_pipe_is_not(run):
     line = [sys.executable, "-m", "advect", "data", "info", "toy:moons?n=20"]
     ours, theirs = pty.openpty()

@@ -260,13 +260,13 @@ def attack(name, count, capsys, place, seed=0):
 
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_an_answer_or_a_sentence(name, capsys, place):
-    assert attack(name, 3, capsys, place, seed=1) == {}
+    assert attack(name, 1, capsys, place, seed=1) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_an_answer_or_a_sentence_often(name, capsys, place):
-    assert attack(name, 300, capsys, place) == {}
+    assert attack(name, 50, capsys, place) == {}
 
 
 @pytest.mark.slow
@@ -274,12 +274,11 @@ def test_damage_is_an_answer_or_a_sentence_often(name, capsys, place):
 def test_damage_through_a_process(name, place):
     path = Path(name)
     content = path.read_bytes()
-    for number in range(3):
-        damage(path, content, random.Random(number))
-        for words in (["show", "run"], ["report", "run", "-o", "page.html", "--overwrite"]):
-            line = [sys.executable, "-m", "advect", *words]
-            done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
-            assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
+    damage(path, content, random.Random(0))
+    for words in (["show", "run"], ["report", "run", "-o", "page.html", "--overwrite"]):
+        line = [sys.executable, "-m", "advect", *words]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
 
 
 # What one bad byte must not cost

@@ -276,6 +276,7 @@ def test_a_name_says_what_it_stands_for(
         ad.datasets.load("name:digit")
 
 
+@pytest.mark.slow
 def test_images_stay_images(here: Path) -> None:
     far = ["--integrator.step-size", "3", "--steps", "3", "--no-report"]
     cli("flow", "digits?n=30", "mnist?n=30", *far, "-o", "run")

@@ -85,6 +85,7 @@ def test_only_the_formats_that_are_named_are_decoded(kind: str, tmp_path: Path) 
         open_source(tmp_path / "f").read()
 
 
+@pytest.mark.slow
 def test_the_bound_of_pixels_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)  # as programs that read large scans set it
     place = tmp_path / "f" / "a" / "x.png"

@@ -95,6 +95,7 @@ class TestOrder:
         euler = states(source, quartic, 20, integrator=ad.Euler(0.05))[-1].dataset.x
         assert errors[2] < (1.5, 0.05)[order - 1] * (euler - want).abs().max()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("motion", [ad.BuresMotion(), ad.FactoredMotion()], ids=repr)
     def test_covariances_that_turn(self, motion):
         """Of second order also along the curves of Bures, where Heun's scheme is not."""

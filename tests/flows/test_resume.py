@@ -262,6 +262,7 @@ def test_every_and_where_it_stopped(every, stop, tmp_path, unsynced):
     assert load_snapshot(tmp_path).index == N_STEPS
 
 
+@pytest.mark.slow
 def test_resume_again_and_again(tmp_path, unsynced):
     case, callbacks = setting("fd-detached", "maruyama"), [ad.Checkpoint(tmp_path, every=2)]
     case.run(callbacks, n_steps=0)
@@ -295,6 +296,7 @@ def test_resume_in_another_directory_leaves_a_checkpoint_there(tmp_path):
     assert load_snapshot(tmp_path / "two").index == N_STEPS
 
 
+@pytest.mark.slow
 def test_an_older_branch_is_not_mistaken_for_the_newer(tmp_path, unsynced):
     """Go back to step 6 of 7 with another step size: from then on the directory is of the new flow,
     frames included.
@@ -320,6 +322,7 @@ def test_an_older_branch_is_not_mistaken_for_the_newer(tmp_path, unsynced):
     assert short.trajectory.indices == list(range(7))
 
 
+@pytest.mark.slow
 def test_a_stale_checkpoint_of_the_future_goes_with_the_first_save(tmp_path, unsynced):
     case = setting("fd", "euler")
     case.run([ad.Checkpoint(tmp_path, every=3)], n_steps=3)  # 3, and 0 before
@@ -336,6 +339,7 @@ def test_a_stale_checkpoint_of_the_future_goes_with_the_first_save(tmp_path, uns
     )
 
 
+@pytest.mark.slow
 def test_the_first_file_to_go_is_not_the_one_we_came_from(tmp_path, unsynced):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4)
@@ -364,6 +368,7 @@ def test_the_good_file_stays_when_the_newer_was_damaged(tmp_path, unsynced):
     )
 
 
+@pytest.mark.slow
 def test_a_forgotten_resume_does_not_cost_the_checkpoints(tmp_path):
     """Recorder refuses, and says to resume: so there must still be something to resume from,
     whatever the order.
@@ -703,6 +708,7 @@ def wait_for_frames(run, count, process):
         time.sleep(0.001)
 
 
+@pytest.mark.slow
 def test_sigint_of_a_process(tmp_path):
     size, n_steps = (300, 20), 100_000
     process = start(tmp_path, *size, n_steps)

@@ -269,6 +269,7 @@ class TestValue:
         table = np.asarray(found.class_distances)
         assert np.isnan(table[3:]).all() and np.isfinite(table[:3]).all()
 
+    @pytest.mark.slow
     def test_the_error_is_that_of_other_directions(self):
         """Of whole bases where there are enough; of parts of one it is more than it is."""
         x = torch.randn(40, 6, generator=generator(), dtype=torch.float64)
@@ -424,6 +425,7 @@ class TestFlow:
         exec(Story.of_result(result).code, names)
         assert names["result"].values == result.values
 
+    @pytest.mark.slow
     def test_from_the_command_line(self, tmp_path, capsys):
         run = tmp_path / "run"
         words = ["flow", "toy:gaussians?n=60", "toy:gaussians?n=60&shift=5,0&seed=1"]

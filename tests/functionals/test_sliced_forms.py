@@ -386,6 +386,7 @@ class TestPrincipal:
         assert one.energy == pytest.approx(other.energy, rel=1e-12) and one.standard_error == 0
         assert one.n_projections == 3
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("d", "lines"), [(4, 240), (60, 240)], ids=["whole", "with a rest"])
     def test_an_honest_error(self, d, lines):
         a, b = labeled(12, d=d), labeled(14, 3, d=d, k=2, shift=0.2)

@@ -491,6 +491,7 @@ class TestOrder:
         assert 0.9 < fitted_order(self.taus, errors) < 1.1
         assert all(1.8 < coarse / fine < 2.2 for coarse, fine in pairwise(errors))
 
+    @pytest.mark.slow
     def test_smooth_interaction(self):
         """W = log cosh x has no closed form: the reference is extrapolated, 2 x_τ − x_2τ with τ =
         1/1000, which is of second order: its error is below 1e-6, against 1.5e-4 for the finest of
@@ -569,6 +570,7 @@ class TestDescent:
         """
         assert_never_rises(source, ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.ExactOT()), tau)
 
+    @pytest.mark.slow
     @examples(15)
     @given(source=clouds(dim=2), target=clouds(dim=2), tau=st.floats(1e-3, 0.2))
     def test_exact_transport_with_moving_laws(self, source, target, tau):

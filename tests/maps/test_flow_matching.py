@@ -134,6 +134,7 @@ class TestFit:
             assert fitted.classes_ == classes
             assert bool(torch.isfinite(fitted.transform(source).x).all())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("factor", [1e-5, 1e6])
     def test_scales_do_not_matter(self, factor):
         source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1, shift=3.0)
@@ -144,6 +145,7 @@ class TestFit:
         back = other.transform(factor * (new + 50)) / factor - 50
         assert torch.allclose(back, plain.transform(new), atol=0.05)  # ties are broken otherwise
 
+    @pytest.mark.slow
     def test_seeds(self):
         source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1)
         torch.manual_seed(5)

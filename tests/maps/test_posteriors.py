@@ -146,12 +146,14 @@ class TestAuto:
         own = found.own_posterior().argmax(1) == y
         assert float(own.double().mean()) == pytest.approx(found.posterior_scores_["logistic"])
 
+    @pytest.mark.slow
     def test_another_fit_chooses_again(self):
         data = classes(spread=0.01)
         found = fitted("auto").fit(data, data)
         assert found.posterior_ == "particles"  # all are right: the first
         assert found.posterior_scores_["particles"] == 1.0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("counts", [(1,), (5,), (1, 1, 1), (12, 1, 2), (2, 2)])
     def test_few_samples(self, counts):
         data = classes(counts)

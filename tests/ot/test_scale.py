@@ -393,6 +393,7 @@ class TestFlow:
         with pytest.raises(ad.InputError, match="memory_limit must leave room"):
             ad.otdd(labeled(90, 0), labeled(80, 1), memory_limit=2000)
 
+    @pytest.mark.slow
     def test_a_law_for_each_sample_says_what_it_needs_and_what_to_do(self):
         """Once: refused whatever memory there was, "needs a table of 31.6 KiB; got 11.4 GiB of
         memory".
@@ -406,6 +407,7 @@ class TestFlow:
             self.run(2**20, dynamics=ad.JointVariableLabels()).values
         )
 
+    @pytest.mark.slow
     def test_resumes_bit_for_bit(self, tmp_path):
         source, target = labeled(200, 0), labeled(190, 1, shift=2.0)
         make = lambda: ad.OTDD(target, memory_limit=2**17)
@@ -442,6 +444,7 @@ class TestMiniBatch:
             assert len(drawn) in range(9 * batches, 10 * batches + 1)
             torch.testing.assert_close(drawn, shift.expand(len(drawn), 2), rtol=0, atol=1e-4)
 
+    @pytest.mark.slow
     def test_a_flow_by_one_part_at_a_time_comes_down(self):
         generator = torch.Generator().manual_seed(0)
         source = ad.datasets.gaussians(300, generator=generator)

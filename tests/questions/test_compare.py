@@ -185,6 +185,7 @@ def test_copies_are_memorised_and_nothing_else(held):
     assert same.beyond == ("memorised",) and same["memorised", 0].value == 1
 
 
+@pytest.mark.slow
 def test_natural_duplicates_are_no_memory():
     rng = np.random.default_rng(6)
     data = [
@@ -205,6 +206,7 @@ def test_a_wrong_law_is_seen_in_its_class_alone():
     assert "share" not in found.beyond and "memorised" not in found.beyond
 
 
+@pytest.mark.slow
 def test_wrong_labels_are_confusion():
     fresh = gaussian(1, 300)
     y = fresh.y.clone()
@@ -231,6 +233,7 @@ def test_a_class_that_is_dropped_and_one_that_is_new():
     assert any("dog: synthetic samples but no real one" in note for note in new.notes)
 
 
+@pytest.mark.slow
 def test_no_class_in_common_is_said_not_raised():
     found = ad.compare(gaussian(1), gaussian(0, names=["a", "b", "c"]), **FAST)
     assert "No class has the same name" in found.notes[0] and len(found.counts) == 6
@@ -241,6 +244,7 @@ def test_no_class_in_common_is_said_not_raised():
 # laws of the whole
 
 
+@pytest.mark.slow
 def test_units_and_origin_do_not_matter():
     fresh, real = gaussian(1), gaussian(0)
     plain = ad.compare(fresh, real, **FAST)
@@ -258,6 +262,7 @@ def rows(found, name):
     return [found.columns[name].overall, *found.columns[name].classes.values()]
 
 
+@pytest.mark.slow
 def test_names_and_rows_without_weight_do_not_matter():
     fresh, real = gaussian(1), gaussian(0)
     plain = ad.compare(fresh, real, **FAST).records()
@@ -270,6 +275,7 @@ def test_names_and_rows_without_weight_do_not_matter():
     assert [r["value"] for r in again] == pytest.approx([r["value"] for r in plain], nan_ok=True)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers_and_types_agree():
     one, two = (ad.compare(gaussian(1), gaussian(0), seed=3, **FAST).to_dict() for _ in "ab")
     assert one == two and one != ad.compare(gaussian(1), gaussian(0), seed=4, **FAST).to_dict()
@@ -281,6 +287,7 @@ def test_the_same_seed_gives_the_same_numbers_and_types_agree():
         assert column.overall.value == pytest.approx(told, rel=2e-3), name
 
 
+@pytest.mark.slow
 def test_an_embedding_is_where_everything_is_measured():
     fresh, real = gaussian(1), gaussian(0)
 
@@ -297,6 +304,7 @@ def test_an_embedding_is_where_everything_is_measured():
     assert sketched.columns["frechet"].overall.value > 0
 
 
+@pytest.mark.slow
 def test_weights_are_shares():
     fresh, real = gaussian(1), gaussian(0)
     heavy = torch.where(fresh.y == 0, 4.0, 1.0)
@@ -305,6 +313,7 @@ def test_weights_are_shares():
     assert found["share", 0].beyond and found.verdicts["frechet"] == "within the floor"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fake", "real"),
     [
@@ -389,6 +398,7 @@ def test_files_tables_and_progress(tmp_path):
         found["share", "nobody"]
 
 
+@pytest.mark.slow
 def test_rows_to_look_at_are_rows_of_the_datasets():
     real, fresh = gaussian(0), gaussian(1)
     x = fresh.x.clone()
