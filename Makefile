@@ -36,10 +36,10 @@ browser:
 	  || echo "no browser could be installed: the tests of report pages in a browser will be skipped" >&2
 
 test: $(STAMP) browser
-	$(BIN)/python -m pytest -n auto -q
+	$(BIN)/python -m pytest -n auto --dist worksteal -q
 
 test-slow: $(STAMP) browser
-	$(BIN)/python -m pytest -n auto -q -m 'slow or not slow'
+	$(BIN)/python -m pytest -n auto --dist worksteal -q -m 'slow or not slow'
 
 check: $(STAMP)
 	$(BIN)/ruff check .
