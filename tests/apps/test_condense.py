@@ -105,6 +105,7 @@ class TestCondense:
         assert few.dataset.sample_shape == (8, 8)
         assert few.dataset.x.min() >= 0 and few.dataset.x.max() <= 1
 
+    @pytest.mark.slow
     def test_medoids_and_random_are_samples(self):
         few = made()
         for part in (few.medoids, few.random()):
@@ -112,6 +113,7 @@ class TestCondense:
             assert bool(same.any(1).all())
             torch.testing.assert_close(part.class_mass, DATA.class_mass)
 
+    @pytest.mark.slow
     def test_evaluate(self):
         data, test = DATA, labeled([20, 20, 20], 3, 9, apart=4.0)
         scores = made(data).evaluate(test)

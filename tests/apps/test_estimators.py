@@ -46,6 +46,7 @@ def test_keeps_the_contract_of_scikit_learn(name):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
 def test_carries_new_samples_to_the_target(name):
     (xs, ys), (xt, yt), (new, y) = classes(60, 0), classes(60, 1, turn=True), classes(40, 2)
@@ -171,6 +172,7 @@ def test_seeds():
     assert np.array_equal(first, same) and not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dynamics", ["fd", "jd-fl", "jd-vl", ad.FeatureDriven(bounds=(-9.0, 9.0))], ids=str
 )

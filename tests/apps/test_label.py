@@ -139,6 +139,7 @@ def test_bins_hold_all_samples_and_an_even_law_has_no_error():
 # ---- the whole
 
 
+@pytest.mark.slow
 def test_pool_and_few_are_one_graph_and_names_are_kept():
     data = blobs(80)
     few, pool = partly(data, 3), data.subset(slice(12, 80))

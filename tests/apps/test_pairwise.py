@@ -79,6 +79,7 @@ def test_values_are_those_of_a_double_loop(options):
     assert (found.seconds + np.eye(6) > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend",
     ["sequential", "threading", "loky", pytest.param("multiprocessing", marks=pytest.mark.slow)],
@@ -102,6 +103,7 @@ def test_n_jobs_leaves_threads_as_they_were():
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_references_are_read_by_the_workers(tmp_path, monkeypatch):
     sets = {
         name: ad.datasets.load(data.save(tmp_path / f"{name}.npz"))
@@ -198,6 +200,7 @@ def test_a_file_behind_a_reference_may_change(tmp_path):
     assert len(files(tmp_path / "store")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "null", "torn", "digit", "\x00" * 50])
 def test_a_damaged_file_is_made_again(damage, tmp_path):
     sets = several(3)

@@ -65,6 +65,7 @@ def test_bounds_hold_for_what_is_added():
         assert more.x.min() >= 0 and more.x.max() <= 52
 
 
+@pytest.mark.slow
 def test_diversity_is_chosen_where_it_helps_and_the_source_where_it_is_the_target():
     few = TARGET.sample(12, balanced=True, generator=torch.Generator().manual_seed(3))
     made = ad.apps.transfer(SOURCE, few, options=FAST)
@@ -96,6 +97,7 @@ def test_one_sample_of_a_class_is_chosen_for_by_plays_of_the_source():
     assert found.way == "borrowed" and not found.accuracies and "held out" in found.reason
 
 
+@pytest.mark.slow
 def test_names_count_where_the_source_has_them_all_and_reads_the_few():
     few = stretched(3, APART, "abc", 1)
     twin = stretched(400, (*APART, 200.0), "abcd", 9)
@@ -197,6 +199,7 @@ class Weighing(Logistic):
         return super().fit(x, y, sample_weight)
 
 
+@pytest.mark.slow
 def test_ways_are_compared_with_the_share_that_is_recommended():
     """In float32, as the few are, whatever the source is in."""
     few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))

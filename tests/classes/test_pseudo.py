@@ -474,6 +474,7 @@ def test_propagation_solves_its_equation():
     np.testing.assert_allclose(got, expected / expected.sum(axis=1, keepdims=True), atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"alpha": 0.5}, {"alpha": 0.1, "neighbors": 2}], ids=str)
 @pytest.mark.parametrize("ends", ["ab", "ba"])
 def test_labels_reach_the_middle_of_a_long_line(ends, options):

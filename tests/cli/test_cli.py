@@ -401,6 +401,7 @@ def test_functionals_by_name(terms, answer):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "options"),
     [
@@ -470,6 +471,7 @@ def test_dynamics_and_integrators_by_name(words, options, answer):
     assert torch.equal(ad.datasets.load("run:run@-1").x, result.dataset.x)
 
 
+@pytest.mark.slow
 def test_step_control_by_name(answer):
     fixed = flow(answer, "--integrator.step-size", "2.5", "--control", "fixed", code=0)
     library = ad.flow(
@@ -527,6 +529,7 @@ def test_a_result_with_other_notes_is_shown(run, answer):
         assert len(answer("show", "run")["diagnosis"]) == (1 if isinstance(notes, list) else 0)
 
 
+@pytest.mark.slow
 def test_distance_says_its_notes_and_standard_error(answer, cli):
     few = "toy:gaussians?n=7"
     library = ad.otdd(ad.datasets.load(few), ad.datasets.load(B))
@@ -618,6 +621,7 @@ def test_own_functionals_and_metrics(own, answer):
     assert answer("show", "run")["metrics"] == ["spread"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -846,6 +850,7 @@ def test_the_place_of_data_is_no_option(answer, monkeypatch):
 # Going on
 
 
+@pytest.mark.slow
 def test_resume_with_more_steps_is_the_longer_flow(answer):
     flow(answer, "--integrator.name", "adam")
     answer(
@@ -881,6 +886,7 @@ def test_a_tolerance_of_label_distances_is_gone(answer, cli):
     assert code == 2 and "--cost.tolerance" in err and not Path("other").exists()
 
 
+@pytest.mark.slow
 def test_flow_with_resume_starts_or_goes_on(answer, cli):
     flow(answer, "--resume")
     words = ["--steps", "8", "--resume", "--no-report", "-o", "run"]
@@ -899,6 +905,7 @@ def test_changed_data_is_not_gone_on_with(answer, cli):
     assert code == 2 and "the target has changed" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["config.toml", "checkpoints", "frames", "env.json"])
 def test_a_damaged_run(damage, answer, cli):
     flow(answer)
@@ -959,6 +966,7 @@ def test_maps(run, answer, cli):
     assert code == 2 and files_of("map") == {"map.safetensors", "space.json"}
 
 
+@pytest.mark.slow
 def test_a_neural_map_is_exported(run, answer):
     answer("map", "fit", "run", "-o", "map", "--name", "neural", "--epochs", "1", "--restarts", "1")
     said = answer("map", "export", "map", "-o", "map.pt2")
@@ -1097,6 +1105,7 @@ def first(samples):
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [["0"], ["model.py:first", "--head", "model.py:nearest"]])
 def test_repurpose_by_features_compares_and_recommends(cut, answer):
     reference = ad.datasets.load("toy:gaussians?n=60&seed=1")

@@ -237,6 +237,7 @@ def test_a_ctrl_c_that_a_library_lost_is_obeyed(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_progress_is_on_stderr_and_a_closed_pipe_is_no_traceback(tmp_path):
     line = f"{sys.executable} -m advect data list | head -1"
     done = subprocess.run(
@@ -245,6 +246,7 @@ def test_progress_is_on_stderr_and_a_closed_pipe_is_no_traceback(tmp_path):
     assert done.stdout.count("\n") == 1 and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_written(shell, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))  # where shells are told about it

@@ -27,6 +27,7 @@ def run(tmp_path_factory) -> Path:
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [["show"], ["data", "list"], ["--help"], ["flow", "--help"]])
 def test_looking_needs_no_torch(line, run):
     words = [*line, str(run)] if line == ["show"] else line

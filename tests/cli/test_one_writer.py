@@ -253,6 +253,7 @@ def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("moment", ["building", "swap", "between", "after"])
 def test_an_old_run_is_never_hidden(moment, exchange, capsys):

@@ -51,6 +51,7 @@ BLOGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--resume", "--overwrite"])
 @pytest.mark.parametrize("blog", BLOGS)
 def test_a_directory_of_others_is_not_replaced(blog, option, capsys):
@@ -62,6 +63,7 @@ def test_a_directory_of_others_is_not_replaced(blog, option, capsys):
     refused(capsys, "site/", "flow", S, T, "-o", "site", option, *SHORT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["notes.txt", "mine/thesis.tex", "frames/mine.png", "mine/", "link"]
 )
@@ -147,6 +149,7 @@ def test_what_comes_while_a_flow_replaces_another_stays(monkeypatch, capsys):
     )
 
 
+@pytest.mark.slow
 def test_what_is_yours_beside_a_run_stays(capsys):
     """A flow that was killed leaves its run beside the one it was to replace; the next one may
     remove only that.

@@ -405,6 +405,7 @@ def test_the_same_run_gives_the_same_bytes(place):
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 3])
 def test_checkpoints_do_not_tell_that_a_run_was_interrupted(at, place):
     def stop_at(step):

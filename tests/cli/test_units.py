@@ -321,6 +321,7 @@ def test_what_passes_the_range_is_clipped_and_said(here: Path) -> None:
     assert back[0, 0, 0] == 0 and back[1, 0, 0] == 1
 
 
+@pytest.mark.slow
 def test_without_its_space_a_run_has_no_units(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -375,6 +376,7 @@ def narrow(here: Path) -> Path:
     return here / "run"
 
 
+@pytest.mark.slow
 def test_columns_that_the_flow_never_saw_are_left_out(
     narrow: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -292,6 +292,7 @@ def test_on_the_command_line(capsys):
     assert "belongs to names" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_says_how_to_repeat_it(tmp_path):
     out, again = tmp_path / "run", tmp_path / "again"
     options = ["--cost", "names", "--cost.plus", "bures", "--cost.diagonal", "--steps", "2"]

@@ -332,6 +332,7 @@ class TestSketch:
         assert sketched.energy == pytest.approx(ad.otdd(data, target).energy, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly()])
 def test_an_embedding_has_no_gaussian_image_of_a_law(label):
     """Once: told to harmonize, which cannot help, or a RuntimeError. Both remedies work."""

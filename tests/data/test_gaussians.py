@@ -119,6 +119,7 @@ class TestBures:
         d = [[float(bures(p, q)) ** 0.5 for q in laws] for p in laws]
         assert d[0][2] <= d[0][1] + d[1][2] + 1e-12
 
+    @pytest.mark.slow
     def test_gaussian_samples_tend_to_their_closed_form(self):
         """Laws of large samples: estimated distances approach the true ones at the rate n^-½."""
         means, factors = random_laws(2, 3)
@@ -158,6 +159,7 @@ class TestGradients:
             leaf.grad, oracles.central_differences(value, leaf.detach()), atol=1e-6, rtol=1e-6
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("rank_a", "rank_b", "d"), [(5, 7, 20), (30, 6, 8), (4, 4, 4)])
     def test_factored_laws_on_both_sides(self, rank_a, rank_b, d):
         (means_a, a), (means_b, b) = random_laws(2, d, rank_a), random_laws(2, d, rank_b, seed=1)
@@ -445,6 +447,7 @@ class TestOwnCovariance:
         two = torch.autograd.grad(bures(expected, full_b).sum(), list(leaves.values()))
         torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
 
+    @pytest.mark.slow
     def test_costs_and_flows(self, own):
         mine, full = self.pair(own, k=2)
         x, y = torch.randn(12, 4, dtype=torch.float64), [0, 1] * 6

@@ -67,6 +67,7 @@ def test_weights_and_batches(diagonal):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [1e8, -1e8, 1e12])
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_far_from_the_origin(offset, diagonal):

@@ -171,6 +171,7 @@ class TestDynamics:
         if result.dataset.law is not None:
             assert torch.linalg.eigvalsh(result.dataset.law.covariances()).min() >= -1e-12
 
+    @pytest.mark.slow
     def test_the_same_step_in_both_forms(self):
         """Factors and roots are coordinates of one problem."""
         source, target = PAIR

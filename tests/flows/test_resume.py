@@ -191,6 +191,7 @@ def test_resumed_is_uninterrupted(dynamics, integrator, dtype, tmp_path, unsynce
     crash_and_resume(setting(dynamics, integrator, dtype), tmp_path)
 
 
+@pytest.mark.slow
 @DTYPES
 @pytest.mark.parametrize("dynamics", ["fd", "fl-bures", "fl-factored", "fl-diagonal"])
 def test_flows_with_rejected_steps_resume(dynamics, dtype, tmp_path, unsynced):
@@ -204,12 +205,14 @@ def diffusing(target):
     return ad.OTDD(target) + 0.1 * ad.Internal()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("energy", [total, two_targets, exact, diffusing])
 @pytest.mark.parametrize("dynamics", ["fd", "fl-bures", "vl-kmeans"])
 def test_sums_and_solvers_resume(dynamics, energy, tmp_path, unsynced):
     crash_and_resume(setting(dynamics, "adam", energy=energy), tmp_path)
 
 
+@pytest.mark.slow
 @DTYPES
 def test_sketches_resume(dtype, tmp_path, unsynced):
     # Once: the fitted basis was a slice of a larger matrix, and the one that was read was not;
@@ -226,6 +229,7 @@ def test_sketches_resume(dtype, tmp_path, unsynced):
     )
 
 
+@pytest.mark.slow
 def test_a_class_that_is_born_survives_a_resume(tmp_path, unsynced):
     source, target = pair()
     source = ad.LabeledDataset(source.x, ["only"] * len(source))
@@ -251,6 +255,7 @@ def test_noise_goes_on_where_it_was():
     assert not torch.equal(case.run(n_steps=3).dataset.x, other.dataset.x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3, 100])
 @pytest.mark.parametrize("stop", [0, 1, 3, 5, 7])
 def test_every_and_where_it_stopped(every, stop, tmp_path, unsynced):
@@ -355,6 +360,7 @@ def test_the_first_file_to_go_is_not_the_one_we_came_from(tmp_path, unsynced):
     )
 
 
+@pytest.mark.slow
 def test_the_good_file_stays_when_the_newer_was_damaged(tmp_path, unsynced):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4)
@@ -389,6 +395,7 @@ def test_a_forgotten_resume_does_not_cost_the_checkpoints(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_source_that_is_refused_does_not_cost_the_checkpoints(tmp_path):
     case = setting()
     whole = case.run([ad.Checkpoint(tmp_path)])
@@ -400,6 +407,7 @@ def test_a_source_that_is_refused_does_not_cost_the_checkpoints(tmp_path):
     same_result(whole, case.run(resume=tmp_path))
 
 
+@pytest.mark.slow
 def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)])
@@ -410,6 +418,7 @@ def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1, 4, 7])
 def test_interrupt_in_a_callback(index, tmp_path, unsynced):
     case = setting("fl-factored", "maruyama", torch.float64)
@@ -544,6 +553,7 @@ def test_pickles_are_never_opened(form, tmp_path):
     assert not mark.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tear", [b'{"ind', b'{"index": 4, "value": 1.0}', b"\0\0\0\0"])
 def test_a_torn_last_line_is_ignored_and_repaired(tear, tmp_path, unsynced):
     case = setting()
@@ -560,6 +570,7 @@ def test_a_torn_last_line_is_ignored_and_repaired(tear, tmp_path, unsynced):
     assert [json.loads(line)["index"] for line in lines] == list(range(N_STEPS + 1))
 
 
+@pytest.mark.slow
 def test_the_log_has_each_frame_once_after_a_crash(tmp_path, unsynced):
     case, run, copies = setting(), tmp_path / "run", {5: tmp_path / "crash"}
     metrics = ad.Metric("spread", lambda rho: rho.x.std(), directory=run)

@@ -188,6 +188,7 @@ class TestValue:
         assert found.energy == pytest.approx(5.0, rel=1e-12)
         assert found.standard_error == pytest.approx(0.0, abs=1e-12)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", KERNELS)
     def test_zero_from_itself(self, kernel):
         a, _ = pair()
@@ -211,6 +212,7 @@ class TestValue:
             ]
             assert found[0] == pytest.approx(found[1], abs=1e-12)
 
+    @pytest.mark.slow
     def test_symmetric_with_a_triangle(self):
         (a, b), c = pair(), labeled([7, 7, 2, 4], 3, 5, shift=-1.0)
         for kernel in KERNELS:
@@ -223,6 +225,7 @@ class TestValue:
             assert of(a, b) == pytest.approx(of(b, a), rel=1e-12)
             assert of(a, c) <= of(a, b) + of(b, c)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", KERNELS)
     def test_lengths_times_a_number(self, kernel):
         a, b = pair()
@@ -361,6 +364,7 @@ class TestGradient:
 class TestFlow:
     steps = ad.Momentum(ad.Decay(0.2, 25))
 
+    @pytest.mark.slow
     def test_reaches_another_number_of_classes(self):
         """Each class of three goes to one of two, and samples keep their classes."""
         source = labeled([20, 20, 40], 2, 0)
@@ -379,6 +383,7 @@ class TestFlow:
         )
         assert result.values[-1] < 0.05 * result.values[0]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", ["riesz", "gaussian"])
     def test_resumes_bit_for_bit(self, kernel, tmp_path):
         source, target = pair()

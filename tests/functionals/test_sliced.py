@@ -74,6 +74,7 @@ class TestOneDimension:
 
 
 class TestValue:
+    @pytest.mark.slow
     @pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
     def test_a_translation(self, weight):
         """Samples move by |v|, label laws too: |v| √(1 + w), the exact distance."""
@@ -94,6 +95,7 @@ class TestValue:
         assert distance.value == pytest.approx(expected, abs=4 * spread)
         assert spread < 0.02 * expected
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("n", "m", "weighted"), [(60, 60, False), (70, 45, True)])
     @pytest.mark.parametrize("weight", [0.0, 1.0])
     def test_at_most_the_exact_distance(self, n, m, weighted, weight):

@@ -284,6 +284,7 @@ class TestControl:
         error = float(control.std()) / math.sqrt(100_000)
         assert float(control.mean()) == pytest.approx(float(expected), abs=4 * error)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("lines", [50, 200])
     @pytest.mark.parametrize("labels", [GaussianLabels(), MomentLabels(3)], ids=["mean", "moments"])
     @pytest.mark.parametrize("case", CASES)
@@ -472,6 +473,7 @@ class TestFlows:
             expected = pytest.approx(slope, rel=1e-4, abs=1e-7)
             assert float((gradient * direction).sum()) == expected, name
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dynamics", HOW)
     @pytest.mark.parametrize(
         "options", [{"projection": "moments"}, {"control": True}], ids=["moments", "control"]

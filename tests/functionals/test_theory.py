@@ -433,6 +433,7 @@ class TestAggregation:
         final = run[-1].dataset.x
         assert (final.max() - final.min()).item() == pytest.approx(2, abs=2 / n + 1e-4)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("tau", [0.05, 0.5])
     def test_quadratic_attraction(self, tau):
         """W = ‖x‖²/2: v = mean − x, so the mean rests and the spread has the factor 1 − τ each
@@ -562,6 +563,7 @@ class TestDescent:
     def test_potentials_and_interactions(self, source, name, tau):
         assert_never_rises(source, CONVEX[name](source.dim), tau)
 
+    @pytest.mark.slow
     @examples(40)
     @given(source=clouds(dim=2), target=clouds(dim=2), tau=st.floats(1e-3, 1.0))
     def test_exact_transport(self, source, target, tau):
@@ -609,6 +611,7 @@ class TestNumberOfParticles:
         ].dataset.x
         return (first[twice] - second).abs().max().item()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "functional",
         [

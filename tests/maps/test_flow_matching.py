@@ -158,6 +158,7 @@ class TestFit:
         assert torch.equal(same, again) and not torch.equal(same, other)
         assert runs[0].history_ == runs[1].history_
 
+    @pytest.mark.slow
     def test_the_loss_falls(self):
         pairs = ad.PairSampler(labeled([99, 99], 2, 0), labeled([99, 99], 2, 1, apart=-3.0))
         fitted = FlowMatchingMap(updates=120, width=64, progress=False).fit(pairs)

@@ -399,6 +399,7 @@ class TestNeural:
         for n in (1, 30):  # any number of samples
             assert torch.allclose(program(start[:n]), fitted.transform(start[:n]), atol=1e-5)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("shape", [(3,), (8, 8)])
     def test_export_to_onnx(self, shape, tmp_path):
         runtime = pytest.importorskip("onnxruntime")
@@ -689,6 +690,7 @@ class TestForms:
 
 
 class TestEdges:
+    @pytest.mark.slow
     @pytest.mark.parametrize("scale", [1e-30, 1e-8, 1e8, 1e15])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     @each_map
@@ -715,6 +717,7 @@ class TestEdges:
                 fitted.transform([[2.0, 3.0], [50.0, -9.0]]), [[6.0, 7.0], [54.0, -5.0]], atol=1e-5
             )
 
+    @pytest.mark.slow
     @each_map
     def test_coinciding_points(self, make):
         start = ad.LabeledDataset(torch.ones(10, 2), ["a", "b"] * 5)

@@ -163,6 +163,7 @@ class TestSinkhorn:
         assert Sinkhorn(epsilon=0.1).solve(torch.tensor([[2.0]])).value == pytest.approx(2.0)
         assert Sinkhorn(epsilon=0.1).solve(torch.tensor([[1.0, 3.0]])).value == pytest.approx(2.0)
 
+    @pytest.mark.slow
     def test_self_problem_has_one_potential(self):
         _, a, _, x, _ = problem()
         cost = torch.as_tensor(oracles.half_squared(x, x))
@@ -207,6 +208,7 @@ class TestWarmStart:
         first = Sinkhorn(epsilon=0.02).solve(cost, a, b)
         assert Sinkhorn(epsilon=0.02).solve(cost, a, b, init=first.potentials).n_iter <= 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(3))
     def test_a_tiny_epsilon_is_reached_by_slower_annealing(self, seed):
         # Once: annealing by fifths left potentials from which 10,000 iterations led nowhere.

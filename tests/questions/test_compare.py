@@ -171,6 +171,7 @@ def test_a_fresh_sample_is_within_every_floor():
     assert found.confusion.values.sum(1) == pytest.approx(np.ones(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [False, True])
 def test_copies_are_memorised_and_nothing_else(held):
     real, fresh = gaussian(0), gaussian(1)
@@ -218,6 +219,7 @@ def test_wrong_labels_are_confusion():
     assert found.columns["confusion"].overall.value > found.columns["confusion"].overall.most
 
 
+@pytest.mark.slow
 def test_a_class_that_is_dropped_and_one_that_is_new():
     names = ["cat", "dog", "fox"]
     fresh, real = gaussian(1, names=names), gaussian(0, names=names)
@@ -366,6 +368,7 @@ def test_bad_input_is_said():
 # what comes out
 
 
+@pytest.mark.slow
 def test_files_tables_and_progress(tmp_path):
     hostile = "<b>&'\""
     seen = []

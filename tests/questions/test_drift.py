@@ -29,6 +29,7 @@ def asked(reference, window, **options):
     return ad.drift(data(*reference), data(*window), progress=False, **options)
 
 
+@pytest.mark.slow
 def test_the_level_is_kept():
     runs = 120
     found = [
@@ -208,6 +209,7 @@ def test_large_sides_are_drawn_from():
     assert found.classes[0].n_reference > 50  # shares count all
 
 
+@pytest.mark.slow
 def test_images_and_embeddings():
     digits = ad.datasets.load("digits", n=300)
     one, other = digits.split(0.5, generator=torch.Generator().manual_seed(0))

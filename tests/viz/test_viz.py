@@ -189,6 +189,7 @@ def test_panels_of_a_row_share_limits_and_rows_have_names(result):
     assert [panel.get_ylabel() for panel in axes[:, 0]] == ["near", "far"]
 
 
+@pytest.mark.slow
 def test_columns_take_frames_evenly(result):
     def steps(**options):
         return [axes.get_title() for axes in viz.particles(result, **options).axes]
@@ -326,6 +327,7 @@ def test_many_classes_differ_in_colour_or_marker():
     assert len(class_marks(range(300))) == 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, 12, 30, 90])
 def test_legends_stay_inside_the_figure_and_off_the_panels(classes):
     data = ad.datasets.gaussians(2 * classes, classes, generator=torch.Generator().manual_seed(0))
@@ -795,6 +797,7 @@ def test_complete_parts_are_complete_and_cannot_grow():
         assert all(np.isnan(distances[i, kept]).any() for i in set(range(8)) - set(kept))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 40])
 def test_pairs_of_any_number_are_drawn_with_names_that_do_not_overlap(k):
     names = [f"dataset of number {position}" for position in range(k)]
