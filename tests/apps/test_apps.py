@@ -102,6 +102,7 @@ def test_frozen_layers_stay_frozen(fails):
     assert {name: layer.training for name, layer in network.named_modules()} == before
 
 
+@pytest.mark.slow
 def test_an_answer_that_the_reference_does_not_know_costs_one_prediction():
     """A rare class of a frozen model: neither a wrong class in silence, nor a lost flow."""
     reference = ad.LabeledDataset(REFERENCE.x, REFERENCE.y, classes=(0, 1, 2, "rare"))
@@ -226,6 +227,7 @@ class TestTransfer:
         with pytest.warns(UserWarning, match="classes have mixed"):
             assert ad.apps.transfer(mixed, few, options=options).purity < 0.6
 
+    @pytest.mark.slow
     def test_half_a_flow_is_not_trained_on(self, monkeypatch):
         few = self.target.sample(6, balanced=True)
         options = ad.apps.TransferOptions(step_size=1e30)
@@ -302,6 +304,7 @@ class TestTransfer:
             and scores.accuracies["fine-tuned"] == scores.accuracies["target only"]
         )
 
+    @pytest.mark.slow
     def test_the_few_keep_their_share_of_the_mass(self):
         masses = []
 

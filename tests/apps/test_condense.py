@@ -46,6 +46,7 @@ class TestClassEnergy:
             ClassEnergy(DATA, solver=solver), labeled([3, 2, 4], 3, 5, apart=4.0), rtol=1e-4
         )
 
+    @pytest.mark.slow
     def test_resumes(self, tmp_path):
         few, energy = labeled([3, 2, 4], 3, 5, apart=4.0), ClassEnergy(DATA, solver=ad.Sinkhorn())
         alone = ad.flow(few, energy, n_steps=4)

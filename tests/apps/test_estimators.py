@@ -102,6 +102,7 @@ def test_without_a_target_it_is_the_identity(name):
     assert fitted.distance_.value == 0
 
 
+@pytest.mark.slow
 def test_in_a_pipeline():
     (xs, ys), (xt, yt), (new, y) = classes(40, 0), classes(40, 1, turn=True), classes(30, 2)
     scaled = StandardScaler().fit(xs).transform(xt)
@@ -118,6 +119,7 @@ def test_in_a_pipeline():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen", ["entropic", "nearest", NeuralMap(epochs=1, restarts=1, progress=False)], ids=str
 )

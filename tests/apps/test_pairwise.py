@@ -583,6 +583,7 @@ def test_digests_are_the_same_in_every_process():
     assert done.stdout.strip() == eval(f"digest({parts})")
 
 
+@pytest.mark.slow
 def test_images_of_several_sizes_are_brought_together(tmp_path):
     """As advect matrix does; by reference or at hand, and with the values of otdd."""
     sets = {

@@ -127,6 +127,7 @@ def test_turned_features_change_nothing():
     assert inside.predict(fresh.x.numpy(), "posterior") == fresh.labels
 
 
+@pytest.mark.slow
 def test_forms_and_shapes_of_new_samples():
     image = nn.Sequential(nn.Flatten(), nn.Unflatten(1, (2,)), *chain())
     reference, data = (one.replace(sample_shape=(1, 2)) for one in (REFERENCE, FAR))

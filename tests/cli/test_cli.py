@@ -729,6 +729,7 @@ def test_a_run_can_be_made_again_from_its_own_settings(answer):
     same_frame("again", "run", 6)
 
 
+@pytest.mark.slow
 def test_every_value_is_resolved(answer):
     """What was not asked for is written as the flow had it: none of it is left to defaults."""
     flow(answer)
@@ -840,6 +841,7 @@ def test_settings_that_are_not_there(cli):
     assert code == 2 and err.startswith("error: ")
 
 
+@pytest.mark.slow
 def test_the_place_of_data_is_no_option(answer, monkeypatch):
     monkeypatch.setenv("ADVECT_DATA", "/nowhere")
     flow(answer)
@@ -876,6 +878,7 @@ def test_resume_with_more_steps_is_the_longer_flow(answer):
     assert lines[0] == lines[1] and len(lines[0]) == 10
 
 
+@pytest.mark.slow
 def test_a_tolerance_of_label_distances_is_gone(answer, cli):
     """They are exact now, which is within any: runs of old go on, the option is refused."""
     flow(answer)
@@ -973,6 +976,7 @@ def test_a_neural_map_is_exported(run, answer):
     assert Path("map.pt2").stat().st_size == said["bytes"] > 0
 
 
+@pytest.mark.slow
 def test_map_goes_through_the_feature_space_and_back(answer):
     source, target = (
         ad.datasets.load("toy:gaussians?n=30"),
@@ -1016,6 +1020,7 @@ def test_a_page_that_fails_does_not_undo_the_flow(monkeypatch, cli):
     assert json.loads(Path("run/result.json").read_text())["report"] is None
 
 
+@pytest.mark.slow
 def test_report_without_its_target(run, answer, cli):
     text = Path("run/config.toml").read_text()
     Path("run/config.toml").write_text(text.replace(B, "gone.npz"))
@@ -1045,6 +1050,7 @@ def test_transfer(answer):
     assert json.loads(Path("sets/result.json").read_text())["chosen"] == library.choice.way
 
 
+@pytest.mark.slow
 def test_transfer_without_a_flow(cli):
     words = ["transfer", "toy:gaussians?n=60", "toy:gaussians?n=9&shift=5,0&seed=3", "-o", "sets"]
     code, out, _ = cli(*words, "--no-flow", "--among", "gaussian", "--added", "30")
@@ -1122,6 +1128,7 @@ def test_repurpose_by_features_compares_and_recommends(cut, answer):
     assert kept["comparison"] == said["comparison"]
 
 
+@pytest.mark.slow
 def test_repurpose_says_what_to_use(cli):
     reference = ad.datasets.load("toy:gaussians?n=60&seed=1")
     Path("model.py").write_text(CHAIN.format(means=reference.moments().means.tolist()))

@@ -102,6 +102,7 @@ def test_a_run_goes_on_with_its_encoder_and_no_other(here, capsys):
     assert "another space.scale; got None instead of standardize" in said
 
 
+@pytest.mark.slow
 def test_a_moved_run_finds_its_encoder(here, capsys):
     cli(capsys, *RUN, *ONNX, "-q", "--no-report")
     (here / "all").mkdir()

@@ -74,6 +74,7 @@ def test_a_directory_is_replaced_only_if_it_is_ours(capsys):
     assert "notes.txt" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_some_labels_of_the_pool_are_enough():
     table = ad.datasets.load(POOL)
     known = [str(name) if row < 15 else "" for row, name in enumerate(table.labels)]

@@ -131,6 +131,7 @@ def test_two_flows_to_one_place_do_not_mix():
     assert Trajectory.open("run").indices == list(range(31))
 
 
+@pytest.mark.slow
 def test_links_lead_to_the_same_lock(holder, capsys):
     Path("disk").mkdir()
     Path("link").symlink_to("disk/run", target_is_directory=True)

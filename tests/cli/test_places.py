@@ -105,6 +105,7 @@ def test_files_of_yours_in_maps_and_transfers_stay(capsys):
         refused(capsys, name, *words, "--overwrite")
 
 
+@pytest.mark.slow
 def test_what_the_library_recorded_is_not_taken_for_a_flow_that_was_killed(capsys):
     watch = [ad.Recorder(directory="run")]
     ad.flow(ad.LabeledDataset([[4.0]], ["a"]), ad.Potential(ad.norm()), n_steps=1, callbacks=watch)
@@ -115,6 +116,7 @@ def test_what_the_library_recorded_is_not_taken_for_a_flow_that_was_killed(capsy
     refused(capsys, "video/frames.jsonl", "flow", S, T, "-o", "video", "--overwrite", *SHORT)
 
 
+@pytest.mark.slow
 def test_a_flow_that_was_killed_before_its_first_checkpoint_is_begun_anew():
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
     for path in [
@@ -160,6 +162,7 @@ def test_what_is_yours_beside_a_run_stays(capsys):
     refused(capsys, ".run.next/notes.txt", "flow", S, T, "-o", "run", "--overwrite", *SHORT)
 
 
+@pytest.mark.slow
 def test_the_directory_that_one_is_in_is_not_replaced(monkeypatch, capsys):
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
     monkeypatch.chdir("run/frames")

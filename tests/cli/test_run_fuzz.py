@@ -390,6 +390,7 @@ def test_files_of_before_are_read(place):
     )
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(place):
     words = ["--steps", "4", "--record-every", "1", "--no-report", "-q", "--dynamics", "jd-fl"]
     for name in ("one", "two"):

@@ -192,6 +192,7 @@ def test_frames_come_back_in_the_units_of_the_source(run: Path) -> None:
     assert ad.datasets.load("run:run@-1").x.dtype == torch.float64
 
 
+@pytest.mark.slow
 def test_scaled_ones_come_when_asked(run: Path) -> None:
     scaled = ad.datasets.load("run:run@0?units=common")
     assert (
@@ -256,6 +257,7 @@ def test_an_absent_category_is_none_of_it(scale: str | None) -> None:
     assert free.apply(elsewhere).x[0, (free.columns or ()).index("coat=none")] == 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ["digits", "digits.npz", "moons", "moons.csv"])
 def test_a_name_says_what_it_stands_for(
     entry: str, here: Path, capsys: pytest.CaptureFixture[str]
@@ -394,6 +396,7 @@ def test_columns_that_the_flow_never_saw_are_left_out(
     )
 
 
+@pytest.mark.slow
 def test_principal_components_are_said_to_be_less(here: Path) -> None:
     cli(
         "flow",

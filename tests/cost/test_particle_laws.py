@@ -173,6 +173,7 @@ class TestClasses:
         data, _ = ended(dynamics)
         assert ad.ClassMatching.between(data, data).hard == {name: name for name in data.classes}
 
+    @pytest.mark.slow
     @PARTICLES
     def test_names_from_another_dataset(self, dynamics):
         data, target = ended(dynamics, n_steps=12)

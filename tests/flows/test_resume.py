@@ -488,6 +488,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_checkpoints(damage, tmp_path, unsynced):
     case = setting("fd", "adam")
