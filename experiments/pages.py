@@ -15,6 +15,7 @@ import condense_tables
 import imbalanced_tables
 import numpy as np
 import sliced_tables
+import suggested_tables
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
@@ -664,4 +665,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     **class_mmd_tables.WORDS,
     **condense_tables.WORDS,
     **sliced_tables.WORDS,
+    **suggested_tables.WORDS,
 }

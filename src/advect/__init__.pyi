@@ -35,6 +35,11 @@ from .apps.pairwise import (
 from .apps.pairwise_table import (
     Pairwise as Pairwise,
 )
+from .apps.suggest import (
+    Advice as Advice,
+    Suggestion as Suggestion,
+    suggest as suggest,
+)
 from .apps.sweep import (
     Sweep as Sweep,
     sweep as sweep,

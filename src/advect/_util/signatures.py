@@ -15,6 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from advect._util import defaults
+
 _ROOT = Path(__file__).parents[1]
 REQUIRED = inspect.Parameter.empty  # the default of an option that has none
 _literal = ast.literal_eval  # plain values only: nothing is run
@@ -177,7 +179,13 @@ def _arguments(args: ast.arguments) -> Iterator[tuple[str, str, Any]]:
 def _value(node: ast.expr | None) -> Any:
     if node is None:
         return REQUIRED
+    text = re.sub(r"\bdefaults\.(\w+)\.(\w+)", _shared, ast.unparse(node))
     try:
-        return _literal(node)
+        return _literal(text)
     except (ValueError, TypeError):
-        return ast.unparse(node)
+        return text
+
+
+def _shared(found: re.Match[str]) -> str:
+    """A number of ``_util/defaults.py``, as it would be written."""
+    return repr(getattr(getattr(defaults, found[1]), found[2]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from advect._util import defaults
 from advect._util.checks import check_count, check_non_negative, check_positive
 from advect._util.progress import Progress, track
 from advect.cost import Bures, GroundCost
@@ -54,9 +55,9 @@ class CarryOptions:
         5.0
     """
 
-    n_steps: int = 30
-    step_size: float = 0.2
-    label_weight: float = 5.0
+    n_steps: int = defaults.USE.n_steps
+    step_size: float = defaults.USE.step_size
+    label_weight: float = defaults.USE.label_weight
     label: LabelCost = _LABEL
     solver: Solver | None = None
     bounds: tuple[float, float] | None = None

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from advect._util import defaults
 from advect._util.checks import check_methods
 from advect._util.query import made
 from advect._util.registry import known
@@ -70,9 +71,9 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        n_steps: int = 50,
-        step_size: float = 0.2,
-        label_weight: float = 1.0,
+        n_steps: int = defaults.USE.n_steps,
+        step_size: float = defaults.USE.step_size,
+        label_weight: float = defaults.USE.label_weight,
         epsilon: float | Relative | None = None,
         map: str | Map = "entropic",
         dynamics: str | Dynamics = "fd",
@@ -107,7 +108,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         labeled = y is not None and (identity or yt is not None)
         first = LabeledDataset(samples, _labels(y) if labeled else None)
         last = first if identity else LabeledDataset(target, _labels(yt) if labeled else None)
-        solver = Sinkhorn(Relative(0.01) if self.epsilon is None else self.epsilon, tol=1e-3)
+        share = Relative(defaults.USE.epsilon)
+        solver = Sinkhorn(share if self.epsilon is None else self.epsilon, tol=defaults.USE.tol)
         cost = GroundCost(label=Bures() if labeled else NoLabels(), label_weight=self.label_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         fitted: Map = _chosen(

@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from advect._util import defaults
 from advect._util.checks import check_count, check_kind, check_known, check_number, one_or_more
 from advect._util.html import facts_table
 from advect._util.linalg import squared_distances
@@ -28,7 +29,7 @@ from advect.flows.loop import FlowResult
 from advect.maps.base import Map
 from advect.ot import Relative, Sinkhorn, Solver
 
-_SOLVER = Sinkhorn(Relative(0.001), tol=1e-3)
+_SOLVER = Sinkhorn(Relative(defaults.FEW.epsilon), tol=defaults.FEW.tol)
 _PURE = 0.9  # below, labels are too often wrong to train on
 _NEAR, _MOST = 0.2, 0.9  # this share of particles within this share of their way is copies
 
@@ -62,7 +63,7 @@ class TransferOptions(CarryOptions):
         50.0
     """
 
-    label_weight: float = 50.0
+    label_weight: float = defaults.FEW.label_weight
     solver: Solver | None = _SOLVER
     among: tuple[str, ...] = ("calibrated", "shots", "mixed", "source + borrowed")
     n: int | None = None

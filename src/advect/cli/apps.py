@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from pydantic import Field
 
+from advect._util import defaults
 from advect.cli.code import Permission, is_code
 from advect.cli.config import (
     FLOW_TOL,
@@ -36,19 +37,28 @@ if TYPE_CHECKING:
 
 
 class TransferSolverOptions(
-    group("solver", "sinkhorn", SOLVERS, {"sinkhorn": {"relative_epsilon": 1e-3, **FLOW_TOL}})
+    group(
+        "solver",
+        "sinkhorn",
+        SOLVERS,
+        {"sinkhorn": {"relative_epsilon": defaults.FEW.epsilon, **FLOW_TOL}},
+    )
 ):
     """How transport problems are solved on the way to a few samples."""
 
 
 class TransferCostOptions(
-    group("cost", "ground", own={"ground": {"label_weight": 50.0}}, base=AnyCost)
+    group(
+        "cost", "ground", own={"ground": {"label_weight": defaults.FEW.label_weight}}, base=AnyCost
+    )
 ):
     """The ground cost on the way to a few samples: labels weigh more than elsewhere."""
 
 
 class RepurposeCostOptions(
-    group("cost", "ground", own={"ground": {"label_weight": 5.0}}, base=AnyCost)
+    group(
+        "cost", "ground", own={"ground": {"label_weight": defaults.USE.label_weight}}, base=AnyCost
+    )
 ):
     """The ground cost on the way to where a model works."""
 
@@ -56,8 +66,8 @@ class RepurposeCostOptions(
 class CarryOptions(DataOptions):
     """How an application carries a dataset to another."""
 
-    steps: int = Field(default=30, ge=1, description="How many steps.")
-    step_size: float = Field(default=0.2, description="Flow time of a step.")
+    steps: int = Field(default=defaults.USE.n_steps, ge=1, description="How many steps.")
+    step_size: float = Field(default=defaults.USE.step_size, description="Flow time of a step.")
     bounds: tuple[float, float] | None = Field(
         default=None,
         description="Keep features in this range; images stay in theirs, 0 1 say, unless -inf inf is given.",

@@ -97,6 +97,14 @@ COMMANDS = (
         "advect audit 'digits?n=500' -o audit.csv --report audit.html",
     ),
     Command(
+        "suggest",
+        "advect.cli.suggest:suggest",
+        "Move",
+        "Which options a flow of these datasets should have, and why; a configuration to start from.",
+        "SOURCE TARGET [-o FILE.toml] [OPTIONS]",
+        "advect suggest digits mnist --max-samples 500 -o flow.toml",
+    ),
+    Command(
         "flow",
         "advect.cli.flow:flow",
         "Move",

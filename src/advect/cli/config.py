@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from pydantic import Field, field_validator, model_validator
 
+from advect._util import defaults
 from advect.cli.code import is_code, settled_code
 from advect.cli.options import Chosen, Flag, Options, group, switch
 
 _TERMS = Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True)
-FLOW_TOL = {"tol": 1e-3}  # of transport problems along a flow, as in ``ad.OTDD``
+FLOW_TOL = {"tol": defaults.LOOK.tol}  # of transport problems along a flow, as in ``ad.OTDD``
 SOLVERS = "Entropic, exact, or for many samples."
 
 
@@ -127,6 +128,11 @@ class DataOptions(Options):
     balanced: Annotated[bool, Flag] = Field(
         default=False, description="Draw equally many of each class."
     )
+    equal_mass: Annotated[bool, Flag] = Field(
+        default=False,
+        description="Give every class the same mass, whatever its number of samples: where two datasets have classes in "
+        "other shares, and whole classes are to meet.",
+    )
     seed: int = Field(default=0, ge=0, description="Of draws and of noise.")
     device: str = Field(default="cpu", description="Where to compute: cpu, cuda, cuda:1, mps.")
     dtype: Literal["float32", "float64"] | None = Field(
@@ -162,7 +168,7 @@ class FlowOptions(Comparison):
         "repulsion, spreading or path.py:Name, as in 0.5*ball?centre=0,3&radius=2. Give it several "
         "times for a sum.",
     )
-    steps: int = Field(default=100, ge=0, description="How many steps in all.")
+    steps: int = Field(default=defaults.LOOK.n_steps, ge=0, description="How many steps in all.")
     dynamics: Annotated[DynamicsOptions, Parameter(group="Dynamics")] = (
         DynamicsOptions.model_construct()
     )

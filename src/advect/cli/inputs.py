@@ -38,7 +38,18 @@ def load(ref: str, options: DataOptions, talk: Talk) -> ad.LabeledDataset:
         device(options.device), None if options.dtype is None else getattr(torch, options.dtype)
     )
     talk.detail(f"{ref}: {data}")
-    return data
+    return _equal(data, ref) if options.equal_mass else data
+
+
+def _equal(data: ad.LabeledDataset, ref: str) -> ad.LabeledDataset:
+    """The same with classes of one mass."""
+    if not (data.complete and data.has_classes):
+        raise InputError(
+            "classes of the same mass need a label for every sample",
+            f"{ref} has none, or not all",
+            "Leave --equal-mass out, or name the labels in the reference (?label=…).",
+        )
+    return data.balanced()
 
 
 def settled(ref: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from advect._util import defaults
 from advect._util.checks import check_non_negative
 from advect.cost.features import Embeds, FeatureCost, SquaredEuclidean, as_feature_cost
 from advect.cost.labels import Bures, LabelCost, NoLabels, as_label_cost
@@ -46,7 +47,7 @@ class GroundCost:
 
     feature: FeatureCost | Embeds | Callable[[Tensor, Tensor], Tensor] = SquaredEuclidean()
     label: LabelCost | Callable[[LabeledDataset, LabeledDataset], Tensor] = Bures()
-    label_weight: float = 1.0
+    label_weight: float = defaults.LOOK.label_weight
 
     def __post_init__(self) -> None:
         check_non_negative("label_weight", self.label_weight)

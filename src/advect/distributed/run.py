@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from advect._util import defaults
 from advect._util.ranks import Group
 from advect.data.dataset import LabeledDataset
 from advect.datasets.trajectory import Trajectory
@@ -35,7 +36,7 @@ def flow(
     dynamics: Dynamics | None = None,
     integrator: Integrator | None = None,
     control: StepControl | None = None,
-    n_steps: int = 100,
+    n_steps: int = defaults.LOOK.n_steps,
     callbacks: Sequence[Callback] = (),
     generator: torch.Generator | None = None,
     resume: str | Path | None = None,

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import torch
 
+from advect._util import defaults
 from advect._util.checks import check_non_negative, check_positive
 from advect.errors import InputError
 from advect.flows.field import Field, Here, promise
@@ -135,7 +136,7 @@ class Euler(Integrator):
     """
 
     descends = True
-    step_size: StepSize = 0.1
+    step_size: StepSize = defaults.LOOK.step_size
 
     def __post_init__(self) -> None:
         check_step_size(self.step_size)
@@ -169,7 +170,7 @@ class Heun(Integrator):
     """
 
     descends = True
-    step_size: StepSize = 0.1
+    step_size: StepSize = defaults.LOOK.step_size
 
     def __post_init__(self) -> None:
         check_step_size(self.step_size)
@@ -206,7 +207,7 @@ class EulerMaruyama(Integrator):
     """
 
     stochastic = True
-    step_size: StepSize = 0.1
+    step_size: StepSize = defaults.LOOK.step_size
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
@@ -252,7 +253,7 @@ class Momentum(Integrator):
     """
 
     descends_at_first = True
-    step_size: StepSize = 0.1
+    step_size: StepSize = defaults.LOOK.step_size
     momentum: float = 0.9
     nesterov: bool = False
 
@@ -295,7 +296,7 @@ class Adam(Integrator):
     """
 
     descends_at_first = True
-    step_size: StepSize = 0.1
+    step_size: StepSize = defaults.LOOK.step_size
     beta1: float = 0.9
     beta2: float = 0.999
     floor: float = 1e-8
@@ -347,7 +348,7 @@ class Adagrad(Integrator):
     """
 
     descends_at_first = True
-    step_size: StepSize = 0.1
+    step_size: StepSize = defaults.LOOK.step_size
     floor: float = 1e-10
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from advect._util import defaults
 from advect._util.checks import check_count, check_kind
 from advect.data.dataset import LabeledDataset
 from advect.data.formats.names import stored_name
@@ -34,7 +35,7 @@ def flow(
     dynamics: Dynamics | None = None,
     integrator: Integrator | None = None,
     control: StepControl | None = None,
-    n_steps: int = 100,
+    n_steps: int = defaults.LOOK.n_steps,
     callbacks: Sequence[Callback] = (),
     generator: torch.Generator | None = None,
     resume: str | Path | None = None,

@@ -136,7 +136,7 @@ def parts_of(
     dynamics: Dynamics | None, integrator: Integrator | None
 ) -> tuple[Dynamics, Integrator]:
     """What moves, and how; the defaults where nothing is given."""
-    dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler(0.1)
+    dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler()
     _check_dynamics(dynamics)
     remedy = "Pass ad.Euler(0.1) or ad.Adam(0.01), or a subclass of ad.Integrator."
     check_kind("an integrator must make steps", integrator, Integrator, remedy)

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from advect._util import defaults
 from advect._util.memory import MemoryLimit
 from advect._util.ranks import Group
 from advect.cost import GroundCost
@@ -74,7 +75,7 @@ class OTDD(Functional):
         self.target, self._by_default = check_dataset("target", target), cost is None
         self.transport = Transport(
             cost_for(cost, target),
-            check_solver(solver or Sinkhorn(tol=1e-3)),
+            check_solver(solver or Sinkhorn(tol=defaults.LOOK.tol)),
             memory_limit,
             group,
         )

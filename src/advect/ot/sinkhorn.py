@@ -16,6 +16,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from advect._util import defaults
 from advect._util.checks import check_count, check_positive
 from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.errors import ConvergenceWarning, InputError
@@ -67,7 +68,7 @@ class Sinkhorn(Entropic):
         (True, 0.54, True)
     """
 
-    epsilon: float | Relative = Relative(0.01)
+    epsilon: float | Relative = Relative(defaults.LOOK.epsilon)
     tol: float | None = None
     max_iter: int = 10_000
     memory_limit: MemoryLimit = field(default=None, repr=False)  # changes the work, not the result
