@@ -108,6 +108,7 @@ class TestGradients:
         exact = -gradient / rho.weights[:, None]
         assert (velocity - exact).norm() < 5e-3 * exact.norm()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("through", [True, False])
     def test_detached_is_not_the_gradient(self, through):
         energy = ad.OTDD(self.target, solver=ad.Sinkhorn(0.1, tol=1e-11))
@@ -255,6 +256,7 @@ class TestEmbeddings:
         energy = ad.OTDD(target.to(dtype=torch.float64), cost=cost, solver=solver)
         return ad.flow(source, energy, n_steps=n_steps, **options)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("integrator", [ad.Euler(0.2), ad.Momentum(0.1)])
     def test_fixed_steps_explode(self, integrator):
         with warnings.catch_warnings():
@@ -262,6 +264,7 @@ class TestEmbeddings:
             result = self.flow(12, integrator=integrator, control=ad.FixedSteps())
         assert result.values[-1] > 1e4 * result.values[0] and result.status in ("rose", "diverged")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("laws", [True, False])
     @pytest.mark.parametrize(
         "integrator",
@@ -503,6 +506,7 @@ class TestNearTheTarget:
         solver = ad.Sinkhorn(epsilon=result.state["epsilon"].item())
         return ad.otdd(result.dataset.to(**double), target.to(**double), solver=solver)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("step_size", "n_steps"), [(0.1, 70), (0.5, 9)])
     def test_the_value_is_the_energy(self, step_size, n_steps):
         source = blobs()

@@ -113,6 +113,7 @@ class TestLawVelocities:
                 ad.JointVariableLabels().start(labeled([3, 4], dim, 1)).law.covariance, kind
             )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("spread", [1e-4, 0.0], ids=["tight", "equal points"])
     @pytest.mark.parametrize(
         "integrator", [ad.Euler(0.1), ad.Momentum(0.05)], ids=["euler", "momentum"]
@@ -302,10 +303,15 @@ class TestFeatureDriven:
         "label",
         [
             ad.Bures(),
-            ad.Bures(diagonal=True),
-            ad.MeansOnly(),
-            ad.NoLabels(),
-            ad.ExactLabelOT(TIGHT),
+            *(
+                pytest.param(label, marks=pytest.mark.slow)
+                for label in (
+                    ad.Bures(diagonal=True),
+                    ad.MeansOnly(),
+                    ad.NoLabels(),
+                    ad.ExactLabelOT(TIGHT),
+                )
+            ),
         ],
     )
     def test_through_laws_is_the_gradient_of_the_energy(self, label):
