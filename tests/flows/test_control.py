@@ -16,7 +16,7 @@ from advect.data.store import read_tensors, write_tensors
 from advect.flows.snapshots import load_snapshot, save_snapshot
 from advect.transport.notes import rounding
 
-QUICK = [name for name, setup in SETUPS.items() if not setup.data]
+QUICK = [name for name, setup in SETUPS.items() if not setup.data][::3]
 SOURCE = ad.LabeledDataset(draw(6, 3, seed=1), [0, 1] * 3, weights=[1, 2, 3, 4, 5, 6])
 STEEP = ad.Euler(1.5)  # the bowl's curvature is up to about 5: far too large a step
 
@@ -158,6 +158,7 @@ class TestBacktracking:
         assert ad.flow(data, square, **options, control=ad.FixedSteps()).values[-1] == 0.5
         assert ad.flow(data, square, **options).values[-1] < 1e-3
 
+    @pytest.mark.slow
     def test_nothing_changes_where_nothing_is_rejected(self):
         """Bit for bit, and at the same number of evaluations."""
         source, target = labeled([20, 10], 2, 1), labeled([10, 20], 2, 2, shift=3.0)
@@ -351,6 +352,7 @@ class TestSeam:
             ours, states(SOURCE, ad.Potential(bowl), 5, integrator=ad.Euler(0.05))[-1].dataset.x
         )
 
+    @pytest.mark.slow
     def test_heun_is_of_second_order(self):
         def after(step_size, control):
             n = round(0.4 / step_size)

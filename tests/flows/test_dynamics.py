@@ -147,6 +147,7 @@ class TestLawVelocities:
             assert velocity["x"][:2].abs().min() > 0
             assert all(bool(torch.isfinite(part).all()) for part in velocity.values())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "dynamics", [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()]
     )
@@ -263,6 +264,7 @@ class TestCarriedLaws:
         )
         assert torch.equal(parts.y, whole.y)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "motion", [None, ad.DiagonalMotion(), ad.BuresMotion(), ad.FactoredMotion()]
     )
