@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -204,6 +205,32 @@ def in_fresh_process(script: str, *arguments: str) -> str:
     return subprocess.run(
         command, capture_output=True, text=True, check=True, env=quiet
     ).stdout.strip()
+
+
+def side_by_side(
+    command: list[str], count: int, *, joined: bool = True, **environment: str
+) -> list[Any]:
+    """What a command prints as its last line, as JSON, from several processes at once, of one thread
+    each: ranks of one group, or each alone.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    shared = {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(count if joined else 1)}
+    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} | environment
+    started = [
+        subprocess.Popen(
+            [sys.executable, *command],
+            env=os.environ | shared | {"RANK": str(rank if joined else 0)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    said = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        raise RuntimeError(f"a process of {' '.join(command)} failed; see above")
+    return [json.loads(each.splitlines()[-1]) for each in said]
 
 
 def code() -> dict[str, Any]:

@@ -17,16 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import scale_probe
 import torch
-from common import code, write_json
+from common import code, side_by_side, write_json
 from cost_model import Evaluation, Prediction, Rates, Shape, predict
 from scale_rates import fit, network, told
 from scale_routes import CORES, WIRES, routes
@@ -34,8 +31,9 @@ from scale_simulation import stragglers
 
 import advect.distributed
 
-CELLS = [(1000, 32, True), (1000, 512, True), (3000, 32, True), (3000, 512, True)]
-CELLS += [(6000, 32, True), (1500, 32, False), (1500, 512, False)]
+# matrices of more than 32 MiB are new pages at each use, and those of less are not: n = 2800 and 3000 are on either side
+CELLS = [(1000, 32, True), (1000, 512, True), (2800, 32, True), (2800, 512, True)]
+CELLS += [(3000, 32, True), (6000, 32, True), (1500, 32, False), (1500, 512, False)]
 LABELS = [(60, 512), (150, 512), (300, 512), (640, 512), (300, 32), (400, 128), (4000, 128)]
 CHECKS = [(2000, 64, True), (4000, 64, True), (8000, 64, True), (2000, 64, False)]
 CHECKS += [(2000, 784, True), (4000, 784, True)]
@@ -86,27 +84,9 @@ def calibrated(cells: list[tuple[int, int, bool]], labels: list[tuple[int, int]]
     }
 
 
-def launch(count: int, given: Facts, *, joined: bool = True, **environment: str) -> list[Any]:
-    """The same task in several processes at once, as ranks of one group or each alone."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    shared = {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(count if joined else 1)}
-    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    command = [sys.executable, __file__, "--task", json.dumps(given)]
-    started = [
-        subprocess.Popen(
-            command,
-            env=os.environ | shared | environment | {"RANK": str(rank if joined else 0)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(count)
-    ]
-    said = [process.communicate()[0] for process in started]
-    if any(process.returncode for process in started):
-        raise RuntimeError(f"a process of {given['task']} failed; see above")
-    return [json.loads(each.splitlines()[-1]) for each in said]
+def launch(count: int, given: Facts, **options: Any) -> list[Any]:
+    """The same task in several processes at once."""
+    return side_by_side([__file__, "--task", json.dumps(given)], count, **options)
 
 
 def averaged(found: list[Facts]) -> Rates:
