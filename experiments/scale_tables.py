@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-from tables import benchmark, markdown
+from figures import FIGURES
+from tables import NOT_RUN, benchmark, markdown
 
 WAYS = {
     "rows": "rows, as it is built",
@@ -242,17 +244,31 @@ def _about(n: float) -> str:
     return f"{n:,.0f}"
 
 
+def model_figure() -> str:
+    """The figure, where it was drawn."""
+    if not (FIGURES / "scale-model.png").exists():
+        return f"*{NOT_RUN}*"
+    return "![time of a step over samples](figures/scale-model.png)"
+
+
+def _if_run(table: Callable[..., str]) -> Callable[..., str]:
+    """A table, or that there is none yet."""
+
+    @wraps(table)
+    def found(*arguments: Any) -> str:
+        try:
+            return table(*arguments)
+        except FileNotFoundError:
+            return f"*{NOT_RUN}*"
+
+    return found
+
+
 WORDS: dict[str, Callable[..., str]] = {
-    "model_assumed": model_assumed,
-    "model_settings": model_settings,
-    "model_checks": model_checks,
-    "model_verdict": model_verdict,
-    "model_origin": model_origin,
-    "model_rates": model_rates,
-    "model_messages": model_messages,
-    "model_far": model_far,
-    "model_ways": model_ways,
-    "model_parts": model_parts,
-    "model_limits": model_limits,
-    "model_stragglers": model_stragglers,
+    table.__name__: _if_run(table)
+    for table in (
+        *(model_assumed, model_settings, model_checks, model_verdict, model_origin, model_rates),
+        *(model_messages, model_far, model_ways, model_parts, model_limits, model_stragglers),
+        model_figure,
+    )
 }
