@@ -77,8 +77,11 @@ def limit(shape: Shape) -> int:
     """Bytes for a step that keeps its matrices, or does not."""
     if shape.kept:
         return 1 << 40
-    room = 6 * shape.rows("cross") * max(shape.n, shape.m) * shape.item // 10
-    return room + 4 * (shape.n + shape.m) * shape.d * shape.item
+    matrix = shape.rows("cross") * max(shape.n, shape.m) * shape.item
+    found = 6 * matrix // 10 + 4 * (shape.n + shape.m) * shape.d * shape.item
+    if found >= 4 * matrix:  # what the library asks for before it keeps them
+        raise ValueError(f"features take more than matrices, which would be kept; got {shape}")
+    return found
 
 
 def walk(shape: Shape, steps: int, group: Any, parts: bool = False) -> list[Record]:

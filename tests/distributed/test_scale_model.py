@@ -67,6 +67,16 @@ def test_calls_are_the_iterations_that_a_solver_reports(module):
         assert sum(record["parts"].values()) > 0 and min(record["parts"].values()) >= 0
 
 
+def test_matrices_are_made_anew_where_that_is_asked_for(module, monkeypatch):
+    model, probe = module("cost_model"), module("scale_probe")
+    monkeypatch.setattr(ad.PairCost, "matrix", lambda *_: pytest.fail("a matrix was made"))
+    shape = model.Shape(300, 300, 3, classes=2, kept=False)
+    (record,) = probe.walk(shape, 0, ad.distributed.Group())
+    assert record["calls"]["cross"][0]["transposed"] == 0  # products are made in pairs then
+    with pytest.raises(ValueError, match="would be kept"):
+        probe.limit(model.Shape(80, 80, 64, kept=False))
+
+
 def test_rates_are_found_again_in_times_that_they_made(module):
     """An oracle: times by known rates, which only differ in sizes, dimensions and calls."""
     model, fitting = module("cost_model"), module("scale_rates")
