@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cost_model import WIDE, Calls, Evaluation, Message, Rates, Shape, Wires, predict
+from cost_model import WIDE, Calls, Evaluation, Message, Prediction, Rates, Shape, Wires, predict
 
 CORES, MEMORY = 64, 256e9
 WIRES = Wires(latency=20e-6, bandwidth=25e9 / 8)
@@ -69,14 +69,17 @@ class Machines:
 
     def rows(self, n: int) -> Cost:
         """As it is built: rows of every matrix on each, features on all."""
-        shape = Shape(n, n, DIM, CLASSES, ranks=self.count, kept=False)
-        matrices = 2 * ITEM * shape.entries("cross")
-        if matrices + self.features(n) <= MEMORY:
-            shape = replace(shape, kept=True)
+        found, matrices = self.step(n)
+        return Cost(found.work, found.waiting, self.features(n) + matrices, found.payload)
+
+    def step(self, n: int) -> tuple[Prediction, float]:
+        """As it is built, by part, and bytes of the matrices that are kept."""
+        shape = Shape(n, n, DIM, CLASSES, ranks=self.count)
+        matrices = 2.0 * ITEM * shape.entries("cross")
+        if matrices + self.features(n) > MEMORY:
+            shape, matrices = replace(shape, kept=False), 0.0
         steady = Evaluation.steady(self.across, self.within)
-        found = predict(shape, steady, self.rates, WIRES)
-        held = self.features(n) + (matrices if shape.kept else 0)
-        return Cost(found.work, found.waiting, held, found.payload)
+        return predict(shape, steady, self.rates, WIRES), matrices
 
     def grid(self, n: int) -> Cost:
         """Blocks of rows and columns: features of n/√p rows and of n/√p columns on each, sums along rows and
@@ -182,11 +185,8 @@ def routes(rates: Rates, across: int, within: int, copies: float) -> dict[str, A
         for n in SAMPLES
         for p, machines in every.items()
     ]
-    parts = []
-    for n in SAMPLES:
-        shape = Shape(n, n, DIM, CLASSES, ranks=MACHINES[2], kept=False)
-        found = predict(shape, Evaluation.steady(across, within), machine, WIRES)
-        parts.append({"n": n, "messages": found.waiting} | dict(found.parts))
+    steps = {n: every[MACHINES[2]].step(n)[0] for n in SAMPLES}
+    parts = [{"n": n, "messages": one.waiting} | dict(one.parts) for n, one in steps.items()]
     assumed = {"cores": CORES, "memory": MEMORY, **vars(WIRES), "d": DIM, "classes": CLASSES}
     assumed |= {"batch": BATCH, "few": FEW, "rank": RANK, "slices": SLICES}
     assumed |= {"across": across, "within": within, "copies": copies}

@@ -20,6 +20,7 @@ WAYS = {
     "gaussian": "class statistics, a Gaussian map (all of it)",
 }
 PARTS = {
+    "costs": "costs, once",
     "anew": "costs and kernels, made anew",
     "plans": "products with plans",
     "kernels": "other passes",
@@ -218,6 +219,8 @@ def _time(seconds: float) -> str:
                 if seconds < 1000 * size
                 else f"{seconds / size:,.0f} {name}"
             )
+    if seconds == 0:
+        return "–"
     for size, name in ((1.0, "s"), (1e-3, "ms")):
         if seconds >= size:
             return f"{seconds / size:.3g} {name}"
