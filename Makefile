@@ -60,6 +60,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/steps.py $(BENCH) --json out/bench/steps.json
 	$(BIN)/python benchmarks/scale.py --quick
 	$(BIN)/python benchmarks/ranks.py
+	$(BIN)/python benchmarks/scale_model.py --quick
 
 results: $(STAMP)
 	$(BIN)/python experiments/report.py

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -14,22 +13,16 @@ import compare_tables
 import condense_tables
 import imbalanced_tables
 import numpy as np
+import scale_tables
 import sliced_tables
 import suggested_tables
-from evidence import FOLDER
-from tables import NOT_RUN, Experiment, markdown
+from tables import NOT_RUN, Experiment, benchmark, markdown
 
 import advect as ad
 from advect.apps import TransferScores
 from advect.apps.calibration import wilson
 
 Rows = list[dict[str, Any]]
-
-
-def benchmark(name: str) -> dict[str, Any]:
-    """A file of benchmarks/results."""
-    path = FOLDER.parent / "benchmarks" / "results" / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def descent() -> str:
@@ -664,6 +657,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     **imbalanced_tables.WORDS,
     **class_mmd_tables.WORDS,
     **condense_tables.WORDS,
+    **scale_tables.WORDS,
     **sliced_tables.WORDS,
     **suggested_tables.WORDS,
 }
