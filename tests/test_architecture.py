@@ -6,10 +6,9 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 import advect
 
@@ -47,7 +46,6 @@ HEAVY = (
     "mlxtend",
 )
 FILES = sorted(ROOT.rglob("*.py"))
-by_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 
 
 def room(module: str) -> str:
@@ -61,12 +59,18 @@ def module(path: Path) -> str:
 MODULES = {module(path): path for path in FILES}
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def imported_modules(path: Path) -> set[str]:
     """Modules of the package that a file imports, at its top or anywhere else, or names to
     ``import_module``.
     """
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module and room(node.module) == "advect":
             base = node.module.removeprefix("advect").removeprefix(".")
             names = [f"{base}.{alias.name}".removeprefix(".") for alias in node.names]
@@ -89,17 +93,21 @@ def test_there_are_few_layers_and_few_rooms():
     assert len(ROOMS) <= 18
 
 
-@by_file
-def test_imports_go_one_way(path):
+def upward(path: Path) -> set[str]:
+    """Rooms below or right of its own from which a file imports."""
     here = room(module(path))
     if here in FRONT:
-        return
+        return set()
     layer = next(k for k, rooms in enumerate(LAYERS) if here in rooms)
     above = {other for rooms in LAYERS[:layer] for other in rooms}
     left = set(LAYERS[layer][: LAYERS[layer].index(here)])
     others = {room(name) for name in imported_modules(path)} - {here}
-    upward = {other for other in others - above - left if (here, other) not in DOORS}
-    assert not upward, f"{path.name} imports from rooms below or right of its own: {upward}"
+    return {other for other in others - above - left if (here, other) not in DOORS}
+
+
+def test_imports_go_one_way():
+    found = {name: upward(path) for name, path in MODULES.items()}
+    assert not {name: rooms for name, rooms in found.items() if rooms}
 
 
 def test_no_two_files_import_each_other_even_in_functions():
@@ -115,17 +123,17 @@ def test_no_two_files_import_each_other_even_in_functions():
     TopologicalSorter(graph).prepare()  # raises CycleError with the cycle
 
 
-@by_file
-def test_formats_know_no_dataset(path):
-    if module(path).startswith("data.formats"):
-        inside = {name for name in imported_modules(path) if room(name) == "data"}
-        assert all(name.startswith("data.formats") for name in inside)
+def test_formats_know_no_dataset():
+    formats = {name: path for name, path in MODULES.items() if name.startswith("data.formats")}
+    assert formats
+    for name, path in formats.items():
+        inside = {other for other in imported_modules(path) if room(other) == "data"}
+        assert all(other.startswith("data.formats") for other in inside), name
 
 
-@by_file
-def test_only_viz_draws(path):
-    if room(module(path)) != "viz":
-        assert "matplotlib" not in path.read_text()
+def test_only_viz_draws():
+    others = {name: path for name, path in MODULES.items() if room(name) != "viz"}
+    assert not [name for name, path in others.items() if "matplotlib" in path.read_text()]
 
 
 def test_import_is_light_and_silent():
@@ -157,14 +165,23 @@ def test_types_are_for_users_too():
     assert (ROOT / "py.typed").exists()
 
 
+@cache
+def all_calls() -> list[tuple[str, Path, ast.Call]]:
+    return [
+        (ast.unparse(node.func), path, node)
+        for path in FILES
+        for node in nodes(path)
+        if isinstance(node, ast.Call)
+    ]
+
+
 def calls(name: str) -> list[str]:
     """Where a function of this name, dotted or not, is called in src."""
-    found = []
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == name:
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}")
-    return found
+    return [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+        for called, path, node in all_calls()
+        if called == name
+    ]
 
 
 def lines_with(word: str) -> list[str]:

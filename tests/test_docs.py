@@ -4,6 +4,7 @@ empty directory.
 
 import re
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -12,16 +13,27 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 GUIDES = [path for path in sorted(FOLDER.glob("*.md")) if BLOCK.search(path.read_text())]
 
 
+def blocks(guide: Path) -> list[CodeType]:
+    text = guide.read_text()
+    return [
+        compile("\n" * text.count("\n", 0, block.start(1)) + block[1], guide.name, "exec")
+        for block in BLOCK.finditer(text)
+    ]
+
+
+def test_guides_are_python():
+    assert all(map(blocks, GUIDES))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
 def test_guides_run(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ADVECT_DATA", "")  # a guide may set it
     monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / "cache"))
     names: dict[str, object] = {}
-    text = guide.read_text()
-    for block in BLOCK.finditer(text):
-        line = text.count("\n", 0, block.start(1))
-        exec(compile("\n" * line + block[1], guide.name, "exec"), names)
+    for block in blocks(guide):
+        exec(block, names)
 
 
 def test_guides_are_linked():

@@ -37,6 +37,7 @@ def run(k, seed):
 def toy(tmp_path, monkeypatch, capsys):
     """Call the runner: the exit code, what it printed, what it complained of."""
     monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it changes within a second
     runner, threads = importlib.import_module("run"), torch.get_num_threads()
     (tmp_path / "toy_experiment.py").write_text(TOY)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import advect as ad
+
 pytest.importorskip("matplotlib")
 FOLDER = Path(__file__).parents[1] / "experiments"
 
@@ -89,6 +91,18 @@ def test_trajectories(tmp_path):
 
 
 @pytest.fixture
+def few_images(monkeypatch):
+    """Datasets by name have few samples, so that networks are trained and read in a moment."""
+    load = ad.datasets.load
+
+    def capped(ref, **options):
+        bounded = "n" in options or "max_samples" in str(ref)
+        return load(ref, **options if bounded else {"max_samples": 1000, **options})
+
+    monkeypatch.setattr(ad.datasets, "load", capped)
+
+
+@pytest.fixture
 def evidence(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module("evidence")
@@ -130,7 +144,7 @@ SMALL = {  # settings that make a cell run in a moment
         *("class_mmd", "soft_labels"),
     ],
 )
-def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch):
+def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch, few_images):
     module = evidence.load(name)
     for key, value in SMALL.items():
         if hasattr(module, key):
@@ -139,6 +153,35 @@ def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch):
     found = module.run(**next(iter(module.cells().values())))
     assert all(0 <= accuracy <= 1 for accuracy in found["accuracies"].values())
     assert list(found["accuracies"]) == list(getattr(module, "COLUMNS", found["accuracies"]))
+
+
+SMALL_TRANSFER = {
+    "ADDED": 40,
+    "SOURCE_SAMPLES": 1000,
+    "FLOW_SAMPLES": 60,
+    "FLOW_STEPS": 2,
+    "UPDATES": 3,
+    "UPDATES_TO_CHOOSE": 2,
+}
+
+
+@needs_data
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kshot_pixels", "kshot_features"])
+def test_cells_of_transfers_run(name, evidence, monkeypatch, few_images):
+    module, shared = evidence.load(name), importlib.import_module("kshot")
+    caches = (shared.images, shared.network, shared.embedded, shared._unit)
+    for key in SMALL_TRANSFER.keys() & vars(module).keys():
+        monkeypatch.setattr(module, key, SMALL_TRANSFER[key])
+    for cached in caches:
+        cached.cache_clear()
+    found = module.run(**module.cells()["usps, 5 shots, draw " + str(module.FIRST_SEED)])
+    for cached in caches:  # others see all samples
+        cached.cache_clear()
+    assert set(found["accuracies"]) == set(module.COLUMNS)
+    assert all(0 <= accuracy <= 1 for accuracy in found["accuracies"].values())
+    assert found["chosen"] in module.AMONG
+    assert set(found["cross-validation"]) == set(module.AMONG)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -9,6 +10,7 @@ PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
+@cache
 def names_in(file):
     return {
         node.name

@@ -181,9 +181,10 @@ def test_figures_are_of_the_numbers_that_are_there(module):
 def test_stored_cells_belong_to_experiments_that_are_there(module):
     """A file of results without its script cannot be rerun."""
     evidence = module("evidence")
+    known = evidence.known()
     for path in evidence.RESULTS.glob("*.json"):
         kept = json.loads(path.read_text(encoding="utf-8"))
-        assert path.stem in evidence.known(), path.name
+        assert path.stem in known, path.name
         assert all("arguments" in cell for cell in kept["cells"].values())
         assert path.stat().st_size < 1_000_000
 

@@ -102,6 +102,7 @@ def test_frozen_layers_stay_frozen(fails):
     assert {name: layer.training for name, layer in network.named_modules()} == before
 
 
+@pytest.mark.slow
 def test_an_answer_that_the_reference_does_not_know_costs_one_prediction():
     """A rare class of a frozen model: neither a wrong class in silence, nor a lost flow."""
     reference = ad.LabeledDataset(REFERENCE.x, REFERENCE.y, classes=(0, 1, 2, "rare"))
@@ -138,6 +139,7 @@ def test_some_labels_are_enough():
     assert found.flowed.labels == some.labels
 
 
+@pytest.mark.slow
 def test_several_datasets_share_the_model():
     found = ad.apps.repurpose(scores, REFERENCE, {"far": FAR, "near": REFERENCE}, QUICK)
     assert list(found) == ["far", "near"] and found["near"].accuracy == 1.0
@@ -187,6 +189,7 @@ class TestTransfer:
     source = clusters(n=120, seed=2)
     target = clusters(0.5 * MEANS.flip(0) - 9.0, n=300, seed=3, names="abc", spread=0.3)
 
+    @pytest.mark.slow
     def test_training_sets_lie_with_the_target_under_its_labels(self):
         few = self.target.sample(9, balanced=True, generator=torch.Generator().manual_seed(0))
         sets = ad.apps.transfer(self.source, few, extra=clusters(n=60, seed=9))
@@ -209,6 +212,7 @@ class TestTransfer:
             len(ad.apps.transfer(self.source, few, options=options).way) == 3 * 120
         )  # states 3, 6, 7
 
+    @pytest.mark.slow
     def test_mixed_classes_are_told(self):
         few = self.target.sample(9, balanced=True)
         turned = clusters(MEANS, n=120, seed=2)
@@ -223,6 +227,7 @@ class TestTransfer:
         with pytest.warns(UserWarning, match="classes have mixed"):
             assert ad.apps.transfer(mixed, few, options=options).purity < 0.6
 
+    @pytest.mark.slow
     def test_half_a_flow_is_not_trained_on(self, monkeypatch):
         few = self.target.sample(6, balanced=True)
         options = ad.apps.TransferOptions(step_size=1e30)
@@ -299,6 +304,7 @@ class TestTransfer:
             and scores.accuracies["fine-tuned"] == scores.accuracies["target only"]
         )
 
+    @pytest.mark.slow
     def test_the_few_keep_their_share_of_the_mass(self):
         masses = []
 

@@ -449,6 +449,7 @@ def test_one_dataset_is_its_own_barycenter():
     assert same.value < 1e-12 and same.converged and far(same.dataset, a) < 1e-5
 
 
+@pytest.mark.slow
 def test_sinkhorn_comes_near_to_exact():
     """Measured by exact distances, beside as many samples of equal weight by exact transport."""
     sets = [blobs(30, seed, (3.0 * seed, 0.0)) for seed in range(3)]

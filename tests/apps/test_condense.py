@@ -46,6 +46,7 @@ class TestClassEnergy:
             ClassEnergy(DATA, solver=solver), labeled([3, 2, 4], 3, 5, apart=4.0), rtol=1e-4
         )
 
+    @pytest.mark.slow
     def test_resumes(self, tmp_path):
         few, energy = labeled([3, 2, 4], 3, 5, apart=4.0), ClassEnergy(DATA, solver=ad.Sinkhorn())
         alone = ad.flow(few, energy, n_steps=4)
@@ -80,6 +81,7 @@ class TestCondense:
             mass = torch.zeros(3, dtype=torch.float64).index_add_(0, nearest, weights)
             torch.testing.assert_close(few.start.weights[centres], mass, rtol=1e-9, atol=1e-12)
 
+    @pytest.mark.slow
     def test_falls_and_keeps_labels(self):
         few = made()
         assert few.result.values[-1] < few.result.values[0]
@@ -87,20 +89,24 @@ class TestCondense:
         assert few.dataset.counts == {0: 3, 1: 3, 2: 3}
         torch.testing.assert_close(few.dataset.class_mass, DATA.class_mass)
 
+    @pytest.mark.slow
     def test_same_seed_same_set(self):
         assert torch.equal(made(seed=3).dataset.x, made(seed=3).dataset.x)
 
+    @pytest.mark.slow
     def test_through_an_embedding(self):
         """Only what the map sees moves."""
         few = made(embedding=lambda x: 5 * x[:, :1].tanh())
         assert few.result.values[-1] < few.result.values[0]
         assert torch.equal(few.dataset.x[:, 1:], few.start.x[:, 1:])
 
+    @pytest.mark.slow
     def test_images_stay_images(self):
         few = made(ad.datasets.load("digits", n=200), 2)
         assert few.dataset.sample_shape == (8, 8)
         assert few.dataset.x.min() >= 0 and few.dataset.x.max() <= 1
 
+    @pytest.mark.slow
     def test_medoids_and_random_are_samples(self):
         few = made()
         for part in (few.medoids, few.random()):
@@ -108,6 +114,7 @@ class TestCondense:
             assert bool(same.any(1).all())
             torch.testing.assert_close(part.class_mass, DATA.class_mass)
 
+    @pytest.mark.slow
     def test_evaluate(self):
         data, test = DATA, labeled([20, 20, 20], 3, 9, apart=4.0)
         scores = made(data).evaluate(test)
@@ -117,6 +124,7 @@ class TestCondense:
 
 
 class TestOrdinaryInputs:
+    @pytest.mark.slow
     def test_small_classes_are_kept_whole(self):
         data = labeled([20, 2, 1], 2, 1)
         few = made(data, 5)
@@ -126,12 +134,14 @@ class TestOrdinaryInputs:
         )
         torch.testing.assert_close(few.dataset.x[5:], data.x[20:], rtol=1e-5, atol=1e-5)
 
+    @pytest.mark.slow
     def test_samples_that_coincide(self):
         data = ad.LabeledDataset([[0.0], [0.0], [0.0], [4.0], [7.0]], list("aaaab"))
         few = made(data, 3)
         assert few.dataset.counts == {"a": 2, "b": 1}
         assert few.dataset.weights.tolist() == pytest.approx([0.6, 0.2, 0.2])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("offset", "scale"), [(1e6, 1.0), (0.0, 1e8), (0.0, 1e-8)])
     def test_offsets_and_scales(self, offset, scale):
         moved = DATA.replace(x=offset + scale * DATA.x)
@@ -140,6 +150,7 @@ class TestOrdinaryInputs:
         torch.testing.assert_close(x, made(n_steps=0).start.x, rtol=1e-6, atol=1e-8)
         assert few.result.values[-1] <= few.result.values[0]
 
+    @pytest.mark.slow
     def test_rows_without_mass_and_classes_without_samples(self):
         weights = DATA.weights.clone()
         weights[DATA.y == 1] = 0

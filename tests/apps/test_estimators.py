@@ -31,7 +31,10 @@ def classes(n, seed, turn=False):
     return x + (6.0 if turn else 0.0), y
 
 
-@pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
+@pytest.mark.parametrize(
+    "name",
+    ["entropic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nearest", "neural"))],
+)
 def test_keeps_the_contract_of_scikit_learn(name):
     chosen = NeuralMap(epochs=1, restarts=1, progress=False) if name == "neural" else name
     with warnings.catch_warnings():
@@ -43,6 +46,7 @@ def test_keeps_the_contract_of_scikit_learn(name):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
 def test_carries_new_samples_to_the_target(name):
     (xs, ys), (xt, yt), (new, y) = classes(60, 0), classes(60, 1, turn=True), classes(40, 2)
@@ -98,6 +102,7 @@ def test_without_a_target_it_is_the_identity(name):
     assert fitted.distance_.value == 0
 
 
+@pytest.mark.slow
 def test_in_a_pipeline():
     (xs, ys), (xt, yt), (new, y) = classes(40, 0), classes(40, 1, turn=True), classes(30, 2)
     scaled = StandardScaler().fit(xs).transform(xt)
@@ -114,6 +119,7 @@ def test_in_a_pipeline():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen", ["entropic", "nearest", NeuralMap(epochs=1, restarts=1, progress=False)], ids=str
 )
@@ -156,6 +162,7 @@ def test_names_of_features():
         ad.DatasetTransport().fit(frame, y, frame.rename(columns={"width": "depth"}), y)
 
 
+@pytest.mark.slow
 def test_seeds():
     (xs, ys), (xt, yt) = classes(10, 0), classes(10, 1, turn=True)
     first, same, other = (
@@ -167,6 +174,7 @@ def test_seeds():
     assert np.array_equal(first, same) and not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dynamics", ["fd", "jd-fl", "jd-vl", ad.FeatureDriven(bounds=(-9.0, 9.0))], ids=str
 )

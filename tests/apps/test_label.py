@@ -139,6 +139,7 @@ def test_bins_hold_all_samples_and_an_even_law_has_no_error():
 # ---- the whole
 
 
+@pytest.mark.slow
 def test_pool_and_few_are_one_graph_and_names_are_kept():
     data = blobs(80)
     few, pool = partly(data, 3), data.subset(slice(12, 80))
@@ -154,6 +155,7 @@ def test_pool_and_few_are_one_graph_and_names_are_kept():
     assert not set(kept.unsure(80)) & set(range(5)) and len(kept.unsure(80)) == len(pool) - 5
 
 
+@pytest.mark.slow
 def test_answers_depend_on_no_order_of_classes_and_repeat():
     data = blobs(90, gap=3.0)
     few = partly(data, 4)

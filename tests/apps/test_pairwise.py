@@ -79,7 +79,11 @@ def test_values_are_those_of_a_double_loop(options):
     assert (found.seconds + np.eye(6) > 0).all()
 
 
-@pytest.mark.parametrize("backend", ["sequential", "threading", "loky", "multiprocessing"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "backend",
+    ["sequential", "threading", "loky", pytest.param("multiprocessing", marks=pytest.mark.slow)],
+)
 def test_backends_agree_to_the_last_bit(backend, tmp_path):
     sets = several()
     with joblib.parallel_config(backend, n_jobs=1 if backend == "sequential" else 2):
@@ -88,6 +92,7 @@ def test_backends_agree_to_the_last_bit(backend, tmp_path):
     assert len(files(tmp_path)) == 10
 
 
+@pytest.mark.slow
 def test_n_jobs_leaves_threads_as_they_were():
     before = torch.get_num_threads()
     try:
@@ -98,6 +103,7 @@ def test_n_jobs_leaves_threads_as_they_were():
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_references_are_read_by_the_workers(tmp_path, monkeypatch):
     sets = {
         name: ad.datasets.load(data.save(tmp_path / f"{name}.npz"))
@@ -144,6 +150,7 @@ def test_a_restart_takes_what_is_there(tmp_path):
     assert len(files(tmp_path)) == 15
 
 
+@pytest.mark.slow
 def test_changed_inputs_are_computed_anew(tmp_path):
     sets = several(3)
     pairwise(sets, store=tmp_path, progress=False)
@@ -193,6 +200,7 @@ def test_a_file_behind_a_reference_may_change(tmp_path):
     assert len(files(tmp_path / "store")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "null", "torn", "digit", "\x00" * 50])
 def test_a_damaged_file_is_made_again(damage, tmp_path):
     sets = several(3)
@@ -264,7 +272,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_jobs", [1, 2])
 def test_killed_halfway_and_started_again(n_jobs, tmp_path):
     script, store = tmp_path / "child.py", tmp_path / "store"
     script.write_text(CHILD)
@@ -560,6 +569,7 @@ def test_names_of_arguments_count():
     assert digest(told[0]) != digest(told[1])
 
 
+@pytest.mark.slow
 def test_digests_are_the_same_in_every_process():
     parts = "{'a': ad.GroundCost(), 'b': {3, 'x', 2.5}}, ad.otdd, ad.datasets.load('toy:moons?n=9')"
     parts += ", torch.nn.TransformerEncoderLayer(2, 1, 1).apply(lambda m: [p.data.zero_() for p in m.parameters()])"
@@ -573,6 +583,7 @@ def test_digests_are_the_same_in_every_process():
     assert done.stdout.strip() == eval(f"digest({parts})")
 
 
+@pytest.mark.slow
 def test_images_of_several_sizes_are_brought_together(tmp_path):
     """As advect matrix does; by reference or at hand, and with the values of otdd."""
     sets = {

@@ -114,6 +114,7 @@ class TestHalves:
                 ad.apps.repurpose(model, REFERENCE, FAR, QUICK, features=bad, head="classifier")
 
 
+@pytest.mark.slow
 def test_turned_features_change_nothing():
     """OTDD and squared distances do not see a rotation: neither may the answers."""
     plain = ad.apps.repurpose(chain(), REFERENCE, FAR, QUICK)
@@ -126,6 +127,7 @@ def test_turned_features_change_nothing():
     assert inside.predict(fresh.x.numpy(), "posterior") == fresh.labels
 
 
+@pytest.mark.slow
 def test_forms_and_shapes_of_new_samples():
     image = nn.Sequential(nn.Flatten(), nn.Unflatten(1, (2,)), *chain())
     reference, data = (one.replace(sample_shape=(1, 2)) for one in (REFERENCE, FAR))
@@ -193,6 +195,7 @@ class TestWithoutLabels:
 
 
 class TestComparison:
+    @pytest.mark.slow
     def test_no_label_kept_aside_is_used(self):
         """Labels are noise: whoever saw them would get more than chance right."""
         generator = torch.Generator().manual_seed(0)
@@ -248,6 +251,7 @@ class TestComparison:
             and "6 labeled samples are too few" in found.recommendation
         )
 
+    @pytest.mark.slow
     def test_a_class_of_one_label_is_not_kept_aside(self):
         """Nobody could name it; of ten such classes nothing can be said."""
         means = torch.randn(10, 2, generator=torch.Generator().manual_seed(0)) + 30
@@ -292,6 +296,7 @@ class TestComparison:
             found.predict(FAR.x, "noflow")
 
 
+@pytest.mark.slow
 def test_posterior_reaches_the_map_and_the_rest_of_the_data():
     some = FAR.replace(y=torch.where(torch.arange(90) % 2 == 0, FAR.y, -1))
     found = ad.apps.repurpose(chain(), REFERENCE, some, QUICK, posterior=LogisticRegression())

@@ -158,6 +158,7 @@ def made(path):
     return [int(line) for line in path.read_text().split()]
 
 
+@pytest.mark.slow
 def test_objects_as_parameters(tmp_path):
     a, b = (ad.datasets.load(f"toy:gaussians?n=20&seed={seed}") for seed in (0, 1))
 

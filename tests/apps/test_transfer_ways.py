@@ -65,6 +65,7 @@ def test_bounds_hold_for_what_is_added():
         assert more.x.min() >= 0 and more.x.max() <= 52
 
 
+@pytest.mark.slow
 def test_diversity_is_chosen_where_it_helps_and_the_source_where_it_is_the_target():
     few = TARGET.sample(12, balanced=True, generator=torch.Generator().manual_seed(3))
     made = ad.apps.transfer(SOURCE, few, options=FAST)
@@ -96,6 +97,7 @@ def test_one_sample_of_a_class_is_chosen_for_by_plays_of_the_source():
     assert found.way == "borrowed" and not found.accuracies and "held out" in found.reason
 
 
+@pytest.mark.slow
 def test_names_count_where_the_source_has_them_all_and_reads_the_few():
     few = stretched(3, APART, "abc", 1)
     twin = stretched(400, (*APART, 200.0), "abcd", 9)
@@ -141,6 +143,7 @@ def test_no_flow_runs_until_it_is_asked_for(monkeypatch):
         print(made.final)
 
 
+@pytest.mark.slow
 def test_copies_of_the_few_are_told():
     few = stretched(3, APART, "abc", 1)
     options = ad.apps.TransferOptions(among=("borrowed",))
@@ -196,6 +199,7 @@ class Weighing(Logistic):
         return super().fit(x, y, sample_weight)
 
 
+@pytest.mark.slow
 def test_ways_are_compared_with_the_share_that_is_recommended():
     """In float32, as the few are, whatever the source is in."""
     few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
@@ -248,6 +252,7 @@ def test_answers_that_are_no_positions(answer):
         ad.apps.transfer(SOURCE, few, options=options, classifier=Odd)
 
 
+@pytest.mark.slow
 def test_copies_are_not_said_to_be_fewer_than_nothing():
     few = stretched(3, APART, "abc", 1)
     three = SOURCE.subset([label != "x" for label in SOURCE.labels])
@@ -265,6 +270,7 @@ def test_a_trainer_is_no_classifier_of_seeds():
         ad.apps.evaluate_transfer(SOURCE, TARGET, TARGET, None, shots=1)
 
 
+@pytest.mark.slow
 def test_samples_without_weight_are_none():
     few = TARGET.sample(9, balanced=True, generator=torch.Generator().manual_seed(0))
     x, far = torch.cat([few.x, few.x[:3] + 1e4]), [1.0] * 9 + [0.0] * 3

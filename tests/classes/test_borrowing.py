@@ -193,6 +193,7 @@ def test_errors_say_what_to_do():
     assert len(ad.classes.borrow(source, few, turned.reversed(), n=4)) == 4
 
 
+@pytest.mark.slow
 def test_many_samples_take_well_under_a_second():
     x = torch.randn(2000, 784, generator=generator())
     source = ad.LabeledDataset(x, [int(c) for c in torch.arange(2000) % 26])

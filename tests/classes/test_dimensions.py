@@ -60,6 +60,7 @@ def test_an_isometric_copy_is_found_again(by, d, dim, k):
     torch.testing.assert_close(space.invert(near).x, a.x, atol=1e-9, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["names", "geometry"])
 def test_distances_are_nearly_those_of_the_space_both_came_from(by):
     """Other draws of one population: up to where each is, the OTDD of the original."""
@@ -173,6 +174,7 @@ def test_what_distances_cannot_tell():
     assert float(gaps.max()) < 1e-9
 
 
+@pytest.mark.slow
 def test_fewer_directions_than_there_are():
     a, b = mixture(d=6), lifted(mixture(d=6), 10)
     space = ad.align(a, b, dim=2)
@@ -238,6 +240,7 @@ def test_errors(make, said):
         make(mixture(), lifted(mixture(), 6))
 
 
+@pytest.mark.slow
 def test_on_the_command_line(tmp_path, capsys):
     a = mixture(n=60)
     paths = [str(tmp_path / name) for name in ("low.csv", "high.csv")]

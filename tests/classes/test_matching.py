@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 import advect as ad
 
@@ -42,7 +43,7 @@ def test_renamed_classes_are_found(order):
     }
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 10**6))
 def test_sums(k_data, k_reference, seed):
     generator = torch.Generator().manual_seed(seed)

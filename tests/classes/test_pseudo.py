@@ -474,6 +474,7 @@ def test_propagation_solves_its_equation():
     np.testing.assert_allclose(got, expected / expected.sum(axis=1, keepdims=True), atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"alpha": 0.5}, {"alpha": 0.1, "neighbors": 2}], ids=str)
 @pytest.mark.parametrize("ends", ["ab", "ba"])
 def test_labels_reach_the_middle_of_a_long_line(ends, options):
@@ -483,6 +484,7 @@ def test_labels_reach_the_middle_of_a_long_line(ends, options):
     assert ad.fill_labels(data, **options).labels == [ends[0]] * 800 + [ends[1]] * 800
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.3, 0.9])
 def test_propagation_far_from_labels_solves_its_equation(alpha):
     """The scores as a sum over walks: no term is negative, so that the least of them is as exact as

@@ -135,6 +135,7 @@ def test_a_shift_is_smaller_than_in_pixels():
     assert compare(OrientedGradients()) < 0.6 * compare(lambda image: image)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["usps", "kmnist"])
 def test_labels_spread_better_over_gradients_than_over_pixels(name):
     try:

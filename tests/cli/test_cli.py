@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from covering import first_of_each
 
 import advect as ad
 from advect._util import registry
@@ -203,7 +204,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("words", BAD.values(), ids=BAD)
+@pytest.mark.parametrize("words", first_of_each(BAD, lambda name: name.partition(",")[0]))
 def test_bad_input_is_2_with_one_message(words, cli):
     code, out, err = cli(*words)
     assert code == 2
@@ -400,6 +401,7 @@ def test_functionals_by_name(terms, answer):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "options"),
     [
@@ -469,6 +471,7 @@ def test_dynamics_and_integrators_by_name(words, options, answer):
     assert torch.equal(ad.datasets.load("run:run@-1").x, result.dataset.x)
 
 
+@pytest.mark.slow
 def test_step_control_by_name(answer):
     fixed = flow(answer, "--integrator.step-size", "2.5", "--control", "fixed", code=0)
     library = ad.flow(
@@ -488,6 +491,7 @@ def test_step_control_by_name(answer):
     assert detached["value"] != flow(answer, out="exact")["value"]
 
 
+@pytest.mark.slow
 def test_diagnosis_is_said_everywhere(answer, cli):
     """On the terminal, in JSON, in result.json, by show, and on the page: remedies are options of
     the command line.
@@ -525,6 +529,7 @@ def test_a_result_with_other_notes_is_shown(run, answer):
         assert len(answer("show", "run")["diagnosis"]) == (1 if isinstance(notes, list) else 0)
 
 
+@pytest.mark.slow
 def test_distance_says_its_notes_and_standard_error(answer, cli):
     few = "toy:gaussians?n=7"
     library = ad.otdd(ad.datasets.load(few), ad.datasets.load(B))
@@ -616,6 +621,7 @@ def test_own_functionals_and_metrics(own, answer):
     assert answer("show", "run")["metrics"] == ["spread"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -643,6 +649,7 @@ def test_python_is_run_only_if_the_user_named_it(own, cli, answer):
     assert answer("resume", "run", "--no-report", "--run-code", "--steps", "3")["steps"] == 3
 
 
+@pytest.mark.slow
 def test_nothing_is_written_over(answer, cli, own):
     flow(answer)
     before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
@@ -703,6 +710,7 @@ def test_options_go_before_the_environment_and_that_before_the_file(answer, monk
     assert config["cost"] == {"label": "bures", "label_weight": 2, "diagonal": False}
 
 
+@pytest.mark.slow
 def test_a_run_can_be_made_again_from_its_own_settings(answer):
     flow(
         answer,
@@ -721,6 +729,7 @@ def test_a_run_can_be_made_again_from_its_own_settings(answer):
     same_frame("again", "run", 6)
 
 
+@pytest.mark.slow
 def test_every_value_is_resolved(answer):
     """What was not asked for is written as the flow had it: none of it is left to defaults."""
     flow(answer)
@@ -761,6 +770,7 @@ name = "sinkhorn"
 """  # as version 0.1.0 wrote it
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_goes_on(answer, cli):
     flow(answer)
     Path("run/config.toml").write_text(OLD)
@@ -774,6 +784,7 @@ def test_a_run_of_an_earlier_version_goes_on(answer, cli):
     same_frame("again", "run", 6)
 
 
+@pytest.mark.slow
 def test_another_object_leaves_the_options_of_a_file(answer):
     """A file with every value must not stand in the way of another choice."""
     flow(answer)
@@ -830,6 +841,7 @@ def test_settings_that_are_not_there(cli):
     assert code == 2 and err.startswith("error: ")
 
 
+@pytest.mark.slow
 def test_the_place_of_data_is_no_option(answer, monkeypatch):
     monkeypatch.setenv("ADVECT_DATA", "/nowhere")
     flow(answer)
@@ -840,6 +852,7 @@ def test_the_place_of_data_is_no_option(answer, monkeypatch):
 # Going on
 
 
+@pytest.mark.slow
 def test_resume_with_more_steps_is_the_longer_flow(answer):
     flow(answer, "--integrator.name", "adam")
     answer(
@@ -865,6 +878,7 @@ def test_resume_with_more_steps_is_the_longer_flow(answer):
     assert lines[0] == lines[1] and len(lines[0]) == 10
 
 
+@pytest.mark.slow
 def test_a_tolerance_of_label_distances_is_gone(answer, cli):
     """They are exact now, which is within any: runs of old go on, the option is refused."""
     flow(answer)
@@ -875,6 +889,7 @@ def test_a_tolerance_of_label_distances_is_gone(answer, cli):
     assert code == 2 and "--cost.tolerance" in err and not Path("other").exists()
 
 
+@pytest.mark.slow
 def test_flow_with_resume_starts_or_goes_on(answer, cli):
     flow(answer, "--resume")
     words = ["--steps", "8", "--resume", "--no-report", "-o", "run"]
@@ -893,6 +908,7 @@ def test_changed_data_is_not_gone_on_with(answer, cli):
     assert code == 2 and "the target has changed" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["config.toml", "checkpoints", "frames", "env.json"])
 def test_a_damaged_run(damage, answer, cli):
     flow(answer)
@@ -953,12 +969,14 @@ def test_maps(run, answer, cli):
     assert code == 2 and files_of("map") == {"map.safetensors", "space.json"}
 
 
+@pytest.mark.slow
 def test_a_neural_map_is_exported(run, answer):
     answer("map", "fit", "run", "-o", "map", "--name", "neural", "--epochs", "1", "--restarts", "1")
     said = answer("map", "export", "map", "-o", "map.pt2")
     assert Path("map.pt2").stat().st_size == said["bytes"] > 0
 
 
+@pytest.mark.slow
 def test_map_goes_through_the_feature_space_and_back(answer):
     source, target = (
         ad.datasets.load("toy:gaussians?n=30"),
@@ -1002,6 +1020,7 @@ def test_a_page_that_fails_does_not_undo_the_flow(monkeypatch, cli):
     assert json.loads(Path("run/result.json").read_text())["report"] is None
 
 
+@pytest.mark.slow
 def test_report_without_its_target(run, answer, cli):
     text = Path("run/config.toml").read_text()
     Path("run/config.toml").write_text(text.replace(B, "gone.npz"))
@@ -1031,6 +1050,7 @@ def test_transfer(answer):
     assert json.loads(Path("sets/result.json").read_text())["chosen"] == library.choice.way
 
 
+@pytest.mark.slow
 def test_transfer_without_a_flow(cli):
     words = ["transfer", "toy:gaussians?n=60", "toy:gaussians?n=9&shift=5,0&seed=3", "-o", "sets"]
     code, out, _ = cli(*words, "--no-flow", "--among", "gaussian", "--added", "30")
@@ -1091,6 +1111,7 @@ def first(samples):
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [["0"], ["model.py:first", "--head", "model.py:nearest"]])
 def test_repurpose_by_features_compares_and_recommends(cut, answer):
     reference = ad.datasets.load("toy:gaussians?n=60&seed=1")
@@ -1107,6 +1128,7 @@ def test_repurpose_by_features_compares_and_recommends(cut, answer):
     assert kept["comparison"] == said["comparison"]
 
 
+@pytest.mark.slow
 def test_repurpose_says_what_to_use(cli):
     reference = ad.datasets.load("toy:gaussians?n=60&seed=1")
     Path("model.py").write_text(CHAIN.format(means=reference.moments().means.tolist()))
@@ -1283,6 +1305,7 @@ def test_a_command_of_ones_own(cli, empty):
         assert code == 2 and err.startswith("error: ")
 
 
+@pytest.mark.slow
 def test_a_name_of_ones_own_is_known_to_all_commands(empty):
     (empty / "mine.py").write_text(
         "import advect as ad\nfrom advect.cli.app import main\n"

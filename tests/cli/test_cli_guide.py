@@ -15,6 +15,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "command-line.md"
 BLOCK = re.compile(r"```(sh|py|toml)\n(.*?)```", re.DOTALL)
 
 
+@pytest.mark.slow
 def test_guide_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ADVECT_DATA", "")

@@ -87,6 +87,7 @@ def user_time(*words):
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
+@pytest.mark.slow
 def test_help_is_quick():
     # Half a second; on a slow or crowded machine, a third of what loading torch takes there.
     taken = [user_time("-m", "advect", "flow", "--help")]
@@ -158,9 +159,10 @@ def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signa
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "number"),
-    [(1, signal.SIGINT), pytest.param(3, signal.SIGTERM, marks=pytest.mark.slow)],
+    [(1, signal.SIGINT), (3, signal.SIGTERM)],
 )
 def test_resumed_after_ctrl_c_is_uninterrupted(seed, number, uninterrupted, tmp_path, capsys):
     tries = range(seed, 30, 10)  # another moment, should one come too late
@@ -170,7 +172,7 @@ def test_resumed_after_ctrl_c_is_uninterrupted(seed, number, uninterrupted, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("seed", range(100, 103))
 def test_resumed_after_ctrl_c_is_uninterrupted_often(seed, uninterrupted, tmp_path, capsys):
     assert any(
         interrupted_and_resumed(uninterrupted, tmp_path / str(k), seed + 50 * k, capsys)
@@ -202,6 +204,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [0.3, 1.3])  # some of the libraries are being loaded
 def test_ctrl_c_before_the_flow_writes_nothing(moment, tmp_path):
     process = start([*FLOW, "-o", "run"], tmp_path)
@@ -225,6 +228,7 @@ class Norm(ad.functionals.Norm): ...
 """
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_that_a_library_lost_is_obeyed(tmp_path):
     (tmp_path / "lost.py").write_text(LOST)
     code, out, err = ended(start(["flow", A, "-f", "lost.py:Norm", "-o", "run"], tmp_path))
@@ -233,6 +237,7 @@ def test_a_ctrl_c_that_a_library_lost_is_obeyed(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_progress_is_on_stderr_and_a_closed_pipe_is_no_traceback(tmp_path):
     line = f"{sys.executable} -m advect data list | head -1"
     done = subprocess.run(
@@ -241,6 +246,7 @@ def test_progress_is_on_stderr_and_a_closed_pipe_is_no_traceback(tmp_path):
     assert done.stdout.count("\n") == 1 and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_written(shell, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))  # where shells are told about it

@@ -38,6 +38,7 @@ def test_numbers_a_table_and_a_page(capsys):
     assert main([*BASE, *words, "--overwrite"]) == 0
 
 
+@pytest.mark.slow
 def test_copies_and_a_dropped_class_are_told(capsys):
     assert main([*BASE[:2], BASE[1], *BASE[3:]]) == 0  # the training set itself
     text = capsys.readouterr().out
@@ -51,6 +52,7 @@ def test_copies_and_a_dropped_class_are_told(capsys):
     assert "2: real samples but no synthetic one: dropped." in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -37,6 +37,7 @@ def test_no_drift_ends_with_0_and_drift_with_4(capsys):
     assert "drift found" in Path("page.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_job_that_runs_every_day(capsys):
     words = ["drift", REFERENCE, "--state", "state.json", "--json", "-q"]
     assert main([*words[:2], SAME, *words[2:]]) == 0

@@ -80,6 +80,7 @@ def test_a_flow_its_page_map_and_frames(here, capsys):
     torch.testing.assert_close(moved.x, last.x, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_its_encoder_and_no_other(here, capsys):
     cli(capsys, *RUN, *ONNX, "-q", "--no-report")
     cli(capsys, "resume", "run", "--steps", "3", "-q")
@@ -101,6 +102,7 @@ def test_a_run_goes_on_with_its_encoder_and_no_other(here, capsys):
     assert "another space.scale; got None instead of standardize" in said
 
 
+@pytest.mark.slow
 def test_a_moved_run_finds_its_encoder(here, capsys):
     cli(capsys, *RUN, *ONNX, "-q", "--no-report")
     (here / "all").mkdir()
@@ -116,6 +118,7 @@ def test_a_moved_run_finds_its_encoder(here, capsys):
     assert torch.equal(ad.datasets.load("carried.npz").x, ad.datasets.load("more.npz").x)
 
 
+@pytest.mark.slow
 def test_code_is_run_when_it_is_named(here, capsys):
     mine = ("--space.encoder", "mine.py:encode", "--space.decoder", "mine.py:decode")
     cli(capsys, *RUN, *mine, "-q")
@@ -135,6 +138,7 @@ def test_code_is_run_when_it_is_named(here, capsys):
     assert ad.datasets.load("out.npz").sample_shape == (6, 6)
 
 
+@pytest.mark.slow
 def test_a_page_of_labels_has_pictures_where_distances_are_of_features(here, capsys):
     pool = ad.datasets.load("a.npz")
     pool.replace(y=pool.y.where(torch.arange(24) < 6, -1)).save("pool.npz")
@@ -169,6 +173,7 @@ def test_transfer_and_repurpose(here, capsys):
     assert "the reference must stay" in said and not Path("scaled").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

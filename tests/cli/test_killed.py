@@ -198,6 +198,7 @@ def kill_often(name, times, place, made, capfd):
     return came
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_killed_once(name, place, made, capfd):
     assert kill_often(name, 1, place, made, capfd) == 1
@@ -206,4 +207,4 @@ def test_killed_once(name, place, made, capfd):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_killed_often(name, place, made, capfd):
-    assert kill_often(name, 30, place, made, capfd) == 30
+    assert kill_often(name, 8, place, made, capfd) == 8

@@ -39,6 +39,7 @@ def test_a_table_and_a_page(capsys):
     assert "Worth knowing" in Path("page.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["npz", "parquet"])
 def test_other_tables(suffix):
     assert main([*BASE, "-o", f"labels.{suffix}", "--confidence", "0.5"]) == 0
@@ -53,6 +54,7 @@ def test_other_tables(suffix):
     assert (left_out == (np.asarray(table["confidence"]) < 0.5)).all()
 
 
+@pytest.mark.slow
 def test_a_directory_is_replaced_only_if_it_is_ours(capsys):
     words = [*BASE, "-o", "out", "--report", "out/page.html", "--format", "csv"]
     assert main(words) == 0
@@ -72,6 +74,7 @@ def test_a_directory_is_replaced_only_if_it_is_ours(capsys):
     assert "notes.txt" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_some_labels_of_the_pool_are_enough():
     table = ad.datasets.load(POOL)
     known = [str(name) if row < 15 else "" for row, name in enumerate(table.labels)]
@@ -119,6 +122,7 @@ def test_bad_input_ends_with_two_and_touches_nothing(words, said, capsys):
     assert said in err and content() == before
 
 
+@pytest.mark.slow
 def test_an_embedding_of_ones_own_is_run_only_when_it_is_typed(capsys):
     Path("mine.py").write_text("def first(samples):\n    return samples[:, :1]\n")
     assert main([*BASE, "-o", "x.csv", "--embedding", "mine.py:first"]) == 0

@@ -27,6 +27,7 @@ def run(tmp_path_factory) -> Path:
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [["show"], ["data", "list"], ["--help"], ["flow", "--help"]])
 def test_looking_needs_no_torch(line, run):
     words = [*line, str(run)] if line == ["show"] else line
@@ -35,6 +36,7 @@ def test_looking_needs_no_torch(line, run):
     assert done.stdout
 
 
+@pytest.mark.slow
 def test_a_terminal_is_told_at_once_and_a_pipe_is_not(run):
     line = [sys.executable, "-m", "advect", "data", "info", "toy:moons?n=20"]
     ours, theirs = pty.openpty()

@@ -62,6 +62,7 @@ def test_a_map_of_a_run():
     assert ad.maps.load("map/map.safetensors").updates == 5
 
 
+@pytest.mark.slow
 def test_a_map_is_replaced_only_if_it_is_ours(capsys):
     assert main([*BASE, "-o", "map"]) == 0
     before = content()

@@ -103,6 +103,7 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
     assert content("run") == before
 
 
+@pytest.mark.slow
 def test_two_flows_to_one_place_do_not_mix():
     """What two processes did at the same time is one run, and one of them was refused."""
     words = [
@@ -130,6 +131,7 @@ def test_two_flows_to_one_place_do_not_mix():
     assert Trajectory.open("run").indices == list(range(31))
 
 
+@pytest.mark.slow
 def test_links_lead_to_the_same_lock(holder, capsys):
     Path("disk").mkdir()
     Path("link").symlink_to("disk/run", target_is_directory=True)
@@ -252,6 +254,7 @@ def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("moment", ["building", "swap", "between", "after"])
 def test_an_old_run_is_never_hidden(moment, exchange, capsys):
@@ -322,6 +325,7 @@ def test_interrupted_while_it_replaces(tmp_path):
 # Signals
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_stops_after_the_step():
     """SIGHUP is heard like Ctrl-C and SIGTERM, see test_cli_process."""
     words = [

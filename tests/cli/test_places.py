@@ -51,6 +51,7 @@ BLOGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--resume", "--overwrite"])
 @pytest.mark.parametrize("blog", BLOGS)
 def test_a_directory_of_others_is_not_replaced(blog, option, capsys):
@@ -62,6 +63,7 @@ def test_a_directory_of_others_is_not_replaced(blog, option, capsys):
     refused(capsys, "site/", "flow", S, T, "-o", "site", option, *SHORT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["notes.txt", "mine/thesis.tex", "frames/mine.png", "mine/", "link"]
 )
@@ -89,6 +91,7 @@ def put(directory, name):
         path.write_text("mine")
 
 
+@pytest.mark.slow
 def test_files_of_yours_in_maps_and_transfers_stay(capsys):
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
     for words, place in ((FIT, "map"), (TRANSFER, "sets")):
@@ -102,6 +105,7 @@ def test_files_of_yours_in_maps_and_transfers_stay(capsys):
         refused(capsys, name, *words, "--overwrite")
 
 
+@pytest.mark.slow
 def test_what_the_library_recorded_is_not_taken_for_a_flow_that_was_killed(capsys):
     watch = [ad.Recorder(directory="run")]
     ad.flow(ad.LabeledDataset([[4.0]], ["a"]), ad.Potential(ad.norm()), n_steps=1, callbacks=watch)
@@ -112,6 +116,7 @@ def test_what_the_library_recorded_is_not_taken_for_a_flow_that_was_killed(capsy
     refused(capsys, "video/frames.jsonl", "flow", S, T, "-o", "video", "--overwrite", *SHORT)
 
 
+@pytest.mark.slow
 def test_a_flow_that_was_killed_before_its_first_checkpoint_is_begun_anew():
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
     for path in [
@@ -146,6 +151,7 @@ def test_what_comes_while_a_flow_replaces_another_stays(monkeypatch, capsys):
     )
 
 
+@pytest.mark.slow
 def test_what_is_yours_beside_a_run_stays(capsys):
     """A flow that was killed leaves its run beside the one it was to replace; the next one may
     remove only that.
@@ -156,6 +162,7 @@ def test_what_is_yours_beside_a_run_stays(capsys):
     refused(capsys, ".run.next/notes.txt", "flow", S, T, "-o", "run", "--overwrite", *SHORT)
 
 
+@pytest.mark.slow
 def test_the_directory_that_one_is_in_is_not_replaced(monkeypatch, capsys):
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
     monkeypatch.chdir("run/frames")

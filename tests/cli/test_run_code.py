@@ -313,6 +313,7 @@ def test_code_is_loaded_in_one_place():
     assert found == KNOWN
 
 
+@pytest.mark.slow
 def test_a_hostile_run_in_a_process(elsewhere):
     """The same through the real door."""
     Path("flow.toml").write_text(f"metric = [{toml('elsewhere/ev?il.py:f')}]\n")

@@ -260,13 +260,13 @@ def attack(name, count, capsys, place, seed=0):
 
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_an_answer_or_a_sentence(name, capsys, place):
-    assert attack(name, 3, capsys, place, seed=1) == {}
+    assert attack(name, 1, capsys, place, seed=1) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_an_answer_or_a_sentence_often(name, capsys, place):
-    assert attack(name, 300, capsys, place) == {}
+    assert attack(name, 50, capsys, place) == {}
 
 
 @pytest.mark.slow
@@ -274,17 +274,17 @@ def test_damage_is_an_answer_or_a_sentence_often(name, capsys, place):
 def test_damage_through_a_process(name, place):
     path = Path(name)
     content = path.read_bytes()
-    for number in range(3):
-        damage(path, content, random.Random(number))
-        for words in (["show", "run"], ["report", "run", "-o", "page.html", "--overwrite"]):
-            line = [sys.executable, "-m", "advect", *words]
-            done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
-            assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
+    damage(path, content, random.Random(0))
+    for words in (["show", "run"], ["report", "run", "-o", "page.html", "--overwrite"]):
+        line = [sys.executable, "-m", "advect", *words]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
 
 
 # What one bad byte must not cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run/frames.jsonl", "run/metrics.jsonl"])
 def test_one_bad_byte_of_a_log_costs_a_line(name, capsys):
     """Frames and checkpoints are whole: all that looks at a run goes on, and says which line is
@@ -390,6 +390,7 @@ def test_files_of_before_are_read(place):
     )
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(place):
     words = ["--steps", "4", "--record-every", "1", "--no-report", "-q", "--dynamics", "jd-fl"]
     for name in ("one", "two"):
@@ -405,6 +406,7 @@ def test_the_same_run_gives_the_same_bytes(place):
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 3])
 def test_checkpoints_do_not_tell_that_a_run_was_interrupted(at, place):
     def stop_at(step):

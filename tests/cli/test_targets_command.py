@@ -53,6 +53,7 @@ def test_distances_by_values_and_by_laws(tables, capsys):
     assert found[0] == pytest.approx(ad.otdd(*data).value, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_bad_input_ends_with_2_and_writes_nothing(tables, tmp_path, capsys):
     a, b = tables
     for words in (

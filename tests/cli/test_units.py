@@ -192,6 +192,7 @@ def test_frames_come_back_in_the_units_of_the_source(run: Path) -> None:
     assert ad.datasets.load("run:run@-1").x.dtype == torch.float64
 
 
+@pytest.mark.slow
 def test_scaled_ones_come_when_asked(run: Path) -> None:
     scaled = ad.datasets.load("run:run@0?units=common")
     assert (
@@ -256,6 +257,7 @@ def test_an_absent_category_is_none_of_it(scale: str | None) -> None:
     assert free.apply(elsewhere).x[0, (free.columns or ()).index("coat=none")] == 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ["digits", "digits.npz", "moons", "moons.csv"])
 def test_a_name_says_what_it_stands_for(
     entry: str, here: Path, capsys: pytest.CaptureFixture[str]
@@ -276,6 +278,7 @@ def test_a_name_says_what_it_stands_for(
         ad.datasets.load("name:digit")
 
 
+@pytest.mark.slow
 def test_images_stay_images(here: Path) -> None:
     far = ["--integrator.step-size", "3", "--steps", "3", "--no-report"]
     cli("flow", "digits?n=30", "mnist?n=30", *far, "-o", "run")
@@ -320,6 +323,7 @@ def test_what_passes_the_range_is_clipped_and_said(here: Path) -> None:
     assert back[0, 0, 0] == 0 and back[1, 0, 0] == 1
 
 
+@pytest.mark.slow
 def test_without_its_space_a_run_has_no_units(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -374,6 +378,7 @@ def narrow(here: Path) -> Path:
     return here / "run"
 
 
+@pytest.mark.slow
 def test_columns_that_the_flow_never_saw_are_left_out(
     narrow: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -391,6 +396,7 @@ def test_columns_that_the_flow_never_saw_are_left_out(
     )
 
 
+@pytest.mark.slow
 def test_principal_components_are_said_to_be_less(here: Path) -> None:
     cli(
         "flow",

@@ -120,6 +120,7 @@ class TestLabelCosts:
         distances = ExactLabelOT(Sinkhorn(epsilon=0.5))(a, copy)
         assert float(distances.diagonal().abs().max()) == 0
 
+    @pytest.mark.slow
     def test_gaussian_laws_agree_with_exact_ones_on_gaussians(self):
         generator = torch.Generator().manual_seed(0)
         x, y = (
@@ -170,6 +171,7 @@ class TestGradients:
             source.x, source.y, target, GroundCost(label=label, label_weight=2.0), solver
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "label", [Bures(), Bures(diagonal=True), ExactLabelOT()], ids=["full", "diagonal", "exact"]
     )
@@ -191,6 +193,7 @@ class TestGradients:
         otdd(LabeledDataset(leaf, y), target).loss.backward()
         assert bool(torch.isfinite(leaf.grad).all())
 
+    @pytest.mark.slow
     def test_constant_features(self):
         source, target = random_dataset(12, 6), random_dataset(12, 6, seed=1)
         x = source.x.clone()

@@ -86,6 +86,7 @@ def test_matrix_blocks_means_and_contraction_are_those_of_the_formula(name, case
     assert torch.allclose(pair.class_plan(plan), a.memberships.T @ plan @ b.memberships)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "label", [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly(), ad.ExactLabelOT()]
 )

@@ -191,6 +191,7 @@ def test_flows_go_down(label, integrator, dynamics):
     assert result.status == "completed" and result.values[-1] < result.values[0]
 
 
+@pytest.mark.slow
 def test_flows_keep_names():
     """Two clouds whose names lie crosswise: laws take the near class, names the namesake."""
     x = torch.tensor([[-5.0], [-4.0], [4.0], [5.0]], dtype=torch.float64)
@@ -291,6 +292,7 @@ def test_on_the_command_line(capsys):
     assert "belongs to names" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_says_how_to_repeat_it(tmp_path):
     out, again = tmp_path / "run", tmp_path / "again"
     options = ["--cost", "names", "--cost.plus", "bures", "--cost.diagonal", "--steps", "2"]

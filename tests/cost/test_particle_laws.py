@@ -173,6 +173,7 @@ class TestClasses:
         data, _ = ended(dynamics)
         assert ad.ClassMatching.between(data, data).hard == {name: name for name in data.classes}
 
+    @pytest.mark.slow
     @PARTICLES
     def test_names_from_another_dataset(self, dynamics):
         data, target = ended(dynamics, n_steps=12)
@@ -332,6 +333,7 @@ class TestSketch:
         assert sketched.energy == pytest.approx(ad.otdd(data, target).energy, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly()])
 def test_an_embedding_has_no_gaussian_image_of_a_law(label):
     """Once: told to harmonize, which cannot help, or a RuntimeError. Both remedies work."""

@@ -160,6 +160,7 @@ def test_ranks_are_shares_of_mass_and_ties_are_one():
     assert rank_bandwidth(torch.tensor([1.0]), 1) == pytest.approx((4 / 3) ** 0.2 / math.sqrt(12))
 
 
+@pytest.mark.slow
 def test_laws_of_a_linear_target_are_those_of_gaussians():
     """x = y + noise: the law of x given y has mean about y and deviation about that of the noise."""
     draw = torch.Generator().manual_seed(0)

@@ -14,14 +14,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings, strategies as st
+from covering import examples
+from hypothesis import HealthCheck, example, given, strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 import advect as ad
 from advect import InputError, LabeledDataset
 
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = examples(30, suppress_health_check=list(HealthCheck))
 X = np.arange(12.0, dtype=np.float32).reshape(4, 3)
 names = st.sampled_from(
     [

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from covering import examples
+from hypothesis import HealthCheck, given, strategies as st
 from PIL import Image
 
 from advect.data.formats import Content, open_source, write
@@ -455,7 +456,7 @@ def test_whatever_is_damaged_only_input_errors_come_out(name: str, tmp_path: Pat
     make(tmp_path / name)
     whole = (tmp_path / name).read_bytes()
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @examples(60, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, len(whole) - 1), st.integers(0, 255), st.booleans())
     def damage(at: int, value: int, torn: bool) -> None:
         (tmp_path / name).write_bytes(
@@ -469,6 +470,7 @@ def test_whatever_is_damaged_only_input_errors_come_out(name: str, tmp_path: Pat
     damage()
 
 
+@pytest.mark.slow
 def test_a_column_that_is_no_longer_optional_does_not_end_the_process(tmp_path: Path) -> None:
     """Its histogram of levels is then of another size, which pyarrow cannot say of a column's facts."""
     WHOLE["a.parquet"][0](tmp_path / "a.parquet")
@@ -493,7 +495,7 @@ for at in range(schema, schema + 60):
     assert done.returncode == 0, done.stderr
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(["png", "gif", "bmp", "webp", "jpeg", "tiff", "ppm"]),
     st.integers(0, 10**6),

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import assume, given, settings, strategies as st
+from covering import examples
+from hypothesis import assume, given, strategies as st
 
 import advect as ad
 from advect import (
@@ -29,7 +30,7 @@ from advect import (
 
 X = np.arange(6.0).reshape(3, 2)
 NAN, INF = float("nan"), float("inf")
-quick = settings(max_examples=60, deadline=None)
+quick = examples(60)
 
 
 class Frame:

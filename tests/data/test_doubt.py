@@ -203,6 +203,7 @@ def test_a_flow_goes_on_with_its_probabilities(tmp_path):
     assert "mean confidence 0.87" in page
 
 
+@pytest.mark.slow
 def test_pseudo_labels_keep_their_doubt():
     draw = torch.Generator().manual_seed(0)
     data = ad.datasets.gaussians(90, generator=draw)

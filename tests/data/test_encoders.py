@@ -134,6 +134,7 @@ def test_an_onnx_file_gives_what_the_function_gives(tmp_path: Path) -> None:
         torch.testing.assert_close(one.x, other.x, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "batch"), [((1, 6, 6), 4), ((36,), "n"), ((6, 6, 1), 1), ((6, 6), 100)]
 )
@@ -145,6 +146,7 @@ def test_an_onnx_file_of_another_shape(shape: tuple[int, ...], batch: Any, tmp_p
         ad.harmonize(a, b, size=5, encoder=path)
 
 
+@pytest.mark.slow
 def test_an_onnx_file_of_channels_first(tmp_path: Path) -> None:
     a, b, layer = images(30, side=7), images(20, side=7, seed=1), Layer(inputs=3 * 49)
     colour = [
@@ -298,6 +300,7 @@ def test_saved_transformers() -> None:
     assert saved(clusters, encoder=clusters.encoder).digests() == clusters.digests()
 
 
+@pytest.mark.slow
 def test_an_onnx_file_is_opened_again_and_checked(tmp_path: Path) -> None:
     a, b = images(30), images(20, seed=1)
     (tmp_path / "one" / "run").mkdir(parents=True)
@@ -323,6 +326,7 @@ def test_an_onnx_file_is_opened_again_and_checked(tmp_path: Path) -> None:
         FeatureSpace.from_dict(json.loads(facts), encoder=tmp_path / "two" / "net.onnx")
 
 
+@pytest.mark.slow
 def test_weights_in_a_file_beside_count(tmp_path: Path) -> None:
     from advect._util.onnx import file_digest
 

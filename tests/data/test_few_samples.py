@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 from sklearn.covariance import ledoit_wolf
 
 import advect as ad
@@ -201,7 +202,7 @@ class TestFromSamples:
             LabeledDataset(data.x).shrunk_laws()
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any),
     st.integers(1, 60),
@@ -269,6 +270,7 @@ class TestSmoothed:
         assert not torch.equal(one.x, data.x)
         assert float((data.smoothed(points, 100).x - data.x[4]).norm(dim=1).min()) > 0  # weight 0
 
+    @pytest.mark.slow
     def test_a_flow_ends_around_the_few_and_not_on_them(self):
         many = data_of((60, 60), 2, seed=1)
         few = data_of((2, 2), 2, offset=20.0)

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
+from covering import examples
+from hypothesis import HealthCheck, assume, example, given, strategies as st
 from PIL import Image
 
 import advect as ad
@@ -31,7 +32,7 @@ from advect.errors import InputError
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = examples(40, suppress_health_check=list(HealthCheck))
 
 
 @contextmanager

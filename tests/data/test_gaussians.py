@@ -8,7 +8,8 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 import advect as ad
 from advect import Diagonal, Factored, Full, Gaussians, InputError, LabeledDataset, bures
@@ -118,6 +119,7 @@ class TestBures:
         d = [[float(bures(p, q)) ** 0.5 for q in laws] for p in laws]
         assert d[0][2] <= d[0][1] + d[1][2] + 1e-12
 
+    @pytest.mark.slow
     def test_gaussian_samples_tend_to_their_closed_form(self):
         """Laws of large samples: estimated distances approach the true ones at the rate n^-½."""
         means, factors = random_laws(2, 3)
@@ -157,6 +159,7 @@ class TestGradients:
             leaf.grad, oracles.central_differences(value, leaf.detach()), atol=1e-6, rtol=1e-6
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("rank_a", "rank_b", "d"), [(5, 7, 20), (30, 6, 8), (4, 4, 4)])
     def test_factored_laws_on_both_sides(self, rank_a, rank_b, d):
         (means_a, a), (means_b, b) = random_laws(2, d, rank_a), random_laws(2, d, rank_b, seed=1)
@@ -200,7 +203,7 @@ class TestGradients:
 
 
 class TestEstimates:
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(
         n=st.integers(2, 30),
         d=st.integers(1, 12),
@@ -305,7 +308,7 @@ class TestLinearAlgebra:
         roots = symmetric_root(covariances)
         torch.testing.assert_close(roots @ roots, covariances, atol=1e-12, rtol=0)
 
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(
         n=st.integers(1, 12),
         m=st.integers(1, 12),
@@ -444,6 +447,7 @@ class TestOwnCovariance:
         two = torch.autograd.grad(bures(expected, full_b).sum(), list(leaves.values()))
         torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
 
+    @pytest.mark.slow
     def test_costs_and_flows(self, own):
         mine, full = self.pair(own, k=2)
         x, y = torch.randn(12, 4, dtype=torch.float64), [0, 1] * 6

@@ -85,6 +85,7 @@ def test_only_the_formats_that_are_named_are_decoded(kind: str, tmp_path: Path) 
         open_source(tmp_path / "f").read()
 
 
+@pytest.mark.slow
 def test_the_bound_of_pixels_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)  # as programs that read large scans set it
     place = tmp_path / "f" / "a" / "x.png"
@@ -152,6 +153,7 @@ def packed(path: Path, start: bytes, line: bytes, times: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_compressed_table_does_not_grow_without_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +168,7 @@ def test_a_compressed_table_does_not_grow_without_bound(
         open_source(place)
 
 
+@pytest.mark.slow
 def test_a_table_of_parquet_does_not_grow_without_bound(tmp_path: Path) -> None:
     place, columns = (
         tmp_path / "a.parquet",
@@ -179,6 +182,7 @@ def test_a_table_of_parquet_does_not_grow_without_bound(tmp_path: Path) -> None:
         open_source(place)
 
 
+@pytest.mark.slow
 def test_an_archive_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros((1 << 22, 3)))
     with pytest.raises(
@@ -191,6 +195,7 @@ def test_an_archive_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
     assert len(open_source(tmp_path / "b.npz")) == 1 << 20
 
 
+@pytest.mark.slow
 def test_an_idx_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
     place = tmp_path / "train-images-idx3-ubyte.gz"
     packed(place, bytes([0, 0, 8, 3]) + struct.pack(">3I", 80, 1024, 1024), bytes(1 << 20), 80)
@@ -241,6 +246,7 @@ def test_what_does_not_fit_into_memory_is_refused_at_once(
     assert open_source(tmp_path / "a.npy").read(np.array([7])).tolist() == [[0.0, 0.0]]
 
 
+@pytest.mark.slow
 def test_a_very_wide_table_is_refused_soon(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",".join(map(str, range(1_048_577))) + "\n")
     (tmp_path / "b.csv").write_text(",".join(f"u{at}" for at in range(100_000)) + "\n")
@@ -295,6 +301,7 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache", ["closed", "n" * 5000, "~nobody-of-that-name/cache", "file"])
 def test_a_cache_that_cannot_be_read_is_in_nobodys_way(
     cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
@@ -63,7 +64,7 @@ def test_the_default_size_is_the_larger_height_and_the_larger_width() -> None:
     assert a.sample_shape == b.sample_shape == (10, 12)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     before=st.tuples(st.integers(1, 20), st.integers(1, 20)),
     after=st.tuples(st.integers(1, 20), st.integers(1, 20)),
@@ -215,7 +216,7 @@ def test_unit_maps_each_dataset_by_its_own_range() -> None:
     assert b.x.tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=12),
     st.floats(0.01, 100),
@@ -989,7 +990,7 @@ def test_names_must_differ() -> None:
         named(random(3, 3), "aba")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_tables_come_back(data: st.DataObject) -> None:
     """Any order and choice of columns, any scale, constant columns and far-away ones; new samples

@@ -13,7 +13,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 from advect.data.dataset import LabeledDataset
 from advect.datasets import digits, gaussians, load, mnist, moons, rings, swiss_roll
@@ -67,7 +68,7 @@ def test_a_generator_leaves_the_default_randomness_alone(
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     make=st.sampled_from([gaussians, swiss_roll, rings]),
     classes=st.integers(1, 7),

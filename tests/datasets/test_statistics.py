@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 import advect as ad
 from advect.data.formats import npz, open_source, text
@@ -66,6 +67,7 @@ def test_weights_and_batches(diagonal):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [1e8, -1e8, 1e12])
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_far_from_the_origin(offset, diagonal):
@@ -88,7 +90,7 @@ def test_whole_numbers_and_lists_keep_their_digits():
         assert found.covariances.item() == 2
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     seed=st.integers(0, 10**6),
     cuts=st.lists(st.integers(0, 60), max_size=6),
@@ -207,7 +209,7 @@ def test_light_samples_are_not_lost(light, unit, first):
             assert parts.covariances.item() == pytest.approx(expected, rel=1e-14)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(seed=st.integers(0, 10**6), spread=st.floats(0, 40), cut=st.integers(0, 12))
 def test_weights_of_any_size_are_those_of_exact_arithmetic(seed, spread, cut):
     rng = np.random.default_rng(seed)
@@ -381,6 +383,7 @@ def test_names_and_synthetic_references():
     assert sum(ClassStatistics.from_source("toy:moons?n=40").counts.values()) == 40
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     rows, dim = 200_000, 20
     np.savez(tmp_path / "large.npz", x=np.zeros((rows, dim), np.float64), y=np.arange(rows) % 2)

@@ -106,6 +106,7 @@ def test_one_rank_is_a_plain_flow(name):
         assert_close(alone[key], wanted, name, key)
 
 
+@pytest.mark.slow
 def test_two_ranks_under_torchrun(tmp_path):
     command = [
         sys.executable,
@@ -142,6 +143,7 @@ def assert_as_uninterrupted(folder, result, wanted):
         assert torch.allclose(frame.dataset.x, other.dataset.x, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_killed_rank_stops_the_others_and_the_flow_goes_on(tmp_path):
     wanted = worker.walk(tmp_path / "whole", ALONE)
     codes, errors = finish(start(2, "die", tmp_path))

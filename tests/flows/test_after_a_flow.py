@@ -7,12 +7,14 @@ distances, pairs and ranks are then one number."""
 import math
 import tempfile
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import matplotlib.figure
 import numpy as np
 import pytest
 import torch
+from covering import covering
 from flow_cases import labeled
 
 import advect as ad
@@ -305,14 +307,23 @@ def test_with_one_solver(action, dynamics):
     action(run_of(dynamics, "sinkhorn"))
 
 
+GRID = [
+    {"dynamics": dynamics, "solver": solver, "action": action.__name__}
+    for dynamics, solver, action in product(DYNAMICS, SOLVERS, [*SLOWER, *ONLY_SLOW])
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("dynamics", DYNAMICS)
-@pytest.mark.parametrize("action", [*SLOWER, *ONLY_SLOW], ids=lambda action: action.__name__)
-def test_all(action, dynamics, solver):
-    action(run_of(dynamics, solver))
+@pytest.mark.parametrize(
+    "case",
+    [GRID[place] for place in sorted(covering(GRID, 2))],
+    ids=lambda case: " ".join(case.values()),
+)
+def test_every_pair(case):
+    globals()[case["action"]](run_of(case["dynamics"], case["solver"]))
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("dynamics", [name for name in DYNAMICS if name.startswith("jd")])
 @pytest.mark.parametrize(
     "feature", [ad.SquaredEuclidean(), ad.Sketch(2)], ids=["squared", "sketch"]

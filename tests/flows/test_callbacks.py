@@ -12,7 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 import advect as ad
 from advect._util.atomic import write_atomically
@@ -152,7 +153,8 @@ def held():
     return sum(storages.values()), tracemalloc.get_traced_memory()[0]
 
 
-@pytest.mark.parametrize("streamed", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("streamed", [True, False])
 def test_memory_stays_flat(streamed, tmp_path, monkeypatch):
     """Between two steps no tensor more is held, whatever has been recorded: counted, since what the
     allocator keeps for later is no concern of ours. Frames that are kept in memory are seen.
@@ -650,7 +652,7 @@ def datasets(draw):
     return ad.LabeledDataset(x, labels, weights, classes, law=law, law_index=index)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(rho=datasets())
 def test_datasets_come_back_bit_for_bit(rho, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "round.safetensors"
@@ -735,7 +737,7 @@ def test_a_frame_that_fails_is_not_committed(tmp_path, monkeypatch):
     ),
     cut=st.integers(0, 40),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_logs_survive_a_torn_line(records, cut, tmp_path_factory):
     path = tmp_path_factory.mktemp("log") / "log.jsonl"
     for record in records:

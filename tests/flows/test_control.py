@@ -511,6 +511,7 @@ class TestNearTheTarget:
         assert result.values[-1] < 1e-4 * result.values[0]
         assert result.values[-1] == pytest.approx(self.exact(result, target).energy, rel=0.05)
 
+    @pytest.mark.slow
     def test_far_away(self):
         source, target = blobs(), blobs(shift=1000.0, seed=1)
         result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=60)
@@ -531,11 +532,13 @@ class TestNearTheTarget:
         expected = -x.grad / step.dataset.weights[:, None]
         assert float((step.velocity["x"] - expected).norm() / expected.norm()) < 0.05
 
+    @pytest.mark.slow
     def test_long_steps_do_not_rise_below_the_rounding_of_the_start(self):
         source, target = blobs(), blobs(shift=1000.0, seed=1)
         result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(1.5), n_steps=60)
         assert rises(result.values, torch.float32) == 0 and result.values[-1] == min(result.values)
 
+    @pytest.mark.slow
     def test_a_sharpened_solver_resumes_bit_for_bit(self, tmp_path):
         source = blobs()
         target = source.replace(x=source.x + 4)

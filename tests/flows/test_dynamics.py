@@ -457,6 +457,7 @@ class TestVariableLabels:
         assert torch.cdist(last.x, self.target_centres).min(dim=1).values.max() < 4
         assert result.values[-1] < 1e-3 * result.values[0]
 
+    @pytest.mark.slow
     def test_four_classes_become_two(self):
         """Classes that die keep their place and have no samples."""
         source = self.around(self.target_centres, 15, ["a", "b", "c", "d"], 1)

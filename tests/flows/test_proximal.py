@@ -95,6 +95,7 @@ class TestOrder:
         euler = states(source, quartic, 20, integrator=ad.Euler(0.05))[-1].dataset.x
         assert errors[2] < (1.5, 0.05)[order - 1] * (euler - want).abs().max()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("motion", [ad.BuresMotion(), ad.FactoredMotion()], ids=repr)
     def test_covariances_that_turn(self, motion):
         """Of second order also along the curves of Bures, where Heun's scheme is not."""
@@ -170,6 +171,7 @@ class TestDynamics:
         if result.dataset.law is not None:
             assert torch.linalg.eigvalsh(result.dataset.law.covariances()).min() >= -1e-12
 
+    @pytest.mark.slow
     def test_the_same_step_in_both_forms(self):
         """Factors and roots are coordinates of one problem."""
         source, target = PAIR

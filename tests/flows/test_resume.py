@@ -191,6 +191,7 @@ def test_resumed_is_uninterrupted(dynamics, integrator, dtype, tmp_path, unsynce
     crash_and_resume(setting(dynamics, integrator, dtype), tmp_path)
 
 
+@pytest.mark.slow
 @DTYPES
 @pytest.mark.parametrize("dynamics", ["fd", "fl-bures", "fl-factored", "fl-diagonal"])
 def test_flows_with_rejected_steps_resume(dynamics, dtype, tmp_path, unsynced):
@@ -204,12 +205,14 @@ def diffusing(target):
     return ad.OTDD(target) + 0.1 * ad.Internal()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("energy", [total, two_targets, exact, diffusing])
 @pytest.mark.parametrize("dynamics", ["fd", "fl-bures", "vl-kmeans"])
 def test_sums_and_solvers_resume(dynamics, energy, tmp_path, unsynced):
     crash_and_resume(setting(dynamics, "adam", energy=energy), tmp_path)
 
 
+@pytest.mark.slow
 @DTYPES
 def test_sketches_resume(dtype, tmp_path, unsynced):
     # Once: the fitted basis was a slice of a larger matrix, and the one that was read was not;
@@ -226,6 +229,7 @@ def test_sketches_resume(dtype, tmp_path, unsynced):
     )
 
 
+@pytest.mark.slow
 def test_a_class_that_is_born_survives_a_resume(tmp_path, unsynced):
     source, target = pair()
     source = ad.LabeledDataset(source.x, ["only"] * len(source))
@@ -251,6 +255,7 @@ def test_noise_goes_on_where_it_was():
     assert not torch.equal(case.run(n_steps=3).dataset.x, other.dataset.x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3, 100])
 @pytest.mark.parametrize("stop", [0, 1, 3, 5, 7])
 def test_every_and_where_it_stopped(every, stop, tmp_path, unsynced):
@@ -262,6 +267,7 @@ def test_every_and_where_it_stopped(every, stop, tmp_path, unsynced):
     assert load_snapshot(tmp_path).index == N_STEPS
 
 
+@pytest.mark.slow
 def test_resume_again_and_again(tmp_path, unsynced):
     case, callbacks = setting("fd-detached", "maruyama"), [ad.Checkpoint(tmp_path, every=2)]
     case.run(callbacks, n_steps=0)
@@ -295,6 +301,7 @@ def test_resume_in_another_directory_leaves_a_checkpoint_there(tmp_path):
     assert load_snapshot(tmp_path / "two").index == N_STEPS
 
 
+@pytest.mark.slow
 def test_an_older_branch_is_not_mistaken_for_the_newer(tmp_path, unsynced):
     """Go back to step 6 of 7 with another step size: from then on the directory is of the new flow,
     frames included.
@@ -320,6 +327,7 @@ def test_an_older_branch_is_not_mistaken_for_the_newer(tmp_path, unsynced):
     assert short.trajectory.indices == list(range(7))
 
 
+@pytest.mark.slow
 def test_a_stale_checkpoint_of_the_future_goes_with_the_first_save(tmp_path, unsynced):
     case = setting("fd", "euler")
     case.run([ad.Checkpoint(tmp_path, every=3)], n_steps=3)  # 3, and 0 before
@@ -336,6 +344,7 @@ def test_a_stale_checkpoint_of_the_future_goes_with_the_first_save(tmp_path, uns
     )
 
 
+@pytest.mark.slow
 def test_the_first_file_to_go_is_not_the_one_we_came_from(tmp_path, unsynced):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4)
@@ -351,6 +360,7 @@ def test_the_first_file_to_go_is_not_the_one_we_came_from(tmp_path, unsynced):
     )
 
 
+@pytest.mark.slow
 def test_the_good_file_stays_when_the_newer_was_damaged(tmp_path, unsynced):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4)
@@ -364,6 +374,7 @@ def test_the_good_file_stays_when_the_newer_was_damaged(tmp_path, unsynced):
     )
 
 
+@pytest.mark.slow
 def test_a_forgotten_resume_does_not_cost_the_checkpoints(tmp_path):
     """Recorder refuses, and says to resume: so there must still be something to resume from,
     whatever the order.
@@ -384,6 +395,7 @@ def test_a_forgotten_resume_does_not_cost_the_checkpoints(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_source_that_is_refused_does_not_cost_the_checkpoints(tmp_path):
     case = setting()
     whole = case.run([ad.Checkpoint(tmp_path)])
@@ -395,6 +407,7 @@ def test_a_source_that_is_refused_does_not_cost_the_checkpoints(tmp_path):
     same_result(whole, case.run(resume=tmp_path))
 
 
+@pytest.mark.slow
 def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)])
@@ -405,6 +418,7 @@ def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1, 4, 7])
 def test_interrupt_in_a_callback(index, tmp_path, unsynced):
     case = setting("fl-factored", "maruyama", torch.float64)
@@ -474,6 +488,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_checkpoints(damage, tmp_path, unsynced):
     case = setting("fd", "adam")
@@ -539,6 +554,7 @@ def test_pickles_are_never_opened(form, tmp_path):
     assert not mark.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tear", [b'{"ind', b'{"index": 4, "value": 1.0}', b"\0\0\0\0"])
 def test_a_torn_last_line_is_ignored_and_repaired(tear, tmp_path, unsynced):
     case = setting()
@@ -555,6 +571,7 @@ def test_a_torn_last_line_is_ignored_and_repaired(tear, tmp_path, unsynced):
     assert [json.loads(line)["index"] for line in lines] == list(range(N_STEPS + 1))
 
 
+@pytest.mark.slow
 def test_the_log_has_each_frame_once_after_a_crash(tmp_path, unsynced):
     case, run, copies = setting(), tmp_path / "run", {5: tmp_path / "crash"}
     metrics = ad.Metric("spread", lambda rho: rho.x.std(), directory=run)
@@ -603,6 +620,7 @@ def in_child(work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("call", ["before fsync", "before replace", "after replace", "after fsync"])
 def test_killed_at_each_system_call(call, tmp_path):
@@ -702,6 +720,7 @@ def wait_for_frames(run, count, process):
         time.sleep(0.001)
 
 
+@pytest.mark.slow
 def test_sigint_of_a_process(tmp_path):
     size, n_steps = (300, 20), 100_000
     process = start(tmp_path, *size, n_steps)
@@ -719,7 +738,8 @@ def test_sigint_of_a_process(tmp_path):
     same_frames(whole.trajectory, resumed.trajectory)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 10])
 def test_sigkill_several_times_in_a_row(kills, tmp_path):
     size, n_steps, chance = (2000, 200), 9 * kills, random.Random(0)
     whole = reference(*size, n_steps, callbacks=[ad.Recorder()])

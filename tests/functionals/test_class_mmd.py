@@ -10,8 +10,9 @@ import numpy as np
 import ot as pot
 import pytest
 import torch
+from covering import examples
 from flow_cases import first_velocity, labeled
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import advect as ad
 from advect.cli.app import main
@@ -58,7 +59,7 @@ def plain_sum(a, b, kernel, width, distance):
 
 
 class TestQuantiles:
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(
         n=st.integers(1, 12),
         levels=st.integers(1, 12),
@@ -187,6 +188,7 @@ class TestValue:
         assert found.energy == pytest.approx(5.0, rel=1e-12)
         assert found.standard_error == pytest.approx(0.0, abs=1e-12)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", KERNELS)
     def test_zero_from_itself(self, kernel):
         a, _ = pair()
@@ -210,6 +212,7 @@ class TestValue:
             ]
             assert found[0] == pytest.approx(found[1], abs=1e-12)
 
+    @pytest.mark.slow
     def test_symmetric_with_a_triangle(self):
         (a, b), c = pair(), labeled([7, 7, 2, 4], 3, 5, shift=-1.0)
         for kernel in KERNELS:
@@ -222,6 +225,7 @@ class TestValue:
             assert of(a, b) == pytest.approx(of(b, a), rel=1e-12)
             assert of(a, c) <= of(a, b) + of(b, c)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", KERNELS)
     def test_lengths_times_a_number(self, kernel):
         a, b = pair()
@@ -268,6 +272,7 @@ class TestValue:
         table = np.asarray(found.class_distances)
         assert np.isnan(table[3:]).all() and np.isfinite(table[:3]).all()
 
+    @pytest.mark.slow
     def test_the_error_is_that_of_other_directions(self):
         """Of whole bases where there are enough; of parts of one it is more than it is."""
         x = torch.randn(40, 6, generator=generator(), dtype=torch.float64)
@@ -359,6 +364,7 @@ class TestGradient:
 class TestFlow:
     steps = ad.Momentum(ad.Decay(0.2, 25))
 
+    @pytest.mark.slow
     def test_reaches_another_number_of_classes(self):
         """Each class of three goes to one of two, and samples keep their classes."""
         source = labeled([20, 20, 40], 2, 0)
@@ -368,6 +374,7 @@ class TestFlow:
         assert result.values[-1] < 0.03 * result.values[0]
         assert set(ad.ClassMatching.between(result.dataset, target).hard.values()) == {0, 1}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "imq"])
     def test_other_kernels_reach_it_too(self, kernel):
         source, target = labeled([20, 20], 2, 0), labeled([20, 20], 2, 1, shift=3.0)
@@ -376,6 +383,7 @@ class TestFlow:
         )
         assert result.values[-1] < 0.05 * result.values[0]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", ["riesz", "gaussian"])
     def test_resumes_bit_for_bit(self, kernel, tmp_path):
         source, target = pair()
@@ -422,6 +430,7 @@ class TestFlow:
         exec(Story.of_result(result).code, names)
         assert names["result"].values == result.values
 
+    @pytest.mark.slow
     def test_from_the_command_line(self, tmp_path, capsys):
         run = tmp_path / "run"
         words = ["flow", "toy:gaussians?n=60", "toy:gaussians?n=60&shift=5,0&seed=1"]

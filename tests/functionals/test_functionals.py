@@ -179,6 +179,7 @@ class TestInteraction:
             )
         torch.testing.assert_close(velocities[0], velocities[1], rtol=1e-12, atol=1e-12)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_gradient(self, name):
         """1e-8 is what central differences with step 1e-6 leave."""

@@ -8,7 +8,8 @@ import numpy as np
 import ot as pot
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 import advect as ad
 from advect.functionals import SlicedOTDD, sliced_otdd, slicing
@@ -35,7 +36,7 @@ def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
 
 
 class TestOneDimension:
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(
         n=st.integers(1, 30),
         m=st.integers(1, 30),
@@ -73,6 +74,7 @@ class TestOneDimension:
 
 
 class TestValue:
+    @pytest.mark.slow
     @pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
     def test_a_translation(self, weight):
         """Samples move by |v|, label laws too: |v| √(1 + w), the exact distance."""
@@ -93,6 +95,7 @@ class TestValue:
         assert distance.value == pytest.approx(expected, abs=4 * spread)
         assert spread < 0.02 * expected
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("n", "m", "weighted"), [(60, 60, False), (70, 45, True)])
     @pytest.mark.parametrize("weight", [0.0, 1.0])
     def test_at_most_the_exact_distance(self, n, m, weighted, weight):

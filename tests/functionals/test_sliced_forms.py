@@ -284,6 +284,7 @@ class TestControl:
         error = float(control.std()) / math.sqrt(100_000)
         assert float(control.mean()) == pytest.approx(float(expected), abs=4 * error)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("lines", [50, 200])
     @pytest.mark.parametrize("labels", [GaussianLabels(), MomentLabels(3)], ids=["mean", "moments"])
     @pytest.mark.parametrize("case", CASES)
@@ -329,6 +330,7 @@ class TestControl:
         assert float(whole.var()) > 2 * float(values.var())  # what this guards against
         assert float(controlled(values, control, expected).var()) < 1.01 * float(values.var())
 
+    @pytest.mark.slow
     def test_gradients_are_unbiased_and_less_noisy(self):
         rho, target = labeled(8, d=2, k=2), labeled(9, 1, d=2, k=2, shift=2.0)
         found = {True: [], False: []}
@@ -385,6 +387,7 @@ class TestPrincipal:
         assert one.energy == pytest.approx(other.energy, rel=1e-12) and one.standard_error == 0
         assert one.n_projections == 3
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("d", "lines"), [(4, 240), (60, 240)], ids=["whole", "with a rest"])
     def test_an_honest_error(self, d, lines):
         a, b = labeled(12, d=d), labeled(14, 3, d=d, k=2, shift=0.2)
@@ -399,6 +402,7 @@ class TestPrincipal:
         assert np.mean(held) > 0.88
         assert {run.n_projections for run in runs} == {lines}
 
+    @pytest.mark.slow
     def test_axes_of_many_features(self):
         """By iteration, beside all axes by factorisation."""
         spread = torch.cat([torch.tensor([9.0, 6.0, 4.0]), torch.full((1197,), 0.02)]).double()
@@ -469,6 +473,7 @@ class TestFlows:
             expected = pytest.approx(slope, rel=1e-4, abs=1e-7)
             assert float((gradient * direction).sum()) == expected, name
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dynamics", HOW)
     @pytest.mark.parametrize(
         "options", [{"projection": "moments"}, {"control": True}], ids=["moments", "control"]

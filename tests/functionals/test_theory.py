@@ -8,7 +8,8 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 from scipy.stats import norm as gaussian
 
 import advect as ad
@@ -432,6 +433,7 @@ class TestAggregation:
         final = run[-1].dataset.x
         assert (final.max() - final.min()).item() == pytest.approx(2, abs=2 / n + 1e-4)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("tau", [0.05, 0.5])
     def test_quadratic_attraction(self, tau):
         """W = ‖x‖²/2: v = mean − x, so the mean rests and the spread has the factor 1 − τ each
@@ -490,6 +492,7 @@ class TestOrder:
         assert 0.9 < fitted_order(self.taus, errors) < 1.1
         assert all(1.8 < coarse / fine < 2.2 for coarse, fine in pairwise(errors))
 
+    @pytest.mark.slow
     def test_smooth_interaction(self):
         """W = log cosh x has no closed form: the reference is extrapolated, 2 x_τ − x_2τ with τ =
         1/1000, which is of second order: its error is below 1e-6, against 1.5e-4 for the finest of
@@ -555,12 +558,13 @@ class TestDescent:
     on, and the hinge a half-space.
     """
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(source=clouds(), name=st.sampled_from(sorted(CONVEX)), tau=st.floats(1e-3, 0.1))
     def test_potentials_and_interactions(self, source, name, tau):
         assert_never_rises(source, CONVEX[name](source.dim), tau)
 
-    @settings(max_examples=40, deadline=None)
+    @pytest.mark.slow
+    @examples(40)
     @given(source=clouds(dim=2), target=clouds(dim=2), tau=st.floats(1e-3, 1.0))
     def test_exact_transport(self, source, target, tau):
         """The plan of the state before, whatever masses it splits, is a candidate after the step,
@@ -568,7 +572,8 @@ class TestDescent:
         """
         assert_never_rises(source, ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.ExactOT()), tau)
 
-    @settings(max_examples=15, deadline=None)
+    @pytest.mark.slow
+    @examples(15)
     @given(source=clouds(dim=2), target=clouds(dim=2), tau=st.floats(1e-3, 0.2))
     def test_exact_transport_with_moving_laws(self, source, target, tau):
         """The same with laws: W₂² of diagonal laws is a square, so a step toward the weighted
@@ -606,6 +611,7 @@ class TestNumberOfParticles:
         ].dataset.x
         return (first[twice] - second).abs().max().item()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "functional",
         [

@@ -83,6 +83,7 @@ class TestFit:
         assert torch.allclose(moved.mean(0), self.mean, atol=0.15)
         assert torch.allclose(moved.T.cov(), self.last, atol=0.25)
 
+    @pytest.mark.slow
     def test_labels_where_they_are_known(self):
         # both classes start at one place and go to opposite sides
         y = torch.arange(2).repeat(300)
@@ -133,6 +134,7 @@ class TestFit:
             assert fitted.classes_ == classes
             assert bool(torch.isfinite(fitted.transform(source).x).all())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("factor", [1e-5, 1e6])
     def test_scales_do_not_matter(self, factor):
         source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1, shift=3.0)
@@ -143,6 +145,7 @@ class TestFit:
         back = other.transform(factor * (new + 50)) / factor - 50
         assert torch.allclose(back, plain.transform(new), atol=0.05)  # ties are broken otherwise
 
+    @pytest.mark.slow
     def test_seeds(self):
         source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1)
         torch.manual_seed(5)
@@ -155,6 +158,7 @@ class TestFit:
         assert torch.equal(same, again) and not torch.equal(same, other)
         assert runs[0].history_ == runs[1].history_
 
+    @pytest.mark.slow
     def test_the_loss_falls(self):
         pairs = ad.PairSampler(labeled([99, 99], 2, 0), labeled([99, 99], 2, 1, apart=-3.0))
         fitted = FlowMatchingMap(updates=120, width=64, progress=False).fit(pairs)
@@ -270,6 +274,7 @@ class TestFiles:
             expected = fitted.transform(data.subset(slice(n))).x
             assert torch.allclose(program(data.x[:n], *codes), expected, atol=1e-5)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("shape", "labels"),
         [

@@ -223,6 +223,7 @@ class TestFit:
         )
 
 
+@pytest.mark.slow
 def test_images_of_many_classes_take_little_time():
     import time
 

@@ -65,6 +65,7 @@ class TestOptimalMap:
         new = self.samples(1000, 99)
         return float((fitted.transform(new) - self.optimal(new)).norm(dim=1).mean())
 
+    @pytest.mark.slow
     def test_entropic_maps_converge(self):
         # The blur has width √ε and holds about nε particles. With ε ∝ n^-½, four times the
         # particles halve ε: this halves the bias of the blurred map, of order ε, and the noise of
@@ -87,6 +88,7 @@ class TestOptimalMap:
         )
         assert errors[True][-1] < 0.01 * float(self.last.trace().sqrt())
 
+    @pytest.mark.slow
     def test_the_flow_gives_the_pairs(self):
         start = self.samples(400, 0)
         target = ad.LabeledDataset(self.optimal(self.samples(400, 1)))
@@ -341,6 +343,7 @@ class TestNeural:
         assert fitted.transform(start).shape == fitted.as_module()(start).shape == (20, *shape)
         assert fitted.transform(start.reshape(20, -1).numpy()).shape == (20, int(np.prod(shape)))
 
+    @pytest.mark.slow
     def test_learns_images(self):
         # bars of random length that turn around: far better than the mean image
         length = torch.randint(1, 9, (200,), generator=torch.Generator().manual_seed(0))
@@ -351,6 +354,7 @@ class TestNeural:
         fitted = NeuralMap(progress=False, restarts=1).fit(start, end)
         assert fitted.held_out_error_ < 0.2 * float((end - end.mean(dim=0)).square().mean())
 
+    @pytest.mark.slow
     def test_a_network_of_ones_own(self):
         fitted = NeuralMap(
             lambda shape: nn.Linear(*shape, *shape),
@@ -395,6 +399,7 @@ class TestNeural:
         for n in (1, 30):  # any number of samples
             assert torch.allclose(program(start[:n]), fitted.transform(start[:n]), atol=1e-5)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("shape", [(3,), (8, 8)])
     def test_export_to_onnx(self, shape, tmp_path):
         runtime = pytest.importorskip("onnxruntime")
@@ -685,6 +690,7 @@ class TestForms:
 
 
 class TestEdges:
+    @pytest.mark.slow
     @pytest.mark.parametrize("scale", [1e-30, 1e-8, 1e8, 1e15])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     @each_map
@@ -711,6 +717,7 @@ class TestEdges:
                 fitted.transform([[2.0, 3.0], [50.0, -9.0]]), [[6.0, 7.0], [54.0, -5.0]], atol=1e-5
             )
 
+    @pytest.mark.slow
     @each_map
     def test_coinciding_points(self, make):
         start = ad.LabeledDataset(torch.ones(10, 2), ["a", "b"] * 5)

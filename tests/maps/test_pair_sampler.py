@@ -207,6 +207,7 @@ class TestNeverMixed:
 
 
 class TestDraws:
+    @pytest.mark.slow
     def test_are_in_proportion_to_the_plan(self):
         x0, x1 = draw(4, 2), draw(6, 2, seed=1)
         pairs = ad.PairSampler(label_weight=0, solver=ad.Sinkhorn(1.0), generator=seeded(3))

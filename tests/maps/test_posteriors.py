@@ -55,6 +55,7 @@ def test_kinds_are_those_of_scikit_learn(kind):
     np.testing.assert_allclose(fitted(kind).posterior(NEW.x), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("posterior", ["nearest", "logistic", LinearDiscriminantAnalysis()])
 def test_own_samples_are_answered_from_other_folds(posterior):
     start = START.replace(
@@ -113,6 +114,7 @@ def test_without_a_choice_the_particles_say():
     assert repr(named).endswith("posterior='particles')")
 
 
+@pytest.mark.slow
 def test_the_mean_of_three():
     parts = [fitted(kind).posterior(NEW.x) for kind in ("particles", "logistic", "forest")]
     even = START.replace(weights=torch.full((len(START),), 1 / len(START), dtype=torch.float64))
@@ -128,6 +130,7 @@ def test_carried_as_the_most_likely_class():
 
 
 class TestAuto:
+    @pytest.mark.slow
     def test_takes_the_best_and_says_so(self):
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(300, 30, generator=generator)  # a line through noise: for a linear model
@@ -146,12 +149,14 @@ class TestAuto:
         own = found.own_posterior().argmax(1) == y
         assert float(own.double().mean()) == pytest.approx(found.posterior_scores_["logistic"])
 
+    @pytest.mark.slow
     def test_another_fit_chooses_again(self):
         data = classes(spread=0.01)
         found = fitted("auto").fit(data, data)
         assert found.posterior_ == "particles"  # all are right: the first
         assert found.posterior_scores_["particles"] == 1.0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("counts", [(1,), (5,), (1, 1, 1), (12, 1, 2), (2, 2)])
     def test_few_samples(self, counts):
         data = classes(counts)
@@ -163,6 +168,7 @@ class TestAuto:
             assert bool(torch.isfinite(found.transform(NEW.x)).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["nearest", "logistic", "forest"])
 @pytest.mark.parametrize(("scale", "offset"), [(1e6, 0.0), (1e-6, 0.0), (1.0, 1e6)])
 def test_units_do_not_matter(kind, scale, offset):
@@ -175,6 +181,7 @@ def test_units_do_not_matter(kind, scale, offset):
 
 
 class TestFiles:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("kind", "dtype"),
         [

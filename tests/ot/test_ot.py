@@ -8,7 +8,8 @@ import oracles
 import ot as pot
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 from advect import ConvergenceWarning, ExactOT, InputError, Relative, Sinkhorn
 from advect.ot import divergence
@@ -162,6 +163,7 @@ class TestSinkhorn:
         assert Sinkhorn(epsilon=0.1).solve(torch.tensor([[2.0]])).value == pytest.approx(2.0)
         assert Sinkhorn(epsilon=0.1).solve(torch.tensor([[1.0, 3.0]])).value == pytest.approx(2.0)
 
+    @pytest.mark.slow
     def test_self_problem_has_one_potential(self):
         _, a, _, x, _ = problem()
         cost = torch.as_tensor(oracles.half_squared(x, x))
@@ -206,6 +208,7 @@ class TestWarmStart:
         first = Sinkhorn(epsilon=0.02).solve(cost, a, b)
         assert Sinkhorn(epsilon=0.02).solve(cost, a, b, init=first.potentials).n_iter <= 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(3))
     def test_a_tiny_epsilon_is_reached_by_slower_annealing(self, seed):
         # Once: annealing by fifths left potentials from which 10,000 iterations led nowhere.
@@ -279,7 +282,7 @@ class TestDivergence:
         assert float(solved.contributions[0].sum()) == pytest.approx(solved.value / 2)
         assert float(solved.contributions[1].sum()) == pytest.approx(solved.value / 2)
 
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(
         seed=st.integers(0, 10**6),
         share=st.sampled_from([0.3, 0.05, 0.01]),

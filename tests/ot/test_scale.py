@@ -167,6 +167,7 @@ class TestSolve:
             0.01 * float(a @ cost @ b)
         )
 
+    @pytest.mark.slow
     def test_groups_that_float32_cannot_connect(self, matrices):
         generator = torch.Generator().manual_seed(0)
         x, y = (torch.randn(600, 2, generator=generator) for _ in range(2))
@@ -201,6 +202,7 @@ class TestSolve:
             expected, rel=1e-7
         )
 
+    @pytest.mark.slow
     def test_divergence(self, matrices):
         x, y, a, b = clouds()
         costs = [half_squared(p, q) for p, q in ((x, y), (x, x), (y, y))]
@@ -219,6 +221,7 @@ class TestSolve:
 
 
 class TestSizes:
+    @pytest.mark.slow
     def test_nothing_of_the_size_of_the_matrix(self):
         x, y, a, b = clouds(500, 400, dtype=torch.float32)
         cost = BlockedCost.of(lambda rows: torch.cdist(x[rows], y).square() / 2, (500, 400), room=0)
@@ -227,6 +230,7 @@ class TestSizes:
             _ = solution.coupling @ y
         assert solution.converged and seen.entries <= 30 * 400
 
+    @pytest.mark.slow
     def test_one_matrix_at_a_time(self):
         """With room for one, two matrices never live together: the second is asked for when the
         first is gone.
@@ -258,6 +262,7 @@ class TestSizes:
             solved = divergence(*costs, a, b, solver=ad.Sinkhorn(epsilon=0.05))
         assert solved.converged and most[0] == 1 and live[0] == 0
 
+    @pytest.mark.slow
     def test_kernel_of_a_matrix_that_leaves_no_room(self):
         x, y, a, b = clouds(700, 600, dtype=torch.float32)
         cost = half_squared(x, y)
@@ -311,6 +316,7 @@ LIMITS = {"nothing fits": 2**17, "one matrix fits": 2**19 + 2**17, "two fit": 2*
 
 
 class TestDistance:
+    @pytest.mark.slow
     @pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
     @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
     def test_as_dense(self, cost, limit):
@@ -331,6 +337,7 @@ class TestDistance:
             bounded.plan(), dense.plan(), atol=1e-3 * float(dense.plan().max()), rtol=0
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
     def test_gradient(self, cost):
         gradients = []
@@ -350,6 +357,7 @@ class TestDistance:
         for other in (data, data.subset(order)):
             assert ad.otdd(data, other, memory_limit=2**17).value <= 1e-6
 
+    @pytest.mark.slow
     def test_an_embedding_is_evaluated_once_for_each_dataset(self):
         calls = []
         cost = ad.GroundCost(feature=ad.Embedding(lambda x: calls.append(len(x)) or x[:, :2]))
@@ -368,6 +376,7 @@ class TestFlow:
         )
         return ad.flow(source, energy, dynamics=dynamics, integrator=ad.Euler(0.3), n_steps=2)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("limit", [2**17, 2**19])
     @pytest.mark.parametrize(
         "dynamics",
@@ -379,6 +388,7 @@ class TestFlow:
         assert bounded.values == pytest.approx(dense.values, rel=1e-7)
         torch.testing.assert_close(bounded.dataset.x, dense.dataset.x, atol=1e-6, rtol=0)
 
+    @pytest.mark.slow
     def test_no_matrix_is_made_in_a_step(self):
         source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
         energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)
@@ -392,6 +402,7 @@ class TestFlow:
         with pytest.raises(ad.InputError, match="memory_limit must leave room"):
             ad.otdd(labeled(90, 0), labeled(80, 1), memory_limit=2000)
 
+    @pytest.mark.slow
     def test_a_law_for_each_sample_says_what_it_needs_and_what_to_do(self):
         """Once: refused whatever memory there was, "needs a table of 31.6 KiB; got 11.4 GiB of
         memory".
@@ -405,6 +416,7 @@ class TestFlow:
             self.run(2**20, dynamics=ad.JointVariableLabels()).values
         )
 
+    @pytest.mark.slow
     def test_resumes_bit_for_bit(self, tmp_path):
         source, target = labeled(200, 0), labeled(190, 1, shift=2.0)
         make = lambda: ad.OTDD(target, memory_limit=2**17)
@@ -415,6 +427,7 @@ class TestFlow:
 
 
 class TestMiniBatch:
+    @pytest.mark.slow
     @pytest.mark.parametrize("batches", [None, 1, 2, 9])
     @pytest.mark.parametrize("heavy", [1.0, 500.0])
     def test_drawn_samples_move_by_their_transport_and_others_stay(self, batches, heavy):
@@ -441,6 +454,7 @@ class TestMiniBatch:
             assert len(drawn) in range(9 * batches, 10 * batches + 1)
             torch.testing.assert_close(drawn, shift.expand(len(drawn), 2), rtol=0, atol=1e-4)
 
+    @pytest.mark.slow
     def test_a_flow_by_one_part_at_a_time_comes_down(self):
         generator = torch.Generator().manual_seed(0)
         source = ad.datasets.gaussians(300, generator=generator)
@@ -505,6 +519,7 @@ class TestMiniBatch:
             (solution.coupling.T @ a.x).double(), plan.T @ a.x.double(), atol=1e-5, rtol=1e-4
         )
 
+    @pytest.mark.slow
     def test_bias_is_upward_and_shrinks(self):
         generator = torch.Generator().manual_seed(0)
         x, y = (torch.randn(1200, 5, generator=generator, dtype=torch.float64) for _ in range(2))
@@ -523,6 +538,7 @@ class TestMiniBatch:
         moved = distance.divergence.cross.coupling @ torch.ones(50, 1, dtype=torch.float64)
         assert float(moved.sum()) == pytest.approx(1)
 
+    @pytest.mark.slow
     def test_seeds(self):
         a, b = labeled(120, 0), labeled(90, 1)
         values = [
@@ -530,12 +546,14 @@ class TestMiniBatch:
         ]
         assert values[0] == values[1] != values[2]
 
+    @pytest.mark.slow
     def test_time_and_memory_do_not_see_the_matrix(self):
         a, b = labeled(900, 0), labeled(800, 1)
         with Largest() as seen:
             ad.otdd(a, b, solver=ad.MiniBatch(size=50))
         assert seen.entries <= 100 * 100
 
+    @pytest.mark.slow
     def test_gradient_of_a_batch_of_everything(self):
         gradients = []
         for solver in (
@@ -552,6 +570,7 @@ class TestMiniBatch:
             gradients.append(x.grad)
         torch.testing.assert_close(*gradients, atol=1e-8, rtol=1e-6)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("own", [False, True], ids=["euclidean", "own cost"])
     def test_gradient_by_finite_differences(self, own):
         feature = (

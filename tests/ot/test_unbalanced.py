@@ -207,6 +207,7 @@ def test_points_that_come_into_reach_again():
         assert abs(found.value - cold.value) <= found.value_error + cold.value_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_blocks_and_ranks_and_memory(dtype):
     x, y, a, b = points(700, 600, d=3, seed=8)

@@ -65,6 +65,7 @@ def test_coverage_and_density_are_those_of_the_paper():
     assert one[0] == any(hits[0])
 
 
+@pytest.mark.slow
 def test_coverage_of_equal_laws_is_what_the_paper_says():
     """1 − Π (n−j)/(2n−j) over j = 1 … k, about 1 − 2^−k, for as many synthetic as real samples."""
     rng, n, k = np.random.default_rng(2), 50, 3
@@ -106,6 +107,7 @@ def test_the_coupling_does_not_mind_shares():
 # floors
 
 
+@pytest.mark.slow
 def test_false_alarms_of_a_known_statistic_keep_their_level():
     """Differences of means, three rows, both sides looked at: 400 fresh samples."""
     rng, alarms, n, repeats = np.random.default_rng(4), 0, 40, 20
@@ -121,6 +123,7 @@ def test_false_alarms_of_a_known_statistic_keep_their_level():
     assert alarms > 2  # and there are some: the bound is no wall
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth():
     """Of a difference of means, over 300 draws: about 95 % hold it."""
     rng, held, n = np.random.default_rng(5), 0, 60
@@ -168,6 +171,7 @@ def test_a_fresh_sample_is_within_every_floor():
     assert found.confusion.values.sum(1) == pytest.approx(np.ones(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [False, True])
 def test_copies_are_memorised_and_nothing_else(held):
     real, fresh = gaussian(0), gaussian(1)
@@ -182,6 +186,7 @@ def test_copies_are_memorised_and_nothing_else(held):
     assert same.beyond == ("memorised",) and same["memorised", 0].value == 1
 
 
+@pytest.mark.slow
 def test_natural_duplicates_are_no_memory():
     rng = np.random.default_rng(6)
     data = [
@@ -202,6 +207,7 @@ def test_a_wrong_law_is_seen_in_its_class_alone():
     assert "share" not in found.beyond and "memorised" not in found.beyond
 
 
+@pytest.mark.slow
 def test_wrong_labels_are_confusion():
     fresh = gaussian(1, 300)
     y = fresh.y.clone()
@@ -213,6 +219,7 @@ def test_wrong_labels_are_confusion():
     assert found.columns["confusion"].overall.value > found.columns["confusion"].overall.most
 
 
+@pytest.mark.slow
 def test_a_class_that_is_dropped_and_one_that_is_new():
     names = ["cat", "dog", "fox"]
     fresh, real = gaussian(1, names=names), gaussian(0, names=names)
@@ -228,6 +235,7 @@ def test_a_class_that_is_dropped_and_one_that_is_new():
     assert any("dog: synthetic samples but no real one" in note for note in new.notes)
 
 
+@pytest.mark.slow
 def test_no_class_in_common_is_said_not_raised():
     found = ad.compare(gaussian(1), gaussian(0, names=["a", "b", "c"]), **FAST)
     assert "No class has the same name" in found.notes[0] and len(found.counts) == 6
@@ -238,6 +246,7 @@ def test_no_class_in_common_is_said_not_raised():
 # laws of the whole
 
 
+@pytest.mark.slow
 def test_units_and_origin_do_not_matter():
     fresh, real = gaussian(1), gaussian(0)
     plain = ad.compare(fresh, real, **FAST)
@@ -255,6 +264,7 @@ def rows(found, name):
     return [found.columns[name].overall, *found.columns[name].classes.values()]
 
 
+@pytest.mark.slow
 def test_names_and_rows_without_weight_do_not_matter():
     fresh, real = gaussian(1), gaussian(0)
     plain = ad.compare(fresh, real, **FAST).records()
@@ -267,6 +277,7 @@ def test_names_and_rows_without_weight_do_not_matter():
     assert [r["value"] for r in again] == pytest.approx([r["value"] for r in plain], nan_ok=True)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers_and_types_agree():
     one, two = (ad.compare(gaussian(1), gaussian(0), seed=3, **FAST).to_dict() for _ in "ab")
     assert one == two and one != ad.compare(gaussian(1), gaussian(0), seed=4, **FAST).to_dict()
@@ -278,6 +289,7 @@ def test_the_same_seed_gives_the_same_numbers_and_types_agree():
         assert column.overall.value == pytest.approx(told, rel=2e-3), name
 
 
+@pytest.mark.slow
 def test_an_embedding_is_where_everything_is_measured():
     fresh, real = gaussian(1), gaussian(0)
 
@@ -294,6 +306,7 @@ def test_an_embedding_is_where_everything_is_measured():
     assert sketched.columns["frechet"].overall.value > 0
 
 
+@pytest.mark.slow
 def test_weights_are_shares():
     fresh, real = gaussian(1), gaussian(0)
     heavy = torch.where(fresh.y == 0, 4.0, 1.0)
@@ -302,6 +315,7 @@ def test_weights_are_shares():
     assert found["share", 0].beyond and found.verdicts["frechet"] == "within the floor"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fake", "real"),
     [
@@ -354,6 +368,7 @@ def test_bad_input_is_said():
 # what comes out
 
 
+@pytest.mark.slow
 def test_files_tables_and_progress(tmp_path):
     hostile = "<b>&'\""
     seen = []
@@ -386,6 +401,7 @@ def test_files_tables_and_progress(tmp_path):
         found["share", "nobody"]
 
 
+@pytest.mark.slow
 def test_rows_to_look_at_are_rows_of_the_datasets():
     real, fresh = gaussian(0), gaussian(1)
     x = fresh.x.clone()

@@ -29,6 +29,7 @@ def asked(reference, window, **options):
     return ad.drift(data(*reference), data(*window), progress=False, **options)
 
 
+@pytest.mark.slow
 def test_the_level_is_kept():
     runs = 120
     found = [
@@ -201,12 +202,14 @@ def test_weights_are_not_used_and_that_is_said():
     assert any("Weights of the reference" in one for one in found.notes)
 
 
+@pytest.mark.slow
 def test_large_sides_are_drawn_from():
     found = asked(draw(2000), draw(1500, seed=2), max_samples=50)
     assert found["joint"].n_reference == 50 and any("drawn" in one for one in found.notes)
     assert found.classes[0].n_reference > 50  # shares count all
 
 
+@pytest.mark.slow
 def test_images_and_embeddings():
     digits = ad.datasets.load("digits", n=300)
     one, other = digits.split(0.5, generator=torch.Generator().manual_seed(0))

@@ -147,6 +147,7 @@ def test_a_failure_while_writing_leaves_the_state_as_it_was(tmp_path, monkeypatc
     assert place.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_second_writer_waits_its_turn(tmp_path, fast):
     from advect._util.lock import Hold
 

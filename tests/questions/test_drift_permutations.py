@@ -69,6 +69,7 @@ def test_p_values_agree_with_all_permutations():
     assert p_value(drawn) == pytest.approx(exact, abs=4 * math.sqrt(exact / 20_000))
 
 
+@pytest.mark.slow
 def test_the_level_is_kept_where_there_are_ties():
     """p ≤ α with a chance of at most α, for a statistic of few values too."""
     rng = np.random.default_rng(0)
@@ -149,6 +150,7 @@ def test_holm_by_its_definition():
     assert np.allclose(holm([*p, math.nan])[:7], expected) and holm([]).shape == (0,)
 
 
+@pytest.mark.slow
 def test_the_largest_of_several_keeps_the_level():
     rng = np.random.default_rng(2)
     rejected, family = [], []

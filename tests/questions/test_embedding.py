@@ -9,7 +9,8 @@ import numpy as np
 import ot as pot
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 import advect as ad
 from advect.errors import InputError
@@ -54,7 +55,7 @@ def exact(a, b, slices):
 
 
 class TestQuantiles:
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(
         n=st.integers(1, 20),
         m=st.integers(1, 20),
@@ -111,7 +112,7 @@ class TestDirections:
 
 
 class TestEmbedding:
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(
         n=st.integers(3, 25),
         m=st.integers(3, 25),
@@ -235,7 +236,7 @@ class TestEmbedding:
 
 
 class TestSketch:
-    @settings(max_examples=20, deadline=None)
+    @examples(20)
     @given(
         seed=st.integers(0, 99),
         cuts=st.lists(st.integers(1, 59), max_size=4),

@@ -248,6 +248,7 @@ def adding(path, kind, report):
         os.write(report, f"{turn}\n".encode())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_kill_9_while_adding_loses_nothing(index):
     """Killed at random moments, some of them within a write: what was said to be added is there and

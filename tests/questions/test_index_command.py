@@ -96,6 +96,7 @@ def test_vectors_and_maps_are_written(catalogue, capsys):
     assert "Nearest to each" in Path("map.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -7,7 +7,8 @@ import numpy as np
 import ot as pot
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from covering import examples
+from hypothesis import given, strategies as st
 
 from advect import (
     OTDD,
@@ -76,7 +77,7 @@ def size(data):
 # that is said.
 @pytest.mark.filterwarnings("ignore:the divergence is:advect.errors.ConvergenceWarning")
 class TestLaws:
-    @settings(max_examples=150, deadline=None)
+    @examples(150)
     @given(data=datasets(), solver=SOLVERS, label=LABELS, seed=st.integers(0, 10**6))
     def test_zero_from_itself_in_any_order(self, data, solver, label, seed):
         order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
@@ -86,7 +87,7 @@ class TestLaws:
             least = 0 if isinstance(solver, ExactOT) else 1e-6 * size(data)
             assert max(found.value, float(found.loss), found.error) <= least
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(pair=st.tuples(*[datasets(dim=4, scale=1.0)] * 2), solver=SOLVERS, label=LABELS)
     def test_symmetry(self, pair, solver, label):
         a, b = pair
@@ -103,7 +104,7 @@ class TestLaws:
         )
         assert forth == pytest.approx(back, rel=tolerance, abs=tolerance * size(a))
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(
         a=datasets(dim=3, dtype=torch.float64, scale=1.0),
         b=datasets(dim=3, dtype=torch.float64, scale=1.0),
@@ -125,7 +126,7 @@ class TestLaws:
             expected, rel=1e-6, abs=1e-6
         )
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(
         a=datasets(dim=3, dtype=torch.float64, scale=1.0),
         b=datasets(dim=3, dtype=torch.float64, scale=1.0),
@@ -199,7 +200,7 @@ class TestLaws:
             3 * scale * math.sqrt(2), rel=1e-3
         )
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(
         triple=st.tuples(*[datasets(dim=4, dtype=torch.float64, scale=1.0, max_n=12)] * 3),
         label=LABELS,
@@ -212,7 +213,7 @@ class TestLaws:
         )
         assert ac <= ab + bc + 1e-9 * (1 + ac)
 
-    @settings(max_examples=30, deadline=None)
+    @examples(30)
     @given(
         a=datasets(dim=5, scale=1.0),
         b=datasets(dim=5, scale=1.0),
@@ -223,7 +224,7 @@ class TestLaws:
         got = otdd(a.replace(x=a.x * factor), b.replace(x=b.x * factor)).value
         assert got == pytest.approx(expected * factor, rel=1e-3, abs=1e-3 * factor)
 
-    @settings(max_examples=30, deadline=None)
+    @examples(30)
     @given(
         a=datasets(dim=4, dtype=torch.float64, scale=1.0),
         b=datasets(dim=4, dtype=torch.float64, scale=1.0),

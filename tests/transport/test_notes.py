@@ -160,6 +160,7 @@ class TestParts:
 
 
 class TestStandardError:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("solver", "shares"),
         [(None, "fixed"), (None, "drawn"), (ad.ExactOT(), "fixed")],

@@ -71,6 +71,7 @@ class Counted(ad.Sinkhorn):
         return solution
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "label", [ad.NoLabels(), ad.MeansOnly(), ad.Bures(diagonal=True)], ids=repr
 )

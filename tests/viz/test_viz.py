@@ -189,6 +189,7 @@ def test_panels_of_a_row_share_limits_and_rows_have_names(result):
     assert [panel.get_ylabel() for panel in axes[:, 0]] == ["near", "far"]
 
 
+@pytest.mark.slow
 def test_columns_take_frames_evenly(result):
     def steps(**options):
         return [axes.get_title() for axes in viz.particles(result, **options).axes]
@@ -326,6 +327,7 @@ def test_many_classes_differ_in_colour_or_marker():
     assert len(class_marks(range(300))) == 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, 12, 30, 90])
 def test_legends_stay_inside_the_figure_and_off_the_panels(classes):
     data = ad.datasets.gaussians(2 * classes, classes, generator=torch.Generator().manual_seed(0))
@@ -795,6 +797,7 @@ def test_complete_parts_are_complete_and_cannot_grow():
         assert all(np.isnan(distances[i, kept]).any() for i in set(range(8)) - set(kept))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 40])
 def test_pairs_of_any_number_are_drawn_with_names_that_do_not_overlap(k):
     names = [f"dataset of number {position}" for position in range(k)]
@@ -872,6 +875,7 @@ def test_a_gif_has_a_picture_for_each_frame_and_lasts_as_long_as_asked(result, t
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_pictures_of_a_film_differ_where_particles_move_and_nowhere_else(result, tmp_path):
     path = viz.animation(result, tmp_path / "flow.gif", trails=0, ellipses=False, dpi=60, hold=0)
     with Image.open(path) as film:
@@ -885,6 +889,7 @@ def test_pictures_of_a_film_differ_where_particles_move_and_nowhere_else(result,
     assert rows.max() < 0.9 * len(changed)  # the legend stays
 
 
+@pytest.mark.slow
 def test_films_of_images_and_of_many_dimensions(images, tmp_path):
     flowed = ad.flow(images, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
     calls = []
@@ -906,11 +911,13 @@ def test_films_of_images_and_of_many_dimensions(images, tmp_path):
     assert len(lengths(path)) == 2
 
 
+@pytest.mark.slow
 def test_a_film_may_have_frames_of_different_sizes(tmp_path):
     path = viz.animation([gaussians(), gaussians().subset(range(9))], tmp_path / "a.gif", dpi=50)
     assert len(lengths(path)) == 2
 
 
+@pytest.mark.slow
 def test_a_dark_film_is_dark(result, tmp_path):
     with viz.style(dark=True):
         path = viz.animation(result, tmp_path / "a.gif", dpi=50)
@@ -961,6 +968,7 @@ def test_films_refuse_and_leave_nothing(frames, name, options, message, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_film_that_breaks_off_keeps_the_old_file(result, tmp_path):
     path = tmp_path / "a.gif"
     path.write_bytes(b"old")
@@ -1004,6 +1012,7 @@ def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch):
         viz.save(gaussians(), tmp_path / "b.png")  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_drawing_needs_no_pyplot_and_importing_no_matplotlib():
     heavy = "{'matplotlib', 'sklearn', 'PIL', 'imageio_ffmpeg'}"
     code = (

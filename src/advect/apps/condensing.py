@@ -51,9 +51,9 @@ class Condensed:
 
     Example:
         >>> import advect as ad
-        >>> made = ad.apps.condense(ad.datasets.load("digits", n=300), 2, progress=False)
-        >>> made
-        Condensed(20 samples of 10 classes for 300, value 0.764 → 0.763)
+        >>> digits = ad.datasets.load("digits", n=100)
+        >>> ad.apps.condense(digits, 2, n_steps=5, progress=False)
+        Condensed(20 samples of 10 classes for 100, value 0.677 → 0.676)
     """
 
     dataset: LabeledDataset
@@ -123,8 +123,8 @@ class Condensed:
 
         Example:
             >>> import torch, advect as ad
-            >>> data, test = ad.datasets.load("digits", n=600).split(0.5, generator=torch.Generator().manual_seed(0))
-            >>> scores = ad.apps.condense(data, 1, progress=False).evaluate(test)
+            >>> data, test = ad.datasets.load("digits", n=300).split(0.5, generator=torch.Generator().manual_seed(0))
+            >>> scores = ad.apps.condense(data, 1, n_steps=5, progress=False).evaluate(test)
             >>> list(scores), scores["condensed"] > scores["random"]
             (['condensed', 'k-means', 'medoids', 'random', 'all data'], True)
         """
@@ -188,7 +188,7 @@ def condense(
 
     Example:
         >>> import advect as ad
-        >>> made = ad.apps.condense(ad.datasets.load("digits", n=300), 3, progress=False)
+        >>> made = ad.apps.condense(ad.datasets.load("digits", n=100), 3, n_steps=5, progress=False)
         >>> len(made.dataset), made.dataset.classes == made.data.classes, made.result.values[-1] <= made.result.values[0]
         (30, True, True)
     """

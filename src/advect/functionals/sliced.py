@@ -172,7 +172,7 @@ class SlicedOTDD(Functional):
         >>> generator = torch.Generator().manual_seed(0)
         >>> source = ad.datasets.gaussians(90, generator=generator)
         >>> target = ad.datasets.gaussians(90, shift=(5.0, 0.0), generator=generator)
-        >>> result = ad.flow(source, ad.SlicedOTDD(target), integrator=ad.Euler(0.3), n_steps=30)
+        >>> result = ad.flow(source, ad.SlicedOTDD(target), integrator=ad.Euler(0.5), n_steps=10)
         >>> ad.otdd(result.dataset, target).value < 0.2 * ad.otdd(source, target).value
         True
     """

@@ -78,9 +78,9 @@ class FlowMatchingMap(Map, kind="flow-matching"):
     Example:
         >>> import torch, advect as ad
         >>> draw = torch.Generator().manual_seed(0)
-        >>> source = ad.datasets.gaussians(300, generator=draw)
-        >>> target = ad.datasets.gaussians(500, shift=(8.0, 3.0), generator=draw)
-        >>> carry = ad.maps.FlowMatchingMap(updates=100, progress=False).fit(ad.PairSampler(source, target))
+        >>> source = ad.datasets.gaussians(100, generator=draw)
+        >>> target = ad.datasets.gaussians(120, shift=(8.0, 3.0), generator=draw)
+        >>> carry = ad.maps.FlowMatchingMap(updates=50, progress=False).fit(ad.PairSampler(source, target))
         >>> new = ad.datasets.gaussians(50, generator=draw)
         >>> ad.otdd(carry.transform(new), target).value < 0.2 * ad.otdd(new, target).value
         True
