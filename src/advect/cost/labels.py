@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_methods
+from advect._util.facts import waits_are_free
 from advect._util.linalg import squared_distances, squared_gaps
 from advect._util.single_norms import SampleProducts
 from advect.cost.features import FeatureCost
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Gaussians, bures
+from advect.data.laws.gaussians import group_sizes
 from advect.data.laws.moments import sample_rows
 from advect.errors import InputError
 from advect.ot.divergence import debiased, envelope
@@ -49,7 +51,7 @@ class Hints:
         rows = []
         for data in (source, target):
             # factors of classes with more samples than dimensions are of other rows
-            if data.law is not None or data.has_doubt or int(data.y.bincount().max()) > data.dim:
+            if data.law is not None or data.has_doubt or _largest_class(data) > data.dim:
                 return None
             rows.append(sample_rows(data.y, data.weights, len(data.classes)))
         return SampleProducts(self.products, *rows)
@@ -347,8 +349,14 @@ def checked_distances(made: object, source: LabeledDataset, target: LabeledDatas
             "There is one law for each class, or for each sample where a dataset carries a law_index.",
         )
     distances = distances if distances.is_floating_point() else distances.to(source.x)
-    check_finite("the label distances", distances, "Check the label laws.")
+    # elsewhere costs that are no numbers are found with the extremes: that is a wait less
+    if waits_are_free(distances.device):
+        check_finite("the label distances", distances, "Check the label laws.")
     return distances
+
+
+def _largest_class(data: LabeledDataset) -> int:
+    return max(group_sizes(data.y, len(data.classes)))
 
 
 def _class_samples(data: LabeledDataset) -> dict[int, tuple[Tensor, Tensor]]:
