@@ -20,6 +20,7 @@ from advect._util.facts import fetched
 from advect.ot.iteration import CG_ITERATIONS, HALVINGS, LOG_RANGE, NEAR, Iteration, Symmetric
 
 _FIRST, _MORE = 16, 16  # ticks before the first look where nothing is known, and before the next
+_SPARE = 0.25  # share of what a solve is expected to take that is handed over beyond that
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,12 @@ class Unwatched(Iteration):
         self.start(*start)
         if self._ticks(tol, max_iter):
             return True
-        return super().solve(self.potentials(), tol, max_iter) if self._finite else super().solve(
-            start, tol, max_iter
-        )
+        return super().solve(self.potentials() if self._finite else start, tol, max_iter)
 
     def _ticks(self, tol: float, max_iter: int) -> bool:
         """Hand over ticks and look, until it is done or stuck."""
         now, handed = self._first(), 0
-        ahead = self.expected + 1 if self.expected else _FIRST
+        ahead = _ahead(self.expected)
         while True:
             for _ in range(ahead):
                 now = self._tick(now, tol)
@@ -226,6 +225,11 @@ class Unwatched(Iteration):
         return taken.where(rises, shorter)
 
 
+def _ahead(expected: int) -> int:
+    """Ticks to hand over before the first look."""
+    return _FIRST if not expected else expected + max(2, int(_SPARE * expected))
+
+
 class UnwatchedSelf(Symmetric):
     """A self-problem; ``expected`` says how many iterations it is likely to take."""
 
@@ -237,7 +241,7 @@ class UnwatchedSelf(Symmetric):
         now = torch.zeros((), dtype=torch.float64, device=self.a.device)
         best, error, stalled, count = now + math.inf, now + math.inf, now, now
         done, handed = now > 0, 0
-        start, ahead = self.f, self.expected + 1 if self.expected else _FIRST
+        start, ahead = self.f, _ahead(self.expected)
         while handed < max_iter:
             ahead = min(ahead, max_iter - handed)
             for _ in range(ahead):

@@ -166,7 +166,7 @@ class Full(Covariance):
     @cached_property
     def compressed(self) -> Factored:
         """Symmetric roots, stacked, in float64."""
-        roots = symmetric_root(self.matrices.double())
+        roots = symmetric_root(self.matrices, torch.float64)
         return Factored(roots.reshape(-1, self.dim), (self.dim,) * len(self))
 
 
