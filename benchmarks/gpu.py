@@ -110,7 +110,10 @@ def four_products(n: int, d: int, device: torch.device) -> float:
 def walk(dynamics: str, label: str, sets: tuple[ad.LabeledDataset, ad.LabeledDataset]) -> Any:
     energy = ad.OTDD(sets[1], cost=ad.GroundCost(label=LABELS[label]))
     return ad.iterate(
-        sets[0], energy, dynamics=DYNAMICS[dynamics], integrator=ad.Euler(STEP),
+        sets[0],
+        energy,
+        dynamics=DYNAMICS[dynamics],
+        integrator=ad.Euler(STEP),
         control=ad.FixedSteps(),
     )
 
@@ -142,7 +145,13 @@ def waits_pretended(dynamics: str, label: str, d: int = 12, n: int = 40) -> int:
 
 
 def case(
-    dynamics: str, label: str, n: int, d: int, device: torch.device, steps: int, peaks: dict[str, float]
+    dynamics: str,
+    label: str,
+    n: int,
+    d: int,
+    device: torch.device,
+    steps: int,
+    peaks: dict[str, float],
 ) -> dict[str, Any]:
     sets = pair(n, d, device)
     if device.type == "cuda":
@@ -179,7 +188,11 @@ def main() -> None:
     if options.quick:
         options.sizes, options.dims, options.steps = [100], [16], 4
     device = torch.device(options.device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu"
+    name = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor() or "cpu"
+    )
     peaks = measured(device, 512 if options.quick else 4096 if device.type == "cuda" else 1024)
     if device.type != "cuda":
         print("no GPU: these are times of a processor, and waits those of a pretended device")

@@ -80,7 +80,9 @@ def main() -> None:
     options = parser.parse_args()
     found = rows()
     for row in found:
-        print(f"n {row['n']:6d}  d {row['d']:5d}  {row['device']:14s} {row['step']:9.2f} ms  {row['bound']}")
+        print(
+            f"n {row['n']:6d}  d {row['d']:5d}  {row['device']:14s} {row['step']:9.2f} ms  {row['bound']}"
+        )
     facts = {"ticks": TICKS, "self": SELF, "classes": CLASSES, "source": SOURCE, "devices": DEVICES}
     write_json(options.json, {"benchmark": "roofline", **facts, "rows": found})
 

@@ -86,9 +86,7 @@ class _Norms(torch.autograd.Function):
         return on_a, on_b, None
 
 
-def _decomposed(
-    a: Tensor, b: Tensor, symmetric: bool, keeps: bool
-) -> tuple[Tensor, Tensor | None]:
+def _decomposed(a: Tensor, b: Tensor, symmetric: bool, keeps: bool) -> tuple[Tensor, Tensor | None]:
     """The norms (k, k'), and the polar factors (k, k', r, r') where they are to be kept."""
     shape = (len(a), len(b), a.shape[1], b.shape[1])
     norms = a.new_zeros(shape[:2])
@@ -121,9 +119,7 @@ def _pairs(
     return zip(rows.split(step), columns.split(step), strict=True)
 
 
-def _norm_and_polar(
-    products: Tensor, least: Tensor, wanted: bool
-) -> tuple[Tensor, Tensor | None]:
+def _norm_and_polar(products: Tensor, least: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
     """Of matrices (p, r, r')."""
     count, r, s = products.shape
     joint = products.new_zeros(count, r + s, r + s)

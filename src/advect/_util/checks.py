@@ -178,9 +178,7 @@ def seen_weights(weights: Tensor) -> tuple[bool, float, float, float]:
         if not len(weights):
             return True, 0.0, 0.0, 0.0
         whole = weights.sum()
-        finite, least, top, total = fetched(
-            whole.isfinite(), weights.min(), weights.max(), whole
-        )
+        finite, least, top, total = fetched(whole.isfinite(), weights.min(), weights.max(), whole)
         return bool(finite), least, top, total
 
     return remembered(weights, "weights", look)

@@ -71,8 +71,10 @@ class _OnHost(torch.autograd.Function):
         if ctx.same:
             slopes[1] = slopes[0]
         clouds = [class_samples(*host) for host in hosts]
-        rows = [{k: (host[1] == k).nonzero()[:, 0] for k in side}
-                for host, side in zip(hosts, clouds, strict=True)]
+        rows = [
+            {k: (host[1] == k).nonzero()[:, 0] for k in side}
+            for host, side in zip(hosts, clouds, strict=True)
+        ]
         for i, j in ((i, j) for i in clouds[0] for j in clouds[1]):
             if not wanted[i][j] or (ctx.same and i >= j):
                 continue

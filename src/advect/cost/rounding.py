@@ -50,12 +50,26 @@ def cost_rounding(pair: PairCost, dtype: torch.dtype, sizes: Sizes) -> float:
 
     Products of centred features are off by a few roundings of (max‖x‖ + max‖x'‖)²/2. What a
     function of one's own returns counts as exact."""
-    unit, error, reach = torch.finfo(dtype).eps / 2, 0.0, sizes.reach
+    unit, error, reach = product_unit(dtype, pair.source.x.device), 0.0, sizes.reach
     if pair.points is not None:
         error = unit * (12 + math.sqrt(pair.points[0].shape[1]) / 2) * reach**2 / 2
         if roundings := pair.cost.feature_cost.roundings:
             error += roundings * torch.finfo(pair.source.x.dtype).eps * sizes.far * reach
     return error + (_law_rounding(pair, unit, sizes) if pair.has_labels else 0.0)
+
+
+def product_unit(dtype: torch.dtype, device: torch.device) -> float:
+    """The rounding of a factor of a matrix product, relatively. Where TF32 has been allowed on a GPU,
+    products in float32 keep ten bits of a factor: costs are off by what the bounds then say, and
+    float64 takes over where that is too much.
+
+    Example:
+        >>> import torch
+        >>> product_unit(torch.float64, torch.device("cpu")) == torch.finfo(torch.float64).eps / 2
+        True
+    """
+    coarse = device.type != "cpu" and torch.backends.cuda.matmul.allow_tf32
+    return 2.0**-11 if coarse and dtype == torch.float32 else torch.finfo(dtype).eps / 2
 
 
 def _law_rounding(pair: PairCost, unit: float, sizes: Sizes) -> float:

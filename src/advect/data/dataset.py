@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.facts import remembered
 from advect._util.checks import check_finite, missing_labels
+from advect._util.facts import remembered
 from advect._util.html import facts_table
 from advect.data.coerce import (
     as_codes,

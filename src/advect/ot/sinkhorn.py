@@ -26,7 +26,6 @@ from advect.ot.cost import Cost
 from advect.ot.epsilon import Entropic, Relative, check_epsilon, epsilon_for
 from advect.ot.iteration import Iteration, Symmetric, ending
 from advect.ot.kernel import Kernel
-from advect.ot.plan import Plan
 from advect.ot.solution import AnyCost, Mass, Potentials, Solution, Start, check_problem
 from advect.ot.support import Support
 from advect.ot.unbalanced import Ended, Penalty, Unbalanced, UnbalancedSelf, ended

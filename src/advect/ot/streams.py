@@ -79,7 +79,9 @@ class TorchStream(Stream):
     ) -> Tensor:
         squares, parts = y.square().sum(dim=1), []
         for rows in torch.arange(len(x), device=x.device).split(self.rows):
-            costs = torch.addmm(x[rows].square().sum(dim=1)[:, None] + squares, x[rows], y.T, alpha=-2)
+            costs = torch.addmm(
+                x[rows].square().sum(dim=1)[:, None] + squares, x[rows], y.T, alpha=-2
+            )
             costs = costs.clamp_min_(0).div_(2)
             if labels is not None:
                 table = labels.values.to(costs)[labels.codes[0][rows]]
@@ -120,7 +122,11 @@ class StreamedKernel(Kernel):
         return self._products(self.ends[::-1], (self.g, self.f), u, _turned(self.labels))
 
     def _products(
-        self, ends: tuple[Tensor, ...], potentials: tuple[Tensor, Tensor], v: Tensor, labels: Labels | None
+        self,
+        ends: tuple[Tensor, ...],
+        potentials: tuple[Tensor, Tensor],
+        v: Tensor,
+        labels: Labels | None,
     ) -> Tensor:
         x, y = ends
         columns = v[:, None] if v.ndim == 1 else v
@@ -146,7 +152,12 @@ class StreamedKernel(Kernel):
         return f, damping * self._softmin(self.ends[::-1], f, a, epsilon, _turned(self.labels))
 
     def _softmin(
-        self, ends: tuple[Tensor, ...], potential: Tensor, weights: Tensor, epsilon: float, labels: Labels | None
+        self,
+        ends: tuple[Tensor, ...],
+        potential: Tensor,
+        weights: Tensor,
+        epsilon: float,
+        labels: Labels | None,
     ) -> Tensor:
         shift = (potential / epsilon + weights.log()).to(self.dtype)
         return -epsilon * self.stream.log_sums(*ends, shift, epsilon, labels).double()
@@ -205,4 +216,3 @@ def streamed(cost: Cost, dtype: torch.dtype | None, room: int | None) -> Streame
     if stream is None or room is None or cost.bytes(dtype) <= room or cost.points is None:
         return None
     return StreamedKernel(cost, stream, dtype)
-

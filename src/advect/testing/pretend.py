@@ -102,9 +102,7 @@ class OnDevice(Tensor):
 class _Constructors(TorchFunctionMode):
     """Numbers of the program that are put on the device go through the processor's memory."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         device = kwargs.get("device")
         if func in (torch.tensor, torch.as_tensor) and device is not None:

@@ -11,9 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from advect._util.facts import remembered, waits_are_free
-
 from advect._util.checks import check_finite
+from advect._util.facts import remembered, waits_are_free
 from advect.data.laws.covariance import Covariance, Diagonal
 from advect.data.laws.shrinkage import aim, blended
 from advect.errors import InputError
