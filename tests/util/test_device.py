@@ -112,6 +112,8 @@ def test_waits_of_a_steady_step(label, dynamics):
 @pytest.mark.parametrize(("label", "dynamics"), CASES)
 @pytest.mark.parametrize("options", [{}, {"memory_limit": "20kB"}, {"d": 12}], ids=str)
 def test_waits_of_every_label_cost_and_dynamics(label, dynamics, options):
+    if "memory_limit" in options and dynamics == "jd-vl" and label != "none":
+        pytest.skip("a table of the laws of particles is as large as the cost")
     waits = waits_of_a_steady_step(label, dynamics, **options)
     assert waits.count <= MOST, waits.places
 
