@@ -28,7 +28,7 @@ _RETRIES = ((300, 0.7), (2000, 0.85))
 NEAR = 0.2  # marginal error from which Newton steps take over
 HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
 # a harder Newton system is solved directly if it is not larger than this
-CG_ITERATIONS, _DIRECT_SIZE = 100, 1024
+CG_ITERATIONS, DIRECT_SIZE = 100, 1024
 
 
 class Iteration:
@@ -201,7 +201,7 @@ class Iteration:
             scaled = rest / diagonal
             product, last = rest @ scaled, product
             search = scaled + (product / last) * search
-        small = len(residual) <= _DIRECT_SIZE
+        small = len(residual) <= DIRECT_SIZE
         return self._solve_directly(residual, diagonal) if small else solution
 
     def _curvature(self, residual: Tensor) -> Potentials:
@@ -217,17 +217,22 @@ class Iteration:
         that S ignores.
         """
         root = diagonal.double().sqrt()
+        matrix = self._newton_matrix(root)
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        if int(failed):
+            return torch.zeros_like(residual)
+        solved = torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0]
+        return (solved / root).to(residual.dtype)
+
+    def _newton_matrix(self, root: Tensor) -> Tensor:
+        """S between roots of its diagonal, and the shift."""
         left, right = self._left(), self.b * self.v
         matrix = torch.zeros(len(root), len(root), dtype=torch.float64, device=root.device)
         for rows, kernel in self.kernel.pieces():
             scaled = (left[rows, None] * kernel * right).double() / root  # rows of diag(a)^-½ P
             matrix.addmm_(scaled.T, scaled, alpha=-1)
         matrix.diagonal().add_(1 + 1e-12)
-        factor, failed = torch.linalg.cholesky_ex(matrix)
-        if int(failed):
-            return torch.zeros_like(residual)
-        solved = torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0]
-        return (solved / root).to(residual.dtype)
+        return matrix
 
     def _dual(self) -> Tensor:
         """The dual value in units of ε, up to the absorbed part."""

@@ -17,7 +17,15 @@ import torch
 from torch import Tensor
 
 from advect._util.facts import fetched
-from advect.ot.iteration import CG_ITERATIONS, HALVINGS, LOG_RANGE, NEAR, Iteration, Symmetric
+from advect.ot.iteration import (
+    CG_ITERATIONS,
+    DIRECT_SIZE,
+    HALVINGS,
+    LOG_RANGE,
+    NEAR,
+    Iteration,
+    Symmetric,
+)
 
 _FIRST, _MORE = 16, 16  # ticks before the first look where nothing is known, and before the next
 _SPARE = 0.25  # share of what a solve is expected to take that is handed over beyond that
@@ -33,6 +41,7 @@ class _Tick:
         solution, rest, search, product: of conjugate gradients.  goal: the residual to reach.
         trial, step, slope, before: a step that is tried, its length, slope and the dual before.
         solving: whether the tick is one of conjugate gradients.  done, stuck: whether it is over.
+        hard: whether that is since conjugate gradients do not solve the system.
         inner, halved: how many of a kind.  count: iterations, as a solve counts them.
     """
 
@@ -56,6 +65,7 @@ class _Tick:
     solving: Tensor
     done: Tensor
     stuck: Tensor
+    hard: Tensor
     inner: Tensor
     halved: Tensor
     count: Tensor
@@ -87,16 +97,20 @@ class Unwatched(Iteration):
 
     def _ticks(self, tol: float, max_iter: int) -> bool:
         """Hand over ticks and look, until it is done or stuck."""
-        now, handed = self._first(), 0
+        now, handed, directly = self._first(), 0, False
         ahead = _ahead(self.expected)
         while True:
             for _ in range(ahead):
-                now = self._tick(now, tol)
+                now = self._tick(self._directly(now) if directly else now, tol)
             handed += ahead
             self.u, self.v, self.column = now.u, now.v, now.column
             f, g = self.potentials()
-            numbers = [now.done, now.stuck, now.error, now.count, *self._ending(f, g)]
-            done, stuck, self.error, count, *ending = fetched(*numbers)
+            numbers = [now.done, now.stuck, now.hard, now.error, now.count, *self._ending(f, g)]
+            done, stuck, hard, self.error, count, *ending = fetched(*numbers)
+            if hard and not directly and len(self.b) <= DIRECT_SIZE:
+                directly, ahead = True, _MORE
+                now = replace(now, stuck=now.stuck & ~now.hard)
+                continue
             if done or stuck or handed + _MORE > max_iter:
                 break
             ahead = _MORE
@@ -129,6 +143,7 @@ class Unwatched(Iteration):
             solving=no,
             done=no,
             stuck=no,
+            hard=no,
             inner=count,
             halved=count,
             count=count,
@@ -160,7 +175,8 @@ class Unwatched(Iteration):
         search = scaled + (product / now.product) * now.search
         slope, longest = now.residual @ solution, solution.abs().max()
         length = (LOG_RANGE[now.v.dtype] / 2 / longest).clamp_max(1.0)
-        lost = flat | (solved & ~(slope.isfinite() & (slope > 0)))
+        hard = flat | (~solved & (now.inner + 1 >= CG_ITERATIONS))
+        lost = solved & ~(slope.isfinite() & (slope > 0))
         return replace(
             now,
             solution=solution,
@@ -172,11 +188,34 @@ class Unwatched(Iteration):
             slope=slope,
             before=self._dual_of(now.u, now.v),
             solving=~solved,
-            stuck=lost | (~solved & (now.inner + 1 >= CG_ITERATIONS)),
+            stuck=hard | lost,
+            hard=hard,
             inner=now.inner + 1,
             halved=torch.zeros_like(now.halved),
             count=now.count + 1,
         )
+
+    def _directly(self, now: _Tick) -> _Tick:
+        """A Newton step by a factorisation in place of conjugate gradients, where one is due."""
+        self.u, self.v = now.u, now.v
+        matrix = self._newton_matrix(root := now.diagonal.double().sqrt())
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        scaled = (now.residual.double() / root)[:, None]
+        found = (torch.cholesky_solve(scaled, factor)[:, 0] / root).to(now.v.dtype)
+        slope, longest = now.residual @ found, found.abs().max()
+        length = (LOG_RANGE[now.v.dtype] / 2 / longest).clamp_max(1.0)
+        made = replace(
+            now,
+            solution=found,
+            trial=now.v * torch.exp(length * found),
+            step=length,
+            slope=slope,
+            before=self._dual_of(now.u, now.v),
+            solving=torch.zeros_like(now.solving),
+            stuck=now.stuck | (failed > 0) | ~(slope.isfinite() & (slope > 0)),
+            halved=torch.zeros_like(now.halved),
+        )
+        return made.where(now.solving & ~now.done & ~now.stuck, now)
 
     def _tried(self, now: _Tick, product: Tensor, column: Tensor, tol: float) -> _Tick:
         """A step whose rows have been matched: taken if the dual rises, else halved."""
@@ -184,13 +223,13 @@ class Unwatched(Iteration):
         rounding = 8 * torch.finfo(v.dtype).eps * (1 + now.before.abs())
         wanted = now.before + 1e-4 * (now.step * now.slope).double() - rounding
         first = now.count == 0
-        rises = first | (self._dual_of(u, v) >= wanted)
+        rises = (now.before == -math.inf) | (self._dual_of(u, v) >= wanted)
         residual = self.b - self.b * v * column
         error = residual.abs().sum().double()
         sizes = torch.stack([u.max(), v.max(), 1 / u.min(), 1 / v.min()]).max()
         done = error <= tol
         far = (error > NEAR) & (error < 0.8 * torch.where(first, math.inf, now.error))
-        outside = ~(error.isfinite() & (sizes <= self.limit)) | far
+        outside = ~(error.isfinite() & (sizes <= self.limit))
         diagonal = self.b - residual
         goal = torch.maximum(error.sqrt().clamp_max(0.1) * error, torch.full_like(error, tol / 3))
         scaled = residual / diagonal
@@ -209,7 +248,10 @@ class Unwatched(Iteration):
             search=scaled,
             product=residual @ scaled,
             goal=(self.mass * goal).to(residual.dtype),
-            solving=torch.ones_like(now.solving),
+            trial=1 / column,  # Sinkhorn's step, where it still goes fast: it is always taken
+            step=torch.zeros_like(now.step),
+            before=torch.full_like(now.before, -math.inf),
+            solving=~far,
             done=done,
             stuck=outside & ~done,
             inner=torch.zeros_like(now.inner),
