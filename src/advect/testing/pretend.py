@@ -112,7 +112,7 @@ class _Constructors(TorchFunctionMode):
             kwargs["device"] = device
         if func is Tensor.new_tensor and args[0].device == PRETEND:
             kwargs.setdefault("dtype", args[0].dtype)
-            return torch.tensor(*args[1:], **kwargs, device=PRETEND)
+            return torch.tensor(*args[1:], **{**kwargs, "device": _HOST}).to(PRETEND)
         if func is Tensor.tolist and isinstance(args[0], OnDevice):
             return args[0].detach().cpu().tolist()
         return func(*args, **kwargs)
