@@ -11,6 +11,7 @@ from typing import Any
 import class_mmd_tables
 import compare_tables
 import condense_tables
+import gpu_tables
 import imbalanced_tables
 import numpy as np
 import scale_tables
@@ -628,6 +629,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     "audit_beaten": audit_beaten,
     "audit_rule": audit_rule,
     "bench": benchmark,
+    "roofline_table": gpu_tables.roofline_table,
+    "waits_table": gpu_tables.waits_table,
     "descent": descent,
     "nearest_table": nearest_table,
     "nearest_growth": nearest_growth,

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from advect._util.facts import remembered
 from advect._util.memory import readable
 from advect.cost.doubtful_pair import DoubtfulDistances, Side
 from advect.cost.feature_pair import FeaturePair
@@ -108,7 +109,11 @@ class PairCost:
         if shares is not None:  # a mixture of points is their mean
             return tuple(shares.to(part.dtype) @ part for part in parts)
         rows = self._sides[0].law_rows
-        each = parts and torch.equal(rows, torch.arange(len(parts[0]), device=rows.device))
+        each = parts and remembered(
+            rows,
+            ("each", len(parts[0])),
+            lambda: torch.equal(rows, torch.arange(len(parts[0]), device=rows.device)),
+        )
         return parts if each else tuple(part[rows] for part in parts)
 
     def by_classes(self) -> PairCost:
