@@ -1,0 +1,32 @@
+"""The flow that plays on the landing page: handwritten digits of 8 × 8 pixels become MNIST's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+import advect as ad
+
+SAMPLES, STEPS = 200, 20
+
+
+def write(path: Path) -> None:
+    """The report page, if it is not there yet; about ten seconds."""
+    if path.exists():
+        return
+    draw = torch.Generator().manual_seed(0)
+    source, target = ad.harmonize(ad.datasets.load("digits"), ad.datasets.load("mnist"))
+    source, target = (
+        data.sample(SAMPLES, balanced=True, generator=draw) for data in (source, target)
+    )
+    objective = ad.OTDD(target, cost=ad.GroundCost(label_weight=5.0))
+    result = ad.flow(
+        source,
+        objective,
+        dynamics=ad.FeatureDriven(bounds=(0.0, 1.0)),
+        integrator=ad.Euler(0.2),
+        n_steps=STEPS,
+        callbacks=[ad.Recorder()],
+    )
+    result.report(path, title="Digits → MNIST", names=("digits", "MNIST"))

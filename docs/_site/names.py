@@ -1,0 +1,50 @@
+"""Names in running text lead to their reference: ``ad.flow`` in a guide, ``Sinkhorn`` in a docstring."""
+
+from __future__ import annotations
+
+import re
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.util.nodes import make_refnode
+
+# ad.flow, ad.apps.label, advect.OTDD; or a class alone, such as Sinkhorn; with or without a call
+NAME = re.compile(r"(?:(?:ad|advect)\.([A-Za-z][\w.]*)|([A-Z]\w+))(?:\(.*\))?")
+
+
+def on_resolved(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    objects = app.env.domains.python_domain.objects
+    for node in list(doctree.findall(nodes.literal)):
+        found = NAME.fullmatch(node.astext())
+        if found is None or _inside(node, nodes.reference, nodes.title, addnodes.pending_xref):
+            continue
+        name = f"advect.{found[1] or found[2]}"
+        entry = objects.get(name)
+        if entry is None or _describes(node, name):
+            continue
+        link = make_refnode(
+            app.builder, docname, entry.docname, entry.node_id, node.deepcopy(), name
+        )
+        node.replace_self(link)
+
+
+def _inside(node: nodes.Node, *kinds: type) -> bool:
+    while node is not None and not isinstance(node, kinds):
+        node = node.parent
+    return node is not None
+
+
+def _describes(node: nodes.Node, name: str) -> bool:
+    """Whether this is in the description of the very thing."""
+    while node is not None:
+        for child in node.children if node.tagname == "desc" else ():
+            if child.tagname == "desc_signature" and name in child.get("ids", ()):
+                return True
+        node = node.parent
+    return False
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("doctree-resolved", on_resolved)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
