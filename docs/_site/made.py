@@ -11,11 +11,36 @@ import reference
 from sphinx.application import Sphinx
 
 
+def notebooks_page(docs: Path, paths: list[Path]) -> str:
+    """The page that offers the notebooks."""
+    sources = notebooks.sources(docs)
+    rows = [
+        f"| {notebooks.title(sources[path.stem])} | "
+        f"[{path.name}](../{path.relative_to(docs).as_posix()}) |"
+        for path in paths
+    ]
+    return "\n".join(
+        [
+            "# Notebooks",
+            "",
+            "The tutorial and the stories of the gallery as notebooks, made from the same sources; `make notebooks` writes them to",
+            "`out/notebooks`. They come without results: open one in Jupyter, with advect installed, and run it. None takes more than a minute, nor a",
+            "network. Every entry of the [gallery](../auto_gallery/index) has its own to download at its end.",
+            "",
+            "| what | notebook |",
+            "| --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
 def on_start(app: Sphinx) -> None:
     docs = Path(app.srcdir)
-    reference.write(docs / "reference", reference.pages() | commands.pages())
+    paths = notebooks.write(docs, docs / "_made" / "notebooks")
+    pages = reference.pages() | commands.pages() | {"notebooks.md": notebooks_page(docs, paths)}
+    reference.write(docs / "reference", pages)
     first_flow.write(docs / "_made" / "flow.html")
-    notebooks.write(docs, docs / "_made" / "notebooks")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
