@@ -27,12 +27,12 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     # of docs/_site:
-    "mathml",
+    "formulas",
     "markdown",
     "made",
     "names",
 ]
-exclude_patterns = ["_site", "_made", "_static", "_templates", "gallery", "**/README.*"]
+exclude_patterns = ["_site", "_made", "_static", "_templates", "gallery"]
 templates_path = ["_templates"]
 
 # Markdown: the guides read the same on a code host. Anchors of headings are those that hosts make.
@@ -81,9 +81,11 @@ html_title = f"advect {release}"
 html_static_path = ["_static"]
 html_extra_path = ["_made"]  # the page of the landing page's flow, and notebooks
 html_css_files = ["site.css"]
-html_math_renderer = "mathml"
+html_js_files = ["site.js"]
+html_math_renderer = "outlines"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_theme_options = {
     "navigation_with_keys": True,
     "light_css_variables": {

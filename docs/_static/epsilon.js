@@ -11,9 +11,9 @@
     const normal = () => Math.sqrt(-2 * Math.log(uniform() + 1e-12)) * Math.cos(2 * Math.PI * uniform());
     const source = [], target = [];
     for (let i = 0; i < COUNT; i++) {
-      source.push([-1.3 + 0.28 * normal(), (i % 2 ? 0.8 : -0.8) + 0.28 * normal()]);
-      const angle = Math.PI * (i / (COUNT - 1) - 0.5);
-      target.push([0.5 + 1.1 * Math.cos(angle) + 0.04 * normal(), 1.3 * Math.sin(angle) + 0.04 * normal()]);
+      source.push([-1.1 + 0.22 * normal(), (i % 2 ? 0.55 : -0.55) + 0.22 * normal()]);
+      const angle = 1.6 * Math.PI * (i / (COUNT - 1) - 0.5);
+      target.push([0.4 + 1.25 * Math.cos(angle) + 0.04 * normal(), 1.25 * Math.sin(angle) + 0.04 * normal()]);
     }
     return { source, target };
   }
@@ -91,7 +91,7 @@
   }
   function drawPlan(now) {
     const { context, width, height } = pen($("plan")), ink = colour("--color-foreground-primary"), paper = colour("--color-background-primary");
-    const scale = Math.min(width / 4.1, height / 3.2), at = ([x, y]) => [width / 2 + scale * (x + 0.05), height / 2 - scale * y];
+    const scale = Math.min(width / 3.8, height / 3), at = ([x, y]) => [width / 2 + scale * (x - 0.05), height / 2 - scale * y];
     context.strokeStyle = colour("--color-foreground-muted");
     context.lineWidth = 1.2;
     data.source.forEach((p, i) => data.target.forEach((q, j) => {
