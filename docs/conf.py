@@ -1,7 +1,8 @@
 """How the site is built: ``make docs``. Nothing is fetched, neither here nor by the pages.
 
 Environment:
-    ADVECT_DOCS_GALLERY: 0 builds without running the gallery's scripts, in a minute or so.
+    ADVECT_DOCS_GALLERY: which scripts of the gallery run, a regular expression on their paths; all by
+        default, 0 for none: a quick look at pages.
 """
 
 import os
@@ -10,6 +11,7 @@ import warnings
 from pathlib import Path
 
 HERE = Path(__file__).parent
+GALLERY = os.environ.get("ADVECT_DOCS_GALLERY", "") or r"\.py$"
 sys.path[:0] = [str(HERE / "_site"), str(HERE.parent / "src")]
 
 import advect  # noqa: E402
@@ -59,8 +61,8 @@ modindex_common_prefix = ["advect."]
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "auto_gallery",
-    "filename_pattern": r"\.py$",
-    "plot_gallery": os.environ.get("ADVECT_DOCS_GALLERY", "1") != "0",
+    "filename_pattern": GALLERY,
+    "plot_gallery": GALLERY != "0",
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,

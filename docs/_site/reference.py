@@ -211,9 +211,7 @@ def index(themes: tuple[Theme, ...], rooms: dict[str, str]) -> str:
         "| --- | --- |",
     ]
     for theme in themes:
-        names = ", ".join(
-            f"[`{name.removeprefix('advect.')}`](#{name})" for name in theme.names
-        )
+        names = ", ".join(f"[`{name.removeprefix('advect.')}`](#{name})" for name in theme.names)
         parts.append(f"| [{theme.title}]({theme.slug}.md) | {names} |")
     parts += ["", "## Rooms", "", "| room | what is in it |", "| --- | --- |"]
     for room, words in rooms.items():
