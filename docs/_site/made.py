@@ -10,29 +10,26 @@ import notebooks
 import reference
 from sphinx.application import Sphinx
 
+NOTEBOOKS = """# Notebooks
+
+The tutorial and the stories of the gallery as notebooks, made from the same sources; `make notebooks` writes them to
+`out/notebooks`. They come without results: open one in Jupyter, with advect installed, and run it. None needs a network.
+Every entry of the [gallery](../auto_gallery/index) has its own to download at its end.
+
+| what | notebook |
+| --- | --- |
+"""
+
 
 def notebooks_page(docs: Path, paths: list[Path]) -> str:
     """The page that offers the notebooks."""
     sources = notebooks.sources(docs)
-    rows = [
+    rows = (
         f"| {notebooks.title(sources[path.stem])} | "
-        f"[{path.name}](../{path.relative_to(docs).as_posix()}) |"
+        f"[{path.name}](../{path.relative_to(docs).as_posix()}) |\n"
         for path in paths
-    ]
-    return "\n".join(
-        [
-            "# Notebooks",
-            "",
-            "The tutorial and the stories of the gallery as notebooks, made from the same sources; `make notebooks` writes them to",
-            "`out/notebooks`. They come without results: open one in Jupyter, with advect installed, and run it. None takes more than a minute, nor a",
-            "network. Every entry of the [gallery](../auto_gallery/index) has its own to download at its end.",
-            "",
-            "| what | notebook |",
-            "| --- | --- |",
-            *rows,
-            "",
-        ]
     )
+    return NOTEBOOKS + "".join(rows)
 
 
 def on_start(app: Sphinx) -> None:
