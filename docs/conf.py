@@ -20,6 +20,7 @@ project = "advect"
 author = "the authors of advect"
 release = version = advect.__version__
 language = "en"
+smartquotes = False  # --option must stay --option
 
 extensions = [
     "myst_parser",

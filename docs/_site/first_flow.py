@@ -22,7 +22,7 @@ def write(path: Path) -> None:
     source, target = (
         data.sample(SAMPLES, balanced=True, generator=draw) for data in (source, target)
     )
-    objective = ad.OTDD(target, cost=ad.GroundCost(label_weight=5.0))
+    objective = ad.OTDD(target, cost=ad.GroundCost(label=ad.ByName()))  # a three is a three
     result = ad.flow(
         source,
         objective,

@@ -175,6 +175,14 @@ def summary(name: str) -> str:
     return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
 
 
+def anchored(name: str, roots: set[str]) -> str:
+    """A place for links from the page of the source. They go by one prefix for each file: that of the
+    package where it defines a name of the package too."""
+    parent, _, last = name.rpartition(".")
+    module = getattr(getattr(importlib.import_module(parent), last), "__module__", "")
+    return f'<div id="advect.{last}"></div>\n' if parent != "advect" and module in roots else ""
+
+
 def fenced(text: str) -> str:
     return f"```{{eval-rst}}\n{text.rstrip()}\n```\n"
 
@@ -195,7 +203,8 @@ def page(theme: Theme, also: dict[str, str]) -> str:
             shown, there = (one.replace("advect.", "ad.", 1) for one in (other, name))
             parts += [f'- <span id="{other}"></span>`{shown}` is [`{there}`](#{name})']
         parts += [""]
-    parts += [fenced(directive(name)) for name in theme.names]
+    roots = {getattr(getattr(advect, name), "__module__", "") for name in advect.__all__}
+    parts += [f"{anchored(name, roots)}\n{fenced(directive(name))}" for name in theme.names]
     return "\n".join(parts)
 
 

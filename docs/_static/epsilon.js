@@ -82,7 +82,7 @@
     context.scale(ratio, ratio);
     return { context, width, height };
   }
-  const BLUE = "#0072b2", ORANGE = "#d55e00", GREEN = "#009e73";
+  const own = (name) => getComputedStyle(place).getPropertyValue(name).trim();
   function dot(context, x, y, r, fill, stroke) {
     context.beginPath();
     context.arc(x, y, r, 0, 7);
@@ -90,6 +90,7 @@
     if (stroke) { context.strokeStyle = stroke; context.stroke(); }
   }
   function drawPlan(now) {
+    const BLUE = own("--live-blue"), ORANGE = own("--live-orange");
     const { context, width, height } = pen($("plan")), ink = colour("--color-foreground-primary"), paper = colour("--color-background-primary");
     const scale = Math.min(width / 3.8, height / 3), at = ([x, y]) => [width / 2 + scale * (x - 0.05), height / 2 - scale * y];
     context.strokeStyle = colour("--color-foreground-muted");
@@ -134,7 +135,7 @@
     context.fillText("ε as a share of the mean cost", (left + width - right) / 2, height - 3);
     context.textAlign = "right";
     for (let v = 0; v <= most; v += 0.5) context.fillText(v.toFixed(1), left - 6, y(v) + 4);
-    for (const [name, line] of [["moved", ORANGE], ["divergence", BLUE], ["biased", GREEN]]) {
+    for (const [name, line] of [["moved", own("--live-orange")], ["divergence", own("--live-blue")], ["biased", own("--live-green")]]) {
       context.strokeStyle = line;
       context.lineWidth = 2;
       context.beginPath();
