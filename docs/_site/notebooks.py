@@ -72,8 +72,10 @@ def write(docs: Path, folder: Path) -> list[Path]:
     for name, path in sources(docs).items():
         book = from_page(path) if path.suffix == ".md" else from_script(path)
         book.metadata = nbformat.from_dict({"kernelspec": KERNEL})
-        for number, cell in enumerate(book.cells):  # the same file from the same source
+        book.nbformat_minor = 5  # cells have names: the same file from the same source
+        for number, cell in enumerate(book.cells):
             cell["id"] = f"cell-{number}"
+            cell.source = cell.source.strip()
         nbformat.validate(book)
         made.append(folder / f"{name}.ipynb")
         nbformat.write(book, made[-1])
