@@ -1,4 +1,5 @@
-"""Names in running text lead to their reference: ``ad.flow`` in a guide, ``Sinkhorn`` in a docstring."""
+"""Names in running text lead to their reference: ``ad.flow`` in a guide, ``Sinkhorn`` in a docstring;
+and pages that a docstring names, as in docs/flows.md, to the page."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from sphinx.application import Sphinx
 from sphinx.util.nodes import make_refnode
 
 # ad.flow, ad.apps.label, advect.OTDD; or a class alone, such as Sinkhorn; with or without a call
-NAME = re.compile(r"(?:(?:ad|advect)\.([A-Za-z][\w.]*)|([A-Z]\w+))(?:\(.*\))?")
+NAME = re.compile(r"(?:(?:ad|advect)\.([A-Za-z][\w.]*)|([A-Z]\w+))(?:\((?:[^()]|\([^()]*\))*\))?")
+PAGE = re.compile(r"docs/([\w-]+)\.md")
 
 
 def on_resolved(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -27,6 +29,22 @@ def on_resolved(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             app.builder, docname, entry.docname, entry.node_id, node.deepcopy(), name
         )
         node.replace_self(link)
+    for text in list(doctree.findall(nodes.Text)):
+        if PAGE.search(text) and not _inside(text, nodes.reference, nodes.literal_block):
+            text.parent.replace(text, _with_pages(app, docname, text.astext()))
+
+
+def _with_pages(app: Sphinx, docname: str, text: str) -> list[nodes.Node]:
+    """A text whose pages, where they are on the site, are links."""
+    made: list[nodes.Node] = []
+    done = 0
+    for found in PAGE.finditer(text):
+        if found[1] in app.env.found_docs:
+            made.append(nodes.Text(text[done : found.start()]))
+            words = nodes.Text(found[0])
+            made.append(make_refnode(app.builder, docname, found[1], None, words))
+            done = found.end()
+    return [*made, nodes.Text(text[done:])]
 
 
 def _inside(node: nodes.Node, *kinds: type) -> bool:
