@@ -317,6 +317,20 @@ def test_dark_by_wish_and_by_button(plane, visit):
     assert ground(light) > 600 and picture(light, "#particles") == colours
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_embedded_the_player_is_alone_and_plays(plane, browser, theme):
+    page = browser.new_page(viewport={"width": 800, "height": 600})
+    page.goto(f"{plane.as_uri()}#embed-{theme}")
+    page.wait_for_selector("#play[aria-label=Pause]")
+    while int(page.locator("#time").input_value()) < 3:
+        page.wait_for_timeout(100)
+    assert page.locator("html").get_attribute("data-theme") == theme
+    assert page.locator("canvas#particles").is_visible() and page.locator("#play").is_visible()
+    for hidden in ("h1", "footer", "#classes-title", "#run-title", ".keys"):
+        assert not page.locator(hidden).first.is_visible()
+    page.close()
+
+
 def test_space_turns_by_drag_and_by_button(space, visit):
     page = visit(space)
     first = picture(page, "#particles")

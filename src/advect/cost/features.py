@@ -143,7 +143,7 @@ class SquaredEuclidean(FeatureCost):
 
 @dataclass(frozen=True)
 class Embedding(FeatureCost):
-    """‖φ(x) − φ(x')‖² for a map φ from samples (n, *sample_shape) to vectors, such as the body of a
+    """‖φ(x) − φ(x')‖² for a map φ from samples ``(n, *sample_shape)`` to vectors, such as the body of a
     trained network.
 
     Args:

@@ -101,7 +101,7 @@ class Cost(ABC):
         self._extremes = check_extremes(least, most)
 
     def largest_on_diagonal(self) -> float:
-        """The largest |C_ii| of a square cost."""
+        """The largest ``|C_ii|`` of a square cost."""
         return max(
             float(self.rows(block)[:, block].diagonal().abs().max()) for block in self.blocks()
         )
