@@ -32,11 +32,11 @@ plans = {
 }
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 4), layout="constrained", sharey=True)
 for axis, (share, plan) in zip(axes, plans.items(), strict=True):
-    strength = plan.numpy() / plan.numpy().max()
-    i, j = (strength > 0.05).nonzero()
+    strength = plan.numpy() * len(source)  # 1 where a sample goes whole to another
+    i, j = (strength > 0.01).nonzero()
     lines = np.stack([source.x.numpy()[i], target.x.numpy()[j]], axis=1)
     colours = np.full((len(i), 4), 0.45)
-    colours[:, 3] = 0.6 * strength[i, j]
+    colours[:, 3] = np.minimum(1, strength[i, j])
     axis.add_collection(LineCollection(lines, colors=colours, linewidths=0.6))
     for data in (source, target):
         axis.scatter(*data.x.T, c=[viz.PALETTE[code] for code in data.y], s=9)

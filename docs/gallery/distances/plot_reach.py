@@ -24,8 +24,8 @@ source = ad.LabeledDataset(
 )
 
 # %%
-# A flow of both kinds. With a reach the odd ones stay where they are; without, they must become something,
-# and push others out of their class.
+# A flow of both kinds. Without a reach the odd ones must become something, and push others out of their
+# place. With one they stay behind, and spread: the debiased energy pushes apart what it does not carry.
 
 results = {}
 for name, solver in {"all mass moves": ad.Sinkhorn(), "reach 4": ad.Sinkhorn(reach=4.0)}.items():

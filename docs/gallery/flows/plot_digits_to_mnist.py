@@ -27,7 +27,7 @@ print("distance", ad.otdd(source, target).value, "→", ad.otdd(result.dataset, 
 # %%
 # A row is one sample over time. Classes go where their images lie nearest, whatever they are called.
 
-figure = viz.image_grid(result, rows=8, columns=10)
+figure = viz.image_grid(result, rows=10, columns=10)
 
 # %%
 # The objective falls at every step, because steps that would raise it are taken back and halved.

@@ -39,5 +39,5 @@ print("the same to the last bit:", torch.equal(whole.dataset.x, resumed.dataset.
 figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
 for name, result in results.items():
     axis.semilogy(result.values, "o-", markersize=3, label=f"{name}: {result.status}")
-axis.set(title="The energy to the target, by step control", xlabel="step", ylabel="½ OTDD²")
+axis.set(title="The energy to the target, by step control", xlabel="step", ylabel="½ OTDD²", ylim=(3, 1000))
 axis.legend()

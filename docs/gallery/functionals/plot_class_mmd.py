@@ -25,7 +25,7 @@ goals = {
 results = {}
 for name, (functional, integrator) in goals.items():
     results[name] = ad.flow(
-        source, functional, integrator=integrator, n_steps=100, callbacks=[ad.Recorder(every=33)]
+        source, functional, integrator=integrator, n_steps=150, callbacks=[ad.Recorder(every=50)]
     )
     become = ad.ClassMatching.between(results[name].dataset, target).hard
     print(f"{name}: {become}")

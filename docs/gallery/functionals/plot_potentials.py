@@ -8,6 +8,7 @@ shrink, to bound, to flatten, to set classes apart.
 
 # %%
 
+import matplotlib.pyplot as plt
 import torch
 
 import advect as ad
@@ -18,7 +19,7 @@ potentials = {
     "norm: to the origin": ad.norm(),
     "ball: into a disc": ad.ball([0.0, 0.0], 2.0),
     "collapse: onto a line": ad.collapse(1),
-    "affine_norm: onto a line of its own": ad.affine_norm([[1.0, -1.0], [0.0, 0.0]]),
+    "affine_norm: onto x = y": ad.affine_norm([[1.0, -1.0], [0.0, 0.0]]),
     "hinge: class 1 to the left": ad.hinge([1.0, 0.0], margin=2.0, positive=(1,)),
 }
 moved = {}
@@ -32,8 +33,11 @@ for name, potential in potentials.items():
 
 corners = torch.tensor([[4.0, 4.0], [-4.0, 4.0], [0.0, -4.0]])
 own = ad.Potential(lambda x, y: (x - corners[y]).square().sum(1) / 2)
-moved["your own: a corner for each"] = ad.flow(source, own, n_steps=8).dataset
+moved["yours: a corner for each"] = ad.flow(source, own, n_steps=8).dataset
 
-figure = viz.particles(
-    [source, *moved.values()], titles=["before", *moved], columns=4, ellipses=False
-)
+figure, axes = plt.subplots(2, 4, figsize=(12, 6), layout="constrained")
+states = {"before": source, **moved}
+for axis, (name, data) in zip(axes.flat, states.items(), strict=False):
+    axis.scatter(*data.x.T, s=7, c=[viz.PALETTE[code] for code in data.y])
+    axis.set(title=name, aspect="equal", xlim=(-6, 7), ylim=(-6, 7))
+axes.flat[-1].axis("off")

@@ -12,11 +12,11 @@ import advect as ad
 from advect import viz
 
 source = ad.datasets.load("toy:gaussians?n=150")
-target = ad.datasets.load("toy:gaussians?n=150&shift=9,0&separation=2&seed=1")
+target = ad.datasets.load("toy:gaussians?n=150&shift=9,0&separation=1.2&seed=1")
 objective = (
     ad.OTDD(target)
-    + 4 * ad.Potential(ad.ball([9.0, 0.0], 2.5))  # stay in a disc
-    + 8 * ad.Interaction(ad.repulsion(length=1.0))  # and away from other classes
+    + 8 * ad.Potential(ad.ball([9.0, 0.0], 2.5))  # stay in a disc
+    + 60 * ad.Interaction(ad.repulsion(length=1.0))  # and away from other classes
 )
 options = {"integrator": ad.Euler(0.1), "n_steps": 40, "callbacks": [ad.Recorder(every=20)]}
 shaped = ad.flow(source, objective, **options)

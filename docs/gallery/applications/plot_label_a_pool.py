@@ -1,0 +1,43 @@
+"""
+Label a pool from a few samples
+===============================
+
+``ad.apps.label`` gives every sample of a pool a label and how sure it is, from a few labeled ones; the graph of the pool does the work. Then it names the samples that are
+worth labeling next.
+"""
+
+# %%
+# Three labeled digits of each class, and nine hundred without a label.
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+import advect as ad
+
+few, digits = ad.datasets.load("digits", n=930, balanced=True).split(
+    30 / 930, generator=torch.Generator().manual_seed(0)
+)
+pool = ad.LabeledDataset(digits.samples)  # labels are kept aside, for scores
+
+made = ad.apps.label(pool, few)
+right = (made.dataset.y == digits.y).numpy()
+print(made)
+print(f"right: {right.mean():.1%} of {len(right)}; it expects {made.accuracy:.1%}")
+sure = made.confident(0.9)
+print(f"{len(sure)} labels are at least 90 % sure; ask next about samples {made.unsure(5)}")
+
+# %%
+# The surest labels first: how many of them are right? And which images are in doubt?
+
+surest = made.probabilities.max(1).argsort()[::-1]
+shares = np.arange(1, len(right) + 1) / len(right)
+figure, axes = plt.subplot_mosaic("AABC;AADE", figsize=(9.5, 4.4), layout="constrained")
+axes["A"].plot(shares, right[surest].cumsum() / (shares * len(right)))
+axes["A"].axvline(len(sure) / len(right), color="0.6", linestyle="--", label="90 % sure")
+axes["A"].set(title="Right among the surest", xlabel="share of the pool", ylim=(0.8, 1.005))
+axes["A"].legend(loc="lower left")
+for key, row in zip("BCDE", made.unsure(4), strict=True):
+    axes[key].imshow(digits.samples[row], cmap="gray_r")
+    axes[key].set(xticks=[], yticks=[])
+    axes[key].set_title(f"says {made.dataset.labels[row]}, is {digits.labels[row]}", fontsize=9)
