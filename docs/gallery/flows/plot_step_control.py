@@ -36,6 +36,14 @@ whole = ad.flow(source, ad.OTDD(target), n_steps=20)
 resumed = ad.flow(source, ad.OTDD(target), n_steps=20, resume="run")
 print("the same to the last bit:", torch.equal(whole.dataset.x, resumed.dataset.x))
 
+# %%
+# Or walk by hand, one evaluated state after the other.
+
+for step in ad.iterate(source, ad.OTDD(target), integrator=ad.Euler(0.2)):
+    if step.value < 6:
+        break
+print(f"by hand: {step.index} steps to a value of {step.value:.2f}")
+
 figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
 for name, result in results.items():
     axis.semilogy(result.values, "o-", markersize=3, label=f"{name}: {result.status}")

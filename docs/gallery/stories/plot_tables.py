@@ -7,7 +7,7 @@ same thing differently.
 """
 
 # %%
-# Wine, cut in two; in one half the alcohol reads high and the colour is judged darker.
+# Wine, cut in two; in one half the alcohol reads high and half of what is rose is called dark.
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -22,7 +22,8 @@ frame = wine[["alcohol", "proline", "hue"]].assign(
 )
 ours, theirs = frame.iloc[::2].copy(), frame.iloc[1::2].copy()
 ours["alcohol"] += 1.5
-ours["colour"] = ours["colour"].astype(str).replace({"pale": "rose", "rose": "dark"})
+rose = ours.index[ours["colour"] == "rose"]
+ours.loc[rose[::2], "colour"] = "dark"
 
 # %%
 # Categories become columns of 0 and 1, all columns are standardized, and after the flow everything goes back.
