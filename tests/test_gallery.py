@@ -72,7 +72,7 @@ def test_an_entry_says_what_it_shows(path):
     said = ast.get_docstring(ast.parse(source))
     title, line, empty, *rest = said.splitlines()
     assert set(line) == {"="} and len(line) >= len(title) and not empty
-    assert 2 <= len(re.findall(r"[.:;?](?:\s|$)", " ".join(rest))), "say what it shows, and when"
+    assert len(re.findall(r"[.:;?](?:\s|$)", " ".join(rest))) >= 2, "say what it shows, and when"
     assert "\n# %%" in source and "print(" in source
     assert _code_lines(source) <= MOST_LINES
     assert not re.search(r"fetch_|urlopen|https?://", source), "entries run without network"
@@ -124,19 +124,22 @@ def test_an_entry_runs_to_its_figure(path, tmp_path, monkeypatch, capsys, watch)
 
     matplotlib.use("Agg")
     pyplot.close("all")
-    monkeypatch.chdir(tmp_path)
+    here, scratch = tmp_path / "here", tmp_path / "scratch"
+    here.mkdir()
+    scratch.mkdir()
+    monkeypatch.chdir(here)
     monkeypatch.setenv("ADVECT_DATA", "")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     began = _seconds()
-    watch.inside, watch.written = tmp_path, []
+    watch.inside, watch.written = scratch, []
     try:
         left = runpy.run_path(str(path), run_name="__main__")
     finally:
         watch.inside = None
     assert _seconds() - began < MOST_SECONDS
-    assert watch.written == []
+    assert watch.written == [] and not any(here.iterdir()), "it writes to temporary folders alone"
     assert re.search(r"\d", capsys.readouterr().out), "it prints the number that it ends in"
 
     figures = [pyplot.figure(number) for number in pyplot.get_fignums()]

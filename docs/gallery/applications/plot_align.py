@@ -2,12 +2,14 @@
 Datasets of different dimensions
 ================================
 
-``ad.align`` finds a common space for two datasets whose columns have nothing to do with each other, by the names of classes or by geometry alone. For two encoders, two sensors, two
-embeddings of different size.
+``ad.align`` finds a common space for two datasets whose columns have nothing to do with each
+other, by the names of classes or by geometry alone. For two encoders, two sensors, two embeddings
+of different size.
 """
 
 # %%
-# Digits as 64 numbers, and other digits turned into 300 dimensions: nothing says which number was which pixel.
+# Digits as 64 numbers, and other digits turned into 300 dimensions: nothing says which number was
+# which pixel.
 
 import matplotlib.pyplot as plt
 import torch
@@ -32,8 +34,10 @@ for axis, way in zip(axes, ("names", "geometry"), strict=True):
         colours = [viz.PALETTE[code] for code in data.y]
         axis.scatter(*data.x.T, s=12, c=colours, marker=marker, linewidths=0.8, alpha=0.7)
     axis.set(title=f"by {way}: {right:.0%} agree with the nearest\nof the other side")
-figure.suptitle("64 dimensions (dots) and 300 dimensions (crosses) in one space, colours are digits")
+figure.suptitle(
+    "64 dimensions (dots) and 300 dimensions (crosses) in one space, colours are digits"
+)
 
 # %%
-# Geometry knows no names: it found a rotation here, because there is one. Between datasets that are not the same up to a rotation, do
-# not trust it without a check.
+# Geometry knows no names: it found a rotation here, because there is one. Between datasets that
+# are not the same up to a rotation, do not trust it without a check.

@@ -2,8 +2,8 @@
 In the middle of three datasets
 ===============================
 
-``ad.barycenter`` finds the dataset that is nearest to several at once, and ``ad.triangle`` all mixtures of three. For data to pretrain on that is near to several
-tasks.
+``ad.barycenter`` finds the dataset that is nearest to several at once, and ``ad.triangle`` all
+mixtures of three. For data to pretrain on that is near to several tasks.
 """
 
 # %%
@@ -24,7 +24,8 @@ print(middle)
 print(f"mean squared distance {middle.value:.2f}; nothing can be below {middle.bound:.2f}")
 
 # %%
-# Corners are the datasets, sides the paths between two, the inside mixtures of three. Colours are soft labels.
+# Corners are the datasets, sides the paths between two, the inside mixtures of three. Colours are
+# soft labels.
 
 triangle = ad.triangle(three, moons, rings, n=3, progress=False)
 figure = triangle.figure(names=("three classes", "moons", "rings"))

@@ -2,12 +2,13 @@
 A model's answers in other names
 ================================
 
-``ClassMatching`` turns the answers of a model into another label set, by where classes lie. For a model whose classes are not yours: more of them, fewer, or under other
-names.
+``ClassMatching`` turns the answers of a model into another label set, by where classes lie. For a
+model whose classes are not yours: more of them, fewer, or under other names.
 """
 
 # %%
-# A model knows the digits as "a" … "j"; our data calls them by number. Names say nothing, so places must.
+# A model knows the digits as "a" … "j"; our data calls them by number. Names say nothing, so
+# places must.
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression

@@ -2,8 +2,8 @@
 Halfway between two datasets
 ============================
 
-``ad.interpolate`` gives the dataset that is t of the way from one to another, with soft labels and label laws. For curricula, for augmentation, or to see what a model
-says on the way.
+``ad.interpolate`` gives the dataset that is t of the way from one to another, with soft labels
+and label laws. For curricula, for augmentation, or to see what a model says on the way.
 """
 
 # %%
@@ -21,7 +21,8 @@ path = ad.interpolate(three, moons, [0, 0.25, 0.5, 0.75, 1])
 figure = path.figure()
 
 # %%
-# It is a geodesic: the distance to the start grows in proportion to t. And a sample halfway is of two classes, half of each.
+# It is a geodesic: the distance to the start grows in proportion to t. And a sample halfway is of
+# two classes, half of each.
 
 exact = ad.ExactOT()
 whole = ad.otdd(three, moons, solver=exact).value

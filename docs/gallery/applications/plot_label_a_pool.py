@@ -2,8 +2,8 @@
 Label a pool from a few samples
 ===============================
 
-``ad.apps.label`` gives every sample of a pool a label and how sure it is, from a few labeled ones; the graph of the pool does the work. Then it names the samples that are
-worth labeling next.
+``ad.apps.label`` gives every sample of a pool a label and how sure it is, from a few labeled
+ones; the graph of the pool does the work. Then it names the samples that are worth labeling next.
 """
 
 # %%
@@ -23,7 +23,8 @@ pool = ad.LabeledDataset(digits.samples)  # labels are kept aside, for scores
 made = ad.apps.label(pool, few)
 right = (made.dataset.y == digits.y).numpy()
 print(made)
-print(f"right: {right.mean():.1%} of {len(right)}; it expects {made.accuracy:.1%}")
+low, high = made.calibration.interval
+print(f"right: {right.mean():.1%} of {len(right)}; it expects {low:.0%} to {high:.0%}")
 sure = made.confident(0.9)
 print(f"{len(sure)} labels are at least 90 % sure; ask next about samples {made.unsure(5)}")
 

@@ -2,12 +2,16 @@
 Many datasets on one map
 ========================
 
-``ad.pairwise`` takes the distance of every two datasets and ``viz.pairwise`` draws them. For choosing data to pretrain on, or for seeing what a collection consists of; with a ``store`` it goes on
-where it was stopped.
+``ad.pairwise`` takes the distance of every two datasets and ``viz.pairwise`` draws them. For
+choosing data to pretrain on, or for seeing what a collection consists of; with a ``store`` it
+goes on where it was stopped.
 """
 
 # %%
-# Toy datasets by reference, and some that are the same up to noise. ``n_jobs`` spreads pairs over processes or, as here, threads.
+# Toy datasets by reference, and some that are the same up to noise. ``n_jobs`` spreads pairs over
+# processes or, as here, threads.
+
+import tempfile
 
 import joblib
 import torch
@@ -31,7 +35,7 @@ for name, reference in sets.items():
     scaled[name] = data.replace(x=(data.x - data.x.mean(0)) / data.x.std())
 
 with joblib.parallel_config("threading", n_jobs=2):
-    found = ad.pairwise(scaled, store="pairs", progress=False)
+    found = ad.pairwise(scaled, store=tempfile.mkdtemp(), progress=False)
 print(found.nearest("moons")[:3])
 
 # %%

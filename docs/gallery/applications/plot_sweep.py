@@ -2,12 +2,16 @@
 A sweep over settings
 =====================
 
-``ad.sweep`` calls a function with every combination of parameters, keeps what it gives on disk, and goes on after a crash. For choosing a step size and a label weight, on
-validation data and not by eye.
+``ad.sweep`` calls a function with every combination of parameters, keeps what it gives on disk,
+and goes on after a crash. For choosing a step size and a label weight, on validation data and not
+by eye.
 """
 
 # %%
-# Digits flow to MNIST. The question is how many samples keep their digit by a nearest-neighbour vote among *other* images of MNIST.
+# Digits flow to MNIST. The question is how many samples keep their digit by a nearest-neighbour
+# vote among *other* images of MNIST.
+
+import tempfile
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,7 +35,7 @@ def trial(label_weight, step_size):
 
 
 grid = {"label_weight": [0.0, 0.1, 1.0, 10.0], "step_size": [0.05, 0.2, 0.5]}
-runs = ad.sweep(trial, grid, store="runs")
+runs = ad.sweep(trial, grid, store=tempfile.mkdtemp())
 best = runs.best("kept", largest=True)
 print("best:", best.parameters, best.result)
 
@@ -44,4 +48,6 @@ for (i, j), value in np.ndenumerate(table.to_numpy()):
     axis.text(j, i, f"{value:.0%}", ha="center", va="center", color="w" if value > 0.6 else "k")
 axis.set_xticks(range(3), table.columns)
 axis.set_yticks(range(4), table.index)
-axis.set(title="Digits that are read right after 6 steps", xlabel="step size", ylabel="label weight")
+axis.set(
+    title="Digits that are read right after 6 steps", xlabel="step size", ylabel="label weight"
+)

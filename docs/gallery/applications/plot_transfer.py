@@ -2,12 +2,14 @@
 Three labeled samples of each class, and a dataset of other classes
 ===================================================================
 
-``ad.apps.transfer`` makes a training set for a task with few labels out of plenty of other data, and chooses on held-out labels whether to use it at all. For
-few-shot problems in the features of a network, where classes *vary* alike though they are others.
+``ad.apps.transfer`` makes a training set for a task with few labels out of plenty of other data,
+and chooses on held-out labels whether to use it at all. For few-shot problems in the features of
+a network, where classes *vary* alike though they are others.
 """
 
 # %%
-# MNIST's 0 to 4 in plenty; of 5 to 9 there are three images each. The features are those of a network that has learned the first five.
+# MNIST's 0 to 4 in plenty; of 5 to 9 there are three images each. The features are those of a
+# network that has learned the first five.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,7 +48,9 @@ for seed in range(6):
     made = ad.apps.transfer(source, few, options=ad.apps.TransferOptions(n=300, n_steps=8))
     for column, data in zip(found.values(), (few, made.recommended), strict=True):
         column.append(score(data))
-    print(f"draw {seed}: {made.choice.way}, {found['the few alone'][-1]:.1%} → {found['recommended'][-1]:.1%}")
+    print(
+        f"draw {seed}: {made.choice.way}, {found['the few alone'][-1]:.1%} → {found['recommended'][-1]:.1%}"
+    )
 gain = 100 * np.subtract(found["recommended"], found["the few alone"])
 print(f"gain {gain.mean():+.1f} points on average, {gain.min():+.1f} at worst")
 
@@ -54,5 +58,7 @@ figure, axis = plt.subplots(figsize=(6, 4.2), layout="constrained")
 for pair in zip(*found.values(), strict=True):
     axis.plot(list(found), pair, "o-", color="C0", alpha=0.6)
 axis.plot(list(found), [np.mean(column) for column in found.values()], "ks--", label="mean")
-axis.set(title="MNIST's 5 to 9 read right, three labels of each\n(a line is one draw)", xlim=(-0.3, 1.3))
+axis.set(
+    title="MNIST's 5 to 9 read right, three labels of each\n(a line is one draw)", xlim=(-0.3, 1.3)
+)
 axis.legend()

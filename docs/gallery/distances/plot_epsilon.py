@@ -2,8 +2,9 @@
 What epsilon does
 =================
 
-The same pair of datasets at three values of epsilon, the blur of ``Sinkhorn``. Small ones pair sample with sample and take longer; large ones
-pair everything with everything. The default, 1 % of the mean cost, is a ``Relative`` one.
+The same pair of datasets at three values of epsilon, the blur of ``Sinkhorn``. Small ones pair
+sample with sample and take longer; large ones pair everything with everything. The default, 1 %
+of the mean cost, is a ``Relative`` one.
 """
 
 # %%
@@ -21,7 +22,9 @@ target = target.replace(x=target.x + 4)
 for share in (0.001, 0.01, 0.1, 1.0):
     distance = ad.otdd(source, target, solver=ad.Sinkhorn(epsilon=ad.Relative(share)))
     cross = distance.divergence.cross
-    print(f"epsilon {share:7.1%} of the mean cost: OTDD {distance.value:.4f}, {cross.n_iter} iterations")
+    print(
+        f"epsilon {share:7.1%} of the mean cost: OTDD {distance.value:.4f}, {cross.n_iter} iterations"
+    )
 
 # %%
 # The debiased distance hardly minds. The plan does: here is what goes where.

@@ -2,13 +2,14 @@
 What a sample is: features, an embedding, a sketch, your own cost
 =================================================================
 
-The same two datasets under four feature costs. Pixels are a poor measure for most images: pass the body of a network as
-``Embedding``. ``Sketch`` is for many dimensions, and a function of two arguments is a cost too.
+The same two datasets under four feature costs. Pixels are a poor measure for most images: pass
+the body of a network as ``Embedding``. ``Sketch`` is for many dimensions, and a function of two
+arguments is a cost too.
 """
 
 # %%
-# MNIST beside other images of MNIST, as they are and two pixels to the right. Pixel by pixel the shifted ones look
-# like other data, which nobody would say of them.
+# MNIST beside other images of MNIST, as they are and two pixels to the right. Pixel by pixel the
+# shifted ones look like other data, which nobody would say of them.
 
 import matplotlib.pyplot as plt
 import torch
@@ -42,8 +43,8 @@ for name, feature in features.items():
     print(f"{name:20} other images {values[name][0]:.2f}, shifted ones {values[name][1]:.2f}")
 
 # %%
-# For pixels the shift is a large change. The embedding, which forgets where things are, hardly sees it. A sketch
-# keeps most of the distance and says how much of the spread it keeps.
+# For pixels the shift is a large change. The embedding, which forgets where things are, hardly
+# sees it. A sketch keeps most of the distance and says how much of the spread it keeps.
 
 print(ad.Sketch(64).error(first, second))
 figure, axis = plt.subplots(figsize=(7.5, 4), layout="constrained")
@@ -52,6 +53,6 @@ for offset, (title, column) in enumerate({"other images": 0, "other images, shif
     heights = [pair[column] for pair in values.values()]
     bars = axis.bar(places + 0.38 * offset - 0.19, heights, 0.36, label=title)
     axis.bar_label(bars, fmt="%.1f")
-axis.set(title="OTDD under four feature costs", ylabel="OTDD", ylim=(0, 14))
+axis.set(title="OTDD under four feature costs", ylabel="OTDD", ylim=(0, 15))
 axis.set_xticks(places, list(values))
-axis.legend(loc="upper right")
+axis.legend(loc="upper left", ncols=2)

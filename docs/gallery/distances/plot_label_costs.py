@@ -2,13 +2,14 @@
 What a class is: seven label costs
 ==================================
 
-``Bures``, its diagonal form, ``ExactLabelOT``, ``MeansOnly``, ``NoLabels`` and ``ByName`` on one pair of datasets. Look here
-when you wonder which one to take: they differ in what they see of a class.
+``Bures``, its diagonal form, ``ExactLabelOT``, ``MeansOnly``, ``NoLabels`` and ``ByName`` on one
+pair of datasets. Look here when you wonder which one to take: they differ in what they see of a
+class.
 """
 
 # %%
-# Three classes with one mean. Two of them are ellipses that lie across each other, the third is a ring. In
-# the second dataset the classes come in another order, under other names but for one.
+# Three classes with one mean. Two of them are ellipses that lie across each other, the third is a
+# ring. In the second dataset the classes come in another order, under other names but for one.
 
 import matplotlib.pyplot as plt
 import torch
@@ -50,16 +51,23 @@ for axis, (name, label) in zip(axes.flat[1:], costs.items(), strict=True):
     axis.imshow(table, cmap="Blues", vmin=0, vmax=3)
     for i, row in enumerate(table):
         for j, value in enumerate(row):
-            axis.text(j, i, f"{value:.1f}", ha="center", va="center", color="w" if value > 2 else "k")
-    axis.set(xticks=range(3), yticks=range(3), xticklabels=target.classes, yticklabels=source.classes)
+            axis.text(
+                j, i, f"{value:.1f}", ha="center", va="center", color="w" if value > 2 else "k"
+            )
+    axis.set(
+        xticks=range(3), yticks=range(3), xticklabels=target.classes, yticklabels=source.classes
+    )
     axis.set_title(f"{name}\nOTDD {distance.value:.2f}")
     print(f"{name:22} OTDD {distance.value:.3f}")
 for position, name in enumerate(source.classes):
     axes.flat[0].scatter(*source.of_class(name).x.T, s=4, label=name, color=f"C{position}")
 axes.flat[0].set(title="the classes", aspect="equal")
 axes.flat[0].legend(markerscale=3, loc="upper right")
-figure.suptitle("Distances between classes as each label cost sees them (rows: source, columns: target)")
+figure.suptitle(
+    "Distances between classes as each label cost sees them (rows: source, columns: target)"
+)
 
 # %%
-# Means see nothing here. Gaussians tell the ellipses apart, and the ring from both by its covariance; its
-# hole only ``ExactLabelOT`` sees, which is dearer. ``ByName`` knows that "tall" is "tall" and nothing else.
+# Means see nothing here. Gaussians tell the ellipses apart, and the ring from both by its
+# covariance; its hole only ``ExactLabelOT`` sees, which is dearer. ``ByName`` knows that "tall"
+# is "tall" and nothing else.

@@ -2,14 +2,13 @@
 Mass that is left behind
 ========================
 
-``Sinkhorn(reach=…)`` does not carry what is too far: unbalanced transport. For data with samples that have no counterpart, such as outliers or a
-class that the other side lacks.
+``Sinkhorn(reach=…)`` does not carry what is too far: unbalanced transport. For data with samples
+that have no counterpart, such as outliers or a class that the other side lacks.
 """
 
 # %%
 # Two classes on each side, and forty samples of a third kind that the target does not have.
 
-import matplotlib.pyplot as plt
 import torch
 
 import advect as ad
@@ -24,8 +23,9 @@ source = ad.LabeledDataset(
 )
 
 # %%
-# A flow of both kinds. Without a reach the odd ones must become something, and push others out of their
-# place. With one they stay behind, and spread: the debiased energy pushes apart what it does not carry.
+# A flow of both kinds. Without a reach the odd ones must become something, and push others out of
+# their place. With one they stay behind, and spread: the debiased energy pushes apart what it
+# does not carry.
 
 results = {}
 for name, solver in {"all mass moves": ad.Sinkhorn(), "reach 4": ad.Sinkhorn(reach=4.0)}.items():

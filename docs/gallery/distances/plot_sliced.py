@@ -2,12 +2,14 @@
 A cheap distance by slices
 ==========================
 
-``sliced_otdd`` projects features and label laws to random lines, where transport is sorting. For many datasets or many samples, where the exact
-distance takes too long: how noisy is it, and does it say the same?
+``sliced_otdd`` projects features and label laws to random lines, where transport is sorting. For
+many datasets or many samples, where the exact distance takes too long: how noisy is it, and does
+it say the same?
 """
 
 # %%
-# The value at a growing number of lines, ten draws each, beside the exact distance. It is a lower bound.
+# The value at a growing number of lines, ten draws each, beside the exact distance. It is a lower
+# bound.
 
 import matplotlib.pyplot as plt
 import numpy as np

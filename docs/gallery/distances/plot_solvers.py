@@ -2,8 +2,9 @@
 Four solvers, their values and their price
 ==========================================
 
-``Sinkhorn``, ``ExactOT``, ``MiniBatch`` and ``NystromSinkhorn`` on one pair of datasets of growing size. For when a distance
-takes too long: what is each of them worth, and what does it leave open?
+``Sinkhorn``, ``ExactOT``, ``MiniBatch`` and ``NystromSinkhorn`` on one pair of datasets of
+growing size. For when a distance takes too long: what is each of them worth, and what does it
+leave open?
 """
 
 # %%
@@ -34,8 +35,9 @@ for n in sizes:
         values[name].append(distance.value)
 
 # %%
-# Each says how far it may be off. ``MiniBatch`` is a mean over parts, which are a little further from each other than
-# the whole; ``NystromSinkhorn`` needs a larger epsilon, which blurs, and its value is that of the blurred problem.
+# Each says how far it may be off. ``MiniBatch`` is a mean over parts, which are a little further
+# from each other than the whole; ``NystromSinkhorn`` needs a larger epsilon, which blurs, and its
+# value is that of the blurred problem.
 
 exact = values["ExactOT()"][-1]
 for name in solvers:
@@ -43,7 +45,9 @@ for name in solvers:
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), layout="constrained")
 for name in solvers:
     left.loglog(sizes, seconds[name], "o-", label=name)
-    right.semilogx(sizes, [v / e for v, e in zip(values[name], values["ExactOT()"], strict=True)], "o-")
+    right.semilogx(
+        sizes, [v / e for v, e in zip(values[name], values["ExactOT()"], strict=True)], "o-"
+    )
 left.set(title="processor seconds", xlabel="samples on each side")
 right.set(title="value ÷ exact value", xlabel="samples on each side")
 for axis in (left, right):

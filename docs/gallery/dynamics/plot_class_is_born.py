@@ -2,8 +2,9 @@
 A class is born
 ===============
 
-Under ``JointVariableLabels`` labels are clusters of (feature, law) pairs. This entry counts the classes over time for three clusterers: one that is told the number, two that
-find it. Look at the counts before you trust the labels.
+Under ``JointVariableLabels`` labels are clusters of (feature, law) pairs. This entry counts the
+classes over time for three clusterers: one that is told the number, two that find it. Look at the
+counts before you trust the labels.
 """
 
 # %%

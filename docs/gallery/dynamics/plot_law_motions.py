@@ -2,8 +2,10 @@
 How a covariance moves
 ======================
 
-In joint dynamics the law of a class is an ellipse that moves by itself. ``BuresMotion`` takes it along Wasserstein geodesics, ``EuclideanMotion`` adds matrices and repairs them, ``FactoredMotion`` moves
-factors, ``DiagonalMotion`` keeps axes. Take the default, unless d × d matrices are too large: then factors.
+In joint dynamics the law of a class is an ellipse that moves by itself. ``BuresMotion`` takes it
+along Wasserstein geodesics, ``EuclideanMotion`` adds matrices and repairs them,
+``FactoredMotion`` moves factors, ``DiagonalMotion`` keeps axes. Take the default, unless d × d
+matrices are too large: then factors.
 """
 
 # %%
@@ -51,5 +53,5 @@ for axis, (name, motion) in zip(axes.flat, motions.items(), strict=True):
 figure.suptitle("Samples, and the law that moves beside them (two deviations)")
 
 # %%
-# The diagonal motion cannot turn: it squeezes one axis and stretches the other, and under a diagonal cost that is all
-# there is to do.
+# The diagonal motion cannot turn: it squeezes one axis and stretches the other, and under a
+# diagonal cost that is all there is to do.

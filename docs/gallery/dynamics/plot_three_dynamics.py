@@ -2,8 +2,9 @@
 Three dynamics: what may move
 =============================
 
-``FeatureDriven`` (fd) moves features, and label laws follow. ``JointFixedLabels`` (jd-fl) moves features and one law for each class.
-``JointVariableLabels`` (jd-vl) gives each particle its own law and reads labels off by clustering, so that classes can be born. Take fd unless classes must
+``FeatureDriven`` (fd) moves features, and label laws follow. ``JointFixedLabels`` (jd-fl) moves
+features and one law for each class. ``JointVariableLabels`` (jd-vl) gives each particle its own
+law and reads labels off by clustering, so that classes can be born. Take fd unless classes must
 change in number.
 """
 

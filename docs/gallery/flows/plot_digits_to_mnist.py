@@ -2,7 +2,8 @@
 Digits flow to MNIST
 ====================
 
-Images of one dataset become images of another, each with its label. This is the shortest flow there is: harmonize, ``ad.flow``, look.
+Images of one dataset become images of another, each with its label. This is the shortest flow
+there is: harmonize, ``ad.flow``, look.
 """
 
 # %%
@@ -25,9 +26,10 @@ print(result)
 print("distance", ad.otdd(source, target).value, "→", ad.otdd(result.dataset, target).value)
 
 # %%
-# A row is one sample over time. Classes go where their images lie nearest, whatever they are called.
+# A row is one sample over time. Classes go where their images lie nearest, whatever they are
+# called.
 
-figure = viz.image_grid(result, rows=10, columns=10)
+figure = viz.image_grid(result, rows=8, columns=10)
 
 # %%
 # The objective falls at every step, because steps that would raise it are taken back and halved.

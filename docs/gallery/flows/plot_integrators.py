@@ -2,13 +2,15 @@
 Six integrators on one landscape
 ================================
 
-``Euler``, ``Momentum``, ``Adam``, ``Heun``, ``Proximal`` and ``EulerMaruyama`` go down the same functional from the same place. Look here for what they do
-differently; for most flows to a dataset ``Euler`` with its step control is all one needs.
+``Euler``, ``Momentum``, ``Adam``, ``Heun``, ``Proximal`` and ``EulerMaruyama`` go down the same
+functional from the same place. Look here for what they do differently; for most flows to a
+dataset ``Euler`` with its step control is all one needs.
 """
 
 # %%
-# A long valley, steep across and flat along, and two particles in it. Steps are not controlled here, so that each scheme
-# is seen as it is; ``Adagrad``, whose steps shrink as it goes, is the seventh.
+# A long valley, steep across and flat along, and two particles in it. Steps are not controlled
+# here, so that each scheme is seen as it is; ``Adagrad``, whose steps shrink as it goes, is the
+# seventh.
 
 import matplotlib.pyplot as plt
 import torch
@@ -40,12 +42,15 @@ results = {
 }
 
 # %%
-# Euler swings across the valley, at the edge of what is stable. Momentum runs through the end and comes back. Adam moves all
-# coordinates at one pace. Heun follows the path of the flow more closely for two evaluations a step. The implicit step of
-# Proximal takes the whole valley at once. Euler–Maruyama samples from the valley instead of ending in it.
+# Euler swings across the valley, at the edge of what is stable. Momentum runs through the end and
+# comes back. Adam moves all coordinates at one pace. Heun follows the path of the flow more
+# closely for two evaluations a step. The implicit step of Proximal takes the whole valley at
+# once. Euler–Maruyama samples from the valley instead of ending in it.
 
 figure, axes = plt.subplots(2, 4, figsize=(12, 5.6), layout="constrained")
-across, along = torch.meshgrid(torch.linspace(-2.2, 2.2, 80), torch.linspace(-5, 5, 80), indexing="ij")
+across, along = torch.meshgrid(
+    torch.linspace(-2.2, 2.2, 80), torch.linspace(-5, 5, 80), indexing="ij"
+)
 height = (0.05 * along.square() + 2 * across.square()).sqrt()
 for axis, (name, result) in zip(axes.flat, results.items(), strict=False):
     axis.contour(along, across, height, levels=10, colors="0.8", linewidths=0.6)

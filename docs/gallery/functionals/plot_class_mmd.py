@@ -2,8 +2,9 @@
 Whole classes become classes
 ============================
 
-``ClassMMD`` sees a dataset as a measure over classes, each a point in the space of laws: every class of the source becomes *one* class of the
-target. ``OTDD`` moves samples, and may split a class. Use it where classes must stay whole.
+``ClassMMD`` sees a dataset as a measure over classes, each a point in the space of laws: every
+class of the source becomes *one* class of the target. ``OTDD`` moves samples, and may split a
+class. Use it where classes must stay whole.
 """
 
 # %%

@@ -2,8 +2,9 @@
 Interactions: classes that contract, part, or fly apart
 =======================================================
 
-``Interaction(W)`` is an energy of pairs of samples. Add ``repulsion`` or ``attraction`` to a distance to keep classes apart that would
-otherwise mix; ``spreading`` grows without end, and is for a few steps.
+``Interaction(W)`` is an energy of pairs of samples. Add ``repulsion`` or ``attraction`` to a
+distance to keep classes apart that would otherwise mix; ``spreading`` grows without end, and is
+for a few steps.
 """
 
 # %%
@@ -27,9 +28,7 @@ energies = {
 steps = {"attraction": 25, "repulsion": 60, "spreading": 4, "both": 25, "your own": 60}
 states = {"before": source}
 for name, energy in energies.items():
-    states[name] = ad.flow(
-        source, energy, integrator=ad.Euler(0.2), n_steps=steps[name]
-    ).dataset
+    states[name] = ad.flow(source, energy, integrator=ad.Euler(0.2), n_steps=steps[name]).dataset
 
 # %%
 

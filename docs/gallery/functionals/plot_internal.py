@@ -2,12 +2,14 @@
 Internal energy: spreading like heat, or like water in sand
 ===========================================================
 
-``Internal(power)`` is ∫ f(ρ) of the density itself. Power 1 is the entropy, whose flow is the heat equation; power 2 the porous medium, which spreads with an
-edge. Use a little of it where a flow would let samples collapse onto each other.
+``Internal(power)`` is ∫ f(ρ) of the density itself. Power 1 is the entropy, whose flow is the
+heat equation; power 2 the porous medium, which spreads with an edge. Use a little of it where a
+flow would let samples collapse onto each other.
 """
 
 # %%
-# One cloud and its spread over time, beside what theory says. The heat equation: variance grows as 2t in each direction.
+# One cloud and its spread over time, beside what theory says. The heat equation: variance grows
+# as 2t in each direction.
 
 import matplotlib.pyplot as plt
 import torch

@@ -2,8 +2,9 @@
 Potentials: five shapes for a dataset
 =====================================
 
-``Potential(V)`` moves each sample down a function of its place and label. Use one beside a distance to shape the result, or alone, as here: to
-shrink, to bound, to flatten, to set classes apart.
+``Potential(V)`` moves each sample down a function of its place and label. Use one beside a
+distance to shape the result, or alone, as here: to shrink, to bound, to flatten, to set classes
+apart.
 """
 
 # %%

@@ -2,8 +2,8 @@
 A sum of functionals
 ====================
 
-A distance plus a potential plus an interaction, F = T + V + W: each term by its weight, and each recorded by its name. For shaping: toward the
-target, but within bounds and with classes apart.
+A distance plus a potential plus an interaction, F = T + V + W: each term by its weight, and each
+recorded by its name. For shaping: toward the target, but within bounds and with classes apart.
 """
 
 # %%
@@ -25,7 +25,8 @@ print(objective)
 print({name: f"{values[0]:.2f} → {values[-1]:.2f}" for name, values in shaped.terms.items()})
 
 # %%
-# What it costs: the shaped dataset ends further from the target. That is the price, and the terms say it.
+# What it costs: the shaped dataset ends further from the target. That is the price, and the terms
+# say it.
 
 for name, result in {"distance alone": plain, "sum": shaped}.items():
     print(f"{name}: OTDD to the target {ad.otdd(result.dataset, target).value:.3f}")

@@ -2,8 +2,9 @@
 A functional of your own
 ========================
 
-A class with ``__call__`` is a functional: it takes a dataset and gives a number, and the flow takes its gradient. For what no library knows, such as
-staying near where you were, or a model's loss.
+A class with ``__call__`` is a functional: it takes a dataset and gives a number, and the flow
+takes its gradient. For what no library knows, such as staying near where you were, or a model's
+loss.
 """
 
 # %%
@@ -34,7 +35,9 @@ class ReadBy(ad.Functional):
 
     def __call__(self, rho):
         scores = rho.x @ self.weight.T + self.bias
-        return (rho.weights * torch.nn.functional.cross_entropy(scores, rho.y, reduction="none")).sum()
+        return (
+            rho.weights * torch.nn.functional.cross_entropy(scores, rho.y, reduction="none")
+        ).sum()
 
 
 ad.testing.check_functional(StayNear(0.0))  # value, gradient, that looking changes nothing

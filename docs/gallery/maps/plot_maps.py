@@ -2,12 +2,17 @@
 Five maps for samples that the flow never saw
 =============================================
 
-A flow moves its own particles. ``NearestMap``, ``EntropicMap``, ``GaussianMap``, ``NeuralMap`` and ``FlowMatchingMap`` carry new samples the same way. Use one to bring test
-data along; this entry shows what each does beyond the particles.
+A flow moves its own particles. ``NearestMap``, ``EntropicMap``, ``GaussianMap``, ``NeuralMap``
+and ``FlowMatchingMap`` carry new samples the same way. Use one to bring test data along; this
+entry shows what each does beyond the particles.
 """
 
 # %%
-# Three classes flow to three moved ones; a grid of fresh points, which has no labels, is then carried by each map.
+# Three classes flow to three moved ones; a grid of fresh points, which has no labels, is then
+# carried by each map.
+
+import tempfile
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
@@ -37,7 +42,7 @@ print(f"{'not moved':14} OTDD to the target {ad.otdd(fresh, target).value:.2f}")
 # %%
 # Maps are saved as plain tensors, and nothing in such a file is run.
 
-path = maps["entropic"].save("carry.safetensors")
+path = maps["entropic"].save(Path(tempfile.mkdtemp()) / "carry.safetensors")
 again = ad.maps.load(path).transform(fresh.x)
 print("the same after saving:", torch.equal(again, maps["entropic"].transform(fresh.x)))
 

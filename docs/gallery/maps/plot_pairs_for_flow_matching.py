@@ -2,12 +2,14 @@
 Pairs for flow matching that respect labels
 ===========================================
 
-``PairSampler`` pairs mini-batches by optimal transport under a cost that knows labels, in the place of torchcfm's sampler. For training a generative model
-from one labeled dataset to another, without mixing classes on the way.
+``PairSampler`` pairs mini-batches by optimal transport under a cost that knows labels, in the
+place of torchcfm's sampler. For training a generative model from one labeled dataset to another,
+without mixing classes on the way.
 """
 
 # %%
-# Three classes and the same three, turned by a third: plain transport sends a part of each class to a wrong one.
+# Three classes and the same three, turned by a third: plain transport sends a part of each class
+# to a wrong one.
 
 import matplotlib.pyplot as plt
 import torch

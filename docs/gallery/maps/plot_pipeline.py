@@ -2,12 +2,13 @@
 A flow as a step of a scikit-learn pipeline
 ===========================================
 
-``DatasetTransport`` has ``fit`` and ``transform``: a classifier that was trained on one laboratory's table reads another's. For domain adaptation with tools that you
-have already.
+``DatasetTransport`` has ``fit`` and ``transform``: a classifier that was trained on one
+laboratory's table reads another's. For domain adaptation with tools that you have already.
 """
 
 # %%
-# Breast cancer data, the second half measured with another instrument: some columns are stretched and shifted.
+# Breast cancer data, the second half measured with another instrument: some columns are stretched
+# and shifted.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,8 +30,8 @@ scale = StandardScaler().fit(theirs)
 model = LogisticRegression(max_iter=500).fit(scale.transform(theirs), y_theirs)  # stays as it is
 
 # %%
-# The pipeline brings our samples into their units, then along the flow that took ``seen`` to ``theirs``. Labels of ``seen``
-# are used to fit; ``held`` comes without any.
+# The pipeline brings our samples into their units, then along the flow that took ``seen`` to
+# ``theirs``. Labels of ``seen`` are used to fit; ``held`` comes without any.
 
 carry = ad.DatasetTransport(n_steps=20, label_weight=5.0)
 carry.fit(scale.transform(seen), y_seen, scale.transform(theirs), y_theirs)
@@ -53,5 +54,5 @@ axis.bar_label(bars, fmt="{:.1%}")
 axis.set(title="Held-out samples read right", ylim=(0, 1.1))
 
 # %%
-# Where each column only has another unit, standardizing our own columns does as well, and is simpler. The flow is for changes that are
-# not one number for each column.
+# Where each column only has another unit, standardizing our own columns does as well, and is
+# simpler. The flow is for changes that are not one number for each column.

@@ -2,8 +2,8 @@
 Which samples are wrong, odd, or copies?
 ========================================
 
-``ad.audit`` looks at every sample and says what speaks against it. Do it before you train on data that someone else has labeled; look at what it finds before you
-throw anything away.
+``ad.audit`` looks at every sample and says what speaks against it. Do it before you train on data
+that someone else has labeled; look at what it finds before you throw anything away.
 """
 
 # %%

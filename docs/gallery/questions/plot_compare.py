@@ -2,12 +2,14 @@
 Is my generated data any good?
 ==============================
 
-``ad.compare`` puts synthetic data beside real data, class by class, each number beside the floor that two halves of the real data have. For a generator, a simulator or an
-augmentation, before you train on what it makes.
+``ad.compare`` puts synthetic data beside real data, class by class, each number beside the floor
+that two halves of the real data have. For a generator, a simulator or an augmentation, before you
+train on what it makes.
 """
 
 # %%
-# A bad generator: its eights are pale, it makes no sevens, and it knows sixty training samples by heart.
+# A bad generator: its eights are pale, it makes no sevens, and it knows sixty training samples by
+# heart.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,7 +31,8 @@ print("beyond the floor:", found.beyond)
 print(f"{len(found.copies)} samples are nearer to a training sample than real ones are")
 
 # %%
-# Each column has its own answer, so that one number does not do. Stars are beyond what chance explains.
+# Each column has its own answer, so that one number does not do. Stars are beyond what chance
+# explains.
 
 columns = ["frechet", "coverage", "memorised"]
 figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained", sharey=True)
@@ -38,7 +41,15 @@ for axis, column in zip(axes, columns, strict=True):
     values = np.array([cell.value for cell in cells.values()])
     colours = ["C3" if cell.beyond else "0.7" for cell in cells.values()]
     axis.barh([str(name) for name in cells], values, color=colours)
-    axis.plot([cell.floor for cell in cells.values()], range(len(cells)), "k|", markersize=10, label="floor")
+    axis.plot(
+        [cell.floor for cell in cells.values()],
+        range(len(cells)),
+        "k|",
+        markersize=10,
+        label="floor",
+    )
+    for row, cell in enumerate(cells.values()):
+        axis.text(cell.value, row, " *" if cell.beyond else "", va="center", color="C3", size=16)
     axis.set(title=column)
 axes[0].set(ylabel="digit")
 axes[0].legend()

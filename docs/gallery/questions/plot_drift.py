@@ -2,12 +2,14 @@
 Did the data change, and in which class?
 ========================================
 
-``ad.drift`` tests whether a window of data still has the law of a reference; ``DriftMonitor`` does it every day without crying wolf. For a model in production, and for data that
-arrives in batches.
+``ad.drift`` tests whether a window of data still has the law of a reference; ``DriftMonitor``
+does it every day without crying wolf. For a model in production, and for data that arrives in
+batches.
 """
 
 # %%
-# Seven days of digits. From the fourth on, threes and fives are confused by whoever labels them, a little more each day.
+# Seven days of digits. From the fourth on, threes and fives are confused by whoever labels them,
+# a little more each day.
 
 import matplotlib.pyplot as plt
 import torch

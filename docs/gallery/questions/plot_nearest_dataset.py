@@ -2,12 +2,15 @@
 Which dataset is nearest to mine?
 =================================
 
-``DatasetIndex`` keeps datasets as vectors on disk, and finds the nearest to another one in no time. For a collection that grows: each dataset is embedded once, and the vectors
-go into any vector store.
+``DatasetIndex`` keeps datasets as vectors on disk, and finds the nearest to another one in no
+time. For a collection that grows: each dataset is embedded once, and the vectors go into any
+vector store.
 """
 
 # %%
 # A catalogue of digits and of MNIST, whole, in parts and damaged.
+
+import tempfile
 
 import torch
 
@@ -15,7 +18,7 @@ import advect as ad
 
 draw = torch.Generator().manual_seed(0)
 digits, mnist = ad.datasets.load("digits"), ad.datasets.load("mnist", n=1000)
-index = ad.DatasetIndex.create("catalogue", digits)  # all datasets are brought to its 8 × 8 pixels
+index = ad.DatasetIndex.create(tempfile.mkdtemp(), digits)  # all are brought to its 8 × 8 pixels
 entries = {
     "digits/first half": digits.subset(range(900)),
     "digits/low": digits.subset(digits.y < 5),

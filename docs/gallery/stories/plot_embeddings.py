@@ -2,8 +2,9 @@
 Embeddings after the network was trained again
 ==============================================
 
-A classifier sits on the embeddings of a network. The network is trained again, its embeddings turn, and the classifier reads nothing any more. A flow carries new embeddings to
-where the old ones were; the classifier stays.
+A classifier sits on the embeddings of a network. The network is trained again, its embeddings
+turn, and the classifier reads nothing any more. A flow carries new embeddings to where the old
+ones were; the classifier stays.
 """
 
 # %%
@@ -26,8 +27,8 @@ model = LogisticRegression(max_iter=500).fit(old.x, old.y)  # stays as it is
 seen, held = new.split(0.5, generator=torch.Generator().manual_seed(1))
 
 # %%
-# Labels of ``seen`` are known, those of ``held`` are for the score. ``posterior="auto"`` chooses how to guess the label of a
-# new sample while it is carried.
+# Labels of ``seen`` are known, those of ``held`` are for the score. ``posterior="auto"`` chooses
+# how to guess the label of a new sample while it is carried.
 
 options = ad.apps.RepurposeOptions(n_steps=15)
 found = ad.apps.repurpose(model.predict_proba, old.sample(450), seen, options, posterior="auto")
@@ -37,7 +38,7 @@ print(f"held-out embeddings read right: {before:.1%} as they are, {after:.1%} ca
 print(found.recommendation)
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-carried = found.map.transform(held)
+carried = held.replace(x=found.map.transform(held.x))  # by features alone
 for axis, (name, data) in zip(axes, {"as they are": held, "carried": carried}.items(), strict=True):
     view = viz.pca([data], old)
     axis.scatter(*view.target.x.T, s=5, color="0.8")

@@ -2,22 +2,24 @@
 Two folders of images
 =====================
 
-One folder for each class on each side: how far are they, and what does the one look like as the other? The whole way from PNG files to PNG files. For your own
-image folders change two paths.
+One folder for each class on each side: how far are they, and what does the one look like as the
+other? The whole way from PNG files to PNG files. For your own image folders change two paths.
 """
 
 # %%
 # Yours are there already: ``folder/cat/1.png``, ``folder/dog/2.jpg``. Here two are written first.
 
+import tempfile
 from pathlib import Path
 
 import advect as ad
 from advect import viz
 
-ad.datasets.load("digits", n=150, balanced=True).save("ours")
-ad.datasets.load("mnist", n=150, balanced=True).save("theirs")
+here = Path(tempfile.mkdtemp())  # in earnest: a folder of yours
+ad.datasets.load("digits", n=150, balanced=True).save(here / "ours")
+ad.datasets.load("mnist", n=150, balanced=True).save(here / "theirs")
 
-ours, theirs = ad.datasets.load("folder:ours"), ad.datasets.load("folder:theirs")
+ours, theirs = (ad.datasets.load(f"folder:{here / name}") for name in ("ours", "theirs"))
 space = ad.FeatureSpace.fit(ours, theirs, size=16)  # one size, one number of colours
 a, b = space.apply(ours), space.apply(theirs, side="target")
 cost = ad.GroundCost(label=ad.ByName(plus=ad.Bures()))  # folder names mean the same here
@@ -35,7 +37,9 @@ result = ad.flow(
     n_steps=10,
     callbacks=[ad.Recorder()],
 )
-result.dataset.save("moved")
-files = sum(1 for _ in Path("moved").rglob("*.png"))
-print(f"OTDD after the flow {ad.otdd(result.dataset, b, cost=cost).value:.2f}, {files} files written")
-figure = viz.image_grid(result, rows=10, columns=6)
+result.dataset.save(here / "moved")
+files = sum(1 for _ in (here / "moved").rglob("*.png"))
+print(
+    f"OTDD after the flow {ad.otdd(result.dataset, b, cost=cost).value:.2f}, {files} files written"
+)
+figure = viz.image_grid(result, rows=6, columns=6)

@@ -2,8 +2,9 @@
 Classes that come in other shares
 =================================
 
-Transport moves all mass, so that a class of which there is too much must become something else. ``ad.class_shares`` estimates the shares from a target without labels, and reweights. For training data that was
-collected otherwise than what you meet.
+Transport moves all mass, so that a class of which there is too much must become something else.
+``ad.class_shares`` estimates the shares from a target without labels, and reweights. For training
+data that was collected otherwise than what you meet.
 """
 
 # %%

@@ -2,18 +2,21 @@
 One flow on several processes
 =============================
 
-``ad.distributed.flow`` cuts the particles by rows: each process owns its part of every n × m matrix. The same script runs alone, under ``torchrun`` on one machine, or on many. For flows too large for one
-machine; here two processes show that the answer is the same.
+``ad.distributed.flow`` cuts the particles by rows: each process owns its part of every n × m
+matrix. The same script runs alone, under ``torchrun`` on one machine, or on many. For flows too
+large for one machine; here two processes show that the answer is the same.
 """
 
 # %%
-# The script that every process runs. In earnest it is a file of yours, started by ``torchrun --nproc-per-node=2 script.py``.
+# The script that every process runs. In earnest it is a file of yours, started by ``torchrun
+# --nproc-per-node=2 script.py``.
 
 import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -30,7 +33,8 @@ with ad.distributed.group() as ranks:
     if ranks.rank == 0:
         print(json.dumps({"values": result.values, "ranks": ranks.size, "sent": sent}))
 """
-Path("flow_on_ranks.py").write_text(SCRIPT)
+script = Path(tempfile.mkdtemp()) / "flow_on_ranks.py"
+script.write_text(SCRIPT)
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
@@ -38,9 +42,11 @@ with socket.socket() as free:
 
 def run(ranks):
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    command = [sys.executable, "flow_on_ranks.py"]
+    command = [sys.executable, str(script)]
     started = [
-        subprocess.Popen(command, env={**os.environ, **common, "RANK": str(rank)}, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            command, env={**os.environ, **common, "RANK": str(rank)}, stdout=subprocess.PIPE
+        )
         for rank in range(ranks)
     ]
     return json.loads(started[0].communicate()[0])
@@ -52,7 +58,9 @@ def run(ranks):
 found = {ranks: run(ranks) for ranks in (1, 2)}
 one, two = (found[ranks]["values"] for ranks in (1, 2))
 off = max(abs(a - b) / b for a, b in zip(one, two, strict=True))
-print(f"values differ by at most {off:.1e}; {found[2]['sent'] / 1e6:.2f} MB went between the processes")
+print(
+    f"values differ by at most {off:.1e}; {found[2]['sent'] / 1e6:.2f} MB went between the processes"
+)
 figure, axis = plt.subplots(figsize=(6.5, 4), layout="constrained")
 axis.semilogy(one, "o-", markersize=10, alpha=0.4, label="one process")
 axis.semilogy(two, "x-", label="two processes")

@@ -2,14 +2,15 @@
 Labels that are numbers
 =======================
 
-``TargetValues`` and ``TargetLaws`` compare samples by a continuous target, ``JointTargets`` moves it too. For regression: a table of one clinic carried to another where both features and outcome
+``TargetValues`` and ``TargetLaws`` compare samples by a continuous target, ``JointTargets`` moves
+it too. For regression: a table of one clinic carried to another where both features and outcome
 are on another scale.
 """
 
 # %%
-# Diabetes, cut in two; in the second half the outcome is on another scale and one feature is shifted.
+# Diabetes, cut in two; in the second half the outcome is on another scale and one feature is
+# shifted.
 
-import matplotlib.pyplot as plt
 import torch
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
@@ -31,7 +32,8 @@ for name, label in costs.items():
     print(f"OTDD by target {name}: {distance.value:.3f}")
 
 # %%
-# The flow of features and outcome, and a ridge regression on what it made, tried on the other clinic's rows.
+# The flow of features and outcome, and a ridge regression on what it made, tried on the other
+# clinic's rows.
 
 result = ad.flow(
     here,

@@ -2,8 +2,8 @@
 Two tables with categories, in their own units
 ==============================================
 
-A data frame with numbers and categories is moved toward another one and given back as it came: in its units, with its categories. For two laboratories that measure the
-same thing differently.
+A data frame with numbers and categories is moved toward another one and given back as it came: in
+its units, with its categories. For two laboratories that measure the same thing differently.
 """
 
 # %%
@@ -26,7 +26,8 @@ rose = ours.index[ours["colour"] == "rose"]
 ours.loc[rose[::2], "colour"] = "dark"
 
 # %%
-# Categories become columns of 0 and 1, all columns are standardized, and after the flow everything goes back.
+# Categories become columns of 0 and 1, all columns are standardized, and after the flow
+# everything goes back.
 
 load = {"label": "cultivar", "categorical": "onehot"}
 source, target = (ad.LabeledDataset.from_pandas(part, **load) for part in (ours, theirs))
@@ -48,4 +49,6 @@ for name, part in parts.items():
 left.set(title="alcohol", xlabel="per cent")
 left.legend()
 shares = pd.DataFrame({n: p["colour"].value_counts(normalize=True) for n, p in parts.items()})
-shares.reindex(["pale", "rose", "dark"]).fillna(0).plot.bar(ax=right, rot=0, title="colour, share of samples")
+shares.reindex(["pale", "rose", "dark"]).fillna(0).plot.bar(
+    ax=right, rot=0, title="colour, share of samples"
+)

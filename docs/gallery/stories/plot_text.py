@@ -2,13 +2,15 @@
 Texts by topic: what is asked, and what is answered
 ===================================================
 
-Two labeled collections of texts become vectors, by words (TF-IDF) and by an embedding of pieces of words; then topics are compared and one collection is carried to the other. For text: which topic of theirs is ours, and does a classifier
-of one collection read the other?
+Two labeled collections of texts become vectors, by words (TF-IDF) and by an embedding of pieces
+of words; then topics are compared and one collection is carried to the other. For text: which
+topic of theirs is ours, and does a classifier of one collection read the other?
 """
 
 # %%
-# The package ``chatterbot-corpus`` (``pip install chatterbot-corpus``) carries questions and answers by topic. Questions are one collection,
-# answers the other; the topics with forty different ones or more are used.
+# The package ``chatterbot-corpus`` (``pip install chatterbot-corpus``) carries questions and
+# answers by topic. Questions are one collection, answers the other; the topics with forty
+# different ones or more are used.
 
 from importlib.resources import files
 
@@ -32,7 +34,8 @@ for topic in topics:
 labels, questions, answers = zip(*rows, strict=True)
 
 # %%
-# Words with weights, or hashed pieces of words; both brought to fifty dimensions (latent semantic analysis).
+# Words with weights, or hashed pieces of words; both brought to fifty dimensions (latent semantic
+# analysis).
 
 vectors = {
     "words": TfidfVectorizer(stop_words="english", sublinear_tf=True),
@@ -69,9 +72,13 @@ for axis, (name, vectorizer) in zip(axes, vectors.items(), strict=True):
         model.score(carry.transform(held.x.numpy()), held.y),
         own.score(held.x, held.y),
     ]
-    print("  read right: {:.0%} as they are, {:.0%} carried, {:.0%} by a model of questions".format(*scores))
+    print(
+        "  read right: {:.0%} as they are, {:.0%} carried, {:.0%} by a model of questions".format(
+            *scores
+        )
+    )
 axes[0].set(ylabel="questions")
 
 # %%
-# Carried questions are read better by the frozen model of answers. Where labels of questions are at hand, as here, a model of their own
-# is simpler: compare before you flow.
+# Carried questions are read better by the frozen model of answers. Where labels of questions are
+# at hand, as here, a model of their own is simpler: compare before you flow.
