@@ -29,15 +29,20 @@ sure = made.confident(0.9)
 print(f"{len(sure)} labels are at least 90 % sure; ask next about samples {made.unsure(5)}")
 
 # %%
-# The surest labels first: how many of them are right? And which images are in doubt?
+# Wrong labels should be among the less sure ones. And which images are in doubt?
 
-surest = made.probabilities.max(1).argsort()[::-1]
-shares = np.arange(1, len(right) + 1) / len(right)
+certain = made.probabilities.max(1)
 figure, axes = plt.subplot_mosaic("AABC;AADE", figsize=(9.5, 4.4), layout="constrained")
-axes["A"].plot(shares, right[surest].cumsum() / (shares * len(right)))
-axes["A"].axvline(len(sure) / len(right), color="0.6", linestyle="--", label="90 % sure")
-axes["A"].set(title="Right among the surest", xlabel="share of the pool", ylim=(0.8, 1.005))
-axes["A"].legend(loc="lower left")
+axes["A"].hist(
+    [certain[right], certain[~right]],
+    bins=np.linspace(certain.min(), 1, 16),
+    stacked=True,
+    log=True,
+    label=["right", "wrong"],
+    color=["C0", "C3"],
+)
+axes["A"].set(title="How sure labels are", xlabel="confidence", ylabel="samples")
+axes["A"].legend(loc="upper left")
 for key, row in zip("BCDE", made.unsure(4), strict=True):
     axes[key].imshow(digits.samples[row], cmap="gray_r")
     axes[key].set(xticks=[], yticks=[])
