@@ -16,13 +16,13 @@ import advect as ad
 from advect import viz
 
 draw = torch.Generator().manual_seed(0)
-source = ad.datasets.gaussians(80, 3, separation=12.0, spread=3.0, generator=draw)
+source = ad.datasets.gaussians(99, 3, separation=12.0, spread=3.0, generator=draw)
 target = ad.datasets.gaussians(
-    80, 4, separation=15.0, spread=3.0, shift=(48.0, 10.0), rotation=0.6, generator=draw
+    100, 4, separation=15.0, spread=3.0, shift=(48.0, 10.0), rotation=0.6, generator=draw
 )
 clusterers = {
-    "DBSCAN(7)": ad.DBSCAN(radius=7.0, min_points=4),
-    "HDBSCAN(10)": ad.HDBSCAN(min_cluster_size=10),
+    "DBSCAN(6)": ad.DBSCAN(radius=6.0, min_points=4),
+    "HDBSCAN(8)": ad.HDBSCAN(min_cluster_size=8),
     "KMeans(4)": ad.KMeans(4),
 }
 results = {}
@@ -31,16 +31,16 @@ for name, clusterer in clusterers.items():
         source,
         ad.OTDD(target),
         dynamics=ad.JointVariableLabels(clusterer),
-        integrator=ad.Adam(1.0),
-        n_steps=60,
-        callbacks=[ad.Recorder(every=2)],
+        integrator=ad.Adam(2.0),
+        n_steps=45,
+        callbacks=[ad.Recorder(every=1)],
     )
     sizes = sorted(results[name].dataset.counts.values(), reverse=True)
-    print(f"{name:12} sizes of classes at the end {sizes}; the target has 20 of each")
+    print(f"{name:12} sizes of classes at the end {sizes}; the target has 25 of each")
 
 # %%
 
-figure = viz.class_counts(results["DBSCAN(7)"])
+figure = viz.class_counts(results["DBSCAN(6)"])
 
 # %%
 # The number of classes that have samples, by clusterer.

@@ -17,14 +17,14 @@ import advect as ad
 from advect import viz
 
 draw = torch.Generator().manual_seed(0)
-source = ad.datasets.gaussians(90, 3, separation=12.0, spread=3.0, generator=draw)
+source = ad.datasets.gaussians(99, 3, separation=12.0, spread=3.0, generator=draw)
 target = ad.datasets.gaussians(
-    90, 4, separation=15.0, spread=3.0, shift=(48.0, 10.0), rotation=0.6, generator=draw
+    100, 4, separation=15.0, spread=3.0, shift=(48.0, 10.0), rotation=0.6, generator=draw
 )
 dynamics = {
     "fd": ad.FeatureDriven(),
     "jd-fl": ad.JointFixedLabels(),
-    "jd-vl": ad.JointVariableLabels(ad.DBSCAN(radius=7.0, min_points=4)),
+    "jd-vl": ad.JointVariableLabels(ad.DBSCAN(radius=6.0, min_points=4)),
 }
 results = {}
 for name, kind in dynamics.items():
@@ -32,9 +32,9 @@ for name, kind in dynamics.items():
         source,
         ad.OTDD(target),
         dynamics=kind,
-        integrator=ad.Adam(1.0),
-        n_steps=60,
-        callbacks=[ad.Recorder(every=20)],
+        integrator=ad.Adam(2.0),
+        n_steps=45,
+        callbacks=[ad.Recorder(every=15)],
     )
     end = results[name]
     used = sum(count > 0 for count in end.dataset.counts.values())

@@ -47,7 +47,7 @@ results = {
 # closely for two evaluations a step. The implicit step of Proximal takes the whole valley at
 # once. Euler–Maruyama samples from the valley instead of ending in it.
 
-figure, axes = plt.subplots(2, 4, figsize=(12, 5.6), layout="constrained")
+figure, axes = plt.subplots(2, 4, figsize=(12, 6.4), layout="constrained")
 across, along = torch.meshgrid(
     torch.linspace(-2.2, 2.2, 80), torch.linspace(-5, 5, 80), indexing="ij"
 )
@@ -58,7 +58,7 @@ for axis, (name, result) in zip(axes.flat, results.items(), strict=False):
     for particle in (0, 1):
         axis.plot(*path[:, particle].T, ".-", markersize=4, linewidth=0.9)
     axis.set(title=name, xticks=[], yticks=[])
-    axes.flat[-1].semilogy([max(value, 1e-9) for value in result.values], label=name)
+    axes.flat[-1].semilogy([max(value, 1e-10) for value in result.values], label=name)
     print(f"{name:24} value {result.values[0]:.2f} → {result.values[-1]:.2g}")
-axes.flat[-1].set(title="value", xlabel="step", ylim=(1e-5, 10))
-axes.flat[-1].legend(fontsize=6)
+axes.flat[-1].set(title="value", xlabel="step", ylim=(1e-10, 10))
+axes.flat[-1].legend(fontsize=7.5, loc="lower left")
