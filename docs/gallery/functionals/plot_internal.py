@@ -36,7 +36,7 @@ variance = {
 print({power: f"{v[0]:.2f} → {v[-1]:.2f}" for power, v in variance.items()})
 
 # %%
-# Beside a distance it keeps samples from collapsing: forty samples to eight targets.
+# Beside a distance it keeps samples from collapsing: eighty samples to eight targets.
 
 few = ad.LabeledDataset(3 * torch.randn(8, 2, generator=draw), ["b"] * 8)
 start = ad.LabeledDataset(torch.randn(80, 2, generator=draw), ["a"] * 80)

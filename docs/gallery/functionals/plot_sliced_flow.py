@@ -36,8 +36,8 @@ for name, end in ends.items():
     print(f"{name:22} {seconds[name][-1]:.1f} s for {n} samples, {rest:.1%} of the distance left")
 
 # %%
-# Both arrive, and slices pay more the more samples there are. For a few hundred take ``OTDD``, which
-# is exact and can say whether it has converged.
+# Both arrive, and slices pay more the more samples there are. For a few hundred take ``OTDD``,
+# which is exact and can say whether it has converged.
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.5, 3.8), layout="constrained")
 for name, times in seconds.items():

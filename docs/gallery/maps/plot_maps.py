@@ -8,8 +8,8 @@ entry shows what each does beyond the particles.
 """
 
 # %%
-# Three classes flow to three moved ones; a grid of fresh points, which has no labels, is then
-# carried by each map.
+# Three classes flow to three moved ones; fresh samples of the same law are then carried by each
+# map.
 
 import tempfile
 from pathlib import Path

@@ -8,8 +8,7 @@ without mixing classes on the way.
 """
 
 # %%
-# Three classes and the same three, turned by a third: plain transport sends a part of each class
-# to a wrong one.
+# Three classes and three others, turned: plain transport sends most of a class to a wrong one.
 
 import matplotlib.pyplot as plt
 import torch
