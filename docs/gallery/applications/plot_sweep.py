@@ -15,6 +15,7 @@ import tempfile
 
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
 
 import advect as ad
 
@@ -23,7 +24,7 @@ digits, mnist = ad.harmonize(
     ad.datasets.load("mnist", n=400, balanced=True),
     size=10,
 )
-target, validation = mnist.split(0.25)
+target, validation = mnist.split(0.25, generator=torch.Generator().manual_seed(0))
 
 
 def trial(label_weight, step_size):

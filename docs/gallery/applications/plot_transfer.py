@@ -30,7 +30,8 @@ def features(data):
     return ad.LabeledDataset(hidden.astype(np.float32), data.labels)
 
 
-source = features(mnist.subset(known).sample(600, balanced=True))
+draw = torch.Generator().manual_seed(0)
+source = features(mnist.subset(known).sample(600, balanced=True, generator=draw))
 target = features(mnist.subset(~known))
 
 

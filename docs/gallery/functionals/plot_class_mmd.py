@@ -36,6 +36,8 @@ for name, (functional, integrator) in goals.items():
 # from afar: it is slower, and has not quite arrived.
 
 for name, result in results.items():
-    before, after = (ad.class_mmd(data, target).energy for data in (source, result.dataset))
+    before, after = (
+        ad.class_mmd(data, target, generator=draw).energy for data in (source, result.dataset)
+    )
     print(f"{name}: class discrepancy {before:.2f} → {after:.4f}")
 figure = viz.particle_grid(results, target, columns=4)

@@ -30,8 +30,9 @@ seen, held = new.split(0.5, generator=torch.Generator().manual_seed(1))
 # Labels of ``seen`` are known, those of ``held`` are for the score. ``posterior="auto"`` chooses
 # how to guess the label of a new sample while it is carried.
 
+some = old.sample(450, generator=torch.Generator().manual_seed(2))
 options = ad.apps.RepurposeOptions(n_steps=15)
-found = ad.apps.repurpose(model.predict_proba, old.sample(450), seen, options, posterior="auto")
+found = ad.apps.repurpose(model.predict_proba, some, seen, options, posterior="auto")
 before = model.score(held.x, held.y)
 after = sum(a == b for a, b in zip(found.predict(held.x), held.labels, strict=True)) / len(held)
 print(f"held-out embeddings read right: {before:.1%} as they are, {after:.1%} carried")
