@@ -49,7 +49,10 @@ def run(ranks):
         )
         for rank in range(ranks)
     ]
-    return json.loads(started[0].communicate()[0])
+    said = started[0].communicate(timeout=100)[0]
+    for process in started[1:]:
+        process.communicate(timeout=100)
+    return json.loads(said)
 
 
 # %%
