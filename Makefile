@@ -69,7 +69,7 @@ results: $(STAMP)
 
 # Sphinx and its like. The gallery's scripts run, each once until it changes; ADVECT_DOCS_GALLERY=0 leaves them out.
 $(VENV)/.docs: $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@$(PIP) --editable '.[docs]' $(QUIETLY)
 	@touch $@
 
 docs: $(VENV)/.docs
