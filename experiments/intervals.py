@@ -8,6 +8,7 @@ the first order does not describe; ``images`` are draws of MNIST and of KMNIST, 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ import torch
 import advect as ad
 
 NAME = "intervals"
-DRAWS, LARGE = 200, 10
+DRAWS = 60
 CLASSES, DIM = 3, 10
 SHIFTS = {"far": 3.0, "near": 0.7, "one law": 0.0}
 SIZES = [60, 300]
@@ -25,17 +26,16 @@ TIMES = 10
 
 
 def cells() -> dict[str, dict[str, Any]]:
+    """Draw by draw, so that all settings are there to the same extent."""
     found: dict[str, dict[str, Any]] = {}
-    for pair in SHIFTS:
-        for size in SIZES:
+    for seed in range(DRAWS):
+        for pair, size in itertools.product(SHIFTS, SIZES):
             for shares in SHARES if pair == "far" else SHARES[:1]:
-                for seed in range(DRAWS):
-                    name = f"{pair}, {size} samples, {shares} shares, draw {seed}"
-                    found[name] = {"pair": pair, "size": size, "shares": shares, "seed": seed}
-            for seed in range(LARGE):
+                name = f"{pair}, {size} samples, {shares} shares, draw {seed}"
+                found[name] = {"pair": pair, "size": size, "shares": shares, "seed": seed}
+            if seed % TIMES == 0:
                 name = f"{pair}, {TIMES * size} samples, draw {seed}"
                 found[name] = {"pair": pair, "size": TIMES * size, "shares": "", "seed": seed}
-    for seed in range(DRAWS):
         name = f"images, {IMAGES} samples, fixed shares, draw {seed}"
         found[name] = {"pair": "images", "size": IMAGES, "shares": "fixed", "seed": seed}
     return found
@@ -70,7 +70,5 @@ def gaussians(pair: str, size: int, shares: str, seed: int) -> list[ad.LabeledDa
 
 def images(size: int, seed: int) -> list[ad.LabeledDataset]:
     """Equally many images of each class."""
-    sets = [
-        ad.datasets.load(name, n=size, balanced=True, seed=seed) for name in ("digits", "mnist")
-    ]
-    return list(ad.harmonize(*sets))
+    pair = ("mnist", "kmnist")
+    return [ad.datasets.load(name, n=size, balanced=True, seed=seed) for name in pair]

@@ -39,7 +39,8 @@ def distance(
     standard_error: Annotated[
         int | None,
         Parameter(
-            help="Redraw the samples so many times, and say how much the distance varies with them."
+            help="Draw the samples again so many times, with replacement, and say how much the distance "
+            "varies: a check of the interval, for so many times the work."
         ),
     ] = None,
     sliced: Annotated[
@@ -94,11 +95,17 @@ def distance(
         lines = [
             f"distance {found.value:.6g} (energy {found.energy:.6g} ± {found.error:.2g}, {state})"
         ]
+        facts["interval"] = _interval(found)
+        if facts["interval"] is not None:
+            low, high = facts["interval"]
+            lines.append(
+                f"95 % interval {low:.4g} to {high:.4g}, over other draws of as many samples"
+            )
         if standard_error is not None:
             generator = torch.Generator().manual_seed(options.seed)
             facts["standard_error"] = found.standard_error(standard_error, generator=generator)
             lines.append(
-                f"standard error {facts['standard_error']:.3g}, over other draws of as many samples"
+                f"standard error {facts['standard_error']:.3g}, by {standard_error} draws with replacement"
             )
         if solver.leaves_mass:
             facts["mass_left"] = found.mass_left
@@ -116,8 +123,9 @@ def distance(
             distances, matching = found.class_distances, found.class_matching
             facts["class_distances"] = table(distances.values, distances.rows, distances.columns)
             facts["class_matching"] = table(matching.values, matching.rows, matching.columns)
-            lines += ["", f"between classes of {source} (rows) and {target}:", str(distances)]
-            lines += ["", "matching of classes, as shares of mass:", str(matching)]
+            sides = f"rows are classes of {source}, columns of {target}"
+            lines += ["", f"distances between classes ({sides}):", str(distances)]
+            lines += ["", f"matching of classes, as shares of mass ({sides}):", str(matching)]
         lines += ["", *note_lines(facts["notes"])] if facts["notes"] else []
         facts["seconds"] = round(time.perf_counter() - begun, 3)
     talk.result(facts, "\n".join(lines))
@@ -178,13 +186,15 @@ def matrix(
             "values": found.values,
             "converged": found.converged,
             "errors": [{"pair": pair, "error": message} for pair, message in found.errors.items()],
+            "standard_errors": found.standard_errors,
+            "notes": noted(found.notes),
             "out": directory,
         }
         if directory is not None:
             _write(directory, found)
-    talk.result(
-        facts, "\n".join([str(found.table), *([f"written to {directory}"] if directory else [])])
-    )
+    where = [f"written to {directory}"] if directory else []
+    told = [found.text, *note_lines(facts["notes"]), *where]
+    talk.result(facts, "\n".join(told))
     for pair, message in found.errors.items():
         say(f"failed: {' and '.join(pair)}: {message}")
     if found.errors:
@@ -193,6 +203,14 @@ def matrix(
         unconverged or ([] if found.converged.all() else ["the transport problem of a pair"]),
         strict,
     )
+
+
+def _interval(found: ad.Distance) -> tuple[float, float] | None:
+    """None where the first order does not tell."""
+    try:
+        return found.interval()
+    except InputError:
+        return None
 
 
 def _finished(directory: Path) -> bool:
