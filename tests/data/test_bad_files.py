@@ -282,7 +282,7 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("f", tree(), {}, "a directory for each class.*0 images"),
     ("f", tree(x=png()), {}, "a directory for each class.*1 images.*labels=False"),
     ("f", tree(a__x=png(), b=None), {}, "at least one image.*nothing in .*b"),
-    ("f", tree(a__x=png(), a__notes_txt=b"hello"), {}, "not an image; got .*notes.txt"),
+    ("f", tree(a__notes_txt=b"hello"), {}, "at least one image; got no image in .*a"),
     ("f", tree(a__x=png(), loose=png()), {}, "loose.png beside them"),
     ("f", tree(a__x=png(), a__deep__y=png()), {}, "must not have directories.*deep"),
     ("f", tree(a__x=png(), a__y=b""), {}, "an image, or damaged.*y.png"),
