@@ -13,6 +13,7 @@ import class_mmd_tables
 import compare_tables
 import condense_tables
 import imbalanced_tables
+import interval_tables
 import numpy as np
 import sliced_tables
 from evidence import FOLDER
@@ -664,4 +665,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     **class_mmd_tables.WORDS,
     **condense_tables.WORDS,
     **sliced_tables.WORDS,
+    **interval_tables.WORDS,
 }

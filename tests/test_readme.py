@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-SAID = re.compile(r"```(?:python|sh)\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+SAID = re.compile(
+    r"```(?:python|sh)\n((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL
+)
 
 
 def same(shown: str, got: str) -> bool:
