@@ -11,9 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-SAID = re.compile(
-    r"```(?:python|sh)\n((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL
-)
+SAID = re.compile(r"```(?:python|sh)\n((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL)
 
 
 def same(shown: str, got: str) -> bool:

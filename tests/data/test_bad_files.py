@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from PIL import Image
 
+import advect as ad
 from advect.data.formats import Content, open_source, write
 from advect.errors import InputError
 
@@ -516,3 +517,12 @@ def test_damaged_images(
         open_source(place, size=4, channels="rgb").read()
     except InputError as error:
         check(error, "")
+
+
+def test_stray_files_beside_images_are_left_out_with_a_word(tmp_path):
+    tree(a__x=png(), b__y=png())(tmp_path / "f")
+    for name in ("Thumbs.db", ".DS_Store", "notes.txt"):
+        (tmp_path / "f" / "a" / name).write_bytes(b"hello")
+    with pytest.warns(UserWarning, match="2 files in .*a left out.*Thumbs.db, notes.txt"):
+        data = ad.LabeledDataset.from_folder(tmp_path / "f")
+    assert data.labels == ["a", "b"]

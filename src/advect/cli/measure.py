@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from advect._util.checks import check_count
 from advect.cli.config import SOLVERS, Comparison, Overwrite, RunCode, Strict
 from advect.cli.options import group
 from advect.cli.output import FAILED, TALK, Talk, TalkOptions, leave, note_lines, noted, say, table
@@ -66,6 +67,8 @@ def distance(
     from advect.cli import build, inputs, sliced as slices
     from advect.cli.typed import permission
 
+    if standard_error is not None:
+        check_count("--standard-error", standard_error, least=2)
     code = permission(run_code, [options.cost.embedding, *options.space.code])
     with talk.listening() as unconverged:
         a, b, _ = inputs.together((source, target), options, options.space, talk, code)
@@ -162,6 +165,8 @@ def matrix(
         raise InputError(
             "pairs need two or more datasets", f"{len(references)}", "Give more references."
         )
+    if jobs == 0:
+        raise InputError("--jobs must be other than 0", "0", "Pass how many, or -1 for every core.")
     code = permission(run_code, [options.cost.embedding, *options.space.code])
     directory = None if out is None else out.expanduser()
     if directory is not None and not (directory / "pairs").is_dir():

@@ -105,7 +105,9 @@ class Varying(ABC):
 
         Args:
             level: of confidence.
-            class_shares: as for ``standard_error``.
+            class_shares: as for ``standard_error``. With "drawn" it holds the mean less often than it
+                says where classes lie far apart: shares that differ by chance move mass from class to
+                class, which no first order sees.
 
         Example:
             >>> import torch, advect as ad
