@@ -12,6 +12,7 @@ from advect._util.checks import check_count
 from advect.cli.config import SOLVERS, Comparison, Overwrite, RunCode, Strict
 from advect.cli.options import group
 from advect.cli.output import FAILED, TALK, Talk, TalkOptions, leave, note_lines, noted, say, table
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ class SolverOptions(group("solver", "sinkhorn", SOLVERS)):
 class MeasureOptions(Comparison):
     """All that a distance depends on besides its datasets."""
 
-    solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions.model_construct()
+    solver: Annotated[SolverOptions, Parameter(group=SECTIONS["Solver"])] = (
+        SolverOptions.model_construct()
+    )
 
 
 Measuring = Annotated[MeasureOptions, Parameter(name="*")]
