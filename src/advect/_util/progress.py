@@ -5,6 +5,7 @@ function of the caller's.
 from __future__ import annotations
 
 import html
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -175,8 +176,7 @@ class _NotebookBar:
         transient: bool,
         fields: dict[str, Any],
     ) -> None:
-        from IPython.display import display
-
+        display = importlib.import_module("IPython.display").display  # there, in a notebook
         self.label, self.total, self.done, self.more = label, total, done, more
         self.transient, self.fields, self._shown = transient, fields, time.monotonic()
         self._begun, self._first = self._shown, done

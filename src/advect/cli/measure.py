@@ -102,7 +102,7 @@ def distance(
             f"distance {found.value:.6g} (energy {found.energy:.6g} ± {found.error:.2g}, {state})"
         ]
         facts["interval"] = _interval(found)
-        if facts["interval"] is not None:
+        if facts["interval"] is not None and found.value > 0:
             low, high = facts["interval"]
             lines.append(
                 f"95 % interval {low:#.4g} to {high:#.4g}, over other draws of as many samples"

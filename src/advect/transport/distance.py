@@ -8,6 +8,7 @@ the self terms vanish and the value is the metric W₂ on labeled samples."""
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -38,6 +39,8 @@ from advect.transport.notes import (
 from advect.transport.same import same_measure
 from advect.transport.transport import Transport, check_dataset
 from advect.transport.variation import Varying
+
+_QUICK = 1_000_000  # pairs of samples for which an interval is found just to be shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +104,10 @@ class Distance(Varying):
             "energy": f"{self.energy:.6g} ± {self.error:.2g}",
             "converged": state,
         }
+        if self.value > 0 and len(self.source) * len(self.target) <= _QUICK:
+            with suppress(InputError):  # no first order to go by
+                low, high = self.interval()
+                facts["95 % interval over other draws"] = f"{low:#.4g} to {high:#.4g}"
         facts |= {f"note {k}": str(note) for k, note in enumerate(self.notes, start=1)}
         table = facts_table("Distance", facts)
         try:
