@@ -13,6 +13,7 @@ import compare_tables
 import condense_tables
 import gpu_tables
 import imbalanced_tables
+import interval_tables
 import numpy as np
 import scale_tables
 import sliced_tables
@@ -663,4 +664,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     **scale_tables.WORDS,
     **sliced_tables.WORDS,
     **suggested_tables.WORDS,
+    **interval_tables.WORDS,
 }

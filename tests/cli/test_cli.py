@@ -234,7 +234,7 @@ def test_every_command_is_tried_with_bad_input():
         (["flow", A, B], "--out or -o is missing: Where to write"),
         (
             ["flow", A, B, "-o", "run", "--steps", "three"],
-            "--steps: Input should be a valid integer",
+            "--steps must be a whole number",
         ),
         (["flow", A, B, "-o", "run", "--dynamics", "jdfl"], "jd-fl"),
         (["distance", A, B, A], "too many arguments: toy:gaussians"),

@@ -85,6 +85,9 @@ class _Task:
         check_columns(samples, self.columns)
         if isinstance(samples, LabeledDataset):
             samples = samples.samples
+        given = tuple(getattr(samples, "shape", ()))[1:]
+        if given != self.shape and _sides(given) == _sides(self.shape):
+            samples = samples.reshape(len(samples), *self.shape)  # a channel more or less
         if self.halves.body is None:
             return samples  # whose shape the map looks at
         values = Samples.of(samples).values
@@ -363,6 +366,11 @@ def _compare(task: _Task, labeled: LabeledDataset) -> Comparison:
     if isinstance(follow, EntropicMap):
         found[POSTERIOR] = _likely(follow, test.samples)
     return compared(found, test.labels)
+
+
+def _sides(shape: tuple[int, ...]) -> list[int]:
+    """The sides of samples, without axes of one."""
+    return [side for side in shape if side != 1]
 
 
 def _likely(follow: EntropicMap, samples: Any) -> list[Hashable]:

@@ -30,6 +30,7 @@ from advect.cli.options import group
 from advect.cli.output import TALK, Talk, TalkOptions
 from advect.cli.places import check_free
 from advect.cli.rundir import write_json
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,10 +74,10 @@ class CarryOptions(DataOptions):
         description="Keep features in this range; images stay in theirs, 0 1 say, unless -inf inf is given.",
     )
     every: int = Field(default=10, ge=1, description="Look at states whose index divides by this.")
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
-    map: Annotated[MapOptions, Parameter(group="Map")] = MapOptions.model_construct()
+    map: Annotated[MapOptions, Parameter(group=SECTIONS["Map"])] = MapOptions.model_construct()
 
 
 class RepurposeOptions(CarryOptions):
@@ -102,10 +103,10 @@ class RepurposeOptions(CarryOptions):
         description="Keep a fifth of the labels aside and compare with not flowing; takes another flow.",
     )
 
-    cost: Annotated[RepurposeCostOptions, Parameter(group="Ground cost")] = (
+    cost: Annotated[RepurposeCostOptions, Parameter(group=SECTIONS["Ground cost"])] = (
         RepurposeCostOptions.model_construct()
     )
-    solver: Annotated[FlowSolverOptions, Parameter(group="Solver")] = (
+    solver: Annotated[FlowSolverOptions, Parameter(group=SECTIONS["Solver"])] = (
         FlowSolverOptions.model_construct()
     )
 
@@ -131,10 +132,10 @@ class TransferOptions(CarryOptions):
         default=True, description="Also flow to the few samples, for final, way and mapped."
     )
 
-    cost: Annotated[TransferCostOptions, Parameter(group="Ground cost")] = (
+    cost: Annotated[TransferCostOptions, Parameter(group=SECTIONS["Ground cost"])] = (
         TransferCostOptions.model_construct()
     )
-    solver: Annotated[TransferSolverOptions, Parameter(group="Solver")] = (
+    solver: Annotated[TransferSolverOptions, Parameter(group=SECTIONS["Solver"])] = (
         TransferSolverOptions.model_construct()
     )
 

@@ -21,6 +21,7 @@ from pydantic import Field
 
 from advect.cli.interrupt import obey
 from advect.cli.options import Flag, Options
+from advect.cli.sections import SECTIONS
 from advect.cli.spelling import warned
 from advect.errors import ConvergenceWarning
 
@@ -44,19 +45,20 @@ class Talk(Options):
     """
 
     config: Annotated[
-        Path | None, Parameter(alias="-c", group="Output and settings", metavar="FILE.TOML")
+        Path | None,
+        Parameter(alias="-c", group=SECTIONS["Output and settings"], metavar="FILE.TOML"),
     ] = Field(
         default=None,
         description="Take options from here; ADVECT_… variables and options override it.",
     )
-    as_json: Annotated[bool, Flag, Parameter(name="--json", group="Output and settings")] = Field(
-        default=False, description="Print the result as one JSON object."
+    as_json: Annotated[
+        bool, Flag, Parameter(name="--json", group=SECTIONS["Output and settings"])
+    ] = Field(default=False, description="Print the result as one JSON object.")
+    verbose: Annotated[bool, Flag, Parameter(alias="-v", group=SECTIONS["Output and settings"])] = (
+        Field(default=False, description="Say more on stderr.")
     )
-    verbose: Annotated[bool, Flag, Parameter(alias="-v", group="Output and settings")] = Field(
-        default=False, description="Say more on stderr."
-    )
-    quiet: Annotated[bool, Flag, Parameter(alias="-q", group="Output and settings")] = Field(
-        default=False, description="No progress and no notes on stderr."
+    quiet: Annotated[bool, Flag, Parameter(alias="-q", group=SECTIONS["Output and settings"])] = (
+        Field(default=False, description="No progress and no notes on stderr.")
     )
 
     def result(self, facts: Mapping[str, Any], text: str) -> None:
