@@ -76,7 +76,10 @@ class Tags(HTMLParser):
 def page_of(result, folder: Path, **options) -> tuple[str, dict, Tags]:
     text = write_report(result, folder / "report.html", **options).read_text(encoding="utf-8")
     tags = Tags(text)
-    return text, json.loads(tags.scripts[0]), tags
+    data = json.loads(tags.scripts[0])
+    (scene,) = data["scenes"]
+    assert data["steps"] == scene["steps"]
+    return text, {**data, **scene}, tags
 
 
 def numbers(text: str, kind: str) -> np.ndarray:
@@ -410,9 +413,8 @@ def test_large_runs_are_thinned_and_the_page_says_so(tmp_path):
     generator = torch.Generator().manual_seed(0)
     start = ad.LabeledDataset(torch.rand(3000, 2, generator=generator), [0, 1, 2, 3] * 750)
     frames = [Frame(k, 100.0 - k, start.replace(x=start.x + k)) for k in range(101)]
-    path = write_report(Story(frames), tmp_path / "report.html")
-    story = json.loads(Tags(path.read_text(encoding="utf-8")).scripts[0])
-    assert path.stat().st_size < 3_000_000
+    text, story, tags = page_of(Story(frames), tmp_path)
+    assert len(text.encode()) < 3_000_000
     assert (story["n"], len(story["steps"]), story["steps"][0], story["steps"][-1]) == (
         2000,
         60,
@@ -427,7 +429,7 @@ def test_large_runs_are_thinned_and_the_page_says_so(tmp_path):
     )
     assert np.allclose(axis, start.x[rows.astype(int)], atol=story["half"] / 30_000)
     assert set(np.bincount(rows % 4) > 400) == {True}  # no class is lost
-    text = Tags(path.read_text(encoding="utf-8")).text
+    text = tags.text
     assert (
         "2,000 of 3,000 samples were drawn" in text
         and "Of 101 recorded frames, 60 are shown" in text
