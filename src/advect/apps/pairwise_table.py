@@ -8,11 +8,12 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from advect._util.atomic import write_atomically
+from advect.apps.pages import write_page
 from advect.data.class_table import ClassTable
 from advect.errors import InputError
 
@@ -92,6 +93,12 @@ class Pairwise:
         from pandas import DataFrame
 
         return DataFrame(self.values, index=list(self.names), columns=list(self.names))
+
+    def report(self, path: str | Path, **options: Any) -> Path:
+        """Write a page: the distances as a table and a map, and what is nearest to each; see
+        ``advect.report.write_pairwise_report`` for the options.
+        """
+        return write_page("write_pairwise_report", self, path, options)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a JSON file, whole or not at all."""

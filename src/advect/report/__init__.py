@@ -7,7 +7,8 @@ images into text, ``page`` writes the file. The page's own player is ``player.js
 ``scene.js`` and ``chart.js``; ``runs`` sets several flows side by side. ``labels`` is the page of a
 pool that ``ad.apps.label`` labeled, ``matching`` that of a map by flow matching; ``audit``,
 ``compare``, ``drift`` and ``index`` are those of the questions of these names, ``between`` those of
-paths and barycenters."""
+paths and barycenters, ``transfer``, ``repurpose``, ``pairwise`` and ``sweep`` those of the
+applications."""
 
 from advect.report.audit import write_audit_report
 from advect.report.between import (
@@ -22,8 +23,12 @@ from advect.report.inline import InlineReport, inline_report, inline_runs
 from advect.report.labels import write_label_report
 from advect.report.matching import write_matching_report
 from advect.report.page import write_report
+from advect.report.pairwise import write_pairwise_report
+from advect.report.repurpose import write_repurpose_report
 from advect.report.runs import write_runs_report
 from advect.report.story import Story
+from advect.report.sweep import write_sweep_report
+from advect.report.transfer import write_scores_report, write_transfer_report
 
 __all__ = [
     "InlineReport",
@@ -37,8 +42,13 @@ __all__ = [
     "write_index_report",
     "write_label_report",
     "write_matching_report",
+    "write_pairwise_report",
     "write_path_report",
     "write_report",
+    "write_repurpose_report",
     "write_runs_report",
+    "write_scores_report",
+    "write_sweep_report",
+    "write_transfer_report",
     "write_triangle_report",
 ]

@@ -56,7 +56,11 @@ function tick(now) {
   const pace = last / Math.min(12, Math.max(4, last / 8)); // frames a second
   state.time = Math.min(last, state.time + (clock === null ? 0 : ((now - clock) / 1000) * pace));
   clock = now;
-  if (state.time >= last) return play(false);
+  if (state.time >= last) {
+    play(false);
+    if (embedded()) window.setTimeout(() => frameNow() === last && play(true), 2500);
+    return;
+  }
   show();
   requestAnimationFrame(tick);
 }
@@ -99,6 +103,15 @@ function setTheme(dark) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   redraw();
 }
+// Inside another page, as flow.html#embed, #embed-light or #embed-dark: the player alone, which plays by itself, again and again.
+const embedded = () => window.location.hash.startsWith("#embed");
+function embed() {
+  if (!embedded()) return;
+  document.documentElement.dataset.embed = "yes";
+  const theme = window.location.hash.split("-")[1];
+  if (theme) setTheme(theme === "dark");
+  else redraw();
+}
 function redraw() {
   charts.forEach((spec) => drawChart(spec, { palette: page.palette, colourOf: scenes[0].colourOf, seek }));
   scenes.forEach((each) => each.repaint());
@@ -130,6 +143,9 @@ async function start() {
     setTheme(false);
   });
   window.addEventListener("afterprint", () => setTheme(before));
+  embed();
+  window.addEventListener("hashchange", embed);
+  if (embedded() && !window.matchMedia("(prefers-reduced-motion: reduce)").matches) play(true);
   document.documentElement.dataset.ready = "yes";
 }
 start();

@@ -66,7 +66,7 @@ class _Cast:
             )
         beside = None if self.target is None else self.target.data
         self.album = Album(self.frames.before, self.frames.after, beside, story.pictures)
-        self.clouds = np.empty(0)  # (frames, n, dim)
+        self.clouds: np.ndarray = np.empty((0, 0, 0))  # (frames, n, dim)
         self.there: np.ndarray | None = None  # (m, dim)
 
     def place(self, view: Callable[[LabeledDataset], np.ndarray]) -> list[np.ndarray]:

@@ -245,6 +245,18 @@ def shown(thing: Any) -> str:
     )
 
 
+def chosen(options: Any, names: Sequence[str]) -> dict[str, str]:
+    """Some of the options, those that are left open not.
+
+    Example:
+        >>> import advect as ad
+        >>> chosen(ad.apps.TransferOptions(), ["label_weight", "n"])
+        {'label_weight': '50.0'}
+    """
+    known = {name: getattr(options, name) for name in names}
+    return {name: shown(value) for name, value in known.items() if value is not None}
+
+
 def _qualified(text: str) -> str:
     """Names of classes as ``ad.Name``."""
     return re.sub(r"(?<![\w.])([A-Z]\w*)(?=\()", r"ad.\1", text)
