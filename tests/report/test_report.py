@@ -8,12 +8,12 @@ import base64
 import json
 import math
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from page_tags import Tags
 
 import advect as ad
 from advect.datasets.trajectory import Frame
@@ -45,32 +45,6 @@ def result(target) -> ad.FlowResult:
     metric = ad.Metric("spread", lambda rho: rho.x.std())
     objective = ad.OTDD(target) + 0.1 * ad.Potential(ad.norm())
     return short_flow(gaussians(), objective, callbacks=[ad.Recorder(), metric])
-
-
-class Tags(HTMLParser):
-    """Every tag with its attributes, what is in scripts, and the text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-        self.words: list[str] = []
-        self._open = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self._open = tag
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        self._open = ""
-
-    def handle_data(self, data):
-        (self.scripts if self._open == "script" else self.words).append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
 
 
 def page_of(result, folder: Path, **options) -> tuple[str, dict, Tags]:

@@ -275,6 +275,58 @@ def test_space_turns_by_drag_and_by_button(space, visit):
     assert len({first, turned, picture(page, "#particles")}) == 3
 
 
+def test_the_player_covers_no_caption(images, visit):
+    """Wherever one scrolls to read a caption, or the browser does, it is there to be read."""
+    page = visit(images, width=390)
+    seen = page.evaluate(
+        """() => [...document.querySelectorAll(".player figcaption")].flatMap((caption) =>
+          ["start", "center", "end", "nearest"].map((block) => {
+          document.documentElement.scrollTop = 0;
+          caption.scrollIntoView({ block, behavior: "instant" });
+          const box = caption.getBoundingClientRect();
+          const at = (share) => document.elementFromPoint(box.left + 20, box.top + share * box.height);
+          return [0.1, 0.5, 0.9].every((share) => caption.contains(at(share)));
+        }))"""
+    )
+    assert len(seen) == 8 and all(seen)
+
+
+def test_amber_where_the_value_rose(tmp_path, visit):
+    data = gaussians(20, 0)
+    values = [9.0, 5.0, 6.0, 4.0, 4.0]
+    frames = [Frame(k, value, data) for k, value in enumerate(values)]
+    page = visit(write_report(Story(frames, status="rose"), tmp_path / "report.html"))
+
+    def colour(selector, what):
+        return page.eval_on_selector(selector, f"node => getComputedStyle(node).{what}")
+
+    amber = colour(".status", "color")
+    assert colour("#charts path.rose", "stroke") != colour("#charts path", "stroke")
+    assert page.get_attribute("#charts path.rose", "d").count("M") == 1  # one of four steps
+    told = {}
+    for place in range(5):
+        page.eval_on_selector(
+            "#time", f"time => {{ time.value = {place}; time.dispatchEvent(new Event('input')) }}"
+        )
+        told[place] = (page.inner_text("#now").endswith("rose"), colour("#now", "color") == amber)
+    assert told == {
+        0: (False,) * 2,
+        1: (False,) * 2,
+        2: (True,) * 2,
+        3: (False,) * 2,
+        4: (False,) * 2,
+    }
+    assert "the value rose" in page.inner_text("#charts")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["plane", "space", "images"])
+def test_it_can_be_read(name, width, scheme, readable, request):
+    readable(request.getfixturevalue(name), width=width, scheme=scheme)
+
+
 def test_a_class_can_be_shown_alone(plane, visit):
     page = visit(plane)
     everything = picture(page, "#particles")

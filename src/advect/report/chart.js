@@ -23,7 +23,7 @@ function drawChart(spec, { palette, colourOf, seek }) {
   const colour = (s, k) => {
     if (s.colour === null) return "var(--ink)";
     if (spec.classes) return colourOf(k);
-    return spec.series.length === 1 ? "var(--accent)" : palette[ground()][s.colour % 10];
+    return spec.series.length === 1 && !spec.runs ? "var(--accent)" : palette[ground()][s.colour % 10];
   };
   const rose = new Set(spec.rose), roseBetween = (from, to) => spec.rose.some((step) => step > from && step <= to);
   spec.series.forEach((s, k) => {
@@ -43,7 +43,7 @@ function drawChart(spec, { palette, colourOf, seek }) {
   const dots = (spec.classes ? [] : spec.runs ? spec.series : [lead]).map((s) => ({ s, node: svg("circle", { r: 4, fill: spec.runs ? colour(s, spec.series.indexOf(s)) : "var(--accent)" }) }));
   picture.append(mark, ...dots.map((dot) => dot.node), reading);
   const key = make("div", { className: "key" }), read = [];
-  if (spec.series.length > 1)
+  if (spec.series.length > 1 || spec.runs)
     spec.series.forEach((s, k) => {
       const value = make("b", {});
       read.push(value);

@@ -262,4 +262,6 @@ def _charts(stories: Mapping[str, Story], scenes: Sequence[Scene]) -> list[dict[
     for metric in dict.fromkeys(name for story in stories.values() for name in story.metrics):
         curves = {name: story.metrics.get(metric, ()) for name, story in stories.items()}
         found.append(chart(metric, {k: c for k, c in curves.items() if len(c)}, runs=True))
+    for line in (line for drawn in found for line in drawn["series"]):
+        line["colour"] = _FIRST + list(stories).index(line["name"])
     return found

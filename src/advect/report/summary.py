@@ -64,7 +64,7 @@ def chart(
     series = []
     for position, (name, curve) in enumerate(curves.items()):
         knots = [(int(step), number(value)) for step, value in _thin(curve)]
-        colour = None if ink and position == 0 else position - ink + runs
+        colour = None if ink and position == 0 else position - ink
         series.append(
             {
                 "name": str(name),
