@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from advect._util.atomic import write_atomically
+from advect.apps.pages import write_page
 from advect.data.class_table import ClassTable, aligned, html_table
 from advect.errors import InputError
 from advect.transport.notes import Note
@@ -191,6 +192,12 @@ class Pairwise:
         from pandas import DataFrame
 
         return DataFrame(self.values, index=list(self.names), columns=list(self.names))
+
+    def report(self, path: str | Path, **options: Any) -> Path:
+        """Write a page: the distances as a table and a map, and what is nearest to each; see
+        ``advect.report.write_pairwise_report`` for the options.
+        """
+        return write_page("write_pairwise_report", self, path, options)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to a JSON file, whole or not at all."""

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -35,6 +36,7 @@ from advect.apps.comparison import (
 )
 from advect.apps.labelings import Labeling, choose_labeling
 from advect.apps.module_features import Halves, split_model
+from advect.apps.pages import write_page
 from advect.apps.query import answer_codes, query
 from advect.classes import PseudoLabels
 from advect.classes.matching import ClassMatching
@@ -182,6 +184,22 @@ class Repurposed:
         if self.labeling is not None:
             return without_labels(self.labeling)
         return _compare(self._task, self.result.source)
+
+    @property
+    def options(self) -> RepurposeOptions:
+        """How the data was carried."""
+        return self._task.options
+
+    @property
+    def reference(self) -> LabeledDataset:
+        """What the model works on, in the space of the flow."""
+        return self._task.reference
+
+    def report(self, path: str | Path, **options: Any) -> Path:
+        """Write a page: what is right of held-out labels with the flow and without, which class is
+        which, samples before and after; see ``advect.report.write_repurpose_report`` for the options.
+        """
+        return write_page("write_repurpose_report", self, path, options)
 
     @property
     def recommendation(self) -> str:

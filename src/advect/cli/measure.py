@@ -142,7 +142,7 @@ def matrix(
     *references: str,
     out: Annotated[
         Path | None,
-        Parameter(alias="-o", help="Write distances.csv, .json and .png to this directory."),
+        Parameter(alias="-o", help="Write distances.csv, .json, .png and .html to this directory."),
     ] = None,
     options: Measuring = MeasureOptions.model_construct(),  # noqa: B008 (frozen)
     jobs: Annotated[
@@ -247,6 +247,7 @@ def _write(directory: Path, found: Any) -> None:
     )
     write_atomically(directory / "distances.csv", text.getvalue().encode())
     viz.save(viz.pairwise(found.values, found.names), directory / "distances.png")
+    found.report(directory / "distances.html")
 
 
 def in_one_space(

@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -79,6 +79,17 @@ class Talk(Options):
         """Something for those who asked for more, on stderr."""
         if self.verbose:
             say(message)
+
+    def page(self, write: Callable[[], Path], remedy: str = "") -> Path | None:
+        """The page about a result, or a note that there is none: what was made is made, whatever
+        becomes of its page.
+        """
+        try:
+            return write()
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            self.note(f"warning: no report was written ({why}){remedy}")
+            return None
 
     @property
     def progress(self) -> Any:

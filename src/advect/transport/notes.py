@@ -111,6 +111,23 @@ def ended_above(values: Sequence[float], dtype: torch.dtype) -> str:
     )
 
 
+def rises(
+    values: Sequence[float], first: int, dtype: torch.dtype, sizes: Sequence[float] | None = None
+) -> list[int]:
+    """The steps in which a value rose by more than rounding; ``first`` is the index of the first one.
+
+    Example:
+        >>> rises([8.0, 2.0, 3.0, 3.0], 0, torch.float64)
+        [2]
+    """
+    largest, sizes = (
+        max(map(abs, values)),
+        [abs(value) for value in values] if sizes is None else sizes,
+    )
+    steps = enumerate(zip(pairwise(values), sizes[1:], strict=True), start=first + 1)
+    return [step for step, ((a, b), size) in steps if b - a > rounding(dtype, largest, size)]
+
+
 def of_values(
     values: Sequence[float], first: int, dtype: torch.dtype, sizes: Sequence[float] | None = None
 ) -> list[Note]:
@@ -123,12 +140,7 @@ def of_values(
         >>> of_values([8.0, 2.0, 3.0], 0, torch.float64)[0].what
         'The value rose in 1 of 2 steps, first at step 2, and ended at 3, above its lowest of 2 at step 1.'
     """
-    largest, sizes = (
-        max(map(abs, values)),
-        [abs(value) for value in values] if sizes is None else sizes,
-    )
-    steps = enumerate(zip(pairwise(values), sizes[1:], strict=True), start=first + 1)
-    rose = [step for step, ((a, b), size) in steps if b - a > rounding(dtype, largest, size)]
+    rose = rises(values, first, dtype, sizes)
     if not rose:
         return []
     lowest = min(values)
