@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 QUIETLY := >$(VENV)/setup.log 2>&1 || { cat $(VENV)/setup.log >&2; exit 1; }  # shown where it fails
 
-.PHONY: help demo browser test test-slow check format bench results dist lock licences clean
+.PHONY: help demo browser test test-slow check format bench results docs notebooks dist lock licences clean
 
 help:
 	@echo "make demo       digits flow to MNIST; prints what to open"
@@ -15,6 +15,7 @@ help:
 	@echo "make check      ruff, pyright, deptry"
 	@echo "make bench      benchmarks, as ratios, with a line for each in benchmarks/results/history.jsonl"
 	@echo "make results    every measured number of the documentation, from experiments/results"
+	@echo "make docs       the site, in out/docs; make notebooks: the tutorial and the stories, in out/notebooks"
 	@echo "make dist       wheel and source archive, checked, and tried in an environment of their own"
 	@echo "make lock       constraints.txt and requirements-dev.lock; make licences: docs/licences.md"
 
@@ -61,9 +62,23 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/steps.py $(BENCH) --json out/bench/steps.json
 	$(BIN)/python benchmarks/scale.py --quick
 	$(BIN)/python benchmarks/ranks.py
+	$(BIN)/python benchmarks/scale_model.py --quick
 
 results: $(STAMP)
 	$(BIN)/python experiments/report.py
+
+# Sphinx and its like. The gallery's scripts run, each once until it changes; ADVECT_DOCS_GALLERY=0 leaves them out.
+$(VENV)/.docs: $(STAMP)
+	@$(PIP) --editable '.[docs]' $(QUIETLY)
+	@touch $@
+
+docs: $(VENV)/.docs
+	@$(BIN)/python -m sphinx -q -W --keep-going docs out/docs
+	@$(BIN)/python docs/_site/links.py out/docs
+	@echo "open out/docs/index.html"
+
+notebooks: $(VENV)/.docs
+	@$(BIN)/python docs/_site/notebooks.py out/notebooks
 
 # What a release needs besides; pip's metadata of packages, nothing of it is used by advect.
 $(VENV)/.release: $(STAMP)
@@ -80,4 +95,4 @@ licences: $(VENV)/.release
 	@$(BIN)/python release/licences.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist out
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist out docs/_made docs/auto_gallery docs/reference

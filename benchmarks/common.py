@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -108,8 +109,9 @@ def product_time(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
 
 
 @contextmanager
-def split() -> Iterator[dict[str, float]]:
-    """Seconds by part of what runs inside, in a dictionary that is filled at the end.
+def split(wrapped: list[tuple[str, Any, str]] | None = None) -> Iterator[dict[str, float]]:
+    """Seconds by part of what runs inside, in a dictionary that is filled at the end: of functions
+    given as (part, class or module, name), or of these.
 
     Functions are wrapped for as long as it lasts. Each counts its own time, without that of a
     wrapped one that it calls:
@@ -125,15 +127,9 @@ def split() -> Iterator[dict[str, float]]:
     A function that a version of the code does not have is left out, with a word, and its time falls
     to what calls it. Calls in other threads than this one count where they are waited for.
     """
-    labels = (ad.Bures, ad.MeansOnly, ad.NoLabels, ad.ExactLabelOT)
-    laws = ("laws", "moments", "with_class_laws", "with_shared_laws")
-    wrapped = [("products", ad.PairCost, name) for name in ("matrix", "contracted")]
-    solver = ("prepare", "certify", "solve", "solve_self")
-    wrapped += [("kernels and solves", ad.Sinkhorn, name) for name in solver]
-    wrapped += [("label laws", ad.LabeledDataset, name) for name in laws]
-    wrapped += [("label laws", kind, name) for kind in labels for name in ("__call__", "hinted")]
-    wrapped += [("gradients", torch.autograd, name) for name in ("grad", "backward")]
-    seconds, own, thread = dict.fromkeys(PARTS, 0.0), [0.0], threading.get_ident()
+    wrapped = _parts_of_a_step() if wrapped is None else wrapped
+    seconds = dict.fromkeys([*(part for part, _, _ in wrapped), "rest"], 0.0)
+    own, thread = [0.0], threading.get_ident()
 
     def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -166,6 +162,20 @@ def split() -> Iterator[dict[str, float]]:
             delattr(owner, name) if function is None else setattr(owner, name, function)
 
 
+def _parts_of_a_step() -> list[tuple[str, Any, str]]:
+    labels = (ad.Bures, ad.MeansOnly, ad.NoLabels, ad.ExactLabelOT)
+    laws = ("laws", "moments", "with_class_laws", "with_shared_laws")
+    solver = ("prepare", "certify", "solve", "solve_self")
+    products, solves, law, gradients, _ = PARTS
+    return [
+        *((products, ad.PairCost, name) for name in ("matrix", "contracted")),
+        *((solves, ad.Sinkhorn, name) for name in solver),
+        *((law, ad.LabeledDataset, name) for name in laws),
+        *((law, kind, name) for kind in labels for name in ("__call__", "hinted")),
+        *((gradients, torch.autograd, name) for name in ("grad", "backward")),
+    ]
+
+
 def additional_peak(function: Callable[[], object]) -> int:
     """Bytes by which the resident size rises at most during a call (Linux: the kernel's own
     high-water mark).
@@ -195,6 +205,32 @@ def in_fresh_process(script: str, *arguments: str) -> str:
     return subprocess.run(
         command, capture_output=True, text=True, check=True, env=quiet
     ).stdout.strip()
+
+
+def side_by_side(
+    command: list[str], count: int, *, joined: bool = True, **environment: str
+) -> list[Any]:
+    """What a command prints as its last line, as JSON, from several processes at once, of one thread
+    each: ranks of one group, or each alone.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    shared = {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(count if joined else 1)}
+    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} | environment
+    started = [
+        subprocess.Popen(
+            [sys.executable, *command],
+            env=os.environ | shared | {"RANK": str(rank if joined else 0)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    said = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        raise RuntimeError(f"a process of {' '.join(command)} failed; see above")
+    return [json.loads(each.splitlines()[-1]) for each in said]
 
 
 def code() -> dict[str, Any]:

@@ -14,14 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-from common import digits_and_mnist, write_json
+from common import digits_and_mnist, side_by_side, write_json
 
 import advect as ad
 import advect.distributed
@@ -46,29 +42,6 @@ def measure(n: int, steps: int) -> None:
         print(json.dumps({**mean, "m": len(target), "d": source.dim}))
 
 
-def launch(size: int, n: int, steps: int) -> list[dict[str, float]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    shared = {
-        "WORLD_SIZE": str(size),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, __file__, "--measure", "--n", str(n), "--steps", str(steps)]
-    ranks = [
-        subprocess.Popen(
-            command,
-            env=os.environ | shared | {"RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    return [json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -91,7 +64,8 @@ def main() -> None:
     )
     first, kept = None, []
     for size in options.ranks:
-        found = launch(size, options.n, options.steps)
+        command = [__file__, "--measure", "--n", str(options.n), "--steps", str(options.steps)]
+        found = side_by_side(command, size)
         work = sum(rank["seconds"] for rank in found) / size
         first = first or work
         one, rows = found[0], max(rank["rows"] for rank in found)

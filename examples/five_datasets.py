@@ -23,9 +23,8 @@ sets = {
 }
 
 found = ad.pairwise(dict(zip(sets, ad.harmonize(*sets.values()), strict=True)))
-print(found.table)
+print(found)  # ± is half a 95 % interval over other draws of as many samples
 name, distance = found.nearest("mnist, one half")[0]
-halves = ad.otdd(first, second)
-varies = halves.standard_error(5, generator=draw)
-print(f"nearest to one half: {name} at {distance:.2f}; other draws vary by {varies:.2f}")
+low, high = found.interval("mnist, one half", name)
+print(f"nearest to one half: {name} at {distance:.2f}, between {low:.2f} and {high:.2f}")
 viz.save(viz.pairwise(found), out / "five_datasets.png")

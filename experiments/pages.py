@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -12,24 +11,20 @@ from typing import Any
 import class_mmd_tables
 import compare_tables
 import condense_tables
+import gpu_tables
 import imbalanced_tables
+import interval_tables
 import numpy as np
+import scale_tables
 import sliced_tables
 import suggested_tables
-from evidence import FOLDER
-from tables import NOT_RUN, Experiment, markdown
+from tables import NOT_RUN, Experiment, benchmark, markdown
 
 import advect as ad
 from advect.apps import TransferScores
 from advect.apps.calibration import wilson
 
 Rows = list[dict[str, Any]]
-
-
-def benchmark(name: str) -> dict[str, Any]:
-    """A file of benchmarks/results."""
-    path = FOLDER.parent / "benchmarks" / "results" / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def descent() -> str:
@@ -635,6 +630,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     "audit_beaten": audit_beaten,
     "audit_rule": audit_rule,
     "bench": benchmark,
+    "roofline_table": gpu_tables.roofline_table,
+    "waits_table": gpu_tables.waits_table,
     "descent": descent,
     "nearest_table": nearest_table,
     "nearest_growth": nearest_growth,
@@ -664,6 +661,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     **imbalanced_tables.WORDS,
     **class_mmd_tables.WORDS,
     **condense_tables.WORDS,
+    **scale_tables.WORDS,
     **sliced_tables.WORDS,
     **suggested_tables.WORDS,
+    **interval_tables.WORDS,
 }

@@ -262,6 +262,12 @@ class Experiment:
         return f"`{'; '.join(each)}`" if self.settings else "none stored"
 
 
+def benchmark(name: str) -> dict[str, Any]:
+    """A file of benchmarks/results."""
+    path = evidence.FOLDER.parent / "benchmarks" / "results" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def _listed(gains: list[Gain]) -> str:
     return f" ({'; '.join(f'{gain.setting} {gain}' for gain in gains)})" if gains else ""
 

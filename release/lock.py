@@ -55,6 +55,12 @@ def canonical(name: str) -> str:
     return name.strip().lower().replace("_", "-").replace(".", "-")
 
 
+def write(path: Path, text: str) -> None:
+    """Write what is new: a file that stays as it is keeps its date, and make installs nothing again."""
+    if path.read_text() != text:
+        write_atomically(path, text.encode())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
@@ -67,7 +73,7 @@ def main() -> None:
     versions = {name: version.split("+")[0] for name, version in versions.items()}
     known = {canonical(name) for name in versions}
     versions |= {name: version for name, version in before.items() if name not in known}
-    write_atomically(CONSTRAINTS, listed(versions).encode())
+    write(CONSTRAINTS, listed(versions))
     where = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     lines = [
         f"# {where}, torch for the CPU. Made by `make lock`; used by",
@@ -77,7 +83,7 @@ def main() -> None:
         name, version = row["metadata"]["name"], row["metadata"]["version"]
         digest = row["download_info"]["archive_info"]["hashes"]["sha256"]
         lines.append(f"{name}=={version} \\\n    --hash=sha256:{digest}")
-    write_atomically(LOCK, ("\n".join(lines) + "\n").encode())
+    write(LOCK, "\n".join(lines) + "\n")
     print(f"{len(rows)} packages in {LOCK.name}, {len(versions)} in {CONSTRAINTS.name}")
 
 

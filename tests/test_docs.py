@@ -40,3 +40,12 @@ def test_guides_are_linked():
     readme = (FOLDER.parent / "README.md").read_text()
     assert GUIDES
     assert all(f"docs/{guide.name}" in readme for guide in GUIDES)
+
+
+def test_every_page_is_listed():
+    listed = set()
+    for page in FOLDER.glob("*.md"):
+        for block in re.findall(r"```{toctree}\n(.*?)```", page.read_text(), re.DOTALL):
+            listed |= set(re.findall(r"^(?:.*<)?([\w-]+)>?$", block, re.MULTILINE))
+    pages = {page.stem for page in FOLDER.glob("*.md")} - {"index"}
+    assert pages <= listed, "list these in docs/guides.md or docs/index.md"

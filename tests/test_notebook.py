@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import advect as ad
-from advect._util.progress import shows_bars
+from advect._util.progress import Bar, shows_bars
 
 SOURCE = ad.datasets.gaussians(24, generator=torch.Generator().manual_seed(0))
 TARGET = ad.datasets.gaussians(24, shift=(4.0, 0.0), generator=torch.Generator().manual_seed(1))
@@ -104,3 +104,27 @@ def test_notebooks_get_bars(monkeypatch):
     assert not shows_bars(stream)
     monkeypatch.setattr(sys, "stderr", stream)
     assert shows_bars(stream)
+
+
+def test_a_bar_in_a_notebook_is_one_output_that_is_written_over(monkeypatch):
+    written: list[str] = []
+
+    class Cell:
+        def update(self, data, raw):
+            written.append(data["text/html"])
+
+    def display(data, raw, display_id):
+        assert raw and display_id
+        written.append(data["text/html"])
+        return Cell()
+
+    for name in ("IPython", "IPython.display"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    vars(sys.modules["IPython.display"])["display"] = display
+    bar = Bar(io.StringIO(), EVIL, 10, more=("value {task.fields[value]}",), value="…")
+    bar.update(3, value="2.5")  # too soon after the first to be shown
+    bar.update(10, value="1.5")
+    bar.stop()
+    assert [text.count("<progress") for text in written] == [1, 1, 0]
+    assert "0/10" in written[0] and "10/10" in written[1] and "value 1.5" in written[1]
+    assert written[-1] == "" and EVIL not in "".join(written)

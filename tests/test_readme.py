@@ -1,33 +1,87 @@
-"""The README's Python runs as it stands, block after block, as a reader would type it."""
+"""The README's Python and commands run as they stand, as a reader would type them, and print what is
+shown below them.
+"""
 
 import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
-def test_readme_snippets_run(capsys, tmp_path, monkeypatch):
+SAID = re.compile(r"```(?:python|sh)\n((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL)
+
+
+def same(shown: str, got: str) -> bool:
+    """Whether words and numbers are those that are shown: numbers to rounding, and ... for anything.
+
+    >>> same("value 2.50 in ... s", "value 2.5001 in 33.1 s"), same("value 2.5", "value 2.6")
+    (True, False)
+    """
+    words, parts = got.split(), [part.split() for part in shown.split("...")]
+    if not alike(parts[0], words[: len(parts[0])]):
+        return False
+    at = len(parts[0])
+    for part in parts[1:]:
+        places = range(at, len(words) - len(part) + 1)
+        found = [place for place in places if alike(part, words[place : place + len(part)])]
+        if not found:
+            return False
+        at = (found[0] if part is not parts[-1] or not part else found[-1]) + len(part)
+    return at == len(words) or not parts[-1]
+
+
+def alike(shown: list[str], got: list[str]) -> bool:
+    return len(shown) == len(got) and all(map(word_alike, shown, got))
+
+
+def word_alike(shown: str, got: str) -> bool:
+    try:
+        return float(got) == pytest.approx(float(shown), rel=5e-3, abs=1e-9)
+    except ValueError:
+        return shown == got
+
+
+def test_readme_snippets_run_and_say_what_is_shown(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len(blocks) >= 5
+    monkeypatch.setenv("ADVECT_DATA", "")
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    shown = dict(SAID.findall(text))
+    assert len(blocks) >= 5 and blocks[0] in shown
     names: dict[str, object] = {}
     for block in blocks:
+        capsys.readouterr()
         exec(compile(block, "README.md", "exec"), names)
+        got = capsys.readouterr().out
+        assert block not in shown or same(shown[block], got), got
     assert names["distance"].converged
-    assert capsys.readouterr().out
 
 
-def test_readme_command_lines_run(capsys, tmp_path, monkeypatch):
+def test_readme_command_lines_run_and_say_what_is_shown(capsys, tmp_path, monkeypatch):
     from advect.cli.app import main
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADVECT_DATA", "")
+    commands = {
+        a: b for a, b in SAID.findall((ROOT / "README.md").read_text()) if "advect " in a[:7]
+    }
+    assert len(commands) >= 3
+    for line, shown in commands.items():
+        assert main(shlex.split(line)[1:]) == 0
+        got = capsys.readouterr().out
+        assert same(shown, got), got
     lines = re.findall(r"^advect (.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
-    assert len(lines) >= 3
-    for line in lines:
-        assert main(shlex.split(line)) == 0
-        assert capsys.readouterr().out.strip()
+    assert len(lines) == len(commands)  # each with what it prints
     assert (tmp_path / "out" / "run" / "report.html").exists()
+
+
+def test_what_is_shown_is_told_from_what_is_not():
+    assert same("a ... c", "a b b c") and same("a\n...", "a b") and same("1.00 ± 2", "1.001 ± 2")
+    assert not same("a ... c", "a b") and not same("a b", "a b c") and not same("1.0", "1.1")
+    assert same("in ... s\n...\nend", "in 3 s x s end") and not same("...\nend", "end x")
 
 
 def test_readme_names_the_two_commands():

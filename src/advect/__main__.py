@@ -7,13 +7,15 @@ from __future__ import annotations
 import sys
 
 from advect.cli.interrupt import NotedInterrupt, obey
+from advect.cli.loading import saying
 
 
 def main() -> int:
     """Run the command line that the shell gave, and give its exit code."""
     with NotedInterrupt() as noted:
         try:
-            from advect.cli.app import main as run
+            with saying("loading …"):
+                from advect.cli.app import main as run
 
             obey()
             return run()

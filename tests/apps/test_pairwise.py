@@ -619,3 +619,48 @@ def test_what_was_found_is_a_picture():
     assert viz.pairwise(ad.pairwise(sets, progress=False)).axes
     with pytest.raises(ad.InputError, match="needs names"):
         viz.pairwise(np.zeros((3, 3)))
+
+
+def _shifted(*shifts: float) -> dict[str, ad.LabeledDataset]:
+    draw = torch.Generator().manual_seed(0)
+    return {
+        f"at {shift}": ad.datasets.gaussians(60, shift=(shift, 0.0), generator=draw)
+        for shift in shifts
+    }
+
+
+def test_distances_say_how_much_they_would_vary(tmp_path):
+    sets = _shifted(0.0, 6.0, 6.1, 20.0)
+    found = ad.pairwise(sets, progress=False)
+    one = ad.otdd(sets["at 0.0"], sets["at 6.0"])
+    assert found.standard_errors[0, 1] == found.standard_errors[1, 0] == one.standard_error()
+    assert (np.diag(found.standard_errors) == 0).all()
+    assert found.interval("at 0.0", "at 6.0") == pytest.approx(one.interval(), rel=1e-3)
+    assert sorted(found.ties("at 0.0")) == ["at 6.0", "at 6.1"]
+    assert found.ties("at 6.0") == ["at 6.1"]
+    assert "nearest to at 0.0 is" in str(found.notes[0]) and "More samples" in str(found)
+    half = 1.96 * one.standard_error()
+    assert f"{one.value:.4g} ± {half:.2g}" in str(found) and "±" in found._repr_html_()
+    again = ad.Pairwise.load(found.save(tmp_path / "found.json"))
+    assert (again.standard_errors == found.standard_errors).all() and str(again) == str(found)
+
+
+def test_without_errors_nothing_is_claimed(tmp_path):
+    found = ad.pairwise(_shifted(0.0, 6.0, 6.1), progress=False, standard_errors=False)
+    assert np.isnan(found.standard_errors[0, 1]) and found.notes == ()
+    assert len(found.ties("at 0.0")) == 1 and "±" not in str(found)
+    path = found.save(tmp_path / "found.json")
+    record = json.loads(path.read_text())
+    record["format"] = "advect.pairwise/1"  # as files were before
+    del record["standard_errors"]
+    path.write_text(json.dumps(record))
+    assert np.isnan(ad.Pairwise.load(path).standard_errors[0, 1])
+
+
+def test_a_long_run_says_so_when_it_has_begun(monkeypatch):
+    from advect.apps import pairwise as module
+
+    monkeypatch.setattr(module, "_LONG", 0.0)
+    sets = _shifted(0.0, 1.0, 2.0)
+    with pytest.warns(ad.ScaleWarning, match=r"1 more pairs take about .* n_jobs=-1"):
+        ad.pairwise(sets, progress=False)

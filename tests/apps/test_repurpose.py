@@ -305,3 +305,22 @@ def test_posterior_reaches_the_map_and_the_rest_of_the_data():
     assert found.predictions == FAR.labels
     with pytest.raises(ad.InputError, match="posterior"):
         ad.apps.repurpose(chain(), REFERENCE, FAR, QUICK, posterior="automatic")
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8), (8, 8, 1)], ids=str)
+def test_a_network_of_convolutions_needs_no_wrapper(shape):
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(1, 3, 3, 2), torch.nn.ReLU(), torch.nn.Flatten()]
+    cnn = torch.nn.Sequential(*layers, torch.nn.Linear(27, 10))
+    digits = ad.datasets.load("digits", n=80).replace(sample_shape=shape)
+    reference, data = ad.harmonize(digits.subset(range(50)), digits.subset(range(50, 80)))
+    options = ad.apps.RepurposeOptions(n_steps=1, progress=False)
+    for part in (reference, digits.subset(range(50))):
+        moved = data.replace(sample_shape=part.sample_shape)
+        found = ad.apps.repurpose(cnn, part, moved, options)
+        with torch.no_grad():
+            plain = torch.softmax(cnn(found.flowed.x.reshape(-1, 1, 8, 8)), dim=1)
+        assert np.allclose(found.answers, plain.numpy(), atol=1e-5)
+        new = digits.samples[:3].reshape(3, *shape)
+        assert found.predict(new) == found.predict(digits.x[:3])
+        assert found.predict(digits.x[:1]) == found.predict(digits.x[:3])[:1]

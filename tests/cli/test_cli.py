@@ -234,7 +234,7 @@ def test_every_command_is_tried_with_bad_input():
         (["flow", A, B], "--out or -o is missing: Where to write"),
         (
             ["flow", A, B, "-o", "run", "--steps", "three"],
-            "--steps: Input should be a valid integer",
+            "--steps must be a whole number",
         ),
         (["flow", A, B, "-o", "run", "--dynamics", "jdfl"], "jd-fl"),
         (["distance", A, B, A], "too many arguments: toy:gaussians"),
@@ -309,7 +309,13 @@ def test_matrix_is_restartable(answer, cli, empty):
         and found["values"][1][1] == 0
     )
     written = {path.name for path in Path("out").iterdir()}
-    assert written >= {"distances.csv", "distances.json", "distances.png", "pairs"}
+    assert written >= {
+        "distances.csv",
+        "distances.html",
+        "distances.json",
+        "distances.png",
+        "pairs",
+    }
     lines = Path("out/distances.csv").read_text().splitlines()
     assert lines[0] == ",gaussians,moons,rings" and float(lines[1].split(",")[3]) == pair["value"]
     code, _, err = cli("matrix", *refs, "-o", "out")
@@ -1010,6 +1016,22 @@ def test_report_and_animation(run, answer, cli):
     assert code == 2 and ".gif" in err
 
 
+def test_runs_side_by_side(run, answer, cli, monkeypatch):
+    answer("flow", A, B, "--steps", "2", "--integrator", "adam", "-o", "deep/run")
+    said = answer("report", "run", "deep/run")
+    assert said["report"] == "runs.html" and said["runs"] == ["run", "deep/run"]
+    page = Path("runs.html").read_text()
+    assert "integrator.name" in page and "the same" in page and "deep/run" in page
+    code, _, err = cli("report", "run", "deep/run")
+    assert code == 2 and "--overwrite" in err
+    code, _, err = cli("report", "run", "nowhere", "-o", "page.html")
+    assert code == 2 and "nowhere" in err and not Path("page.html").exists()
+    code, _, err = cli("report")
+    assert code == 2 and "advect flow" in err
+    code, _, err = cli("report", *["run"] * 7, "-o", "page.html")
+    assert code == 2 and "two to 6 runs" in err and not Path("page.html").exists()
+
+
 def test_a_page_that_fails_does_not_undo_the_flow(monkeypatch, cli):
     def fail(*_):
         raise RuntimeError("no ink")
@@ -1036,7 +1058,8 @@ def test_transfer(answer):
            "--extra", "toy:gaussians?n=15&seed=8", "--map.name", "nearest", "--solver.relative-epsilon", "0.05",
            "-o", "sets")  # fmt: skip
     made = {"recommended.npz", "final.npz", "way.npz", "mapped.npz"}
-    assert files_of("sets") == made | {"result.json"}
+    assert files_of("sets") == made | {"report.html", "result.json"}
+    assert "The flow to the few" in Path("sets/report.html").read_text()
     final = ad.datasets.load("sets/final.npz")
     few = ad.datasets.load("toy:gaussians?n=9&shift=5,0&seed=3")
     solver = ad.Sinkhorn(ad.Relative(0.05), tol=1e-3)
@@ -1055,6 +1078,10 @@ def test_transfer_without_a_flow(cli):
     words = ["transfer", "toy:gaussians?n=60", "toy:gaussians?n=9&shift=5,0&seed=3", "-o", "sets"]
     code, out, _ = cli(*words, "--no-flow", "--among", "gaussian", "--added", "30")
     assert code == 0 and "gaussian: nothing else was asked for" in out
+    assert files_of("sets") == {"recommended.npz", "report.html", "result.json"}
+    assert "The flow to the few" not in Path("sets/report.html").read_text()
+    again = ("--no-flow", "--among", "gaussian", "--added", "30", "--no-report", "--overwrite")
+    assert cli(*words, *again)[0] == 0
     assert files_of("sets") == {"recommended.npz", "result.json"}
     assert len(ad.datasets.load("sets/recommended.npz")) == 39
     code, _, err = cli(*words, "--among", "magic", "--overwrite")
@@ -1095,7 +1122,8 @@ def test_repurpose(kind, answer):
         "answers",
     )
     assert said["datasets"]["data"]["accuracy"] == 1
-    assert files_of("answers") == {"data.csv", "data-flowed.npz", "result.json"}
+    assert files_of("answers") == {"data.csv", "data.html", "data-flowed.npz", "result.json"}
+    assert said["datasets"]["data"]["report"] == "data.html"
     lines = Path("answers/data.csv").read_text().splitlines()
     assert lines[0] == "row,label,prediction" and len(lines) == 61
     assert all(label == guess for _, label, guess in (line.split(",") for line in lines[1:]))

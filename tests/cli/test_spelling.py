@@ -102,3 +102,31 @@ def test_targets_and_shapes(here: Path, capsys: pytest.CaptureFixture[str]) -> N
     )
     text = told(capsys, "distance", "a.csv", "digits?n=20")
     assert "--space.align auto" in text and "an array (n, H, W)" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("distance toy:moons", "TARGET is missing: advect distance SOURCE TARGET [OPTIONS]."),
+        ("distance A B --solver.epsilon -1", "--solver.epsilon must be a finite number above 0"),
+        ("distance A B --cost.label-weight abc", "--cost.label-weight must be a number; got 'abc'"),
+        (
+            "distance A B --standard-error 1",
+            "--standard-error must be a whole number of at least 2",
+        ),
+        ("matrix A B --jobs 0", "--jobs must be other than 0"),
+        ("flow A B -o r --steps 2.5", "--steps must be a whole number; got '2.5'"),
+        ("flow A B -o r --steps -3", "--steps must be greater than or equal to 0; got '-3'"),
+        ("flow A B -o r --integrator.step-size 0", "--integrator.step-size must be a finite"),
+        ("flow A B -o r --dynamics.bounds 3,1", "--dynamics.bounds takes 2 values, one after"),
+        ("index near nothere A", "Make one with advect index add."),
+        ("data info notes.txt", "unknown suffix of notes.txt; got '.txt'"),
+    ],
+)
+def test_what_was_wrong_has_the_name_that_was_typed(line, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("hello")
+    sets = {"A": "toy:moons?n=20", "B": "toy:rings?n=20&classes=2"}
+    assert main([sets.get(word, word) for word in line.split()]) == 2
+    assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

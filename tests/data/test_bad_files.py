@@ -23,6 +23,7 @@ from covering import examples
 from hypothesis import HealthCheck, given, strategies as st
 from PIL import Image
 
+import advect as ad
 from advect.data.formats import Content, open_source, write
 from advect.errors import InputError
 
@@ -283,7 +284,7 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("f", tree(), {}, "a directory for each class.*0 images"),
     ("f", tree(x=png()), {}, "a directory for each class.*1 images.*labels=False"),
     ("f", tree(a__x=png(), b=None), {}, "at least one image.*nothing in .*b"),
-    ("f", tree(a__x=png(), a__notes_txt=b"hello"), {}, "not an image; got .*notes.txt"),
+    ("f", tree(a__notes_txt=b"hello"), {}, "at least one image; got no image in .*a"),
     ("f", tree(a__x=png(), loose=png()), {}, "loose.png beside them"),
     ("f", tree(a__x=png(), a__deep__y=png()), {}, "must not have directories.*deep"),
     ("f", tree(a__x=png(), a__y=b""), {}, "an image, or damaged.*y.png"),
@@ -518,3 +519,12 @@ def test_damaged_images(
         open_source(place, size=4, channels="rgb").read()
     except InputError as error:
         check(error, "")
+
+
+def test_stray_files_beside_images_are_left_out_with_a_word(tmp_path):
+    tree(a__x=png(), b__y=png())(tmp_path / "f")
+    for name in ("Thumbs.db", ".DS_Store", "notes.txt"):
+        (tmp_path / "f" / "a" / name).write_bytes(b"hello")
+    with pytest.warns(UserWarning, match="2 files in .*a left out.*Thumbs.db, notes.txt"):
+        data = ad.LabeledDataset.from_folder(tmp_path / "f")
+    assert data.labels == ["a", "b"]

@@ -620,3 +620,13 @@ def draw_of_large_file(place: Path, rows: int) -> tuple[float, int]:
 def test_a_draw_of_two_million_rows_takes_little_memory(tmp_path: Path) -> None:
     megabytes, calls = draw_of_large_file(tmp_path, 2_000_000)
     assert megabytes < 500 and calls > 1
+
+
+def test_images_of_any_format_are_brought_to_a_size(tmp_path):
+    data = ad.datasets.load("digits?n=12&size=4")
+    assert data.sample_shape == (4, 4)
+    assert ad.datasets.load("digits", n=12, size=[4, 6], channels="rgb").sample_shape == (4, 6, 3)
+    data.save(tmp_path / "small.npz")
+    assert ad.datasets.load(f"npz:{tmp_path}/small.npz?size=2").sample_shape == (2, 2)
+    with pytest.raises(InputError, match="unknown option"):
+        ad.datasets.load("toy:moons?n=12&size=4")

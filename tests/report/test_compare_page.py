@@ -3,7 +3,6 @@ in a browser.
 """
 
 import re
-import shutil
 
 import pytest
 import torch
@@ -12,9 +11,6 @@ import advect as ad
 from advect.report import write_compare_report
 
 FAST = {"repeats": 3, "max_samples": 20, "progress": False}
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
 
 
 def compared(shape=(8, 8), names=("a", "b"), n=60, drop=False, columns=None):
@@ -66,27 +62,13 @@ def test_a_page_has_a_place(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium to open a page with")
 @pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.slow), 390])
-def test_the_page_in_a_browser(tmp_path, width):
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+def test_the_page_in_a_browser(tmp_path, width, visit):
     hostile = "<script>alert(1)</script>", "b"
-    path = compared(names=hostile, drop=True).report(tmp_path / "page.html")
-    heard = []
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=flags)
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.on("console", lambda m: m.type in ("error", "warning") and heard.append(m.text))
-        page.on("dialog", lambda dialog: (heard.append(dialog.message), dialog.dismiss()))
-        uri = path.as_uri()
-        page.on("request", lambda r: r.url.startswith(("data:", uri)) or heard.append(r.url))
-        page.goto(uri)
-        assert page.locator("h3.class").first.inner_text().startswith(hostile[0])
-        assert page.locator(".badge.off").count() >= 2
-        loaded = page.locator("img").evaluate_all("all => all.map(one => one.naturalWidth)")
-        assert loaded and min(loaded) > 0
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= width  # wide tables scroll inside
-        browser.close()
-    assert heard == []
+    page = visit(compared(names=hostile, drop=True).report(tmp_path / "page.html"), width=width)
+    assert page.locator("h3.class").first.inner_text().startswith(hostile[0])
+    assert page.locator(".badge.off").count() >= 2
+    loaded = page.locator("img").evaluate_all("all => all.map(one => one.naturalWidth)")
+    assert loaded and min(loaded) > 0
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= width  # wide tables scroll inside

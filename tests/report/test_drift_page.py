@@ -3,7 +3,6 @@ nothing.
 """
 
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -79,35 +78,14 @@ def test_a_page_has_a_place(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_in_a_browser(tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    chromium = next(filter(None, map(shutil.which, names)), None)
-    if chromium is None:
-        pytest.skip("no chromium to open a page with")
-    path, heard = images().report(tmp_path / "page.html"), []
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
-    flags += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=flags)
-        for width, scheme in ((1200, "light"), (390, "dark")):
-            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            page.on("console", lambda message: heard.append(message.text))
-            page.on("pageerror", lambda error: heard.append(str(error)))
-            page.on("dialog", lambda dialog: (heard.append("dialog"), dialog.dismiss()))
-            page.on(
-                "request",
-                lambda request: (
-                    request.url.startswith(("data:", path.as_uri())) or heard.append(request.url)
-                ),
-            )
-            page.goto(path.as_uri())
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert page.locator(".verdict").inner_text() == "drift found"
-            assert page.locator("tbody th", has_text="<script>").count() >= 2
-            loaded = "[...document.images].every(i => i.complete && i.naturalWidth > 0)"
-            assert page.evaluate(loaded)
-            charts = page.locator(".charts svg")
-            assert charts.count() == 5 and charts.first.bounding_box()["height"] > 100
-        browser.close()
-    assert not heard
+def test_in_a_browser(tmp_path, visit):
+    path = images().report(tmp_path / "page.html")
+    for width, scheme in ((1200, "light"), (390, "dark")):
+        page = visit(path, width=width, scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator(".verdict").inner_text() == "drift found"
+        assert page.locator("tbody th", has_text="<script>").count() >= 2
+        loaded = "[...document.images].every(i => i.complete && i.naturalWidth > 0)"
+        assert page.evaluate(loaded)
+        charts = page.locator(".charts svg")
+        assert charts.count() == 5 and charts.first.bounding_box()["height"] > 100

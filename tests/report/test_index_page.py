@@ -2,7 +2,6 @@
 
 import html
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -86,37 +85,13 @@ def test_maps_of_many_and_of_no_groups():
         viz.dataset_map(apart[:5, :5], list("abcde"), groups=["x"])
 
 
-def test_in_a_browser(page):
+def test_in_a_browser(page, visit):
     """It loads, asks the network for nothing, runs nothing, and fits a phone, light and dark."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if chromium is None:
-        pytest.skip("no chromium to open a page with")
-    heard: list[str] = []
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=flags)
-        for width, scheme in ((1200, "light"), (390, "dark")):
-            context = browser.new_context(
-                viewport={"width": width, "height": 900}, color_scheme=scheme
-            )
-            tab = context.new_page()
-            tab.on("console", lambda message: heard.append(message.text))
-            tab.on("pageerror", lambda error: heard.append(str(error)))
-            tab.on("dialog", lambda dialog: (heard.append("dialog"), dialog.dismiss()))
-            tab.on(
-                "request",
-                lambda request: (
-                    request.url.startswith(("data:", page.as_uri())) or heard.append(request.url)
-                ),
-            )
-            tab.goto(page.as_uri())
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            shown = tab.evaluate("document.querySelector('.map img').naturalWidth")
-            assert shown > 500
-            ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert (ground == "rgb(15, 19, 24)") == (scheme == "dark")
-            assert tab.locator("tbody tr").count() == 7
-            context.close()
-        browser.close()
-    assert heard == []
+    for width, scheme in ((1200, "light"), (390, "dark")):
+        tab = visit(page, width=width, scheme=scheme)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        shown = tab.evaluate("document.querySelector('.map img').naturalWidth")
+        assert shown > 500
+        ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(15, 19, 24)") == (scheme == "dark")
+        assert tab.locator("tbody tr").count() == 7

@@ -2,7 +2,6 @@
 in a browser."""
 
 import re
-import shutil
 
 import pytest
 import torch
@@ -74,35 +73,14 @@ def test_a_page_has_a_place(tmp_path):
 
 
 @pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.slow), 390])
-def test_in_a_browser(tmp_path, width):
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    chromium = next(filter(None, map(shutil.which, names)), None)
-    if chromium is None:
-        pytest.skip("no chromium to open a page with")
+def test_in_a_browser(tmp_path, width, visit):
     made = matched(images(40, 0, (EVIL, "b")), images(60, 1, (EVIL, "b")))
-    path = write_matching_report(*made, tmp_path / "page.html", title="Two to two")
-    complaints: list[str] = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
-        )
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.on("console", lambda said: complaints.append(said.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append("dialog"), dialog.dismiss()))
-        page.on(
-            "request",
-            lambda asked: (
-                asked.url.startswith(("data:", path.as_uri())) or complaints.append(asked.url)
-            ),
-        )
-        page.goto(path.as_uri())
-        assert page.locator("h1").inner_text() == "Two to two"
-        shown = page.locator(".way img")
-        assert shown.count() == 2 * 6 * 6
-        assert shown.first.evaluate("image => image.naturalWidth") == 8
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= width  # nothing sticks out
-        browser.close()
-    assert complaints == []
+    page = visit(
+        write_matching_report(*made, tmp_path / "page.html", title="Two to two"), width=width
+    )
+    assert page.locator("h1").inner_text() == "Two to two"
+    shown = page.locator(".way img")
+    assert shown.count() == 2 * 6 * 6
+    assert shown.first.evaluate("image => image.naturalWidth") == 8
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= width  # nothing sticks out

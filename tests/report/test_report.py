@@ -8,12 +8,12 @@ import base64
 import json
 import math
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from page_tags import Tags
 
 import advect as ad
 from advect.datasets.trajectory import Frame
@@ -47,36 +47,13 @@ def result(target) -> ad.FlowResult:
     return short_flow(gaussians(), objective, callbacks=[ad.Recorder(), metric])
 
 
-class Tags(HTMLParser):
-    """Every tag with its attributes, what is in scripts, and the text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-        self.words: list[str] = []
-        self._open = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self._open = tag
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        self._open = ""
-
-    def handle_data(self, data):
-        (self.scripts if self._open == "script" else self.words).append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-
 def page_of(result, folder: Path, **options) -> tuple[str, dict, Tags]:
     text = write_report(result, folder / "report.html", **options).read_text(encoding="utf-8")
     tags = Tags(text)
-    return text, json.loads(tags.scripts[0]), tags
+    data = json.loads(tags.scripts[0])
+    (scene,) = data["scenes"]
+    assert data["steps"] == scene["steps"]
+    return text, {**data, **scene}, tags
 
 
 def numbers(text: str, kind: str) -> np.ndarray:
@@ -410,9 +387,8 @@ def test_large_runs_are_thinned_and_the_page_says_so(tmp_path):
     generator = torch.Generator().manual_seed(0)
     start = ad.LabeledDataset(torch.rand(3000, 2, generator=generator), [0, 1, 2, 3] * 750)
     frames = [Frame(k, 100.0 - k, start.replace(x=start.x + k)) for k in range(101)]
-    path = write_report(Story(frames), tmp_path / "report.html")
-    story = json.loads(Tags(path.read_text(encoding="utf-8")).scripts[0])
-    assert path.stat().st_size < 3_000_000
+    text, story, tags = page_of(Story(frames), tmp_path)
+    assert len(text.encode()) < 3_000_000
     assert (story["n"], len(story["steps"]), story["steps"][0], story["steps"][-1]) == (
         2000,
         60,
@@ -427,7 +403,7 @@ def test_large_runs_are_thinned_and_the_page_says_so(tmp_path):
     )
     assert np.allclose(axis, start.x[rows.astype(int)], atol=story["half"] / 30_000)
     assert set(np.bincount(rows % 4) > 400) == {True}  # no class is lost
-    text = Tags(path.read_text(encoding="utf-8")).text
+    text = tags.text
     assert (
         "2,000 of 3,000 samples were drawn" in text
         and "Of 101 recorded frames, 60 are shown" in text

@@ -4,8 +4,6 @@ network for nothing.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,69 +14,7 @@ import advect as ad
 from advect.datasets.trajectory import Frame
 from advect.report import Story, write_report
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-if CHROMIUM is None:
-    pytest.skip("no chromium to open a report with", allow_module_level=True)
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-]
 EVIL = "<script>alert(1)</script>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def visit(browser) -> Iterator[Callable[..., Any]]:
-    """Open a file in a new window with an empty profile; at the end, nothing may have been asked
-    for or complained of.
-    """
-    complaints: list[str] = []
-    contexts = []
-
-    def visit(path: Path, *, heard: list[str] = complaints, **options: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 1000}, **options})
-        contexts.append(context)
-        page = context.new_page()
-        page.on(
-            "console",
-            lambda message: message.type in ("error", "warning") and heard.append(message.text),
-        )
-        page.on("pageerror", lambda error: heard.append(str(error)))
-        page.on(
-            "dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss())
-        )
-        allowed = path.as_uri()
-        page.on(
-            "request",
-            lambda request: (
-                request.url.startswith(("data:", allowed))
-                or heard.append(f"request: {request.url}")
-            ),
-        )
-        page.goto(allowed)
-        page.wait_for_selector("html[data-ready=yes]")
-        return page
-
-    yield visit
-    for context in contexts:
-        context.close()
-    assert complaints == []
 
 
 def gaussians(n: int, seed: int, **options) -> ad.LabeledDataset:
@@ -216,7 +152,7 @@ def place_of(page: Any, sample: int, frame: int = 0) -> tuple[float, float]:
     return tuple(
         page.evaluate(
             """([i, frame]) => {
-              const story = JSON.parse(document.getElementById("story").textContent);
+              const story = JSON.parse(document.getElementById("story").textContent).scenes[0];
               const bytes = Uint8Array.from(atob(story.points), (c) => c.charCodeAt(0)), at = new Int16Array(bytes.buffer);
               const stage = document.getElementById("particles"), box = stage.getBoundingClientRect();
               const [left, low, edge] = [40, 30, 12], [a, b] = story.extent, k = (frame * story.n + i) * 2;
@@ -253,8 +189,17 @@ def test_a_sample_by_number_and_by_focus(plane, images, visit):
     page = visit(plane)
     page.fill("#sample", "7")
     assert "Sample 7, class b" in page.inner_text("#details")
-    page.fill("#sample", "700")
-    assert page.inner_text("#details") == ""
+    for wrong, answer in (
+        ("700", "There is no sample 700: they go from 0 to 59."),
+        ("-1", "There is no sample -1: they go from 0 to 59."),
+        ("1.5", "A sample is a whole number, here from 0 to 59."),
+    ):
+        page.fill("#sample", wrong)
+        assert page.inner_text("#details") == ""
+        assert page.inner_text("#sample-help") == answer
+        assert page.get_attribute("#sample", "aria-invalid") == "true"
+    page.fill("#sample", "3")
+    assert page.inner_text("#sample-help") == "or point at one"
     page = visit(images)
     page.focus("#grid button")
     first = page.inner_text("#details")
@@ -266,7 +211,7 @@ def test_a_sample_by_number_and_by_focus(plane, images, visit):
 
 
 def test_a_tap_tells_of_a_sample(plane, visit):
-    page = visit(plane, has_touch=True, is_mobile=True, viewport={"width": 390, "height": 844})
+    page = visit(plane, has_touch=True, is_mobile=True, width=390)
     page.locator("#particles").scroll_into_view_if_needed()
     page.touchscreen.tap(*place_of(page, 3))
     assert page.inner_text("#details").startswith("Sample ")
@@ -297,7 +242,7 @@ def test_injected_scripts_do_not_run(plane, visit, tmp_path):
 @pytest.mark.parametrize("name", ["plane", "space", "images"])
 @pytest.mark.parametrize("width", [390, 768, 1200])
 def test_no_screen_scrolls_sideways(name, width, visit, request):
-    page = visit(request.getfixturevalue(name), viewport={"width": width, "height": 844})
+    page = visit(request.getfixturevalue(name), width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -308,13 +253,27 @@ def test_dark_by_wish_and_by_button(plane, visit):
             "Number(b), 0)"
         )
 
-    light, dark = visit(plane, color_scheme="light"), visit(plane, color_scheme="dark")
+    light, dark = visit(plane, scheme="light"), visit(plane, scheme="dark")
     assert ground(light) > 600 and ground(dark) < 150
     colours = picture(light, "#particles")
     light.click("#theme")
     assert ground(light) < 150 and picture(light, "#particles") != colours
     light.click("#theme")
     assert ground(light) > 600 and picture(light, "#particles") == colours
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_embedded_the_player_is_alone_and_plays(plane, browser, theme):
+    page = browser.new_page(viewport={"width": 800, "height": 600})
+    page.goto(f"{plane.as_uri()}#embed-{theme}")
+    page.wait_for_selector("#play[aria-label=Pause]")
+    while int(page.locator("#time").input_value()) < 3:
+        page.wait_for_timeout(100)
+    assert page.locator("html").get_attribute("data-theme") == theme
+    assert page.locator("canvas#particles").is_visible() and page.locator("#play").is_visible()
+    for hidden in ("h1", "footer", "#classes-title", "#run-title", ".keys"):
+        assert not page.locator(hidden).first.is_visible()
+    page.close()
 
 
 def test_space_turns_by_drag_and_by_button(space, visit):
@@ -328,6 +287,58 @@ def test_space_turns_by_drag_and_by_button(space, visit):
     turned = picture(page, "#particles")
     page.click("[aria-label='Turn left']")
     assert len({first, turned, picture(page, "#particles")}) == 3
+
+
+def test_the_player_covers_no_caption(images, visit):
+    """Wherever one scrolls to read a caption, or the browser does, it is there to be read."""
+    page = visit(images, width=390)
+    seen = page.evaluate(
+        """() => [...document.querySelectorAll(".player figcaption")].flatMap((caption) =>
+          ["start", "center", "end", "nearest"].map((block) => {
+          document.documentElement.scrollTop = 0;
+          caption.scrollIntoView({ block, behavior: "instant" });
+          const box = caption.getBoundingClientRect();
+          const at = (share) => document.elementFromPoint(box.left + 20, box.top + share * box.height);
+          return [0.1, 0.5, 0.9].every((share) => caption.contains(at(share)));
+        }))"""
+    )
+    assert len(seen) == 8 and all(seen)
+
+
+def test_amber_where_the_value_rose(tmp_path, visit):
+    data = gaussians(20, 0)
+    values = [9.0, 5.0, 6.0, 4.0, 4.0]
+    frames = [Frame(k, value, data) for k, value in enumerate(values)]
+    page = visit(write_report(Story(frames, status="rose"), tmp_path / "report.html"))
+
+    def colour(selector, what):
+        return page.eval_on_selector(selector, f"node => getComputedStyle(node).{what}")
+
+    amber = colour(".status", "color")
+    assert colour("#charts path.rose", "stroke") != colour("#charts path", "stroke")
+    assert page.get_attribute("#charts path.rose", "d").count("M") == 1  # one of four steps
+    told = {}
+    for place in range(5):
+        page.eval_on_selector(
+            "#time", f"time => {{ time.value = {place}; time.dispatchEvent(new Event('input')) }}"
+        )
+        told[place] = (page.inner_text("#now").endswith("rose"), colour("#now", "color") == amber)
+    assert told == {
+        0: (False,) * 2,
+        1: (False,) * 2,
+        2: (True,) * 2,
+        3: (False,) * 2,
+        4: (False,) * 2,
+    }
+    assert "the value rose" in page.inner_text("#charts")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["plane", "space", "images"])
+def test_it_can_be_read(name, width, scheme, readable, request):
+    readable(request.getfixturevalue(name), width=width, scheme=scheme)
 
 
 def test_a_class_can_be_shown_alone(plane, visit):
@@ -353,7 +364,7 @@ def test_everything_has_a_name_for_those_who_cannot_see_it(images, visit):
 
 
 def test_print_shows_the_moments_and_hides_the_controls(images, visit):
-    page = visit(images, color_scheme="dark")
+    page = visit(images, scheme="dark")
     page.emulate_media(media="print")
     assert not page.is_visible("#time") and not page.is_visible("#play")
     assert page.locator("#film button").count() == 5

@@ -309,3 +309,14 @@ def test_a_term_of_some_steps_only_is_no_obstacle():
     )
     late = dataclasses.replace(result, terms={**result.terms, "late": [1.0]})
     assert late.diagnosis == result.diagnosis
+
+
+def test_one_of_many_columns_that_carries_most_is_named():
+    draw = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(50, 6, generator=draw) for _ in range(2))
+    scale = torch.tensor([1.0, 1.0, 6.0, 1.0, 1.0, 1.0])  # 36 of 41
+    one, two = (ad.LabeledDataset(x * scale, [0] * 50) for x in (a, b))
+    notes = [note.what for note in ad.otdd(one, two).notes if "Column" in note.what]
+    assert len(notes) == 1 and "'feature 3' carries 8" in notes[0]
+    few = [data.replace(x=data.x[:, 1:3], sample_shape=(2,)) for data in (one, two)]
+    assert not any("Column" in note.what for note in ad.otdd(*few).notes)

@@ -1,32 +1,22 @@
-"""Ready for other devices: dtypes follow the inputs, and a steady flow step rarely waits for the
-device.
+"""Ready for other devices: dtypes follow the inputs, nothing mixes devices, and a steady flow step
+waits for the device a handful of times.
 
-Each ``float(tensor)``, ``bool(tensor)`` or ``.tolist()`` is a wait (``aten::_local_scalar_dense``
-for each number), counted here on the CPU by a dispatch mode. What remains: the checks of inputs and
-of finite results, some for each step; one for an iteration of a self-problem or of conjugate
-gradients; three for a Newton step and two for a Sinkhorn step of the solver (errors, line search,
-range of scalings)."""
+There is no GPU here: ``advect.testing.Waits`` pretends one. The route that a device takes (ticks that
+nobody watches, decompositions in one batch, inner problems on the processor) really runs, and is
+compared with that of the processor."""
 
-from typing import ClassVar
+from itertools import islice
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import advect as ad
+from advect._util.batched_norms import batched_norms
+from advect._util.nuclear import nuclear_norms
+from advect.cost.rounding import product_unit
 from advect.functionals import SlicedOTDD, sliced_otdd
-
-
-class Waits(TorchDispatchMode):
-    """Counts what makes the host wait for a device."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func is torch.ops.aten._local_scalar_dense.default:
-            self.count += 1
-        return func(*args, **kwargs)
+from advect.testing import Waits
 
 
 class Dtypes(TorchDispatchMode):
@@ -55,57 +45,188 @@ def labeled(n, seed, shift=0.0, dtype=torch.float32, d=4):
     return ad.LabeledDataset(x.to(dtype), y)
 
 
-class Counted(ad.Sinkhorn):
-    """Remembers its iterations."""
+MOST = 10  # waits in a steady step, whatever the labels cost and whatever moves
+LABELS = {
+    "none": ad.NoLabels(),
+    "means": ad.MeansOnly(),
+    "bures": ad.Bures(),
+    "diagonal": ad.Bures(diagonal=True),
+    "exact": ad.ExactLabelOT(),
+    "by name": ad.ByName(2.0, plus=ad.Bures()),
+    "values": ad.TargetValues(),
+    "laws": ad.TargetLaws(),
+}
+DYNAMICS = {
+    "fd": ad.FeatureDriven(),
+    "fd detached": ad.FeatureDriven(through_laws=False),
+    "jd-fl": ad.JointFixedLabels(),
+    "jd-vl": ad.JointVariableLabels(),
+}
+WITHOUT_LAWS = ("exact", "values", "laws")  # of particles: they compare samples or targets
+CASES = [
+    (label, dynamics)
+    for label in LABELS
+    for dynamics in DYNAMICS
+    if not (dynamics.startswith("jd") and label in WITHOUT_LAWS)
+]
+QUICK = [("bures", "fd"), ("exact", "fd"), ("bures", "jd-vl")]
 
-    log: ClassVar[list[int]] = []
 
-    def solve(self, *arguments, **options):
-        solution = super().solve(*arguments, **options)
-        self.log.append(solution.n_iter)
-        return solution
+def small(label, dtype=torch.float64, d=3):
+    """Two datasets for a label cost, with targets where it is about them."""
+    sets = [labeled(n, seed, shift, dtype, d) for n, seed, shift in ((36, 0, 0.0), (30, 1, 2.0))]
+    if label in ("values", "laws"):
+        sets = [ad.LabeledDataset(data.x, targets=data.x[:, :1].exp()) for data in sets]
+    return sets
 
-    def solve_self(self, *arguments, **options):
-        solution = super().solve_self(*arguments, **options)
-        self.log.append(solution.n_iter)
-        return solution
+
+def put(data, waits):
+    """The dataset on the pretended device."""
+    names = ("x", "y", "weights", "targets")
+    return data.replace(**{name: waits.on_device(getattr(data, name)) for name in names})
+
+
+def walk(sets, label, dynamics, **options):
+    cost = ad.GroundCost(label=LABELS[label], **options.pop("features", {}))
+    energy = ad.OTDD(sets[1], cost=cost, **options)
+    return ad.iterate(sets[0], energy, dynamics=DYNAMICS[dynamics], integrator=ad.Euler(0.02))
+
+
+def waits_of_a_steady_step(label, dynamics, before=3, **options):
+    with Waits() as waits:
+        sets = [put(data, waits) for data in small(label, torch.float32, options.pop("d", 3))]
+        steps = walk(sets, label, dynamics, **options)
+        list(islice(steps, before))
+        waits.clear()
+        next(steps)
+    return waits
+
+
+@pytest.mark.parametrize(("label", "dynamics"), QUICK)
+def test_waits_of_a_steady_step(label, dynamics):
+    waits = waits_of_a_steady_step(label, dynamics)
+    assert waits.count <= MOST, waits.places
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("label", "dynamics"), CASES)
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "20kB"}, {"d": 12}], ids=str)
+def test_waits_of_every_label_cost_and_dynamics(label, dynamics, options):
+    if "memory_limit" in options and dynamics == "jd-vl" and label != "none":
+        pytest.skip("a table of the laws of particles is as large as the cost")
+    waits = waits_of_a_steady_step(label, dynamics, **options)
+    assert waits.count <= MOST, waits.places
+
+
+@pytest.mark.slow
+def test_waits_with_a_sketch():
+    waits = waits_of_a_steady_step("bures", "fd", d=12, features={"feature": ad.Sketch(4)})
+    assert waits.count <= MOST, waits.places
+
+
+def both(label, dynamics, steps):
+    """The last of some steps, on the processor and on the pretended device, in float64."""
+    here = list(islice(walk(small(label), label, dynamics), steps))[-1]
+    with Waits() as waits:
+        sets = [put(data, waits) for data in small(label)]
+        there = list(islice(walk(sets, label, dynamics), steps))[-1]
+        found = there.dataset.x.cpu()
+    return here, there, found
+
+
+@pytest.mark.parametrize(("label", "dynamics"), QUICK[:2])
+def test_the_route_of_a_device_gives_the_same(label, dynamics):
+    here, there, x = both(label, dynamics, 3)
+    assert there.value == pytest.approx(here.value, rel=1e-12)
+    torch.testing.assert_close(x, here.dataset.x, rtol=1e-12, atol=1e-12)
+    assert float(there.state["iterations"]) == float(here.state["iterations"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("label", "dynamics"), CASES)
+def test_every_route_of_a_device_gives_the_same(label, dynamics):
+    here, there, x = both(label, dynamics, 4)
+    assert there.value == pytest.approx(here.value, rel=1e-10)
+    torch.testing.assert_close(x, here.dataset.x, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "d"), [(((7, 9, 4), (5, 9)), 20), (((30, 12), (25, 40, 3)), 12), (((4,) * 3,) * 2, 4)]
+)
+def test_decompositions_in_one_batch_are_those_one_by_one(sizes, d, symmetric):
+    generator = torch.Generator().manual_seed(0)
+    factors = [torch.randn(sum(part), d, generator=generator).double() for part in sizes]
+    factors[0][0] = factors[0][1]  # a direction less
+    found = []
+    for norms in (nuclear_norms, batched_norms):
+        a, b = (part.clone().requires_grad_() for part in factors)
+        b, b_sizes = (a, sizes[0]) if symmetric else (b, sizes[1])
+        made = norms(a, sizes[0], b, b_sizes)
+        (made * torch.arange(1.0, 1 + made.numel()).view_as(made).double()).sum().backward()
+        found.append((made.detach(), a.grad, b.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-12, atol=1e-12 * float(one.abs().max()))
+
+
+def test_tensors_of_two_devices_are_not_mixed():
+    with Waits() as waits:
+        x = waits.on_device(torch.ones(3))
+        with pytest.raises(RuntimeError, match="same device"):
+            x + torch.ones(3)
+        assert (x + torch.tensor(1.0)).sum().item() == 6
+        with pytest.raises(TypeError, match="numpy"):
+            x.numpy()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "label", [ad.NoLabels(), ad.MeansOnly(), ad.Bures(diagonal=True)], ids=repr
+    ("wait", "count"),
+    [
+        (lambda x: float(x.sum()), 1),
+        (lambda x: x.tolist(), 1),
+        (lambda x: x[x > 1], 1),
+        (lambda x: x.nonzero(), 1),
+        (lambda x: torch.unique(x), 1),
+        (lambda x: x.long().bincount(), 2),
+        (lambda x: x.cpu(), 1),
+        (lambda x: torch.equal(x, x), 1),
+        (lambda x: torch.tensor([1.0], device=x.device), 1),
+        (lambda x: x.new_tensor([1.0]), 1),
+        (lambda x: torch.linalg.eigh(torch.outer(x, x)), 1),
+        (lambda x: torch.linalg.svdvals(torch.outer(x, x)), 2),
+        (lambda x: x.repeat_interleave(x.long()), 1),
+        (lambda x: torch.where(x > 1, x, 0).cumsum(0) @ x, 0),
+        (lambda x: torch.full((3,), 2.0, device=x.device) + x[1:].sum(), 0),
+    ],
 )
-@pytest.mark.parametrize("limit", [None, "1MB"], ids=["dense", "blocked"])
-def test_waits_of_a_steady_step(label, limit):
-    source, target = labeled(600, 0), labeled(550, 1, shift=2.0)
-    Counted.log.clear()
-    energy = ad.OTDD(
-        target, cost=ad.GroundCost(label=label), solver=Counted(tol=1e-3), memory_limit=limit
-    )
-    walk = ad.iterate(
-        source, energy, integrator=ad.Euler(0.02)
-    )  # slow enough for the solver's tolerance to stay
-    for _ in range(4):
-        next(walk)
-    Counted.log.clear()
+def test_what_waits(wait, count):
     with Waits() as waits:
-        next(walk)
-    iterations = sum(Counted.log)
-    assert len(Counted.log) == 2
-    assert waits.count <= 60 + 3 * iterations
+        x = waits.on_device(torch.arange(1.0, 4.0))
+        wait(x)
+    assert waits.count == count
 
 
 def test_waits_of_a_sliced_step_do_not_grow():
     counts = []
-    for n, projections in ((200, 20), (900, 80)):
-        walk = ad.iterate(
-            labeled(n, 0), SlicedOTDD(labeled(n, 1), projections), integrator=ad.Euler(0.2)
-        )
-        next(walk)
+    for n, projections in ((60, 10), (150, 30)):
         with Waits() as waits:
-            next(walk)
+            sets = [put(labeled(n, seed), waits) for seed in (0, 1)]
+            steps = ad.iterate(sets[0], SlicedOTDD(sets[1], projections), integrator=ad.Euler(0.2))
+            next(steps)
+            waits.clear()
+            next(steps)
         counts.append(waits.count)
     assert counts[0] == counts[1] <= 40
+
+
+def test_tf32_is_in_the_bounds(monkeypatch):
+    cuda, exact = torch.device("cuda"), torch.finfo(torch.float32).eps / 2
+    assert product_unit(torch.float32, cuda) == exact
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    assert product_unit(torch.float32, cuda) == 2.0**-11
+    assert product_unit(torch.float32, torch.device("cpu")) == exact
+    assert product_unit(torch.float64, cuda) == torch.finfo(torch.float64).eps / 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -145,30 +145,43 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
             f"shape {tuple(weights.shape)}",
             "Pass a vector of that length, or None for uniform weights.",
         )
-    check_finite(name, weights, "Weights are plain non-negative numbers.")
-    if bool((weights < 0).any()):
+    from advect._util.facts import with_fact
+
+    found = seen_weights(weights)
+    finite, least, top, whole = found
+    if not finite:
+        check_finite(name, weights, "Weights are plain non-negative numbers.")
+    if least < 0:
         raise InputError(
-            f"{name} must not be negative",
-            f"{weights.min().item():g}",
-            "Clip or drop these samples.",
+            f"{name} must not be negative", f"{least:g}", "Clip or drop these samples."
         )
-    top = weights.max()
-    if not bool(top > 0):
+    if not top > 0:
         raise InputError(
             f"{name} must not all be zero",
             f"{n} zeros",
             "Give at least one sample a positive weight.",
         )
     rounding = 8 * sys.float_info.epsilon
-    if (
-        weights.dtype.itemsize == 8
-        and weights.is_floating_point()
-        and abs(float(weights.sum()) - 1) <= rounding
-    ):
-        return weights.clone()  # what was scaled before is the same after it was saved and read
+    if weights.dtype.itemsize == 8 and weights.is_floating_point() and abs(whole - 1) <= rounding:
+        # what was scaled before is the same after it was saved and read
+        return with_fact(weights.clone(), "weights", found)
     # first by the largest, so that huge or tiny weights neither overflow nor vanish
-    weights = weights / top
+    weights = weights / weights.max()
     return weights / weights.sum()
+
+
+def seen_weights(weights: Tensor) -> tuple[bool, float, float, float]:
+    """Whether the sum of weights is finite, the least, the largest, and the sum; looked at once."""
+    from advect._util.facts import fetched, remembered
+
+    def look() -> tuple[bool, float, float, float]:
+        if not len(weights):
+            return True, 0.0, 0.0, 0.0
+        whole = weights.sum()
+        finite, least, top, total = fetched(whole.isfinite(), weights.min(), weights.max(), whole)
+        return bool(finite), least, top, total
+
+    return remembered(weights, "weights", look)
 
 
 def _as_number(name: str, value: object) -> float:

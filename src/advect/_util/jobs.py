@@ -26,6 +26,7 @@ from advect.errors import InputError
 
 # jobs for each worker between two looks at the results, where these do not come one by one
 _ROUND = 4
+_WARM = 10.0  # seconds that no first use of a library takes
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def run_jobs(
     n_jobs: int | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: Progress | bool = None,
+    begun: Callable[[float, int, int], None] | None = None,
 ) -> list[Outcome]:
     """``function(*job.arguments)`` for each of the jobs, in their order.
 
@@ -67,6 +69,8 @@ def run_jobs(
         store: a directory for results; one that is there already is taken from it.
         progress: None or True shows it on stderr, False is silent, a function is called with (done,
             total).
+        begun: called once, with the seconds that a job took, how many are left, and how many are done
+            at a time: of the first, or of the second where loading libraries may have been most of it.
 
     Raises:
         InputError: options that cannot be used, or a directory that cannot be written.
@@ -89,7 +93,11 @@ def run_jobs(
         if len(todo) < len(jobs):
             advance(len(jobs) - len(todo))
         with closing(_run(function, jobs, todo, n_jobs)) as results:
-            for index, outcome in results:
+            for count, (index, outcome) in enumerate(results, start=1):
+                telling = count == 2 or (count == 1 and outcome.seconds > _WARM)
+                if begun is not None and telling and outcome.error is None:
+                    begun(outcome.seconds, len(todo) - count, jobs_at_once(n_jobs))
+                    begun = None
                 found[index] = outcome
                 if folder is not None and outcome.error is None:
                     _write(folder, jobs[index], outcome)

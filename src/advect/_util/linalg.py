@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from advect._util.facts import remembered, waits_are_free
+
 
 def centred(
     x: Tensor, y: Tensor, masses: tuple[Tensor, Tensor] | None = None
@@ -132,26 +134,25 @@ class _SymmetricRoot(torch.autograd.Function):
     """S ↦ S^½ for batches of semi-definite matrices; its derivative solves X S^½ + S^½ X = dS."""
 
     @staticmethod
-    def forward(ctx, matrices: Tensor) -> Tensor:
-        eigenvalues, vectors = torch.linalg.eigh(matrices)
+    def forward(ctx, matrices: Tensor, eigenvalues: Tensor, vectors: Tensor) -> Tensor:
         roots = eigenvalues.clamp_min(0).sqrt()
         ctx.save_for_backward(roots, vectors)
         return (vectors * roots[..., None, :]) @ vectors.mT
 
     @staticmethod
-    def backward(ctx, *grads: Tensor) -> Tensor:
+    def backward(ctx, *grads: Tensor):
         (grad,), (roots, vectors) = grads, ctx.saved_tensors
         sums = roots[..., :, None] + roots[..., None, :]
         # the null space has no derivative: take 0 there
         floor = sums.amax(dim=(-2, -1), keepdim=True) * 1e-12
         inverse = torch.where(sums > floor, 1 / sums.clamp_min(torch.finfo(sums.dtype).tiny), 0)
         inner = vectors.mT @ ((grad + grad.mT) / 2) @ vectors
-        return vectors @ (inner * inverse) @ vectors.mT
+        return vectors @ (inner * inverse) @ vectors.mT, None, None
 
 
-def symmetric_root(matrices: Tensor) -> Tensor:
+def symmetric_root(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """The symmetric square roots S^½ of positive semi-definite matrices (k, d, d), computed in
-    float64.
+    float64, in their own dtype or another.
 
     Eigenvalues below zero by rounding count as zero; the derivative is taken as zero on the null
     space.
@@ -162,6 +163,13 @@ def symmetric_root(matrices: Tensor) -> Tensor:
         >>> root[0].tolist()
         [[2.0, 0.0], [0.0, 0.0]]
     """
-    symmetric = ((matrices + matrices.mT) / 2).double()
-    roots: Any = _SymmetricRoot.apply(symmetric)
-    return roots.to(matrices.dtype)
+    dtype = dtype or matrices.dtype
+    wide = torch.float64 if not waits_are_free(matrices.device) else dtype
+    symmetric = matrices.to(wide)
+    symmetric = ((symmetric + symmetric.mT) / 2).double()
+    # a step asks for roots of the same laws four times: for their labels, distances, velocity, move
+    parts = remembered(
+        matrices, ("eigh", wide), lambda: tuple(torch.linalg.eigh(symmetric.detach()))
+    )
+    roots: Any = _SymmetricRoot.apply(symmetric, *parts)
+    return roots.to(dtype)

@@ -6,7 +6,8 @@ so no d × d root is taken when classes have fewer samples than dimensions, and 
 Vᵀ the gradient in A is U Vᵀ B, without any inverse. Decompositions run in float64 on the smaller
 side, side by side, each on one thread.
 
-Where less than all digits of float64 is asked for, ``advect._util.single_norms`` has a cheaper way."""
+Where less than all digits of float64 is asked for, ``advect._util.single_norms`` has a cheaper way.
+On other devices than the processor all pairs are decomposed together: ``advect._util.batched_norms``."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from advect._util.batched_norms import batched_norms
+from advect._util.facts import waits_are_free
 from advect._util.polar import lengths, polar_factor, rounding
 from advect._util.single_norms import Pair, Request, SampleProducts, SingleNorms
 from advect._util.threads import side_by_side
@@ -63,6 +66,8 @@ def nuclear_norms(
         >>> nuclear_norms(a, [2], 3 * a, [2]).tolist()
         [[6.0]]
     """
+    if not waits_are_free(a.device):
+        return batched_norms(a, a_sizes, b, b_sizes)
     alike = len(set(a_sizes)) == 1 and len(set(b_sizes)) == 1
     if alike and min(a_sizes[0], b_sizes[0]) > 0 and max(a_sizes[0], b_sizes[0]) <= _SMALL:
         factors = a.reshape(len(a_sizes), -1, a.shape[1]), b.reshape(len(b_sizes), -1, b.shape[1])

@@ -4,13 +4,18 @@ function of the caller's.
 
 from __future__ import annotations
 
+import html
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import IO, Any, Literal
 
 from advect.errors import InputError
+
+_OFTEN = 0.2  # seconds between two updates of a notebook
 
 Progress = Callable[[int, int], object] | Literal[False] | None
 
@@ -114,6 +119,27 @@ class Bar:
         transient: bool = True,
         **fields: Any,
     ) -> None:
+        kind = _TerminalBar if stream.isatty() else _NotebookBar
+        self._bar = kind(stream, label, total, done, more, transient, fields)
+
+    def update(self, done: int, **fields: Any) -> None:
+        self._bar.update(done, fields)
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+class _TerminalBar:
+    def __init__(
+        self,
+        stream: IO[str],
+        label: str,
+        total: int,
+        done: int,
+        more: Sequence[str],
+        transient: bool,
+        fields: dict[str, Any],
+    ) -> None:
         from rich import progress
         from rich.console import Console
 
@@ -124,17 +150,62 @@ class Bar:
             *columns,
             progress.TimeRemainingColumn(),
             *texts[1:],
-            console=Console(file=stream) if stream.isatty() else Console(force_jupyter=True),
+            console=Console(file=stream),
             transient=transient,
         )
         self._task = self._bar.add_task(label, total=total or None, completed=done, **fields)
         self._bar.start()
 
-    def update(self, done: int, **fields: Any) -> None:
+    def update(self, done: int, fields: dict[str, Any]) -> None:
         self._bar.update(self._task, completed=done, **fields)
 
     def stop(self) -> None:
         self._bar.stop()
+
+
+class _NotebookBar:
+    """One output of a cell, which is written over: it needs no widgets."""
+
+    def __init__(
+        self,
+        stream: IO[str],
+        label: str,
+        total: int,
+        done: int,
+        more: Sequence[str],
+        transient: bool,
+        fields: dict[str, Any],
+    ) -> None:
+        display = importlib.import_module("IPython.display").display  # there, in a notebook
+        self.label, self.total, self.done, self.more = label, total, done, more
+        self.transient, self.fields, self._shown = transient, fields, time.monotonic()
+        self._begun, self._first = self._shown, done
+        self._cell = display({"text/html": self.html}, raw=True, display_id=True)
+
+    @property
+    def html(self) -> str:
+        """A bar and a line of text."""
+        task = SimpleNamespace(fields={name: str(value) for name, value in self.fields.items()})
+        pace = (self.done - self._first) / max(time.monotonic() - self._begun, 1e-9)
+        left = time_left(self.total - self.done, pace) if self.total and pace else ""
+        parts = [f"{self.done}/{self.total or '?'}", f"{left} left" if left else ""]
+        parts += [text.format(task=task) for text in self.more]
+        said = ", ".join(part for part in parts if part)
+        bar = f'<progress max="{self.total}" value="{self.done}"></progress> ' if self.total else ""
+        return f"{bar}<code>{html.escape(f'{self.label}: {said}')}</code>"
+
+    def update(self, done: int, fields: dict[str, Any]) -> None:
+        self.done, self.fields = done, self.fields | fields
+        if time.monotonic() - self._shown >= _OFTEN or done == self.total:
+            self._write(self.html)
+
+    def stop(self) -> None:
+        self._write("" if self.transient else self.html)
+
+    def _write(self, text: str) -> None:
+        self._shown = time.monotonic()
+        if self._cell is not None:
+            self._cell.update({"text/html": text}, raw=True)
 
 
 class _Shown:

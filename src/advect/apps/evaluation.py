@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 
 from advect._util.checks import check_count, one_or_more
 from advect._util.progress import Progress, track
+from advect.apps.pages import write_page
 from advect.apps.training import check_classifier, fit_on, score, shared
 from advect.apps.transfer import TransferOptions, Transferred, transfer
 from advect.data.dataset import LabeledDataset
@@ -71,6 +73,12 @@ class TransferScores:
         """
         differences = np.subtract(self.accuracies[way], self.accuracies[over])
         return float(np.mean(differences)), _half_width(differences)
+
+    def report(self, path: str | Path, **options: Any) -> Path:
+        """Write a page: accuracies with their intervals, and gains over the few samples alone; see
+        ``advect.report.write_scores_report`` for the options.
+        """
+        return write_page("write_scores_report", self, path, options)
 
     def __str__(self) -> str:
         return "\n".join(

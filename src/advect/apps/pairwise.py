@@ -25,8 +25,8 @@ from torch import Tensor
 from advect import datasets as references
 from advect._util.checks import check_kind
 from advect._util.jobs import Job, jobs_at_once, run_jobs
-from advect._util.memory import MemoryLimit, as_bytes
-from advect._util.progress import Progress
+from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes
+from advect._util.progress import Progress, time_left
 from advect.apps.pairwise_table import FORMAT, Pairwise
 from advect.cost import GroundCost
 from advect.cost.ground import check_cost
@@ -38,11 +38,12 @@ from advect.datasets.reference import Reference
 from advect.errors import InputError
 from advect.ot import Sinkhorn, Solver
 from advect.ot.solver import check_solver
-from advect.transport.distance import otdd
+from advect.transport.distance import Distance, otdd
 
 # pairs are taken in tiles of so many datasets by so many, so that a worker finds most of them at
 # hand
 _TILE = 4
+_LONG = 60.0  # seconds: before longer runs there is a word
 _REFERENCE = (str, os.PathLike)
 
 
@@ -78,6 +79,7 @@ class _Settings:
     memory_limit: MemoryLimit
     at_once: int
     content: str
+    errors: bool = True
 
 
 class _Ready:
@@ -138,7 +140,16 @@ def _distance(a: _Item, b: _Item, settings: _Settings) -> dict[str, Any]:
         "converged": found.converged,
         "marginal_error": found.marginal_error,
         "n_iter": found.n_iter,
+        "standard_error": _standard_error(found) if settings.errors else None,
     }
+
+
+def _standard_error(found: Distance) -> float | None:
+    """None where the first order does not tell."""
+    try:
+        return found.standard_error()
+    except InputError:
+        return None
 
 
 def pairwise(
@@ -151,6 +162,7 @@ def pairwise(
     n_jobs: int | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: Progress | bool = None,
+    standard_errors: bool = True,
 ) -> Pairwise:
     """The distance ``otdd`` between each two of several datasets.
 
@@ -170,6 +182,9 @@ def pairwise(
             that failed.
         progress: None or True shows it on stderr when it takes long, False is silent, a function is
             called with (done, total).
+        standard_errors: how much each distance would vary with other samples
+            (``Distance.standard_error``), for about as much work again; without, nothing says
+            whether two distances differ by more than noise.
 
     Returns:
         A ``Pairwise``. A pair that fails is NaN there, with the reason in ``errors``; the others
@@ -189,8 +204,9 @@ def pairwise(
     items, failed = _recognised(_named(datasets), n_jobs)
     items = _in_one_space(items, failed)
     names = tuple(items)
-    content = uuid4().hex if store is None else digest(FORMAT, cost, solver)
-    settings = _Settings(cost, solver, memory_limit, jobs_at_once(n_jobs), content)
+    content = uuid4().hex if store is None else digest(FORMAT, cost, solver, standard_errors)
+    at_once = jobs_at_once(n_jobs)
+    settings = _Settings(cost, solver, memory_limit, at_once, content, standard_errors)
     errors = {
         (a, b): f"{bad}: {failed[bad]}"
         for a, b in combinations(names, 2)
@@ -216,6 +232,7 @@ def pairwise(
             n_jobs=n_jobs,
             store=store,
             progress=progress,
+            begun=_warn_if_long,
         )
     finally:
         _ready.cache_clear()
@@ -223,6 +240,7 @@ def pairwise(
         [math.nan if name in failed else 0.0 for name in names]
     )  # a divergence of equal measures vanishes
     converged, seconds = np.diag([name not in failed for name in names]), np.zeros_like(values)
+    varying = np.full_like(values, math.nan)
     for a, b in errors:
         _set(values, names, (a, b), math.nan)
     for pair, outcome in zip(pairs, outcomes, strict=True):
@@ -230,9 +248,25 @@ def pairwise(
         _set(values, names, pair, result["value"])
         _set(converged, names, pair, result["converged"])
         _set(seconds, names, pair, outcome.seconds)
+        stated = result.get("standard_error")
+        _set(varying, names, pair, math.nan if stated is None else stated)
         if outcome.error is not None:
             errors[pair] = outcome.error
-    return Pairwise(names, values, converged, seconds, errors)
+    return Pairwise(names, values, converged, seconds, errors, varying)
+
+
+def _warn_if_long(seconds: float, left: int, workers: int) -> None:
+    """A word before a long run, when its first pairs are done."""
+    if seconds * left / workers < _LONG:
+        return
+    warnings.warn(
+        f"{left} more pairs take about {time_left(left / workers, 1 / seconds)}: one took {seconds:.2g} s. "
+        "Shorter: fewer samples (data.sample(500)), n_jobs=-1 for "
+        "all cores, standard_errors=False, or a sliced distance (ad.SlicedOTDD); store=directory "
+        "keeps what is done when you stop it.",
+        ScaleWarning,
+        stacklevel=4,
+    )
 
 
 def _set(matrix: np.ndarray, names: tuple[str, ...], pair: tuple[str, str], value: float) -> None:

@@ -17,6 +17,7 @@ from advect.classes.matching import codes_of
 from advect.errors import AdvectError, InputError
 
 _BATCH = 1024
+_MOST_CHANNELS = 4  # of an image
 
 
 def query(model: Any, samples: Tensor, *, batch: int = _BATCH) -> np.ndarray:
@@ -24,7 +25,8 @@ def query(model: Any, samples: Tensor, *, batch: int = _BATCH) -> np.ndarray:
 
     Scores that are not probabilities (negative ones, or rows that do not sum to one) are taken as
     logits and pass through a softmax. A torch module is asked in evaluation mode and each of its
-    layers left in the mode it was in; an estimator through ``predict_proba`` or ``predict`` on
+    layers left in the mode it was in, and one with convolutions about images with their channels first
+    if it does not take them as they are; an estimator through ``predict_proba`` or ``predict`` on
     flattened samples; anything else is called with a tensor of samples.
 
     Raises:
@@ -105,15 +107,32 @@ def ask_module(module: torch.nn.Module, part: Tensor) -> Tensor:
     parameter = next(module.parameters(), None)
     try:
         module.eval()
+        if parameter is not None:
+            part = part.to(device=parameter.device, dtype=parameter.dtype)
         with torch.no_grad():
-            return module(
-                part
-                if parameter is None
-                else part.to(device=parameter.device, dtype=parameter.dtype)
-            )
+            return _answered(module, part)
     finally:
         for layer, training in modes:
             layer.training = training  # not train(), which reaches into the layers below
+
+
+def _answered(module: torch.nn.Module, part: Tensor) -> Tensor:
+    """What a module says; images (n, H, W) or (n, H, W, C), which it does not take, are asked about as
+    (n, C, H, W), which convolutions take.
+    """
+    images = part.ndim == 3 or (part.ndim == 4 and part.shape[3] <= _MOST_CHANNELS)
+    if not images or not any(isinstance(layer, torch.nn.Conv2d) for layer in module.modules()):
+        return module(part)
+    if part.ndim == 3 and len(part) <= _MOST_CHANNELS:
+        # so few images could be taken for the channels of one
+        return _answered(module, torch.cat([part] * (_MOST_CHANNELS + 1)))[: len(part)]
+    try:
+        return module(part)
+    except RuntimeError as error:
+        try:
+            return module(part[:, None] if part.ndim == 3 else part.permute(0, 3, 1, 2))
+        except RuntimeError:
+            raise error from None
 
 
 def _as_answer(answer: Any, n: int) -> np.ndarray:

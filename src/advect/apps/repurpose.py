@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -35,6 +36,7 @@ from advect.apps.comparison import (
 )
 from advect.apps.labelings import Labeling, choose_labeling
 from advect.apps.module_features import Halves, split_model
+from advect.apps.pages import write_page
 from advect.apps.query import answer_codes, query
 from advect.classes import PseudoLabels
 from advect.classes.matching import ClassMatching
@@ -85,6 +87,9 @@ class _Task:
         check_columns(samples, self.columns)
         if isinstance(samples, LabeledDataset):
             samples = samples.samples
+        given = tuple(getattr(samples, "shape", ()))[1:]
+        if given != self.shape and _sides(given) == _sides(self.shape):
+            samples = samples.reshape(len(samples), *self.shape)  # a channel more or less
         if self.halves.body is None:
             return samples  # whose shape the map looks at
         values = Samples.of(samples).values
@@ -179,6 +184,22 @@ class Repurposed:
         if self.labeling is not None:
             return without_labels(self.labeling)
         return _compare(self._task, self.result.source)
+
+    @property
+    def options(self) -> RepurposeOptions:
+        """How the data was carried."""
+        return self._task.options
+
+    @property
+    def reference(self) -> LabeledDataset:
+        """What the model works on, in the space of the flow."""
+        return self._task.reference
+
+    def report(self, path: str | Path, **options: Any) -> Path:
+        """Write a page: what is right of held-out labels with the flow and without, which class is
+        which, samples before and after; see ``advect.report.write_repurpose_report`` for the options.
+        """
+        return write_page("write_repurpose_report", self, path, options)
 
     @property
     def recommendation(self) -> str:
@@ -363,6 +384,11 @@ def _compare(task: _Task, labeled: LabeledDataset) -> Comparison:
     if isinstance(follow, EntropicMap):
         found[POSTERIOR] = _likely(follow, test.samples)
     return compared(found, test.labels)
+
+
+def _sides(shape: tuple[int, ...]) -> list[int]:
+    """The sides of samples, without axes of one."""
+    return [side for side in shape if side != 1]
 
 
 def _likely(follow: EntropicMap, samples: Any) -> list[Hashable]:

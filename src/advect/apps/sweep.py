@@ -9,11 +9,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advect._util.checks import check_count
 from advect._util.jobs import Job, run_jobs
 from advect._util.progress import Progress
+from advect.apps.pages import write_page
 from advect.data.digest import digest
 from advect.errors import InputError
 
@@ -101,6 +103,12 @@ class Sweep:
                 "Ask for another.",
             )
         return (max if largest else min)(scored, key=lambda pair: pair[0])[1]
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write a page: what each parameter does to a result, the best run, all runs; see
+        ``advect.report.write_sweep_report`` for the options.
+        """
+        return write_page("write_sweep_report", self, path, options)
 
     def to_pandas(self) -> DataFrame:
         """A data frame with a row for each run: parameters, results, seconds, error."""

@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from advect._util import defaults
 from advect._util.checks import check_count, check_kind, check_known, check_number, one_or_more
@@ -18,6 +20,7 @@ from advect._util.html import facts_table
 from advect._util.linalg import squared_distances
 from advect.apps.carry import CarryOptions, carrier, carry
 from advect.apps.choice import Choice, choose
+from advect.apps.pages import write_page
 from advect.apps.training import Classifier, Logistic, check_classifier, joined, shared
 from advect.apps.ways import WAYS, Task, renamed
 from advect.classes.borrowing import check_one_space
@@ -188,6 +191,12 @@ class Transferred:
     def mapped(self) -> LabeledDataset | None:
         """The extra samples carried by the map, if there were any."""
         return None if self.extra is None else self.relabeled(self.map.transform(self.extra))
+
+    def report(self, path: str | Path, **options: Any) -> Path:
+        """Write a page: the ways that were tried and what each named right, the sets, and samples of
+        them; see ``advect.report.write_transfer_report`` for the options.
+        """
+        return write_page("write_transfer_report", self, path, options)
 
     def relabeled(self, data: LabeledDataset) -> LabeledDataset:
         """Data of the source's classes under the target's names, by the matching of the flow."""

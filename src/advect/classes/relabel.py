@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advect._util.facts import waits_are_free, with_fact
 from advect.classes.clusterers import as_clusterer
 from advect.data.laws import Gaussians
 
 
-def law_points(laws: Gaussians) -> np.ndarray:
+def law_points(laws: Gaussians, *beside: Tensor) -> np.ndarray:
     """Laws as points: the mean, then the deviations or the entries of S^½, so that distances
-    resemble W₂.
+    resemble W₂; and columns that are to come along in the one transfer.
     """
     covariance = laws.covariance
     spread = (
@@ -24,7 +25,8 @@ def law_points(laws: Gaussians) -> np.ndarray:
         if covariance.is_diagonal
         else covariance.compressed.rows.reshape(len(laws), -1)
     )
-    return torch.cat([laws.means.double(), spread.double()], dim=1).detach().cpu().numpy()
+    columns = [laws.means.double(), spread.double(), *(part.double()[:, None] for part in beside)]
+    return torch.cat(columns, dim=1).detach().cpu().numpy()
 
 
 def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
@@ -34,9 +36,14 @@ def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
     Samples outside every cluster join the nearest one (or stay as they are if there is none). A
     cluster that no old class claims gets the next free position, so classes are born and die while
     survivors keep their places."""
-    if not all(bool(torch.isfinite(part).all()) for part in laws.tensors().values()):
+    if waits_are_free(previous.device) and not all(
+        bool(torch.isfinite(part).all()) for part in laws.tensors().values()
+    ):
         return previous  # the flow has diverged, and says so at its next value
-    points, before = law_points(laws), previous.cpu().numpy()
+    found = law_points(laws, previous)
+    points, before = found[:, :-1], found[:, -1].astype(np.int64)
+    if not np.isfinite(points).all():
+        return previous
     found = as_clusterer(clustering)(points, before)
     codes = np.unique(found[found >= 0])
     if len(codes) == 0:
@@ -47,7 +54,9 @@ def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
         distances = ((points[lost, None, :] - centres) ** 2).sum(axis=2)
         found = found.copy()
         found[lost] = codes[distances.argmin(axis=1)]
-    return torch.as_tensor(_inherit_names(found, codes, before), device=previous.device)
+    names = _inherit_names(found, codes, before)
+    made = torch.as_tensor(names, device=previous.device)
+    return with_fact(with_fact(made, "largest", int(names.max())), "complete", names.min() >= 0)
 
 
 def _inherit_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ Every way a command can end is turned into an exit code here."""
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,9 @@ from advect.cli.spelling import spelled
 from advect.cli.typed import TYPED, check_typed, note_typed
 from advect.errors import AdvectError, InputError
 
+_TAKES = re.compile(
+    r"""Command "[^"]*" parameter (\S+) requires (\d+) positional arguments\. Only got (\d+)\."""
+)
 _SHORT = {
     f"--{name}": f"--{name}.name" for name in ("dynamics", "integrator", "control", "solver", "map")
 } | {"--cost": "--cost.label"}
@@ -193,7 +197,7 @@ def _run(tokens: list[str]) -> int:
         say(f"error: {_message(error)}\nSee: {command} --help")
         return BAD_INPUT
     except InputError as error:
-        say(f"error: {spelled(error)}")
+        say(f"error: {spelled(error, tokens)}")
         return BAD_INPUT
     except AdvectError as error:
         say(f"error: {error}")
@@ -219,7 +223,7 @@ def _message(error: CycloptsError) -> str:
     if isinstance(error.__cause__, ValidationError):
         first = error.__cause__.errors()[0]
         option = ".".join(str(part).replace("_", "-") for part in first["loc"])
-        return f"--{option}: {first['msg']}; got {first['input']!r}."
+        return f"--{option} {_plainly(first['msg'])}; got {first['input']!r}."
     if isinstance(error, UnusedCliTokensError):
         return f"too many arguments: {' '.join(error.unused_tokens or ())}."
     if (
@@ -228,10 +232,32 @@ def _message(error: CycloptsError) -> str:
         and not error.argument.tokens
     ):
         names = [name for name in error.argument.names if name.startswith("-")]
+        if error.argument.index is not None:  # typed without its name
+            word = names[0].removeprefix("--").upper() if names else "an argument"
+            return f"{word} is missing{_usage(error.command_chain or ())}."
         if not set(names) & set(error.root_input_tokens or ()):
             return f"{' or '.join(names)} is missing: {(error.argument.parameter.help or 'it is required').rstrip('.')}."
     error.verbose = False
-    return str(error).strip()
+    return _TAKES.sub(r"\1 takes \2 values, one after the other; got \3.", str(error).strip())
+
+
+def _plainly(said: str) -> str:
+    """What pydantic says of a value, shorter.
+
+    Example:
+        >>> _plainly("Input should be a valid integer, unable to parse string as an integer")
+        'must be a whole number'
+        >>> _plainly("Input should be greater than or equal to 0")
+        'must be greater than or equal to 0'
+    """
+    said = said.partition(", unable to parse")[0].replace("a valid integer", "a whole number")
+    return said.replace("Input should", "must").replace("a valid number", "a number")
+
+
+def _usage(chain: Sequence[str]) -> str:
+    """How a command is typed, where its line says it."""
+    known = {command.name: command.usage for command in COMMANDS if "|" not in command.usage}
+    return f": advect {chain[0]} {known[chain[0]]}" if chain and chain[0] in known else ""
 
 
 def _unexpected(error: Exception, tokens: Sequence[str]) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from pydantic import Field
 
 from advect._util import defaults
+from advect.cli.app_output import answers, of_flow, repurpose_page, scored, transfer_page
 from advect.cli.code import Permission, is_code
 from advect.cli.config import (
     FLOW_TOL,
@@ -30,6 +30,7 @@ from advect.cli.options import group
 from advect.cli.output import TALK, Talk, TalkOptions
 from advect.cli.places import check_free
 from advect.cli.rundir import write_json
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,10 +74,10 @@ class CarryOptions(DataOptions):
         description="Keep features in this range; images stay in theirs, 0 1 say, unless -inf inf is given.",
     )
     every: int = Field(default=10, ge=1, description="Look at states whose index divides by this.")
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
-    map: Annotated[MapOptions, Parameter(group="Map")] = MapOptions.model_construct()
+    map: Annotated[MapOptions, Parameter(group=SECTIONS["Map"])] = MapOptions.model_construct()
 
 
 class RepurposeOptions(CarryOptions):
@@ -102,10 +103,10 @@ class RepurposeOptions(CarryOptions):
         description="Keep a fifth of the labels aside and compare with not flowing; takes another flow.",
     )
 
-    cost: Annotated[RepurposeCostOptions, Parameter(group="Ground cost")] = (
+    cost: Annotated[RepurposeCostOptions, Parameter(group=SECTIONS["Ground cost"])] = (
         RepurposeCostOptions.model_construct()
     )
-    solver: Annotated[FlowSolverOptions, Parameter(group="Solver")] = (
+    solver: Annotated[FlowSolverOptions, Parameter(group=SECTIONS["Solver"])] = (
         FlowSolverOptions.model_construct()
     )
 
@@ -131,10 +132,10 @@ class TransferOptions(CarryOptions):
         default=True, description="Also flow to the few samples, for final, way and mapped."
     )
 
-    cost: Annotated[TransferCostOptions, Parameter(group="Ground cost")] = (
+    cost: Annotated[TransferCostOptions, Parameter(group=SECTIONS["Ground cost"])] = (
         TransferCostOptions.model_construct()
     )
-    solver: Annotated[TransferSolverOptions, Parameter(group="Solver")] = (
+    solver: Annotated[TransferSolverOptions, Parameter(group=SECTIONS["Solver"])] = (
         TransferSolverOptions.model_construct()
     )
 
@@ -142,6 +143,8 @@ class TransferOptions(CarryOptions):
 Format = Annotated[
     Literal["npz", "csv", "parquet"], Parameter(help="Of the datasets that are written.")
 ]
+
+Page = Annotated[bool, Parameter(help="Also write a page about it, which opens in any browser.")]
 
 
 def transfer(
@@ -154,6 +157,7 @@ def transfer(
     ] = None,
     options: Annotated[TransferOptions, Parameter(name="*")] = TransferOptions.model_construct(),  # noqa: B008 (frozen)
     format: Format = "npz",
+    report: Page = True,
     overwrite: Overwrite = False,
     strict: Strict = False,
     run_code: RunCode = False,
@@ -205,14 +209,18 @@ def transfer(
             "chosen": made.choice.way,
             "reason": made.choice.reason,
             "cross_validation": made.choice.accuracies,
-            **(_of_flow(made) if options.flow else {}),
+            **(of_flow(made) if options.flow else {}),
             "sets": {
                 name: {"file": f"{name}.{format}", "n": len(part)} for name, part in sets.items()
             },
+            "report": None,
         }
         with atomic_directory(place, overwrite=overwrite) as beside:
             for name, part in sets.items():
                 part.save(beside / f"{name}.{format}")
+            if report:
+                names = inputs.short_names([target, source])
+                facts["report"] = transfer_page(made, beside, names, options.flow, talk)
             write_json(beside / "result.json", facts)
             check_free(place, overwrite, Sets())  # something may have come since
     lines = [f"{place / f'{name}.{format}'}: {len(part)} samples" for name, part in sets.items()]
@@ -223,6 +231,7 @@ def transfer(
             f"value {facts['first_value']:.6g} → {facts['value']:.6g}; classes {pairs}; purity "
             f"{made.purity:.1%}"
         )
+    lines += [] if facts["report"] is None else [f"open {place / 'report.html'}"]
     talk.result(facts, "\n".join(lines))
     talk.end(unconverged, strict)
 
@@ -234,6 +243,7 @@ def repurpose(
     out: Out,
     options: Annotated[RepurposeOptions, Parameter(name="*")] = RepurposeOptions.model_construct(),  # noqa: B008 (frozen)
     format: Format = "npz",
+    report: Page = True,
     overwrite: Overwrite = False,
     strict: Strict = False,
     run_code: RunCode = False,
@@ -291,7 +301,7 @@ def repurpose(
         }
         with atomic_directory(place, overwrite=overwrite) as beside:
             for name, one in found.items():
-                write_atomically(beside / f"{name}.csv", _answers(one, loaded[name]).encode())
+                write_atomically(beside / f"{name}.csv", answers(one, loaded[name]).encode())
                 one.flowed.save(beside / f"{name}-flowed.{format}")
                 facts["datasets"][name] = {
                     "n": len(one.predictions),
@@ -302,15 +312,23 @@ def repurpose(
                     "pseudo_labels": None if one.labeling is None else one.labeling.kind,
                     "posterior": getattr(one.map, "posterior_", None),
                     "comparison": vars(one.comparison) if options.compare else None,
+                    "report": None,
                 }
+                if report:
+                    page, title = beside / f"{name}.html", f"{Path(model).name} on {name}"
+                    facts["datasets"][name]["report"] = repurpose_page(
+                        one, page, title, options.compare, talk
+                    )
             write_json(beside / "result.json", facts)
             check_free(place, overwrite, Sets())  # something may have come since
     lines = [
-        f"{place / f'{name}.csv'}: {len(one.predictions)} predictions{_scored(one)}"
+        f"{place / f'{name}.csv'}: {len(one.predictions)} predictions{scored(one)}"
         for name, one in found.items()
     ]
     if options.compare:
         lines += [f"{name}: {one.recommendation}" for name, one in found.items()]
+    pages = [told["report"] for told in facts["datasets"].values() if told["report"]]
+    lines += [f"open {place / page}" for page in pages]
     talk.result(facts, "\n".join(lines))
     talk.end(unconverged, strict)
 
@@ -322,35 +340,6 @@ def _part(text: str | None, what: str, code: Permission) -> Any:
     from advect.cli.code import load_object
 
     return load_object(text, what, code)
-
-
-def _scored(found: ad.apps.Repurposed) -> str:
-    if found.labeling is not None:
-        return f", by {found.labeling.kind} for labels"
-    return f", {found.accuracy:.1%} of the labels that the flow used"
-
-
-def _answers(found: ad.apps.Repurposed, data: ad.LabeledDataset) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "label", "prediction"])
-    writer.writerows(
-        [row, "" if label is None else label, answer]
-        for row, (label, answer) in enumerate(zip(data.labels, found.predictions, strict=True))
-    )
-    return text.getvalue()
-
-
-def _of_flow(made: ad.apps.Transferred) -> dict[str, Any]:
-    return {
-        "steps": made.result.n_steps,
-        "status": made.result.status,
-        "value": made.result.values[-1],
-        "first_value": made.result.values[0],
-        "matching": made.matching.hard,
-        "purity": made.purity,
-        "landed": made.landed,
-    }
 
 
 def _carry(

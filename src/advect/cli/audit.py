@@ -13,6 +13,7 @@ from advect.cli.code import is_code
 from advect.cli.config import DataOptions, Overwrite, RunCode, SpaceOptions
 from advect.cli.output import TALK, TalkOptions
 from advect.cli.places import check_free_file
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class AuditOptions(DataOptions):
     memory_limit: str | None = Field(
         default=None, description="Memory that costs may take, such as 2GiB; half of what is free."
     )
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
 

@@ -15,6 +15,7 @@ from advect.cli.config import SOLVERS, Comparison, Out, Overwrite, RunCode, Stri
 from advect.cli.options import group
 from advect.cli.output import TALK, TalkOptions
 from advect.cli.places import check_free, check_free_file
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 _PAGES, _TABLES = (".html", ".htm"), (".csv",)
@@ -32,7 +33,9 @@ class BetweenOptions(Comparison):
         ge=1,
         description="Draw so many samples, of equal weight; by default all pairs, with weights.",
     )
-    solver: Annotated[ExactOptions, Parameter(group="Solver")] = ExactOptions.model_construct()
+    solver: Annotated[ExactOptions, Parameter(group=SECTIONS["Solver"])] = (
+        ExactOptions.model_construct()
+    )
 
 
 class BarycenterOptions(BetweenOptions):

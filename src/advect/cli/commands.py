@@ -190,9 +190,9 @@ COMMANDS = (
         "report",
         "advect.cli.look:report",
         "Look",
-        "A page about a run that opens in any browser.",
-        "RUN [-o FILE.html] [OPTIONS]",
-        "advect report run",
+        "A page about a run that opens in any browser; about several, side by side.",
+        "RUN... [-o FILE.html] [OPTIONS]",
+        "advect report run\n  advect report euler adam -o both.html",
     ),
     Command(
         "serve",

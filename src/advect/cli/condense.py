@@ -11,6 +11,7 @@ from pydantic import Field
 from advect.cli.config import DataOptions, Overwrite, RunCode, SpaceOptions, Strict
 from advect.cli.output import TALK, TalkOptions
 from advect.cli.places import check_free_file
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class CondenseOptions(DataOptions):
     bounds: tuple[float, float] | None = Field(
         default=None, description="Keep features in this range; images stay in theirs, 0 1 say."
     )
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
 

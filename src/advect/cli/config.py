@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from advect._util import defaults
 from advect.cli.code import is_code, settled_code
 from advect.cli.options import Chosen, Flag, Options, group, switch
+from advect.cli.sections import SECTIONS
 
 _TERMS = Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True)
 FLOW_TOL = {"tol": defaults.LOOK.tol}  # of transport problems along a flow, as in ``ad.OTDD``
@@ -80,15 +81,25 @@ class StopOptions(group("stop", "when")):
 class SpaceOptions(Options):
     """How two datasets come into one feature space."""
 
-    size: int | None = Field(default=None, description="Side of images.")
-    channels: Literal["gray", "rgb"] | None = Field(default=None, description="Of images.")
+    size: int | None = Field(
+        default=None,
+        description="Side of images in pixels; by default the larger of the two. Smaller is quicker and coarser.",
+    )
+    channels: Literal["gray", "rgb"] | None = Field(
+        default=None, description="Gray or colour for both; by default colour if either is."
+    )
     columns: Literal["common", "union"] | None = Field(
-        default=None, description="Of tables whose columns differ."
+        default=None, description="Of tables whose columns differ: keep the common ones, or all."
     )
     scale: Literal["unit", "standardize", "standardize-target"] | None = Field(
-        default=None, description="Of features."
+        default=None,
+        description="Of features: standardize where columns have different units (by both, or by the "
+        "target alone), unit for 0 to 1; by default as they are.",
     )
-    project: int | None = Field(default=None, description="Keep so many principal components.")
+    project: int | None = Field(
+        default=None,
+        description="Keep so many principal components: quicker, and steadier laws of classes from few samples.",
+    )
     align: Literal["auto", "names", "geometry"] | None = Field(
         default=None,
         description="Of datasets whose dimensions or columns have nothing to do with each other: by classes of the same "
@@ -123,20 +134,27 @@ class DataOptions(Options):
     """How datasets are read."""
 
     max_samples: int | None = Field(
-        default=None, ge=1, description="Draw at most so many of each dataset."
+        default=None,
+        ge=1,
+        description="Draw at most so many of each dataset: time grows with its square; a few hundred "
+        "show what there is to see.",
     )
     balanced: Annotated[bool, Flag] = Field(
-        default=False, description="Draw equally many of each class."
+        default=False,
+        description="Draw equally many of each class, where their shares are not part of the question.",
+    )
+    seed: int = Field(
+        default=0, ge=0, description="Of draws and of noise: another one tells what is luck."
     )
     equal_mass: Annotated[bool, Flag] = Field(
         default=False,
         description="Give every class the same mass, whatever its number of samples: where two datasets have classes in "
         "other shares, and whole classes are to meet.",
     )
-    seed: int = Field(default=0, ge=0, description="Of draws and of noise.")
     device: str = Field(default="cpu", description="Where to compute: cpu, cuda, cuda:1, mps.")
     dtype: Literal["float32", "float64"] | None = Field(
-        default=None, description="By default that of the data."
+        default=None,
+        description="By default that of the data; float64 where a note says that digits are lacking.",
     )
 
 
@@ -147,10 +165,13 @@ class Comparison(DataOptions):
     """How datasets are compared, but for the solver."""
 
     memory_limit: str | None = Field(
-        default=None, description="What a step may take beside the data, as in 2GiB."
+        default=None,
+        description="What a step may take beside the data, as in 2GiB; by default half of what is free. Less is slower.",
     )
-    cost: Annotated[CostOptions, Parameter(group="Ground cost")] = CostOptions.model_construct()
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    cost: Annotated[CostOptions, Parameter(group=SECTIONS["Ground cost"])] = (
+        CostOptions.model_construct()
+    )
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
 
@@ -158,7 +179,7 @@ class Comparison(DataOptions):
 class FlowOptions(Comparison):
     """All that a flow depends on besides its source and target."""
 
-    solver: Annotated[FlowSolverOptions, Parameter(group="Solver")] = (
+    solver: Annotated[FlowSolverOptions, Parameter(group=SECTIONS["Solver"])] = (
         FlowSolverOptions.model_construct()
     )
 
@@ -169,16 +190,18 @@ class FlowOptions(Comparison):
         "times for a sum.",
     )
     steps: int = Field(default=defaults.LOOK.n_steps, ge=0, description="How many steps in all.")
-    dynamics: Annotated[DynamicsOptions, Parameter(group="Dynamics")] = (
+    dynamics: Annotated[DynamicsOptions, Parameter(group=SECTIONS["Dynamics"])] = (
         DynamicsOptions.model_construct()
     )
-    integrator: Annotated[IntegratorOptions, Parameter(group="Integrator")] = (
+    integrator: Annotated[IntegratorOptions, Parameter(group=SECTIONS["Integrator"])] = (
         IntegratorOptions.model_construct()
     )
-    control: Annotated[ControlOptions, Parameter(group="Step control")] = (
+    control: Annotated[ControlOptions, Parameter(group=SECTIONS["Step control"])] = (
         ControlOptions.model_construct()
     )
-    stop: Annotated[StopOptions, Parameter(group="Stop early")] = StopOptions.model_construct()
+    stop: Annotated[StopOptions, Parameter(group=SECTIONS["Stop early"])] = (
+        StopOptions.model_construct()
+    )
     record_every: int | None = Field(
         default=None,
         ge=1,
@@ -190,7 +213,9 @@ class FlowOptions(Comparison):
     metric: Annotated[tuple[str, ...], Parameter(negative=(), metavar="PATH.PY:NAME")] = Field(
         default=(), description="Measure a function of the dataset along the flow."
     )
-    metric_every: int = Field(default=10, ge=1, description="At every so many steps.")
+    metric_every: int = Field(
+        default=10, ge=1, description="At every so many steps; a costly one less often."
+    )
 
     @field_validator("functional", mode="before")
     @classmethod

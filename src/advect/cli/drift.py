@@ -15,6 +15,7 @@ from advect.cli.config import DataOptions, Overwrite, RunCode, SpaceOptions
 from advect.cli.label import as_embedding
 from advect.cli.output import DRIFTED, TALK, TalkOptions, leave
 from advect.cli.places import check_free_file
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class DriftOptions(DataOptions):
         description="Where distances are measured: auto, features, gradients (of images), standardized "
         "(columns), a number of principal components, a network as model.onnx, or path.py:name.",
     )
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
 

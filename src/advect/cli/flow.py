@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -197,11 +198,6 @@ def _page(ready: Ready, result: ad.FlowResult, talk: Talk) -> Path | None:
     """The page about a run; a flow that was made is made, whatever becomes of its page."""
     from advect.cli.look import write_page
 
-    try:
-        return write_page(ready, result, ready.job.directory / "report.html")
-    except Exception as error:
-        talk.note(
-            f"warning: no report was written ({type(error).__name__}: {error}); try advect report "
-            f"{ready.job.directory}"
-        )
-        return None
+    directory = ready.job.directory
+    write = partial(write_page, ready, result, directory / "report.html")
+    return talk.page(write, f"; try advect report {directory}")

@@ -14,6 +14,7 @@ from advect.cli.commands import COMMANDS
 from advect.cli.config import DataOptions, Out, Overwrite, RunCode, SpaceOptions
 from advect.cli.options import Flag
 from advect.cli.output import TALK, Talk, TalkOptions
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ app = App(name="index", help=_COMMAND.line, help_epilogue=_COMMAND.epilogue)
 Encoder = Annotated[
     str | None,
     Parameter(
-        help="That of the index again, if it is no ONNX file: path.py:name.", group="Feature space"
+        help="That of the index again, if it is no ONNX file: path.py:name.",
+        group=SECTIONS["Feature space"],
     ),
 ]
 
@@ -53,7 +55,7 @@ class IndexOptions(DataOptions):
         default=False,
         description="Read files in parts: for data larger than memory; no samples are kept.",
     )
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
 

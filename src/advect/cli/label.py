@@ -18,6 +18,7 @@ from advect.cli.options import Flag
 from advect.cli.output import TALK, TalkOptions
 from advect.cli.places import check_free, check_free_file
 from advect.cli.rundir import write_json
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class LabelOptions(DataOptions):
         default=False,
         description="Do not look at labels that the pool has, and say how many come out again.",
     )
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
 

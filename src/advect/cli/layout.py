@@ -29,6 +29,7 @@ _SETTLED = {
     "checkpoint_every",
     "metric_every",
 }  # in the file of every run
+_FILES = ("file", "predictions", "flowed", "report")  # of a set, in result.json
 
 
 class Layout:
@@ -115,7 +116,7 @@ class Sets(Layout):
     marks = ("result.json",)
 
     def knows(self, directory: Path, name: str) -> bool:
-        return name == "result.json" or name in self._listed(directory)
+        return name in ("result.json", "report.html") or name in self._listed(directory)
 
     def is_proven(self, directory: Path) -> bool:
         return bool(self._listed(directory))
@@ -128,7 +129,7 @@ class Sets(Layout):
             return set()
         tables = [part_of(facts, part, dict) or {} for part in ("sets", "datasets")]
         files = [part_of(table, name, dict) or {} for table in tables for name in table]
-        names = {part_of(file, k, str) for file in files for k in ("file", "predictions", "flowed")}
+        names = {part_of(file, k, str) for file in files for k in _FILES}
         return {name for name in names if name is not None}
 
 

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from advect.cli.code import Permission
 from advect.cli.config import Out, Overwrite, RunCode
-from advect.cli.output import TALK, TalkOptions, note_lines, noted
+from advect.cli.output import TALK, Talk, TalkOptions, note_lines, noted
 from advect.cli.places import check_free_file, require_run
 from advect.cli.run_facts import checkpoint_steps
 from advect.cli.rundir import entry, read_config, read_json
@@ -109,35 +109,60 @@ def _listed(steps: list[int]) -> str:
 
 
 def report(
-    run: Path,
-    *,
+    *runs: Path,
     out: Annotated[
         Path | None,
-        Parameter(alias="-o", help="Where to write; by default report.html in the run."),
+        Parameter(
+            alias="-o",
+            help="Where to write; by default report.html in the run, and runs.html here for several.",
+        ),
     ] = None,
     overwrite: Overwrite = False,
     run_code: RunCode = False,
     talk: TalkOptions = TALK,
 ) -> None:
-    """A page about a run.
+    """A page about a run; about several, side by side, with what differs between them.
 
     Args:
-        run: Its directory.
+        runs: Its directory, or those of two to six.
     """
-    from advect.cli.job import target_of
-    from advect.report import Story, write_report
+    from advect.report import write_report, write_runs_report
+    from advect.report.runs import different_names
 
+    if not runs:
+        raise InputError(
+            "a report is about a run", "none", "Pass the directory that advect flow -o … wrote."
+        )
     with talk.listening():
-        directory = require_run(run.expanduser())
-        path = directory / "report.html" if out is None else out.expanduser()
-        check_free_file(path, overwrite or out is None)
-        job = _job(directory, permission(run_code))
-        ended = _ended(directory)
-        known = {name: ended[name] for name in ("status", "message") if name in ended}
-        known["diagnosis"] = [*map(_sentence, ended.get("diagnosis", []))]
-        story = dataclasses.replace(Story.of_run(directory), **known, **_compared(job))
-        path = write_report(_told(story, job, *target_of(job, talk)), path)
-    talk.result({"run": directory, "report": path, "bytes": path.stat().st_size}, f"{path}")
+        places = [require_run(run.expanduser()) for run in runs]
+        alone = len(places) == 1
+        path = places[0] / "report.html" if alone else Path("runs.html")
+        path = path if out is None else out.expanduser()
+        check_free_file(path, overwrite or (alone and out is None))
+        names = different_names(places)
+        stories = {
+            name: _whole_story(place, permission(run_code), talk)
+            for name, place in zip(names, places, strict=True)
+        }
+        (first, *others) = stories.values()
+        path = write_runs_report(stories, path) if others else write_report(first, path)
+    about = {"run": places[0]} if alone else {"runs": places}
+    talk.result({**about, "report": path, "bytes": path.stat().st_size}, f"{path}")
+
+
+def _whole_story(directory: Path, code: Permission, talk: Talk) -> Story:
+    """What a run directory, the data that it names, and how it ended say."""
+    from advect.cli.job import target_of
+    from advect.report import Story
+
+    job = _job(directory, code)
+    ended = _ended(directory)
+    known = {name: ended[name] for name in ("status", "message") if name in ended}
+    known["diagnosis"] = [*map(_sentence, ended.get("diagnosis", []))]
+    digests = entry(read_json(directory / "env.json"), "digests", dict) or {}
+    known["digests"] = {str(name): str(value) for name, value in digests.items()}
+    story = dataclasses.replace(Story.of_run(directory), **known, **_compared(job))
+    return _told(story, job, *target_of(job, talk))
 
 
 def _compared(job: Job) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from advect.cli.options import group, member, switch
 from advect.cli.output import TALK, TalkOptions
 from advect.cli.places import check_free, check_free_file, require_run
 from advect.cli.rundir import read_json, write_json
+from advect.cli.sections import SECTIONS
 from advect.cli.typed import permission
 from advect.errors import InputError
 
@@ -114,10 +115,10 @@ class MatchOptions(DataOptions):
         description="Which classes belong together at inf: those of the same name, by their laws, or by names where all "
         "are the same.",
     )
-    velocity: Annotated[VelocityOptions, Parameter(group="Velocity")] = (
+    velocity: Annotated[VelocityOptions, Parameter(group=SECTIONS["Velocity"])] = (
         VelocityOptions.model_construct()
     )
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from advect._util.checks import check_count
 from advect.cli.config import SOLVERS, Comparison, Overwrite, RunCode, Strict
 from advect.cli.options import group
 from advect.cli.output import FAILED, TALK, Talk, TalkOptions, leave, note_lines, noted, say, table
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ class SolverOptions(group("solver", "sinkhorn", SOLVERS)):
 class MeasureOptions(Comparison):
     """All that a distance depends on besides its datasets."""
 
-    solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions.model_construct()
+    solver: Annotated[SolverOptions, Parameter(group=SECTIONS["Solver"])] = (
+        SolverOptions.model_construct()
+    )
 
 
 Measuring = Annotated[MeasureOptions, Parameter(name="*")]
@@ -39,7 +43,8 @@ def distance(
     standard_error: Annotated[
         int | None,
         Parameter(
-            help="Redraw the samples so many times, and say how much the distance varies with them."
+            help="Draw the samples again so many times, with replacement, and say how much the distance "
+            "varies: a check of the interval, for so many times the work."
         ),
     ] = None,
     sliced: Annotated[
@@ -65,6 +70,8 @@ def distance(
     from advect.cli import build, inputs, sliced as slices
     from advect.cli.typed import permission
 
+    if standard_error is not None:
+        check_count("--standard-error", standard_error, least=2)
     code = permission(run_code, [options.cost.embedding, *options.space.code])
     with talk.listening() as unconverged:
         a, b, _ = inputs.together((source, target), options, options.space, talk, code)
@@ -94,11 +101,17 @@ def distance(
         lines = [
             f"distance {found.value:.6g} (energy {found.energy:.6g} ± {found.error:.2g}, {state})"
         ]
+        facts["interval"] = _interval(found)
+        if facts["interval"] is not None and found.value > 0:
+            low, high = facts["interval"]
+            lines.append(
+                f"95 % interval {low:#.4g} to {high:#.4g}, over other draws of as many samples"
+            )
         if standard_error is not None:
             generator = torch.Generator().manual_seed(options.seed)
             facts["standard_error"] = found.standard_error(standard_error, generator=generator)
             lines.append(
-                f"standard error {facts['standard_error']:.3g}, over other draws of as many samples"
+                f"standard error {facts['standard_error']:.3g}, by {standard_error} draws with replacement"
             )
         if solver.leaves_mass:
             facts["mass_left"] = found.mass_left
@@ -116,8 +129,9 @@ def distance(
             distances, matching = found.class_distances, found.class_matching
             facts["class_distances"] = table(distances.values, distances.rows, distances.columns)
             facts["class_matching"] = table(matching.values, matching.rows, matching.columns)
-            lines += ["", f"between classes of {source} (rows) and {target}:", str(distances)]
-            lines += ["", "matching of classes, as shares of mass:", str(matching)]
+            sides = f"rows are classes of {source}, columns of {target}"
+            lines += ["", f"distances between classes ({sides}):", str(distances)]
+            lines += ["", f"matching of classes, as shares of mass ({sides}):", str(matching)]
         lines += ["", *note_lines(facts["notes"])] if facts["notes"] else []
         facts["seconds"] = round(time.perf_counter() - begun, 3)
     talk.result(facts, "\n".join(lines))
@@ -128,7 +142,7 @@ def matrix(
     *references: str,
     out: Annotated[
         Path | None,
-        Parameter(alias="-o", help="Write distances.csv, .json and .png to this directory."),
+        Parameter(alias="-o", help="Write distances.csv, .json, .png and .html to this directory."),
     ] = None,
     options: Measuring = MeasureOptions.model_construct(),  # noqa: B008 (frozen)
     jobs: Annotated[
@@ -154,6 +168,8 @@ def matrix(
         raise InputError(
             "pairs need two or more datasets", f"{len(references)}", "Give more references."
         )
+    if jobs == 0:
+        raise InputError("--jobs must be other than 0", "0", "Pass how many, or -1 for every core.")
     code = permission(run_code, [options.cost.embedding, *options.space.code])
     directory = None if out is None else out.expanduser()
     if directory is not None and not (directory / "pairs").is_dir():
@@ -178,13 +194,15 @@ def matrix(
             "values": found.values,
             "converged": found.converged,
             "errors": [{"pair": pair, "error": message} for pair, message in found.errors.items()],
+            "standard_errors": found.standard_errors,
+            "notes": noted(found.notes),
             "out": directory,
         }
         if directory is not None:
             _write(directory, found)
-    talk.result(
-        facts, "\n".join([str(found.table), *([f"written to {directory}"] if directory else [])])
-    )
+    where = [f"written to {directory}"] if directory else []
+    told = [found.text, *note_lines(facts["notes"]), *where]
+    talk.result(facts, "\n".join(told))
     for pair, message in found.errors.items():
         say(f"failed: {' and '.join(pair)}: {message}")
     if found.errors:
@@ -193,6 +211,14 @@ def matrix(
         unconverged or ([] if found.converged.all() else ["the transport problem of a pair"]),
         strict,
     )
+
+
+def _interval(found: ad.Distance) -> tuple[float, float] | None:
+    """None where the first order does not tell."""
+    try:
+        return found.interval()
+    except InputError:
+        return None
 
 
 def _finished(directory: Path) -> bool:
@@ -221,6 +247,7 @@ def _write(directory: Path, found: Any) -> None:
     )
     write_atomically(directory / "distances.csv", text.getvalue().encode())
     viz.save(viz.pairwise(found.values, found.names), directory / "distances.png")
+    found.report(directory / "distances.html")
 
 
 def in_one_space(

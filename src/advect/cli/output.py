@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -21,6 +21,7 @@ from pydantic import Field
 
 from advect.cli.interrupt import obey
 from advect.cli.options import Flag, Options
+from advect.cli.sections import SECTIONS
 from advect.cli.spelling import warned
 from advect.errors import ConvergenceWarning
 
@@ -44,19 +45,20 @@ class Talk(Options):
     """
 
     config: Annotated[
-        Path | None, Parameter(alias="-c", group="Output and settings", metavar="FILE.TOML")
+        Path | None,
+        Parameter(alias="-c", group=SECTIONS["Output and settings"], metavar="FILE.TOML"),
     ] = Field(
         default=None,
         description="Take options from here; ADVECT_… variables and options override it.",
     )
-    as_json: Annotated[bool, Flag, Parameter(name="--json", group="Output and settings")] = Field(
-        default=False, description="Print the result as one JSON object."
+    as_json: Annotated[
+        bool, Flag, Parameter(name="--json", group=SECTIONS["Output and settings"])
+    ] = Field(default=False, description="Print the result as one JSON object.")
+    verbose: Annotated[bool, Flag, Parameter(alias="-v", group=SECTIONS["Output and settings"])] = (
+        Field(default=False, description="Say more on stderr.")
     )
-    verbose: Annotated[bool, Flag, Parameter(alias="-v", group="Output and settings")] = Field(
-        default=False, description="Say more on stderr."
-    )
-    quiet: Annotated[bool, Flag, Parameter(alias="-q", group="Output and settings")] = Field(
-        default=False, description="No progress and no notes on stderr."
+    quiet: Annotated[bool, Flag, Parameter(alias="-q", group=SECTIONS["Output and settings"])] = (
+        Field(default=False, description="No progress and no notes on stderr.")
     )
 
     def result(self, facts: Mapping[str, Any], text: str) -> None:
@@ -77,6 +79,17 @@ class Talk(Options):
         """Something for those who asked for more, on stderr."""
         if self.verbose:
             say(message)
+
+    def page(self, write: Callable[[], Path], remedy: str = "") -> Path | None:
+        """The page about a result, or a note that there is none: what was made is made, whatever
+        becomes of its page.
+        """
+        try:
+            return write()
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            self.note(f"warning: no report was written ({why}){remedy}")
+            return None
 
     @property
     def progress(self) -> Any:

@@ -11,6 +11,7 @@ from advect.cli.config import DataOptions, Overwrite, RunCode, SpaceOptions, Str
 from advect.cli.measure import SolverOptions
 from advect.cli.output import TALK, TalkOptions
 from advect.cli.places import check_free_file
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 _DRAWS = 200  # of the bootstrap: it takes no transport
@@ -19,10 +20,12 @@ _DRAWS = 200  # of the bootstrap: it takes no transport
 class SharesOptions(DataOptions):
     """How shares are estimated."""
 
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
-    solver: Annotated[SolverOptions, Parameter(group="Solver")] = SolverOptions.model_construct()
+    solver: Annotated[SolverOptions, Parameter(group=SECTIONS["Solver"])] = (
+        SolverOptions.model_construct()
+    )
 
 
 def shares(

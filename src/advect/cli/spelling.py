@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from advect.errors import InputError
 
+_KIND = re.compile(r" \(or pass kind=…\)")  # which csv:file says on the command line
 _QUERY = "Options of a file go behind its name: file.csv?key=value&key=value."
 _OF_FILES = re.compile(
     r"""\b(?:(?P<name>categorical|channels|dtype|label|labels|weights|header|delimiter|encoding)="""
@@ -32,6 +34,11 @@ _WORDS = (
         ),
         "Images need their shape: a folder, or an array (n, H, W) in an .npz file. Or have",
     ),
+    (
+        re.compile(r"\bor use an embedding in the cost\b"),
+        "or an embedding in the cost, --cost.embedding",
+    ),
+    (re.compile(r"Make one with ad\.DatasetIndex\.create, or "), "Make one with "),
     (re.compile(r"\bn_steps=(\d+)"), r"--steps \1"),
     (re.compile(r"\bn_steps\b"), "--steps"),
     (re.compile(r"\boverwrite=True\b"), "--overwrite"),
@@ -80,14 +87,16 @@ _WORDS = (
 _WARNED = re.compile(r"label_weight (\([^)]*\)), or give label its full form, ad\.Bures\(\)")
 
 
-def spelled(error: InputError) -> str:
-    """The message of an error, with options as they are typed.
+def spelled(error: InputError, tokens: Sequence[str] = ()) -> str:
+    """The message of an error, with options as they are typed; ``tokens`` are those of the command.
 
     Example:
         >>> print(spelled(InputError("the columns differ", "'a'", 'Pass columns="common".')))
         the columns differ; got 'a'. Pass --space.columns common.
         >>> print(spelled(InputError("features must be numbers", "'x'", "Pass categorical='onehot'.")))
         features must be numbers; got 'x'. Pass ?categorical=onehot. Options of a file go behind its name: ...
+        >>> print(spelled(InputError("step_size must be above 0", "0", "Pass more."), ["--integrator.step-size", "0"]))
+        --integrator.step-size must be above 0; got 0. Pass more.
     """
     got, remedy = str(error.got), error.remedy
     for python, typed in _WORDS:
@@ -96,7 +105,17 @@ def spelled(error: InputError) -> str:
             python.sub(typed, got) if got.startswith(("n_steps=", "project=")) else got
         )  # the rest is the user's own
     remedy, options = _OF_FILES.subn(_typed, remedy)
-    return f"{error.what}; got {got}. {remedy}" + (f" {_QUERY}" if options else "")
+    what = _KIND.sub("", _named(error.what, tokens))
+    return f"{what}; got {got}. {remedy}" + (f" {_QUERY}" if options else "")
+
+
+def _named(what: str, tokens: Sequence[str]) -> str:
+    """A sentence that begins with the name of a parameter, with the option that was typed for it."""
+    name, _, rest = what.partition(" ")
+    typed = (token.partition("=")[0] for token in tokens if token.startswith("--"))
+    ends = ("--" + name.replace("_", "-"), "." + name.replace("_", "-"))
+    option = next((one for one in typed if one.endswith(ends)), None)
+    return what if option is None or not name.isidentifier() else f"{option} {rest}"
 
 
 def warned(text: str) -> str:

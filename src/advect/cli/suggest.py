@@ -11,6 +11,7 @@ from advect.cli.config import DataOptions, FlowOptions, Overwrite, RunCode, Spac
 from advect.cli.options import described
 from advect.cli.output import TALK, TalkOptions, note_lines, noted
 from advect.cli.places import check_free_file
+from advect.cli.sections import SECTIONS
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class SuggestOptions(DataOptions):
     """What a suggestion looks at."""
 
     memory_limit: str | None = None
-    space: Annotated[SpaceOptions, Parameter(group="Feature space")] = (
+    space: Annotated[SpaceOptions, Parameter(group=SECTIONS["Feature space"])] = (
         SpaceOptions.model_construct()
     )
 

@@ -227,9 +227,9 @@ class DoubtfulDistances:
         return self.weight / 2 * paid, by_class
 
     @property
-    def largest(self) -> float:
-        """A bound of what labels cost."""
-        parts = [float(part.detach().abs().max()) for part in (self.distances, *self.own)]
+    def largest(self) -> Tensor:
+        """A bound of what labels cost, as a number on the device."""
+        parts = [part.detach().abs().max().double() for part in (self.distances, *self.own)]
         return parts[0] + (parts[1] + parts[2]) / 2
 
 

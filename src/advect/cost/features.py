@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_methods
+from advect._util.facts import waits_are_free
 from advect.cost.feature_pair import FeaturePair, FunctionPair, PointPair
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -142,7 +143,7 @@ class SquaredEuclidean(FeatureCost):
 
 @dataclass(frozen=True)
 class Embedding(FeatureCost):
-    """‖φ(x) − φ(x')‖² for a map φ from samples (n, *sample_shape) to vectors, such as the body of a
+    """‖φ(x) − φ(x')‖² for a map φ from samples ``(n, *sample_shape)`` to vectors, such as the body of a
     trained network.
 
     Args:
@@ -252,5 +253,7 @@ def _as_points(points: Any, data: LabeledDataset) -> Tensor:
 
 def _checked_points(points: Any, data: LabeledDataset) -> Tensor:
     points = _as_points(points, data)
+    if not waits_are_free(points.device):  # costs that are no numbers are found with the extremes
+        return points
     check_finite("the embedded features", points, "Check the embedding on these samples.")
     return points

@@ -168,7 +168,10 @@ class GroundCost:
             return pair
         x, scale = pair.points[0], math.sqrt(self.label_weight)
         scaled = [part.to(x.dtype) if scale == 1 else scale * part.to(x.dtype) for part in laws]
-        points = LabeledDataset(torch.cat([x, *scaled], dim=1), weights=data.weights)
+        joined = torch.cat([x, *scaled], dim=1)
+        points = data.replace(
+            x=joined, sample_shape=(joined.shape[1],), columns=None, law=None, law_index=None
+        )
         return GroundCost(label=NoLabels()).between(points, points)
 
     def _check(self, source: LabeledDataset, target: LabeledDataset) -> None:

@@ -131,9 +131,9 @@ class LabelDistances:
         return self.pull(by_class), by_class
 
     @property
-    def largest(self) -> float:
-        """The largest distance, or a bound of what labels cost."""
-        return float(self.distances.detach().abs().max())
+    def largest(self) -> Tensor:
+        """The largest distance, or a bound of what labels cost, as a number on the device."""
+        return self.distances.detach().abs().max()
 
     def pull(self, class_plan: Tensor) -> Tensor:
         """½ label_weight Σ Π_ij D_ij, whose gradient is that of the plan's cost in the laws. In float32

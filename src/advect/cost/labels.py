@@ -15,11 +15,14 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_methods
+from advect._util.facts import waits_are_free
 from advect._util.linalg import squared_distances, squared_gaps
 from advect._util.single_norms import SampleProducts
 from advect.cost.features import FeatureCost
+from advect.cost.inner_labels import class_samples, distances_on_host
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Gaussians, bures
+from advect.data.laws.gaussians import group_sizes
 from advect.data.laws.moments import sample_rows
 from advect.errors import InputError
 from advect.ot.divergence import debiased, envelope
@@ -49,7 +52,7 @@ class Hints:
         rows = []
         for data in (source, target):
             # factors of classes with more samples than dimensions are of other rows
-            if data.law is not None or data.has_doubt or int(data.y.bincount().max()) > data.dim:
+            if data.law is not None or data.has_doubt or _largest_class(data) > data.dim:
                 return None
             rows.append(sample_rows(data.y, data.weights, len(data.classes)))
         return SampleProducts(self.products, *rows)
@@ -277,9 +280,11 @@ class ExactLabelOT(LabelCost):
 
     def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         self.check(source, target)
+        if not waits_are_free(source.x.device):
+            return distances_on_host(source, target, self._squared, wanted)
         symmetric = source is target
         distances = source.x.new_zeros(len(source.classes), len(target.classes))
-        a_parts, b_parts = _class_samples(source), _class_samples(target)
+        a_parts, b_parts = (class_samples(*data.label_samples()) for data in (source, target))
         entries = [
             (i, j, self._squared(a_parts[i], b_parts[j]))
             for i, j in (wanted.triu(diagonal=1) if symmetric else wanted).nonzero().tolist()
@@ -347,18 +352,11 @@ def checked_distances(made: object, source: LabeledDataset, target: LabeledDatas
             "There is one law for each class, or for each sample where a dataset carries a law_index.",
         )
     distances = distances if distances.is_floating_point() else distances.to(source.x)
-    check_finite("the label distances", distances, "Check the label laws.")
+    # elsewhere costs that are no numbers are found with the extremes: that is a wait less
+    if waits_are_free(distances.device):
+        check_finite("the label distances", distances, "Check the label laws.")
     return distances
 
 
-def _class_samples(data: LabeledDataset) -> dict[int, tuple[Tensor, Tensor]]:
-    parts = {}
-    x, y, weights = data.label_samples()
-    for code in y.unique().tolist():
-        rows = y == code
-        mass = weights[rows].double()
-        parts[code] = (
-            x[rows],
-            mass / mass.sum() if bool(mass.sum() > 0) else torch.full_like(mass, 1 / len(mass)),
-        )
-    return parts
+def _largest_class(data: LabeledDataset) -> int:
+    return max(group_sizes(data.y, len(data.classes)))

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from advect._util.facts import remembered
 from advect._util.memory import readable
 from advect.cost.doubtful_pair import DoubtfulDistances, Side
 from advect.cost.feature_pair import FeaturePair
@@ -99,16 +100,20 @@ class PairCost:
         """For each sample of the source its label law as a point, in parts, where laws are points and
         so many that a table of their distances would be as large as the cost; none otherwise.
         """
-        if not self.has_labels or self.points is None or n_laws(self._sides[0]) <= FEW_LAWS:
+        if not self.has_labels or self.points is None or n_laws(self.sides[0]) <= FEW_LAWS:
             return ()
         parts, shares = (
-            self.cost.label_cost.coordinates(self._sides[0]),
-            self._sides[0].probabilities,
+            self.cost.label_cost.coordinates(self.sides[0]),
+            self.sides[0].probabilities,
         )
         if shares is not None:  # a mixture of points is their mean
             return tuple(shares.to(part.dtype) @ part for part in parts)
-        rows = self._sides[0].law_rows
-        each = parts and torch.equal(rows, torch.arange(len(parts[0]), device=rows.device))
+        rows = self.sides[0].law_rows
+        each = parts and remembered(
+            rows,
+            ("each", len(parts[0])),
+            lambda: torch.equal(rows, torch.arange(len(parts[0]), device=rows.device)),
+        )
         return parts if each else tuple(part[rows] for part in parts)
 
     def by_classes(self) -> PairCost:
@@ -152,7 +157,7 @@ class PairCost:
 
     def _doubtful(self) -> DoubtfulDistances:
         """What labels with doubt cost: distances within either dataset count too."""
-        (source, target), between = self._sides, self.label_distances
+        (source, target), between = self.sides, self.label_distances
         own = (between, between)
         if source is not target:
             first, second = self.cost.label_cost.within(source, target)
@@ -168,7 +173,7 @@ class PairCost:
         """W₂² between label laws, a row for each law of the source; differentiable."""
         if self._labels is not None:
             return self._labels.distances
-        sides, pulled = self._sides, self._pulled
+        sides, pulled = self.sides, self._pulled
         fits = pulled is not None and tuple(pulled.shape) == tuple(map(n_laws, sides))
         hints = Hints(pulled if fits else None, self._products)
         return checked_distances(self.cost.label_cost.hinted(*sides, hints), *sides)
@@ -180,10 +185,10 @@ class PairCost:
         """
         if self._labels is not None:
             return self._labels.codes
-        return self._sides[0].law_rows, self._sides[1].law_rows
+        return self.sides[0].law_rows, self.sides[1].law_rows
 
     @cached_property
-    def _sides(self) -> tuple[LabeledDataset, LabeledDataset]:
+    def sides(self) -> tuple[LabeledDataset, LabeledDataset]:
         """The datasets where features are compared: laws live there too; equal laws are one."""
         # before laws are carried, which may have a reason of its own against it
         self.cost.label_cost.check(self.source, self.target)
@@ -255,7 +260,7 @@ class PairCost:
 
     def check_table(self, room: float) -> int:
         """Bytes of the table of label distances and a copy; an error if there is no room."""
-        sizes = [n_laws(side) for side in self._sides]
+        sizes = [n_laws(side) for side in self.sides]
         table = 2 * sizes[0] * sizes[1] * 8  # distances of laws are computed in float64
         if table > room:
             raise InputError(

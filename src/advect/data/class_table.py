@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,19 +68,30 @@ class ClassTable:
             [str(name), *(f"{value:.4g}" for value in line)]
             for name, line in zip(self.rows, self.values, strict=True)
         ]
-        first = max(len(line[0]) for line in cells)
-        width = max([6, *(len(cell) for line in cells for cell in line[1:])])
-        return "\n".join(
-            line[0].ljust(first) + "".join(cell.rjust(width + 1) for cell in line[1:])
-            for line in cells
-        )
+        return aligned(cells)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(str(name))}</th>" for name in self.columns)
-        body = "".join(
-            f"<tr><th>{html.escape(str(name))}</th>"
-            + "".join(f"<td>{value:.4g}</td>" for value in line)
-            + "</tr>"
-            for name, line in zip(self.rows, self.values, strict=True)
-        )
-        return f"<table><tr><th></th>{head}</tr>{body}</table>"
+        lines = zip(self.rows, self.values, strict=True)
+        cells = [[str(name), *(f"{value:.4g}" for value in line)] for name, line in lines]
+        return html_table([["", *map(str, self.columns)], *cells])
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> str:
+    """Lines of text with names to the left, and columns of one width to the right."""
+    first = max(len(line[0]) for line in cells)
+    width = max([6, *(len(cell) for line in cells for cell in line[1:])])
+    return "\n".join(
+        line[0].ljust(first) + "".join(cell.rjust(width + 1) for cell in line[1:]) for line in cells
+    )
+
+
+def html_table(cells: Sequence[Sequence[str]]) -> str:
+    """The same as a table of HTML: names in the first line and the first column."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in cells[0])
+    body = "".join(
+        f"<tr><th>{html.escape(line[0])}</th>"
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in line[1:])
+        + "</tr>"
+        for line in cells[1:]
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, missing_labels
+from advect._util.facts import remembered
 from advect._util.html import facts_table
 from advect.data.coerce import (
     as_codes,
@@ -220,7 +221,9 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt, Continuous):
     def complete(self) -> bool:
         """Whether every sample has a label."""
         known = self._known_complete  # by the dataset that this one is a copy of
-        return bool(self.labeled.all()) if known is None else known
+        if known is not None:
+            return known
+        return remembered(self.y, "complete", lambda: bool(self.labeled.all()))
 
     def require_labels(self, who: str) -> None:
         """An error that says who needs labels, unless every sample has one."""
@@ -296,7 +299,8 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt, Continuous):
         """The same without laws that no sample has; equal laws become one, unless they move."""
         if self.law is None or self.law_index is None:
             return self
-        used, index = self.law_index.unique(return_inverse=True)
+        rows = self.law_index
+        used, index = remembered(rows, "used", lambda: rows.unique(return_inverse=True))
         law = self.law if len(used) == len(self.law) else self.law.take(used)
         if not law.requires_grad:  # each law that moves has a gradient of its own
             law, place = law.distinct()

@@ -26,6 +26,7 @@ from advect.data.formats import (
 )
 from advect.data.formats.kinds import EXACT
 from advect.data.sampling import Draw
+from advect.data.spaces.harmonize import harmonize
 from advect.datasets.named import NAMES, cache_directory, open_named
 from advect.datasets.openml import fetch_table
 from advect.datasets.reference import SAMPLING, Reference
@@ -33,6 +34,7 @@ from advect.datasets.run_frames import open_frame
 from advect.datasets.synthetic import gaussians, moons, rings, swiss_roll
 
 _TABLES = ("csv", "parquet", "openml")  # whose columns may be targets
+_ARRAYS = ("name", "npz", "npy", "idx")  # that may be images, and are of one size
 _TOYS: dict[str, Callable[..., LabeledDataset]] = {
     "gaussians": gaussians,
     "moons": moons,
@@ -72,10 +74,11 @@ def load(
         progress: None shows it on stderr when it takes long, False is silent, a function is called
             with (done, total).
         **options: those of the format, as in ``label="kind"`` for tables, ``target="price"`` for
-            columns that are continuous targets (``target="y"`` of an .npz), ``size=32`` for folders,
-            and those of synthetic datasets. For a frame of a run with a ``space.json``: ``units``,
-            which are those of the ``"source"`` by default, else those of the ``"target"`` or the
-            ``"common"`` ones of the flow.
+            columns that are continuous targets (``target="y"`` of an .npz), ``size=28`` and
+            ``channels="gray"`` for images (one side, or height and width), and those of synthetic
+            datasets. For a frame of a run with a ``space.json``: ``units``, which are those of the
+            ``"source"`` by default, else those of the ``"target"`` or the ``"common"`` ones of the
+            flow.
 
     Returns:
         What ``load(ref).sample(n, balanced=balanced,
@@ -95,6 +98,23 @@ def load(
     given = {"n": n, "balanced": balanced, "seed": seed, "max_samples": max_samples}
     given |= {"split": split, **options}
     merged = reference.merged({name: value for name, value in given.items() if value is not None})
+    resized = _resized(reference, merged)
+    data = _loaded(ref, reference, merged, progress)
+    return harmonize(data, data, **resized)[0] if resized else data
+
+
+def _resized(reference: Reference, options: dict[str, Any]) -> dict[str, Any]:
+    """What an image set is brought to, taken out of the options of formats that know no size."""
+    if reference.kind == "toy" or reference.path in _TOYS or _kind(reference) not in _ARRAYS:
+        return {}
+    found = {name: options.pop(name) for name in ("size", "channels") if name in options}
+    size = found.get("size")
+    return found | {"size": tuple(size)} if isinstance(size, list) else found
+
+
+def _loaded(
+    ref: str | os.PathLike[str], reference: Reference, merged: dict[str, Any], progress: Progress
+) -> LabeledDataset:
     _say_which(ref, reference)
     if reference.kind == "toy" or (reference.kind == "name" and reference.path in _TOYS):
         return _draw_toy(reference.path, merged)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from advect._util.checks import check_non_negative, check_positive
+from advect._util.facts import Numbers
 from advect.errors import InputError
 from advect.flows.field import Field, Here, NonFiniteError, promise
 from advect.flows.integrators import Integrator
@@ -166,9 +167,13 @@ class Backtracking:
         raise failure
 
     def _falls(self, here: Here, there: Here, largest: float) -> bool:
+        way = Numbers(lambda: (promise(here, there),))
+        if there.promised is None:
+            there.bring(way)
         size = math.fsum(map(abs, here.terms.values()))
         allowed = rounding(here.dataset.x.dtype, largest, size)
-        promised = promise(here, there) if there.promised is None else there.promised
+        _ = there.value  # it comes with what the way has promised
+        promised = way.values[0] if there.promised is None else there.promised
         return here.value - there.value >= self.least_share * max(0.0, promised) - allowed
 
 

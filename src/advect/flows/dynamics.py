@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count
+from advect._util.facts import remembered
 from advect.classes.clusterers import KMeans, as_clusterer
 from advect.classes.relabel import relabel
 from advect.data.dataset import LabeledDataset
@@ -267,10 +268,10 @@ class JointVariableLabels(_Joint):
         if (step + 1) % self.every:
             return moved
         y = relabel(_laws(moved), moved.y, self.clustering)
-        classes = moved.classes
-        if int(y.max()) >= len(classes):  # a class is born: name it by the next number that is free
-            names = (name for name in range(len(classes) + int(y.max()) + 1) if name not in classes)
-            classes = (*classes, *(next(names) for _ in range(int(y.max()) + 1 - len(classes))))
+        classes, largest = moved.classes, remembered(y, "largest", lambda: int(y.max()))
+        if largest >= len(classes):  # a class is born: name it by the next number that is free
+            names = (name for name in range(len(classes) + largest + 1) if name not in classes)
+            classes = (*classes, *(next(names) for _ in range(largest + 1 - len(classes))))
         return moved.replace(y=y, classes=classes)
 
 

@@ -11,7 +11,7 @@ the functional remembers is part of the place."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from advect._util.facts import Numbers, fetched, leaf_of, waits_are_free
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.dynamics import Dynamics
@@ -64,10 +65,21 @@ class Here:
     promised: float | None = None
 
     @cached_property
+    def brought(self) -> Numbers:
+        """What is fetched from the device along with the value."""
+        return Numbers(lambda: ())
+
+    def bring(self, numbers: Numbers) -> None:
+        """Fetch these along with the value, if that is not known yet."""
+        self.__dict__["brought"] = numbers
+
+    @cached_property
     def _found(self) -> _Found:
         functional, dynamics = self.field.functional, self.field.dynamics
         try:
-            terms, gradient, after = _evaluate(functional, dynamics, self.dataset, self.before)
+            terms, gradient, after = _evaluate(
+                functional, dynamics, self.dataset, self.before, self.brought
+            )
             return _Found(terms, dynamics.velocity(self.dataset, gradient), after)
         except (InputError, _SINGULAR) as error:
             if not self.moved:
@@ -116,17 +128,21 @@ class Field:
         _check_displacement(displacement, self.dynamics.parameters(here.dataset))
         if self.scale != 1.0:
             displacement = {name: self.scale * change for name, change in displacement.items()}
-        for name, change in displacement.items():
-            if not bool(torch.isfinite(change).all()):
-                raise NonFiniteError(f"the displacement of {name!r} has NaN or infinite entries")
+        # elsewhere the next value shows it, which has to come from the device anyway
+        if waits_are_free(here.dataset.x.device):
+            for name, change in displacement.items():
+                if not bool(torch.isfinite(change).all()):
+                    raise NonFiniteError(
+                        f"the displacement of {name!r} has NaN or infinite entries"
+                    )
         rho = self.dynamics.move(here.dataset, displacement, here.index)
         return replace(self.at(rho, here.after, here.index + 1), moved=True)
 
 
-def promise(here: Here, there: Here) -> float:
+def promise(here: Here, there: Here) -> Tensor:
     """Σ w_i ⟨v_i, x'_i − x_i⟩: the fall of the value by the way of the features, to first order."""
     way = torch.linalg.vecdot(here.velocity["x"], there.dataset.x - here.dataset.x)  # (n,)
-    return float((here.dataset.weights * way).sum())
+    return (here.dataset.weights * way).sum()
 
 
 def _check_displacement(displacement: Tensors, moving: Tensors) -> None:
@@ -172,32 +188,54 @@ def _shown(value: object) -> str:
 
 
 def _evaluate(
-    functional: Functional, dynamics: Dynamics, rho: LabeledDataset, state: State
+    functional: Functional,
+    dynamics: Dynamics,
+    rho: LabeledDataset,
+    state: State,
+    brought: Numbers,
 ) -> tuple[dict[str, float], Tensors, State]:
     """The terms of F at ρ, its gradient in what moves, and what is remembered after; names the
     first term that is not finite.
     """
-    leaves = {
-        name: value.detach().requires_grad_() for name, value in dynamics.parameters(rho).items()
-    }
+    leaves = {name: leaf_of(value) for name, value in dynamics.parameters(rho).items()}
     with torch.enable_grad():
         terms, after = functional.terms(dynamics.attach(rho, leaves), state)
     _check_said(functional, terms, after)
-    values = {name: float(value.detach()) for name, value in terms.items()}
-    for name, value in values.items():
-        if not math.isfinite(value):
-            raise NonFiniteError(f"the term {name!r} is {value}")
-    moving = [value for value in terms.values() if value.requires_grad]
-    gradients: Sequence[Tensor | None] = [None] * len(leaves)
-    if moving:
-        gradients = torch.autograd.grad(
-            moving, list(leaves.values()), [torch.ones_like(v) for v in moving], allow_unused=True
-        )
-    result = {}
-    for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
-        if gradient is not None and not bool(torch.isfinite(gradient.sum())):
+    device = rho.x.device  # terms may be on another, where a function has left them
+    parts = [value.detach().to(device).reshape(()) for value in terms.values()]
+    gradients = dict.fromkeys(leaves) | _gradients(terms, leaves, parts)
+    sums = {name: g.sum() for name, g in gradients.items() if g is not None}
+    values, found = brought.split(parts, list(sums.values()))
+    _check_terms(terms, values)
+    for name, number in zip(sums, found, strict=True):
+        if not math.isfinite(number):
             raise NonFiniteError(
                 f"the gradient in {name!r} of {' + '.join(terms)} has NaN or infinite entries"
             )
-        result[name] = torch.zeros_like(leaf) if gradient is None else gradient
-    return values, result, after
+    result = {
+        name: torch.zeros_like(leaf) if (gradient := gradients[name]) is None else gradient
+        for name, leaf in leaves.items()
+    }
+    return dict(zip(terms, values, strict=True)), result, after
+
+
+def _gradients(
+    terms: Mapping[str, Tensor], leaves: Tensors, parts: list[Tensor]
+) -> dict[str, Tensor | None]:
+    """The gradient of the sum of the terms in each leaf; None where it has none."""
+    moving = [value for value in terms.values() if value.requires_grad]
+    if not moving:
+        return {}
+    ones = [torch.ones_like(value) for value in moving]
+    try:
+        found = torch.autograd.grad(moving, list(leaves.values()), ones, allow_unused=True)
+    except _SINGULAR:
+        _check_terms(terms, fetched(*parts))  # what has no value has no gradient either
+        raise
+    return dict(zip(leaves, found, strict=True))
+
+
+def _check_terms(terms: Iterable[str], values: Iterable[float]) -> None:
+    for name, value in zip(terms, values, strict=True):
+        if not math.isfinite(value):
+            raise NonFiniteError(f"the term {name!r} is {value}")

@@ -151,7 +151,7 @@ class FactoredMotion(LawMotion):
 
 @dataclass(frozen=True)
 class DiagonalMotion(LawMotion):
-    """s ← |s + Δs| for standard deviations: laws with diagonal covariances, for many laws in many
+    """``s ← |s + Δs|`` for standard deviations: laws with diagonal covariances, for many laws in many
     dimensions.
 
     Example:

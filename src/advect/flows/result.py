@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -166,22 +167,43 @@ class FlowResult:
         return {} if self.functional is None else self.functional.options
 
     def report(
-        self, path: str | Path | None = None, target: LabeledDataset | None = None, **options: Any
+        self,
+        path: str | Path | None = None,
+        target: LabeledDataset | None = None,
+        *,
+        beside: Any = None,
+        **options: Any,
     ) -> Any:
         """The flow as one HTML page that plays it: written to a path, which is returned, or without
         one as an object that a notebook shows. See ``advect.report.write_report`` for the options.
+
+        Args:
+            path: the file to write, or None.
+            target: where the flow was going; by default the functional's ``target``.
+            beside: another flow, or several by name: then the page sets them side by side, with what
+                differs between them; see ``advect.report.write_runs_report``.
+            options: of the page.
 
         Example:
             >>> import tempfile, advect as ad
             >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
             >>> result = ad.flow(data, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
+            >>> other = ad.flow(data, ad.Potential(ad.norm()), n_steps=3, integrator=ad.Adam())
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     result.report(f"{folder}/flow.html", title="Two points").name
+            ...     result.report(f"{folder}/both.html", beside={"Adam": other}).name
             'flow.html'
+            'both.html'
         """
         # Upward, for the user's convenience: the one such door (tests/test_architecture.py names
         # it).
         report = import_module("advect.report")
+        if beside is not None:
+            named = isinstance(beside, Mapping)
+            runs = {"this run": self, **beside} if named else [self, beside]
+            if path is None:
+                return report.inline_runs(runs, **options)
+            return report.write_runs_report(runs, path, **options)
         if path is None:
             return report.inline_report(self, target=target, **options)
         return report.write_report(self, path, target=target, **options)

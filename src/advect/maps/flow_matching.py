@@ -266,7 +266,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
             frames: how many states, the first and the last among them; at most ``ode_steps`` + 1.
 
         Returns:
-            A tensor (frames, n, *sample_shape).
+            A tensor ``(frames, n, *sample_shape)``.
 
         Example:
             >>> import torch, advect as ad
@@ -283,7 +283,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         return torch.stack([states[round(k * self.ode_steps / last)] for k in range(last + 1)])
 
     def as_module(self) -> nn.Module:
-        """What carries samples as a torch module, a copy of its own: batches (n, *sample_shape), and
+        """What carries samples as a torch module, a copy of its own: batches ``(n, *sample_shape)``, and
         optionally positions in ``classes_``, −1 for a label that is not known.
 
         Example:

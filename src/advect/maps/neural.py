@@ -163,7 +163,7 @@ class NeuralMap(Map, kind="neural"):
         return torch.cat([self._module(part) for part in samples.split(_BATCH)]).reshape(x.shape)
 
     def as_module(self) -> nn.Module:
-        """The fitted network as a torch module on batches (n, *sample_shape), a copy of its own.
+        """The fitted network as a torch module on batches ``(n, *sample_shape)``, a copy of its own.
 
         Example:
             >>> import torch, advect as ad

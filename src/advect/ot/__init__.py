@@ -13,6 +13,7 @@ from advect.ot.sharded import ShardedCost
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solution import Solution, check_problem
 from advect.ot.solver import Solver, check_solver, divergence
+from advect.ot.streams import Stream, StreamedKernel, TorchStream, register_stream
 
 __all__ = [
     "BatchDivergence",
@@ -31,8 +32,12 @@ __all__ = [
     "Sinkhorn",
     "Solution",
     "Solver",
+    "Stream",
+    "StreamedKernel",
+    "TorchStream",
     "as_cost",
     "check_problem",
     "check_solver",
     "divergence",
+    "register_stream",
 ]

@@ -18,8 +18,10 @@ from advect._util.checks import check_finite
 from advect._util.memory import readable
 from advect.errors import InputError
 from advect.ot.cost import ENTRIES, LEAST_ROWS, Cost, Points
+from advect.ot.kernel import Kernel
 from advect.ot.plan import Index, Maybe
 from advect.ot.row_kernel import RowKernel
+from advect.ot.streams import streamed
 
 
 class DenseCost(Cost):
@@ -168,8 +170,8 @@ class BlockedCost(Cost):
         shape = (len(rows), len(columns))
         return BlockedCost(selected, shape, self.dtype, self.device, self.room or 0)
 
-    def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> RowKernel:
-        return RowKernel(self, dtype, room)
+    def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> Kernel:
+        return streamed(self, dtype, room) or RowKernel(self, dtype, room)
 
     @property
     def points(self) -> Points | None:

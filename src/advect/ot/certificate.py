@@ -14,6 +14,7 @@ gradients, lose theirs at a small ε."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -96,16 +97,20 @@ class Scale:
         )
 
     def value_error(
-        self, dtype: torch.dtype, residual: float, f: Tensor, g: Tensor, *, matched: bool = True
+        self,
+        dtype: torch.dtype,
+        residual: float,
+        extremes: Sequence[float],
+        *,
+        matched: bool = True,
     ) -> float:
         """A bound of |⟨a, f⟩ + ⟨b, g⟩ − OT_ε| for potentials that leave this marginal error,
-        rounding in ``dtype`` included.
+        rounding in ``dtype`` included, by the least and the largest of f and of g.
 
         Where the rows are not ``matched`` the plan's mass differs from 1 too, which ε times is a
         part of the value."""
         if not math.isfinite(residual):
             return math.inf
-        extremes = torch.stack([*torch.aminmax(f), *torch.aminmax(g)]).tolist()
         range_f, range_g = extremes[1] - extremes[0], extremes[3] - extremes[2]
         sizes = max(map(abs, extremes[:2])) + max(map(abs, extremes[2:])) + self.largest
         span = self.most - self.least + max(range_f, range_g)

@@ -16,6 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from advect._util.facts import Numbers
 from advect.errors import InputError
 from advect.ot.kernel import Kernel
 from advect.ot.plan import Index, Maybe
@@ -64,6 +65,7 @@ class Cost(ABC):
     ) -> None:
         self.shape, self.dtype, self.device, self.room = shape, dtype, device, room
         self._extremes: tuple[float, float] | None = None
+        self.beside = Numbers(lambda: ())  # what is fetched along with the extremes
 
     @abstractmethod
     def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
@@ -95,10 +97,11 @@ class Cost(ABC):
 
     def note(self, notes: Extremes) -> None:
         """Keep extremes that a pass has found; entries that are no numbers end the solve here."""
-        self._extremes = check_extremes(*notes.values())
+        least, most = self.beside.along(*notes.found())
+        self._extremes = check_extremes(least, most)
 
     def largest_on_diagonal(self) -> float:
-        """The largest |C_ii| of a square cost."""
+        """The largest ``|C_ii|`` of a square cost."""
         return max(
             float(self.rows(block)[:, block].diagonal().abs().max()) for block in self.blocks()
         )
@@ -178,7 +181,6 @@ class Extremes:
     def add(self, part: Tensor) -> None:
         self._parts.append(torch.stack(torch.aminmax(part)))
 
-    def values(self) -> tuple[float, float]:
+    def found(self) -> tuple[Tensor, Tensor]:
         pairs = torch.stack(self._parts)
-        least, most = torch.stack([pairs[:, 0].min(), pairs[:, 1].max()]).tolist()
-        return least, most
+        return pairs[:, 0].min(), pairs[:, 1].max()

@@ -21,14 +21,14 @@ from advect.ot.kernel import Kernel
 
 Potentials = tuple[Tensor, Tensor]
 
-_LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
+LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
 # iterations after which a solve that is still far off anneals anew, at this ratio
 _RETRIES = ((300, 0.7), (2000, 0.85))
-_NEAR = 0.2  # marginal error from which Newton steps take over
-_HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
+NEAR = 0.2  # marginal error from which Newton steps take over
+HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
 # a harder Newton system is solved directly if it is not larger than this
-_CG_ITERATIONS, _DIRECT_SIZE = 100, 1024
+CG_ITERATIONS, DIRECT_SIZE = 100, 1024
 
 
 class Iteration:
@@ -37,10 +37,11 @@ class Iteration:
     def __init__(self, kernel: Kernel, a: Tensor, b: Tensor, epsilon: float) -> None:
         self.kernel, self.a64, self.b64, self.epsilon = kernel, a, b, epsilon
         self.a, self.b = a.to(kernel.dtype), b.to(kernel.dtype)
-        self.limit = math.exp(_LOG_RANGE[kernel.dtype])
+        self.limit = math.exp(LOG_RANGE[kernel.dtype])
         self.n_iter, self.error = 0, math.inf
         self.mass = 1.0  # of the plan, whose share the error is
         self.column: Tensor | None = None  # Kᵀ(a u), where a pass gave it along with u
+        self.ending: list[float] | None = None  # ``_ending``, where it came with other numbers
 
     def start(self, f: Tensor, g: Tensor, *, last: bool = True) -> None:
         """Begin at potentials (f, g) with unit scalings; a common drift f + c, g − c is taken out
@@ -99,7 +100,7 @@ class Iteration:
             if not math.isfinite(self.error):
                 self._recover()
                 continue
-            if self.error > _NEAR and self.error < 0.8 * previous:
+            if self.error > NEAR and self.error < 0.8 * previous:
                 self._match_columns(column)
                 self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
@@ -157,8 +158,8 @@ class Iteration:
         rounding = 8 * torch.finfo(v.dtype).eps * (1 + abs(before))
         # Nearly separate groups of points ask for very long steps: go as far as the kernel's range
         # allows, then look back.
-        step = min(1.0, _LOG_RANGE[v.dtype] / 2 / longest)
-        for _ in range(_HALVINGS):
+        step = min(1.0, LOG_RANGE[v.dtype] / 2 / longest)
+        for _ in range(HALVINGS):
             self.v = v * torch.exp(step * direction)
             self._match_rows()
             if float(self._dual()) >= before + 1e-4 * step * slope - rounding:
@@ -183,7 +184,7 @@ class Iteration:
         solution, rest = torch.zeros_like(residual), residual
         search = scaled = rest / diagonal
         product = rest @ scaled
-        for _ in range(_CG_ITERATIONS):
+        for _ in range(CG_ITERATIONS):
             _, image = self.kernel.sweep(weight * search, lambda part, rows: squared[rows] * part)
             image = diagonal * search - weight * image
             self.n_iter += 1
@@ -200,7 +201,7 @@ class Iteration:
             scaled = rest / diagonal
             product, last = rest @ scaled, product
             search = scaled + (product / last) * search
-        small = len(residual) <= _DIRECT_SIZE
+        small = len(residual) <= DIRECT_SIZE
         return self._solve_directly(residual, diagonal) if small else solution
 
     def _curvature(self, residual: Tensor) -> Potentials:
@@ -216,21 +217,33 @@ class Iteration:
         that S ignores.
         """
         root = diagonal.double().sqrt()
-        left, right = self._left(), self.b * self.v
-        matrix = torch.zeros(len(root), len(root), dtype=torch.float64, device=root.device)
-        for rows, kernel in self.kernel.pieces():
-            scaled = (left[rows, None] * kernel * right).double() / root  # rows of diag(a)^-½ P
-            matrix.addmm_(scaled.T, scaled, alpha=-1)
-        matrix.diagonal().add_(1 + 1e-12)
+        matrix = self._newton_matrix(root)
         factor, failed = torch.linalg.cholesky_ex(matrix)
         if int(failed):
             return torch.zeros_like(residual)
         solved = torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0]
         return (solved / root).to(residual.dtype)
 
+    def _newton_matrix(self, root: Tensor) -> Tensor:
+        """S between roots of its diagonal, and the shift."""
+        left, right = self._left(), self.b * self.v
+        matrix = torch.zeros(len(root), len(root), dtype=torch.float64, device=root.device)
+        for rows, kernel in self.kernel.pieces():
+            scaled = (left[rows, None] * kernel * right).double() / root  # rows of diag(a)^-½ P
+            matrix.addmm_(scaled.T, scaled, alpha=-1)
+        matrix.diagonal().add_(1 + 1e-12)
+        return matrix
+
     def _dual(self) -> Tensor:
         """The dual value in units of ε, up to the absorbed part."""
-        return self.a64 @ self.u.double().log() + self.b64 @ self.v.double().log()
+        return self._dual_of(self.u, self.v)
+
+    def _dual_of(self, u: Tensor, v: Tensor) -> Tensor:
+        return self.a64 @ u.double().log() + self.b64 @ v.double().log()
+
+    def _ending(self, f: Tensor, g: Tensor) -> tuple[Tensor, ...]:
+        """What a certificate asks of potentials; see ``ending``."""
+        return ending(self.a64, self.b64, f, g)
 
     def _widen(self) -> None:
         """Go on in float64, whose range reaches groups of points that float32 cannot connect;
@@ -241,7 +254,7 @@ class Iteration:
             return
         f, g = self.potentials()
         self.a, self.b, self.kernel = self.a64, self.b64, self.kernel.widened()
-        self.limit = math.exp(_LOG_RANGE[torch.float64])
+        self.limit = math.exp(LOG_RANGE[torch.float64])
         self.start(f, g)
         self._match_rows()
 
@@ -265,6 +278,7 @@ class Symmetric:
     def __init__(self, kernel: Kernel, a64: Tensor, epsilon: float, init: Tensor | None) -> None:
         self.kernel, self.a64, self.epsilon = kernel, a64, epsilon
         self.a = a64.to(kernel.dtype)
+        self.ending: list[float] | None = None
         self._start(torch.zeros_like(a64) if init is None else init.to(a64))
 
     def _start(self, f: Tensor) -> None:
@@ -297,3 +311,11 @@ class Symmetric:
     def _halve(self, product: Tensor) -> None:
         """The averaged update."""
         self.u = (self.u / product).sqrt()
+
+    def _ending(self, f: Tensor) -> tuple[Tensor, ...]:
+        return ending(self.a64, self.a64, f, f)
+
+
+def ending(a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> tuple[Tensor, ...]:
+    """The value ⟨a, f⟩ + ⟨b, g⟩, and least and largest of f and of g, on the device."""
+    return (a @ f + b @ g, *torch.aminmax(f), *torch.aminmax(g))

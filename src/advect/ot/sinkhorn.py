@@ -18,23 +18,25 @@ from torch import Tensor
 
 from advect._util import defaults
 from advect._util.checks import check_count, check_positive
+from advect._util.facts import fetched, remembered, waits_are_free, with_fact
 from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot.blocks import as_cost
 from advect.ot.certificate import CAP, Scale, is_small
 from advect.ot.cost import Cost
 from advect.ot.epsilon import Entropic, Relative, check_epsilon, epsilon_for
-from advect.ot.iteration import Iteration, Symmetric
+from advect.ot.iteration import Iteration, Symmetric, ending
 from advect.ot.kernel import Kernel
-from advect.ot.plan import Plan
 from advect.ot.solution import AnyCost, Mass, Potentials, Solution, Start, check_problem
 from advect.ot.support import Support
 from advect.ot.unbalanced import Ended, Penalty, Unbalanced, UnbalancedSelf, ended
+from advect.ot.unwatched import Unwatched, UnwatchedSelf
 
 _LARGE = 2**26  # bytes of a matrix from which memory is looked after
 _LEAST_TOL = 1e-12  # that a solver is sharpened to
 _PASSES, _LONG = 60, 600.0  # of a cold solve over the cost, about; seconds that are worth a warning
 _WIDE = torch.float64
+_ITERATIONS = "iterations"  # a fact that potentials carry: how many a solve took to find them
 
 
 @dataclass(frozen=True)
@@ -128,18 +130,24 @@ class Sinkhorn(Entropic):
             loop = Unbalanced(kernel, *support.cut(support.a, support.b), epsilon, penalty)
             met = loop.solve(start, tol, self.max_iter)
             return self._left_open(cost, support, loop, scale, tol, met)
-        state = Iteration(kernel, *support.cut(support.a, support.b), epsilon)
+        masses, expected = support.cut(support.a, support.b), _expected(init and init[0])
+        if waits_are_free(cost.device):
+            state = Iteration(kernel, *masses, epsilon)
+        else:
+            state = Unwatched(kernel, *masses, epsilon, expected=expected)
         met = state.solve(start, tol, self.max_iter)
         f, g = state.potentials()
         dtype = state.kernel.dtype  # it may have gone on in float64
-        error = scale.value_error(dtype, state.error, f, g)
+        value, *extremes = state.ending or fetched(*ending(*masses, f, g))
+        error = scale.value_error(dtype, state.error, extremes)
         marginal = _stated(state.error, scale, dtype, cost.dtype)
         objection = scale.objection(dtype, error, tol)
         converged = _judged(cost, met, marginal, tol, state.n_iter, objection)
         plan = state.kernel.plan(state.a * state.u, state.b * state.v)
-        potentials = support.extended(cost, f, g, epsilon)
-        return _solution(
-            support, plan, potentials, epsilon, converged, state.n_iter, marginal, error
+        f, g = support.extended(cost, f, g, epsilon)
+        potentials, coupling = (with_fact(f, _ITERATIONS, state.n_iter), g), support.plan(plan)
+        return Solution(
+            value, potentials, epsilon, converged, state.n_iter, marginal, coupling, error
         )
 
     def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
@@ -153,25 +161,31 @@ class Sinkhorn(Entropic):
         cost, support, epsilon = self._posed(cost, a, a)
         kernel, scale = self._opened(support.within(cost), epsilon)
         dtype = kernel.dtype
-        start = None if init is None else init[support.rows]
+        mass = support.cut(support.a, support.a)[0]
+        start = None if init is None else support.cut(init, init)[0]
         if (penalty := self._penalty) is not None:
-            loop = UnbalancedSelf(kernel, support.a[support.rows], epsilon, start, penalty)
+            loop = UnbalancedSelf(kernel, mass, epsilon, start, penalty)
             return self._left_open_self(cost, support, loop, scale)
-        state = Symmetric(kernel, support.a[support.rows], epsilon, start)
+        if waits_are_free(cost.device):
+            state = Symmetric(kernel, mass, epsilon, start)
+        else:
+            state = UnwatchedSelf(kernel, mass, epsilon, start, expected=_expected(init))
         # Halving is cheap, and a tight answer lets d(A, A) vanish: aim at rounding, whatever the
         # tolerance is.
         f, n_iter, residual = state.run(16 * torch.finfo(dtype).eps, self.max_iter)
         least = scale.least_tolerance(dtype)
         tol = scale.tolerance(cost.dtype, dtype) if self.tol is None else max(self.tol, least)
-        error = scale.value_error(dtype, residual, f, f, matched=False)
+        value, *extremes = state.ending or fetched(*ending(mass, mass, f, f))
+        error = scale.value_error(dtype, residual, extremes, matched=False)
         marginal = 2 * _stated(residual, scale, dtype, cost.dtype)
         # Its value is for a divergence, whose costs may be larger than those within one measure:
         # that is judged there.
         objection = scale.objection(dtype, 0.0, tol)
         converged = _judged(cost, residual <= tol, marginal, tol, n_iter, objection)
         plan = kernel.plan(state.a * state.u, state.a * state.u)
-        f = support.extended(cost, f, f, epsilon)[0]
-        return _solution(support, plan, (f, f), epsilon, converged, n_iter, marginal, error)
+        f = with_fact(support.extended(cost, f, f, epsilon)[0], _ITERATIONS, n_iter)
+        coupling = support.plan(plan)
+        return Solution(value, (f, f), epsilon, converged, n_iter, marginal, coupling, error)
 
     def certify(
         self, cost: AnyCost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
@@ -202,11 +216,12 @@ class Sinkhorn(Entropic):
         residual = kernel.marginal_error(*masses, min(allowed, CAP))
         if residual is None:
             return None
-        error = scale.value_error(_WIDE, residual, f, g, matched=False)
+        value, *extremes = fetched(*ending(*masses, f, g))
+        error = scale.value_error(_WIDE, residual, extremes, matched=False)
         marginal = _stated(residual, scale, _WIDE, cost.dtype)
         converged = scale.objection(_WIDE, error, CAP) is None
-        plan = kernel.plan(*masses)
-        return _solution(support, plan, potentials, epsilon, converged, 0, marginal, error)
+        coupling = support.plan(kernel.plan(*masses))
+        return Solution(value, potentials, epsilon, converged, 0, marginal, coupling, error)
 
     @property
     def _penalty(self) -> Penalty | None:
@@ -301,19 +316,9 @@ class Sinkhorn(Entropic):
         return kernel if narrow else kernel.widened(), scale
 
 
-def _solution(
-    support: Support,
-    plan: Plan,
-    potentials: Potentials,
-    epsilon: float,
-    converged: bool,
-    n_iter: int,
-    marginal: float,
-    error: float,
-) -> Solution:
-    value = float(support.a @ potentials[0] + support.b @ potentials[1])
-    coupling = support.plan(plan)
-    return Solution(value, potentials, epsilon, converged, n_iter, marginal, coupling, error)
+def _expected(start: Tensor | None) -> int:
+    """How many iterations the solve has taken that these potentials are of; 0 if that is unknown."""
+    return 0 if start is None else remembered(start, _ITERATIONS, lambda: 0)
 
 
 def _stated(residual: float, scale: Scale, dtype: torch.dtype, plan: torch.dtype) -> float:

@@ -131,5 +131,8 @@ def check_problem(cost: Any, a: Mass, b: Mass) -> tuple[Cost, Tensor, Tensor]:
 def _weights(name: str, weights: Mass, n: int, like: Cost) -> Tensor:
     if weights is None:
         return torch.full((n,), 1 / n, dtype=torch.float64, device=like.device)
-    weights = torch.as_tensor(weights).detach().to(device=like.device, dtype=torch.float64)
+    weights = torch.as_tensor(weights)
+    if weights.requires_grad:  # else the same object, of which something may be known
+        weights = weights.detach()
+    weights = weights.to(device=like.device, dtype=torch.float64)
     return check_weights(name, weights, n)

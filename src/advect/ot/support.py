@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from advect._util.checks import seen_weights
 from advect.ot.cost import Cost
 from advect.ot.plan import Plan, ScatteredPlan
 
@@ -14,7 +15,7 @@ class Support:
 
     def __init__(self, a: Tensor, b: Tensor) -> None:
         self.a, self.b, self.rows, self.columns = a, b, a > 0, b > 0
-        self.whole = bool(self.rows.all()) and bool(self.columns.all())
+        self.whole = seen_weights(a)[1] > 0 and seen_weights(b)[1] > 0
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:

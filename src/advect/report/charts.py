@@ -1,11 +1,10 @@
-"""Small charts as SVG in the colours of the page: they are made of numbers alone, so that nothing in
-them has to be escaped.
-"""
+"""Small charts as SVG in the colours of the page; what names are in them is escaped."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ def null_chart(title: str, permuted: np.ndarray, observed: float) -> Markup:
     """The statistics of permuted sides as columns, and the observed one as a line.
 
     Args:
-        title: of the chart, a constant of ours: it is not escaped.
+        title: of the chart.
         permuted: one or more numbers.
         observed: another one.
 
@@ -108,6 +107,78 @@ def loss_chart(losses: Sequence[float]) -> Markup:
     return _chart("Loss in standard units", "of the training", "loss", marks, ticks)
 
 
+def curve_chart(
+    title: str,
+    below: str,
+    beside: str,
+    knots: Sequence[tuple[Any, float]],
+    *,
+    best: Any = None,
+    percent: bool = False,
+) -> Markup:
+    """Numbers over a parameter: a point for each, and a line through the means of those that have the
+    same parameter. Positive parameters over more than a decade are on a scale of logarithms; texts
+    stand side by side.
+
+    Args:
+        title, below, beside: of the chart and its axes.
+        knots: (parameter, number), in any order.
+        best: the parameter whose mean is marked.
+        percent: numbers are shares, from 0 to 1.
+
+    Example:
+        >>> chart = curve_chart("Loss", "<step>", "loss", [(0.1, 3.0), (1, 2.0), (1, 4.0)], best=1)
+        >>> chart.count("circle"), "&lt;step&gt;" in chart
+        (4, True)
+    """
+    places, below_ticks = _along([parameter for parameter, _ in knots])
+    numbers = [value for _, value in knots]
+    low, high = (0.0, 1.0) if percent else (min(numbers), max(numbers))
+    if high <= low:
+        low, high = low - (abs(low) or 1) / 10, high + (abs(high) or 1) / 10
+    up = {value: (value - low) / (high - low) for value in numbers}
+    means = {
+        parameter: float(np.mean([up[value] for other, value in knots if other == parameter]))
+        for parameter in places
+    }
+    order = sorted(places, key=lambda parameter: places[parameter])
+    line = " ".join(f"{_x(places[one])},{_y(means[one])}" for one in order)
+    marks = [f'<polyline class="curve" points="{line}"/>']
+    marks += [
+        f'<circle class="point" cx="{_x(places[one])}" cy="{_y(up[value])}" r="3"/>'
+        for one, value in knots
+    ]
+    if best in places:
+        marks.append(f'<circle class="best" cx="{_x(places[best])}" cy="{_y(means[best])}" r="6"/>')
+    form = "{:.0%}" if percent else "{:.3g}"
+    ticks = [(share, form.format(low + share * (high - low))) for share in (0.0, 0.5, 1.0)]
+    return _chart(title, below, beside, marks, ticks, below_ticks)
+
+
+def _along(parameters: Sequence[Any]) -> tuple[dict[Any, float], list[tuple[float, str]]]:
+    """Where parameters stand on an axis from 0 to 1, and up to five ticks."""
+    known = list(dict.fromkeys(parameters))
+    plain = all(type(one) in (int, float) and math.isfinite(one) for one in known)
+    if not plain or len(known) < 2:
+        share = {one: (k + 0.5) / len(known) for k, one in enumerate(known)}
+        names = known[:: -(-len(known) // 5)]
+        return share, [(share[one], _short(one)) for one in names]
+    wide = min(known) > 0 and max(known) > 10 * min(known)
+    scale = math.log10 if wide else float
+    low, high = scale(min(known)), scale(max(known))
+    share = {one: 0.03 + 0.94 * (scale(one) - low) / (high - low) for one in known}
+    names, ticks = sorted(known), []
+    for one in names:  # those that have room
+        if not ticks or share[one] - ticks[-1][0] > 0.17:
+            ticks.append((share[one], f"{one:.4g}"))
+    return share, ticks
+
+
+def _short(name: Any) -> str:
+    text = name if isinstance(name, str) else repr(name)
+    return text if len(text) <= 14 else f"{text[:13]}…"
+
+
 def _x(share: float) -> float:
     return round(_LEFT + share * (_WIDE - _LEFT - _RIGHT), 1)
 
@@ -125,8 +196,9 @@ def _chart(
     ticks_below: Sequence[tuple[float, str]] | None = None,
 ) -> Markup:
     """Axes from 0 to 1, or with ticks of their own."""
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
+    title, below, beside = escape(title), escape(below), escape(beside)
     percent = [(share, f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
     lines = [f'<text class="title" x="{_LEFT}" y="13">{title}</text>']
     for share, text in ticks or percent:
@@ -135,7 +207,9 @@ def _chart(
         )
         lines.append(f'<text x="{_x(0) - 6}" y="{_y(share) + 4}" text-anchor="end">{text}</text>')
     for share, text in ticks_below or percent:
-        lines.append(f'<text x="{_x(share)}" y="{_y(0) + 15}" text-anchor="middle">{text}</text>')
+        lines.append(
+            f'<text x="{_x(share)}" y="{_y(0) + 15}" text-anchor="middle">{escape(text)}</text>'
+        )
     lines.append(
         f'<line class="axis" x1="{_x(0)}" x2="{_x(1)}" y1="{_y(0)}" y2="{_y(0)}"/>'
         f'<text x="{_x(0.5)}" y="{_HIGH - 4}" text-anchor="middle">{below}</text>'

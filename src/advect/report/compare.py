@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 
 from advect._util.checks import check_count
-from advect.data.dataset import LabeledDataset
 from advect.questions.compare_floor import Column, Entry
 from advect.questions.compare_result import Compared
 from advect.report.class_tables import MOST_CLASSES, heat
-from advect.report.encoding import Shades, picture_uri
 from advect.report.page import filled, page_place, part, versions, write_page
+from advect.report.samples import Samples
 
 _SIDE = 56  # pixels of a picture
 _MOST_SHOWN = 40  # classes with their samples, the worst first
-_MOST_COLUMNS = 8
 _WIDE, _HIGH = 96, 16  # of a strip
 ABOUT = {
     "frechet": "Squared W₂ of Gaussians with the moments of a class. Few samples make it larger, on the floor too.",
@@ -191,31 +189,12 @@ def _strip(column: Column, entry: Entry, whole: bool) -> Any:
     )
 
 
-class _Look:
-    """How samples of both sides are shown: as pictures with one range of shades, or as rows."""
+class _Look(Samples):
+    """How samples of both sides are shown."""
 
     def __init__(self, found: Compared) -> None:
-        self.found, real, fake = found, found.real, found.synthetic
-        self.shades = None
-        if fake.sample_shape == real.sample_shape:
-            self.shades = Shades.of(real.sample_shape, real.x)
-        self.columns: list[str] = []
-        if self.shades is None:
-            names = real.columns or [f"x{i}" for i in range(real.dim)]
-            self.columns = [str(name) for name in names][:_MOST_COLUMNS]
-
-    def cards(self, data: LabeledDataset, rows: np.ndarray) -> list[dict[str, Any]]:
-        cards: list[dict[str, Any]] = [{"row": int(row)} for row in rows]
-        if not cards:
-            return []
-        if self.shades is None:
-            for card in cards:
-                values = data.x[card["row"], :_MOST_COLUMNS].tolist()
-                card["features"] = [f"{value:.4g}" for value in values]
-            return cards
-        for card, image in zip(cards, self.shades.pixels(data.x[rows], _SIDE), strict=True):
-            card["uri"] = picture_uri(image)
-        return cards
+        super().__init__(found.real, found.synthetic, side=_SIDE)
+        self.found = found
 
     def group(self, name: Any, each: int) -> dict[str, Any]:
         """The samples of one class that are worth looking at."""

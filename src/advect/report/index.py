@@ -67,7 +67,7 @@ def _page(index: DatasetIndex, title: str, k: int) -> str:
 
     entries, distances = index.entries(), index.distances()
     names = [entry.name for entry in entries]
-    shown = _pictured(distances, names)  # says if there are too few
+    shown = pictured_map(distances, names)  # says if there are too few
     k = min(k, len(names) - 1)
     order = np.argsort(distances + np.diag(np.full(len(names), np.inf)), axis=1, kind="stable")
     nearest = distances[np.arange(len(names)), order[:, 0]]
@@ -125,15 +125,16 @@ def _notes(names: list[str], distances: np.ndarray, nearest: np.ndarray) -> list
     return notes
 
 
-def _pictured(distances: np.ndarray, names: list[str]) -> dict[str, str]:
-    """The map for light and for dark pages."""
+def pictured_map(distances: np.ndarray, names: list[str]) -> dict[str, str]:
+    """The map for light and for dark pages, and for those on a phone."""
     found = {}
-    for kind, dark in (("light", False), ("dark", True)):
-        with style(dark=dark):
-            figure = dataset_map(distances, names)
-            figure.draw_without_rendering()  # the layout of the first pass is only nearly right
-            content = io.BytesIO()
-            figure.savefig(content, format="png", dpi=170, facecolor=figure.get_facecolor())
-        text = base64.b64encode(content.getvalue()).decode()
-        found[kind] = f"data:image/png;base64,{text}"
+    for screen, size in (("", (6.4, 6.0)), ("phone_", (3.7, 3.9))):
+        for kind, dark in (("light", False), ("dark", True)):
+            with style(dark=dark):
+                figure = dataset_map(distances, names, size=size)
+                figure.draw_without_rendering()  # the layout of the first pass is only nearly right
+                content = io.BytesIO()
+                figure.savefig(content, format="png", dpi=170, facecolor=figure.get_facecolor())
+            text = base64.b64encode(content.getvalue()).decode()
+            found[f"{screen}{kind}"] = f"data:image/png;base64,{text}"
     return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advect.report.page import render, told
+from advect.report.runs import runs_page
 from advect.report.scene import gather
 
 
@@ -42,3 +43,16 @@ def inline_report(result: Any, **options: Any) -> InlineReport:
         InlineReport(height=900)
     """
     return InlineReport(render(gather(told(result, **options))))
+
+
+def inline_runs(runs: Any, **options: Any) -> InlineReport:
+    """Several flows side by side for a notebook; options are those of ``write_runs_report``.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> short, long = (ad.flow(data, ad.Potential(ad.norm()), n_steps=n) for n in (2, 4))
+        >>> inline_runs([short, long])
+        InlineReport(height=900)
+    """
+    return InlineReport(runs_page(runs, **options))

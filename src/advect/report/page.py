@@ -23,7 +23,7 @@ from advect.data.spaces.pictures import Pictures
 from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
-from advect.report.scene import Scene, gather
+from advect.report.scene import Scene, gather, script_data
 from advect.report.story import Curve, Story
 
 
@@ -94,7 +94,7 @@ def write_report(
 def told(result: FlowResult | Story | Trajectory | str | Path, **given: Any) -> Story:
     """What is to be shown of a flow, with what the caller knows better."""
     known = {name: value for name, value in given.items() if value is not None}
-    return replace(_story(result), **known)
+    return replace(story_of(result), **known)
 
 
 def write_page(place: Path, text: str) -> Path:
@@ -109,27 +109,50 @@ def write_page(place: Path, text: str) -> Path:
     return place
 
 
+_SCRIPTS = ("tools.js", "chart.js", "drawing.js", "scene.js", "player.js")
+
+
 def render(scene: Scene) -> str:
     """The text of the page of a scene."""
+    return played("template.html.jinja", script_data([scene], scene.charts), **scene.page)
+
+
+def played(template: str, data: dict[str, Any], **values: Any) -> str:
+    """The text of a page with the player; a browser runs that script and no other."""
     from markupsafe import Markup
 
-    script = part("player.js")
+    script = '"use strict";\n(() => {\n' + "".join(map(part, _SCRIPTS)) + "})();\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return filled(
-        "template.html.jinja",
-        **scene.page,
-        player=scene.player,
-        style=Markup(part("style.css")),  # ours, and not to be escaped
+        template,
+        player=data,
+        style=Markup(part("style.css") + part("player.css")),  # ours, and not to be escaped
         script=Markup(script),
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'",
-        versions=versions(),
-        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        **values,
+        **made_with(),
     )
+
+
+def plain_page(template: str, *styles: str, **values: Any) -> str:
+    """The text of a page without scripts, in the style of all and its own."""
+    from markupsafe import Markup
+
+    style = "".join(map(part, ("style.css", "labels.css", *styles)))
+    return filled(template, style=Markup(style), **values)  # ours, and not to be escaped
+
+
+def made_with() -> dict[str, str]:
+    """What a page was made with, and when."""
+    return {
+        "versions": versions(),
+        "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
 
 
 def filled(template: str, **values: Any) -> str:
     """A template of this room with values, every text escaped."""
-    return fill(part(template), **values)
+    return fill(part(template), part, **values)
 
 
 @cache
@@ -149,7 +172,8 @@ def versions() -> str:
     return ", ".join([*known, f"Python {platform.python_version()}"])
 
 
-def _story(result: Any) -> Story:
+def story_of(result: Any) -> Story:
+    """What a report says of a result, a trajectory or a run directory."""
     match result:
         case Story():
             return result

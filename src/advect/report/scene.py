@@ -29,66 +29,126 @@ from advect.viz.theme import DARK, LIGHT
 
 @dataclass(frozen=True)
 class Scene:
-    """A story made ready: ``page`` for the template, ``player`` as JSON for the script."""
+    """A story made ready: ``page`` for the template, ``player`` and ``charts`` for the script."""
 
     page: dict[str, Any]
     player: dict[str, Any]
+    charts: list[dict[str, Any]]
+
+
+def script_data(scenes: Sequence[Scene], curves: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the script of a page gets: scenes, the steps that any of them has, and charts."""
+    steps = sorted({step for scene in scenes for step in scene.player["steps"]})
+    return {
+        "scenes": [scene.player for scene in scenes],
+        "steps": steps,
+        "charts": list(curves),
+        "rose": scenes[0].charts[0]["rose"],
+        "palette": {"light": list(LIGHT.palette), "dark": list(DARK.palette)},
+    }
+
+
+class _Cast:
+    """What is shown of a story, before it has places on a page."""
+
+    def __init__(self, story: Story) -> None:
+        self.story, self.notes = story, list[str]()
+        self.frames = Frames(story, self.notes)
+        self.whole = None if story.target is None else story.target.to("cpu")
+        self.target = None if self.whole is None else thinned(self.whole, "the target", self.notes)
+        self.shown = [self.frames.before, self.frames.after]
+        if self.target is not None and self.target.data.dim == self.frames.before.dim:
+            self.shown.append(self.target.data)
+        elif self.target is not None:
+            self.notes.append(
+                f"The target has {self.target.data.dim} features and the flow "
+                f"{self.frames.before.dim}: it is not drawn."
+            )
+        beside = None if self.target is None else self.target.data
+        self.album = Album(self.frames.before, self.frames.after, beside, story.pictures)
+        self.clouds: np.ndarray = np.empty((0, 0, 0))  # (frames, n, dim)
+        self.there: np.ndarray | None = None  # (m, dim)
+
+    def place(self, view: Callable[[LabeledDataset], np.ndarray]) -> list[np.ndarray]:
+        """Read the frames once: their points, and their images."""
+        clouds = []
+        for rho in self.frames.read():
+            clouds.append(view(rho))
+            self.album.add(rho)
+        self.clouds = np.stack(clouds)
+        self.there = None if len(self.shown) < 3 else view(self.shown[2])
+        return [self.clouds] if self.there is None else [self.clouds, self.there]
+
+    def scene(self, box: Box, how: str, axes: list[str] | None, prefix: str) -> Scene:
+        """The scene, for the template and for the player."""
+        frames, story, target = self.frames, self.story, self.target
+        before, after = frames.before, frames.after
+        player: dict[str, Any] = {
+            "prefix": prefix,
+            "dim": self.clouds.shape[2],
+            "n": len(before),
+            "total": frames.n_all,
+            "steps": frames.steps,
+            "values": [number(value) for value in frames.values],
+            "points": pack_integers(box.quantised(self.clouds), "<i2"),
+            "extent": [max(float(size), 0.02) for size in box.extent],
+            "centre": [float(c) for c in box.centre],
+            "half": box.half,
+            "axes": axes,
+            **frames.packed(),
+            "names": list(story.names),
+            "target": None
+            if target is None
+            else _packed_target(target, frames.names, self.there, box),
+            "partners": None
+            if target is None
+            else _packed_partners(after, target.data, story, self.notes),
+        }
+        classes = None
+        if target is not None and before.has_classes and target.data.has_classes:
+            classes = tables_for_page(before, after, target.data, story.cost, self.notes)
+        player |= self.album.packed(self.notes)
+        page = {
+            **summary(story, frames, self.whole),
+            "how": how,
+            "classes": classes,
+            "notes": self.notes,
+            "images": player["grid"] is not None,
+            "pictured": self.album.how,
+        }
+        return Scene(page, player, charts(story, frames))
 
 
 def gather(story: Story) -> Scene:
     """Choose what is shown of a story, and bring it into the form that the page wants."""
-    notes: list[str] = []
-    frames = Frames(story, notes)
-    whole = None if story.target is None else story.target.to("cpu")
-    target = None if whole is None else thinned(whole, "the target", notes)
-    before, after = frames.before, frames.after
-    beside = None
-    if target is not None and target.data.dim == before.dim:
-        beside = target.data.x
-    elif target is not None:
-        notes.append(
-            f"The target has {target.data.dim} features and the flow {before.dim}: it is not drawn."
-        )
-    shown = [before, after] if beside is None or target is None else [before, after, target.data]
-    view, how, axes = view_of(shown)
-    album = Album(before, after, None if target is None else target.data, story.pictures)
-    clouds = []
-    for rho in frames.read():
-        clouds.append(view(rho))
-        album.add(rho)
-    # (frames, n, dim), (m, dim)
-    points, there = np.stack(clouds), None if len(shown) < 3 else view(shown[2])
-    box = Box.around([points] if there is None else [points, there])
-    player: dict[str, Any] = {
-        "dim": points.shape[2],
-        "n": len(before),
-        "steps": frames.steps,
-        "values": [number(value) for value in frames.values],
-        "points": pack_integers(box.quantised(points), "<i2"),
-        "extent": [max(float(size), 0.02) for size in box.extent],
-        "centre": [float(c) for c in box.centre],
-        "half": box.half,
-        "axes": axes,
-        **frames.packed(),
-        "palette": {"light": list(LIGHT.palette), "dark": list(DARK.palette)},
-        "names": list(story.names),
-        "charts": charts(story, frames),
-        "target": None if target is None else _packed_target(target, frames.names, there, box),
-        "partners": None if target is None else _packed_partners(after, target.data, story, notes),
-    }
-    classes = None
-    if target is not None and before.has_classes and target.data.has_classes:
-        classes = tables_for_page(before, after, target.data, story.cost, notes)
-    player |= album.packed(notes)
-    page = {
-        **summary(story, frames, whole),
-        "how": how,
-        "classes": classes,
-        "notes": notes,
-        "images": player["grid"] is not None,
-        "pictured": album.how,
-    }
-    return Scene(page, player)
+    cast = _Cast(story)
+    view, how, axes = view_of(cast.shown)
+    box = Box.around(cast.place(view))
+    return cast.scene(box, how, axes, "")
+
+
+def gather_beside(stories: Sequence[Story]) -> list[Scene]:
+    """The same of several stories, in one view where they have as many features: at one place is
+    what is alike, and a class has one colour.
+    """
+    casts = [_Cast(story) for story in stories]
+    dims = {data.dim for cast in casts for data in cast.shown}
+    if len(dims) == 1:
+        everything = [data for cast in casts for data in cast.shown]
+        whose = "the first and last frames and the targets of all runs"
+        views = [view_of(everything, whose)] * len(casts)
+    else:
+        views = [view_of(cast.shown) for cast in casts]
+    clouds = [cast.place(view) for cast, (view, _, _) in zip(casts, views, strict=True)]
+    boxes = [Box.around(part) for part in clouds]
+    if len(dims) == 1:
+        boxes = [Box.around([cloud for part in clouds for cloud in part])] * len(casts)
+    known = dict.fromkeys(name for cast in casts for name in cast.frames.names)
+    found = []
+    for k, (cast, box, (_, how, axes)) in enumerate(zip(casts, boxes, views, strict=True)):
+        cast.frames.names = list(known)
+        found.append(cast.scene(box, how, axes, f"run{k}-"))
+    return found
 
 
 def _packed_target(
@@ -122,15 +182,16 @@ def _packed_partners(
 
 
 def view_of(
-    shown: Sequence[LabeledDataset],
+    shown: Sequence[LabeledDataset], whose: str = ""
 ) -> tuple[Callable[[LabeledDataset], np.ndarray], str, list[str] | None]:
     """How datasets become points of the page, a sentence that says how, and names of axes.
 
     With a continuous target in place of classes, and where all have one: features from left to
     right, the target upward."""
-    first = shown[0]
+    first, ends = shown[0], "the first and last frame"
+    whose = whose or (f"{ends} and the target" if len(shown) == 3 else ends)
     if any(data.has_classes or data.targets is None for data in shown):
-        view, how = _view([data.x for data in shown])
+        view, how = _view([data.x for data in shown], whose)
         columns = first.columns or ("feature 1", "feature 2")
         return (lambda data: view(data.x)), how, None if first.dim != 2 else list(map(str, columns))
     across, what = (lambda x: as_array(x)[:, :1]), str((first.columns or ("the feature",))[0])
@@ -157,7 +218,7 @@ def _aim(data: LabeledDataset) -> Tensor:
     return data.require_targets("this view")[:, :1]
 
 
-def _view(clouds: Sequence[Tensor]) -> tuple[Callable[[Tensor], np.ndarray], str]:
+def _view(clouds: Sequence[Tensor], whose: str) -> tuple[Callable[[Tensor], np.ndarray], str]:
     """How samples become points of the plane or of space, and a sentence that says how."""
     dim = clouds[0].shape[1]
     if dim in (2, 3):
@@ -175,11 +236,6 @@ def _view(clouds: Sequence[Tensor]) -> tuple[Callable[[Tensor], np.ndarray], str
             lambda x: as_array(x[:, :2])
         ), "The first two features; there are too few samples for a projection."
     projection, shares = principal_view(some, 2)
-    whose = (
-        "the first and last frame and the target"
-        if len(clouds) == 3
-        else "the first and last frame"
-    )
     how = (
         f"The first two principal components of {whose}, which hold {sum(shares):.0%} of their "
         "variance; the same at every step."

@@ -38,6 +38,7 @@ class Story:
         status: as in ``FlowResult``.  message: the same in a sentence.
         diagnosis: sentences on what a careful user would want to know.
         n_steps: moves made; by default the step of the last frame.  seconds: how long they took.
+        evaluations: of the functional, where the integrator counts them.
         setup: what was run, by name: ``{"functional": "OTDD", "integrator":
             "Euler(step_size=0.1)"}``.
         cost, solver: with which samples and classes are compared on the page.
@@ -47,6 +48,7 @@ class Story:
             Python that does.
         pictures: how samples look that are features of something else, as ``FeatureSpace.pictures``
             makes it.
+        digests: what the inputs are known by, where that is written somewhere.
 
     Example:
         >>> import advect as ad
@@ -69,6 +71,7 @@ class Story:
     diagnosis: Sequence[str] = ()
     n_steps: int | None = None
     seconds: float | None = None
+    evaluations: int | None = None
     setup: Mapping[str, str] = field(default_factory=dict)
     cost: GroundCost = field(default_factory=GroundCost)
     solver: Solver = field(default_factory=Sinkhorn)
@@ -78,6 +81,7 @@ class Story:
     command: str | None = None
     code: str | None = None
     pictures: Pictures | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("target", "source"):
@@ -102,6 +106,7 @@ class Story:
         objective, terms, metrics = curves_of(result)
         setup, code = _setup(result)
         compare = {k: v for k, v in result.options.items() if k in ("cost", "solver")}
+        counted = result.integrator_state.get("evaluations")
         return cls(
             result.trajectory,
             target=result.target,
@@ -114,6 +119,7 @@ class Story:
             diagnosis=[str(note) for note in result.diagnosis],
             n_steps=result.n_steps,
             seconds=result.seconds[-1],
+            evaluations=None if counted is None else int(counted),
             setup=setup,
             code=code,
             **compare,
@@ -237,6 +243,18 @@ def shown(thing: Any) -> str:
         repr(thing),
         flags=re.DOTALL,
     )
+
+
+def chosen(options: Any, names: Sequence[str]) -> dict[str, str]:
+    """Some of the options, those that are left open not.
+
+    Example:
+        >>> import advect as ad
+        >>> chosen(ad.apps.TransferOptions(), ["label_weight", "n"])
+        {'label_weight': '50.0'}
+    """
+    known = {name: getattr(options, name) for name in names}
+    return {name: shown(value) for name, value in known.items() if value is not None}
 
 
 def _qualified(text: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from advect.data.dataset import LabeledDataset
 from advect.report.shown_frames import Frames
 from advect.report.story import Curve, Story
+from advect.transport.notes import rises
 
 _MOST_KNOTS = 500  # of a curve
 
@@ -19,15 +20,29 @@ def charts(story: Story, frames: Frames) -> list[dict[str, Any]]:
     """The objective with its terms, each metric, and how many samples each class has where that
     changes.
     """
-    found = [
-        _chart("Objective", {"objective": objective_of(story, frames), **story.terms}, ink=True)
-    ]
-    found += [_chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
+    whole = {"objective": objective_of(story, frames), **story.terms}
+    found = [{**chart("Objective", whole, ink=True), "rose": risen(story, frames)}]
+    found += [chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
     if frames.moving:
         rows = zip(frames.names, frames.counts(), strict=True)
         counts = {str(name): list(zip(frames.steps, row, strict=True)) for name, row in rows}
-        found.append({**_chart("Samples of each class", counts), "classes": True})
+        found.append({**chart("Samples of each class", counts), "classes": True})
     return found
+
+
+def risen(story: Story, frames: Frames) -> list[int]:
+    """The steps in which the objective rose by more than rounding."""
+    curve = objective_of(story, frames)
+    sizes = [abs(value) for _, value in curve]
+    terms = list(story.terms.values())
+    if terms and all(len(term) == len(curve) for term in terms):
+        sizes = [sum(abs(value) for _, value in parts) for parts in zip(*terms, strict=True)]
+    known = [place for place, (_, value) in enumerate(curve) if math.isfinite(value)]
+    if not known:
+        return []
+    values, dtype = [curve[place][1] for place in known], frames.after.x.dtype
+    found = rises(values, 0, dtype, [sizes[place] for place in known])
+    return [int(curve[known[position]][0]) for position in found]
 
 
 def objective_of(story: Story, frames: Frames) -> Curve:
@@ -35,9 +50,16 @@ def objective_of(story: Story, frames: Frames) -> Curve:
     return story.objective or list(zip(frames.steps, frames.values, strict=True))
 
 
-def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dict[str, Any]:
-    """Curves of one chart; the first is drawn in ink, the others in colours. The scale is
-    logarithmic over decades.
+def chart(
+    title: str, curves: Mapping[str, Curve], *, ink: bool = False, runs: bool = False
+) -> dict[str, Any]:
+    """Curves of one chart, in colours.
+
+    Args:
+        title: of the chart.
+        curves: by name.
+        ink: the first is what falls: drawn in ink, and over decades on a scale of logarithms.
+        runs: the same quantity of several runs, each of which is read at the current step.
     """
     series = []
     for position, (name, curve) in enumerate(curves.items()):
@@ -53,7 +75,14 @@ def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dic
         )
     known = [value for line in series for value in line["y"] if value is not None]
     wide = bool(known) and min(known) > 0 and max(known) > 20 * min(known)
-    return {"title": str(title), "log": wide and ink, "series": series, "classes": False}
+    return {
+        "title": str(title),
+        "log": wide and (ink or runs),
+        "series": series,
+        "classes": False,
+        "runs": runs,
+        "rose": [],
+    }
 
 
 def _thin(curve: Curve) -> Curve:
@@ -107,6 +136,7 @@ def summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict
         "command": story.command,
         "code": story.code,
         "last": len(frames.steps) - 1,
+        "n_steps": n_steps,
     }
 
 

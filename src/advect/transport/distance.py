@@ -8,15 +8,13 @@ the self terms vanish and the value is the metric W₂ on labeled samples."""
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known
 from advect._util.html import facts_table
 from advect._util.memory import MemoryLimit
 from advect.cost import GroundCost, PairCost
@@ -38,13 +36,15 @@ from advect.transport.notes import (
     of_solver,
     of_unresolved,
 )
-from advect.transport.redraw import redrawn, varies
 from advect.transport.same import same_measure
 from advect.transport.transport import Transport, check_dataset
+from advect.transport.variation import Varying
+
+_QUICK = 1_000_000  # pairs of samples for which an interval is found just to be shown
 
 
 @dataclass(frozen=True, eq=False)
-class Distance:
+class Distance(Varying):
     """The distance between two labeled datasets and what came with it; the costly parts are made on
     first use.
 
@@ -104,6 +104,10 @@ class Distance:
             "energy": f"{self.energy:.6g} ± {self.error:.2g}",
             "converged": state,
         }
+        if self.value > 0 and len(self.source) * len(self.target) <= _QUICK:
+            with suppress(InputError):  # no first order to go by
+                low, high = self.interval()
+                facts["95 % interval over other draws"] = f"{low:#.4g} to {high:#.4g}"
         facts |= {f"note {k}": str(note) for k, note in enumerate(self.notes, start=1)}
         table = facts_table("Distance", facts)
         try:
@@ -204,61 +208,14 @@ class Distance:
             return of_solver(1, 1)
         return of_unresolved(self.energy, self.error, self.epsilon, largest_cost(self.pairs[0]))
 
-    def standard_error(
-        self,
-        n: int = 20,
-        *,
-        class_shares: Literal["fixed", "drawn"] = "fixed",
-        generator: torch.Generator | None = None,
-    ) -> float:
-        """How much the value would vary with other draws of samples as large as these: its standard
-        deviation, by bootstrap.
-
-        Both datasets are drawn n times from their own samples, with replacement, laws of labels
-        estimated anew, and the distance is taken with the same cost and solver: n times its work.
-        It is not an error of the solver, which ``converged`` and ``marginal_error`` are about; nor
-        does it tell how far a value of few samples is biased upward.
-
-        Args:
-            n: how many draws; the answer itself varies by about 1/√(2n) of itself.
-            class_shares: "fixed" where equally many samples of each class would be drawn again;
-                "drawn" where classes come as they come, and their shares vary too.
-            generator: source of randomness of the draws.
-
-        Raises:
-            InputError: where no draw can differ from another, as with one sample in each class:
-                nothing tells how they vary.
-
-        Example:
-            >>> import torch, advect as ad
-            >>> generator = torch.Generator().manual_seed(0)
-            >>> a = ad.datasets.gaussians(60, generator=generator)
-            >>> b = ad.datasets.gaussians(60, shift=(5.0, 0.0), generator=generator)
-            >>> 0.05 < ad.otdd(a, b).standard_error(generator=generator) < 0.5
-            True
-        """
-        check_count("n", n, least=2)
-        check_known("class_shares", class_shares, ("fixed", "drawn"))
-        within = class_shares == "fixed"
-        if not any(varies(data, within) for data in (self.source, self.target)):
-            raise InputError(
-                "a standard error needs samples that can be drawn in place of others",
-                "one sample with weight in each "
-                f"{'class of both datasets' if within else 'dataset'}",
-                "Take more samples of each class"
-                + ('; in Python class_shares="drawn" draws across classes.' if within else "."),
-            )
-        values = [
-            otdd(
-                redrawn(self.source, within, generator),
-                redrawn(self.target, within, generator),
-                cost=check_cost(self.pairs[0].cost),
-                solver=self.solver,
-                memory_limit=self.memory_limit,
-            ).value
-            for _ in range(n)
-        ]
-        return float(np.std(values, ddof=1))
+    def _between(self, source: LabeledDataset, target: LabeledDataset) -> Distance:
+        return otdd(
+            source,
+            target,
+            cost=check_cost(self.pairs[0].cost),
+            solver=self.solver,
+            memory_limit=self.memory_limit,
+        )
 
     @property
     def marginal_error(self) -> float:

@@ -23,7 +23,8 @@ from advect.data.dataset import LabeledDataset
 _UNITS = 16
 _FORGIVEN = 1e-3  # of a value, whatever rounding could be
 _BACK = 0.01  # of the whole fall: a value that ends higher above its lowest than this has risen
-_DOMINANT = 0.99  # of squared distances
+_DOMINANT = 0.8  # of squared distances, by one of many columns
+_DOMINANT_OF_FEW, _FEW_COLUMNS = 0.99, 5  # with fewer columns, one may well be most of a difference
 _CHANGE = 0.02  # of mass: class shares that differ by less do not matter
 _LEFT, _MOST = 0.01, 0.5  # of mass that is left behind: worth a word; nothing is compared with much
 _MIXED = 0.2  # of samples, whose nearest neighbour was of their class at first and is not any more
@@ -110,6 +111,23 @@ def ended_above(values: Sequence[float], dtype: torch.dtype) -> str:
     )
 
 
+def rises(
+    values: Sequence[float], first: int, dtype: torch.dtype, sizes: Sequence[float] | None = None
+) -> list[int]:
+    """The steps in which a value rose by more than rounding; ``first`` is the index of the first one.
+
+    Example:
+        >>> rises([8.0, 2.0, 3.0, 3.0], 0, torch.float64)
+        [2]
+    """
+    largest, sizes = (
+        max(map(abs, values)),
+        [abs(value) for value in values] if sizes is None else sizes,
+    )
+    steps = enumerate(zip(pairwise(values), sizes[1:], strict=True), start=first + 1)
+    return [step for step, ((a, b), size) in steps if b - a > rounding(dtype, largest, size)]
+
+
 def of_values(
     values: Sequence[float], first: int, dtype: torch.dtype, sizes: Sequence[float] | None = None
 ) -> list[Note]:
@@ -122,12 +140,7 @@ def of_values(
         >>> of_values([8.0, 2.0, 3.0], 0, torch.float64)[0].what
         'The value rose in 1 of 2 steps, first at step 2, and ended at 3, above its lowest of 2 at step 1.'
     """
-    largest, sizes = (
-        max(map(abs, values)),
-        [abs(value) for value in values] if sizes is None else sizes,
-    )
-    steps = enumerate(zip(pairwise(values), sizes[1:], strict=True), start=first + 1)
-    rose = [step for step, ((a, b), size) in steps if b - a > rounding(dtype, largest, size)]
+    rose = rises(values, first, dtype, sizes)
     if not rose:
         return []
     lowest = min(values)
@@ -340,18 +353,18 @@ def _listed(names: list[str]) -> str:
 
 
 def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
-    """One column that carries nearly all of the squared distances between samples."""
+    """One column that carries most of the squared distances between samples."""
     if source.dim < 2 or source.dim != target.dim:
         return []
     (mean, spread), (other, width) = _moments(source), _moments(target)
     parts = spread + width + (mean - other).square()  # E (x_j − x'_j)² of independent samples
     share, column = (parts / parts.sum()).max(dim=0)
-    if not float(share) >= _DOMINANT:
+    if not float(share) >= (_DOMINANT if source.dim >= _FEW_COLUMNS else _DOMINANT_OF_FEW):
         return []
     name = source.columns[int(column)] if source.columns else f"feature {int(column) + 1}"
     what = (
         f"Column {name!r} carries {_percent(float(share))} of the squared distances between "
-        "samples: the others hardly count."
+        "samples: the others count little."
     )
     remedy = (
         'Bring columns to one scale, as with ad.harmonize(…, scale="standardize"), or leave it out.'

@@ -12,10 +12,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from advect._util.facts import Numbers
 from advect.cost import PairCost
 from advect.cost.label_pair import carrying
 from advect.cost.labels import LabelCost
-from advect.cost.rounding import cost_rounding, largest_cost
+from advect.cost.rounding import Sizes, cost_rounding, largest_cost, size_numbers
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.ot import Cost, DenseCost, Divergence, Solution, Solver
@@ -51,6 +52,7 @@ class Problem:
         self._pairs: dict[str, PairCost] = {}
         self._ready: dict[str, Cost] = {}
         self._rounding: dict[str, float] = {}
+        self._sizes: dict[str, Numbers] = {}
 
     def pair(self, side: str) -> PairCost:
         """The ground cost of a side, made on first use: it remembers its label distances."""
@@ -64,10 +66,13 @@ class Problem:
             return self._ready.pop(side)
         pair = self.pair(side)
         if self.limit is None:
-            return DenseCost(pair.matrix(self.dtype))
-        samples = len(pair.source) + len(pair.target)
-        beside = self.copies * samples * pair.source.dim * self.dtype.itemsize
-        return pair.blocked(self.dtype, self.limit, beside)
+            cost = DenseCost(pair.matrix(self.dtype))
+        else:
+            samples = len(pair.source) + len(pair.target)
+            beside = self.copies * samples * pair.source.dim * self.dtype.itemsize
+            cost = pair.blocked(self.dtype, self.limit, beside)
+        cost.beside = self._sizes[side] = size_numbers(pair)
+        return cost
 
     def prepared(self, solver: Solver) -> Solver:
         """The solver with every option that depends on the problem made a number."""
@@ -87,7 +92,9 @@ class Problem:
         where looking would take a pass over blocks.
         """
         cost = self._ready["cross"]
-        bound = None if self.limit is None else largest_cost(self.pair("cross"))
+        bound = None
+        if self.limit is not None:
+            bound = largest_cost(self.pair("cross"), self.sizes("cross"))
         return max(map(abs, cost.extremes())) if bound is None else self.agreed(bound)
 
     def agreed(self, number: float) -> float:
@@ -105,10 +112,17 @@ class Problem:
     def shape(self) -> tuple[int, int]:
         return len(self.weights[0]), len(self.weights[1])
 
+    def sizes(self, side: str) -> Sizes:
+        """What the costs of a side are made of, in numbers."""
+        if side not in self._sizes:
+            self._sizes[side] = size_numbers(self.pair(side))
+        return Sizes(*self._sizes[side].values)
+
     def rounding(self, side: str) -> float:
         """How far entries of the costs of a side are off."""
         if side not in self._rounding:
-            self._rounding[side] = self.agreed(cost_rounding(self.pair(side), self.dtype))
+            own = cost_rounding(self.pair(side), self.dtype, self.sizes(side))
+            self._rounding[side] = self.agreed(own)
         return self._rounding[side]
 
     def lost(self, epsilon: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
 
 
 def varies(data: LabeledDataset, within_classes: bool) -> bool:
@@ -13,6 +14,19 @@ def varies(data: LabeledDataset, within_classes: bool) -> bool:
     """
     codes = data.y[data.weights > 0]
     return len(codes) > (len(codes.unique()) if within_classes else 1)
+
+
+def check_varies(source: LabeledDataset, target: LabeledDataset, within_classes: bool) -> None:
+    """An error where every draw would be the datasets themselves."""
+    if any(varies(data, within_classes) for data in (source, target)):
+        return
+    where = "class of both datasets" if within_classes else "dataset"
+    more = '; in Python class_shares="drawn" draws across classes.' if within_classes else "."
+    raise InputError(
+        "a standard error needs samples that can be drawn in place of others",
+        f"one sample with weight in each {where}",
+        f"Take more samples of each class{more}",
+    )
 
 
 def redrawn(

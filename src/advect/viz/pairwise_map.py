@@ -181,6 +181,17 @@ def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
     return distances
 
 
+def likeness_order(distances: np.ndarray) -> list[int]:
+    """Positions in the order of a tree of likeness; those with failed pairs, NaN, come last.
+
+    Example:
+        >>> places = np.array([0.0, 10.0, 1.0, 11.0])
+        >>> sorted(likeness_order(abs(places[:, None] - places))[:2]) in ([0, 2], [1, 3])
+        True
+    """
+    return _ordered(distances, complete_part(distances))[0]
+
+
 def _ordered(distances: np.ndarray, complete: list[int]) -> tuple[list[int], dict[str, Any] | None]:
     """Positions in the order of the tree, those outside it last; and the tree as lines, if two or
     more are in it.
@@ -219,6 +230,7 @@ def dataset_map(
     *,
     title: str | None = None,
     groups: Sequence[Hashable] | None = None,
+    size: tuple[float, float] = (6.4, 6.0),
 ) -> Figure:
     """A map of k things on which near ones are near, in the colours of their groups: the map of
     ``pairwise`` alone, for more things than a heat map has room for.
@@ -229,6 +241,7 @@ def dataset_map(
         title: of the map; Kruskal's stress is always said.
         groups: one for each, of the same colour; by default what stands in a name before the first
             "/".
+        size: of the figure, in inches; letters keep theirs.
 
     Raises:
         InputError: fewer than three things, or distances that are none (see ``pairwise``).
@@ -250,7 +263,7 @@ def dataset_map(
     given = [group_of(name) for name in names] if groups is None else list(groups)
     if len(given) != len(names):
         raise InputError("there must be a group for each name", len(given), "Give one for each.")
-    figure = new_figure(6.4, 6.0)
+    figure = new_figure(*size)
     axes, kept = figure.add_subplot(), [given[at] for at in complete]
     shown = [names[at] for at in complete]
     _draw_map(figure, axes, distances[np.ix_(complete, complete)], shown, kept)

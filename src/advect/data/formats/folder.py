@@ -28,6 +28,7 @@ from advect.errors import InputError
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # others may start programs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 _MOST_PIXELS = 1 << 26
+_SHOWN = 3  # names of files in a sentence
 _KIND = "a folder of images"
 _IMAGE = "an image"
 _GRAY, _COLOUR = ("1", "L"), ("RGB", "P", "CMYK", "YCbCr", "LAB", "HSV")
@@ -326,21 +327,31 @@ def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any] | None, tuple
 
 
 def _images(directory: Path) -> list[Path]:
-    files = _visible(directory)
-    if not files:
-        raise InputError(
-            "a class needs at least one image",
-            f"nothing in {directory}",
-            "Add images, or remove the directory.",
-        )
-    for file in files:
+    """The images of a class; what file managers and people leave beside them is passed over, with a
+    word.
+    """
+    files, strays = [], []
+    for file in _visible(directory):
         if file.is_dir():
             raise InputError(
                 "classes must not have directories in them", file, "Move its images up."
             )
-        check_regular(file)
-        if file.suffix.lower() not in SUFFIXES:
-            raise InputError(
-                "not an image", file, f"Remove it; images end in {', '.join(SUFFIXES)}."
-            )
+        if file.suffix.lower() in SUFFIXES:
+            check_regular(file)
+            files.append(file)
+        else:
+            strays.append(file.name)
+    if not files:
+        raise InputError(
+            "a class needs at least one image",
+            f"{'no image' if strays else 'nothing'} in {directory}",
+            f"Add images (they end in {', '.join(SUFFIXES)}), or remove the directory.",
+        )
+    if strays:
+        shown = ", ".join(strays[:_SHOWN]) + (", …" if len(strays) > _SHOWN else "")
+        warnings.warn(
+            f"{len(strays)} file{'s' * (len(strays) > 1)} in {directory} left out, no image by "
+            f"{'their names' if len(strays) > 1 else 'its name'}: {shown}",
+            stacklevel=7,
+        )
     return files

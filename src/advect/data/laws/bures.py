@@ -75,5 +75,7 @@ def bures(
         )
         distances = apart + (traces - 2 * norms).clamp_min(0)
     if a is b:
-        distances = distances * (1 - torch.eye(len(a)).to(distances))
+        distances = distances * (
+            1 - torch.eye(len(a), dtype=distances.dtype, device=distances.device)
+        )
     return distances.to(dtype)

@@ -28,8 +28,11 @@ def target_ranks(targets: Tensor, weights: Tensor) -> Tensor:
     """
     columns = []
     for values in targets.detach().T:
-        _, place = torch.unique(values, return_inverse=True)
-        mass = weights.new_zeros(int(place.max()) + 1, dtype=torch.float64)
+        ordered, order = values.sort()
+        new = torch.cat([ordered.new_zeros(1), (ordered.diff() != 0).to(ordered)]).long()
+        place = torch.empty_like(order).scatter_(0, order, new.cumsum(0))
+        # as many places as samples: how many there are is not asked
+        mass = weights.new_zeros(len(values), dtype=torch.float64)
         mass = mass.index_add_(0, place, weights.double())
         columns.append((mass.cumsum(0) - mass / 2)[place])
     return torch.stack(columns, dim=1)

@@ -166,7 +166,7 @@ class Full(Covariance):
     @cached_property
     def compressed(self) -> Factored:
         """Symmetric roots, stacked, in float64."""
-        roots = symmetric_root(self.matrices.double())
+        roots = symmetric_root(self.matrices, torch.float64)
         return Factored(roots.reshape(-1, self.dim), (self.dim,) * len(self))
 
 
@@ -213,9 +213,8 @@ class Factored(Covariance):
         return Factored(torch.cat([self.rows[:0], *chosen]), tuple(len(block) for block in chosen))
 
     def each_row(self, values: Tensor) -> Tensor:
-        return values.repeat_interleave(
-            torch.tensor(self.sizes, dtype=torch.long, device=values.device)
-        )
+        parts = zip(values, self.sizes, strict=True)  # by sizes that the program knows
+        return torch.cat([values[:0], *(value.expand(size) for value, size in parts)])
 
     def scales(self) -> Tensor:
         return torch.stack([torch.linalg.vector_norm(block, dim=0) for block in self.parts()])

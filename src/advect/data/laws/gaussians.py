@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite
+from advect._util.facts import remembered, waits_are_free
 from advect.data.laws.covariance import Covariance, Diagonal
 from advect.data.laws.shrinkage import aim, blended
 from advect.errors import InputError
@@ -44,7 +45,9 @@ class Gaussians:
                 f"{self.covariance.dim}",
                 "Give one mean and one covariance for each law.",
             )
-        check_finite("means", self.means, "Laws need finite moments.")
+        # elsewhere costs that are no numbers are found with their extremes: that is a wait less
+        if waits_are_free(self.means.device):
+            check_finite("means", self.means, "Laws need finite moments.")
 
     def __len__(self) -> int:
         return len(self.means)
@@ -239,5 +242,20 @@ class Gaussians:
 def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
     """The mass of each row within its group, where that has any; else rows count alike."""
     whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)[groups]
-    alike = 1 / torch.bincount(groups, minlength=n_groups).to(mass)[groups]
+    alike = (1 / group_counts(groups, n_groups).to(mass))[groups]
     return torch.where(whole > 0, mass / torch.where(whole > 0, whole, 1), alike)
+
+
+def group_counts(groups: Tensor, n_groups: int) -> Tensor:
+    """How many rows each group has; ``bincount``, which asks the device for the largest, does not
+    know that.
+    """
+    counts = groups.new_zeros(n_groups, dtype=torch.long)
+    return counts.index_add_(0, groups, torch.ones_like(groups, dtype=torch.long))
+
+
+def group_sizes(groups: Tensor, n_groups: int) -> tuple[int, ...]:
+    """``group_counts`` as plain numbers, looked at once for these groups."""
+    return remembered(
+        groups, ("sizes", n_groups), lambda: tuple(group_counts(groups, n_groups).tolist())
+    )

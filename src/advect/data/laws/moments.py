@@ -20,7 +20,7 @@ from torch import Tensor
 
 from advect._util.single_norms import SampleRows
 from advect.data.laws.covariance import Factored
-from advect.data.laws.gaussians import Gaussians, group_shares
+from advect.data.laws.gaussians import Gaussians, group_shares, group_sizes
 
 _FEW_CLASSES = 64  # that are centred one by one
 
@@ -74,15 +74,15 @@ class CentredClasses:
 def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> CentredClasses:
     """The samples of each class around their mean; differentiable in x."""
     order = torch.argsort(y, stable=True)
-    counts = torch.bincount(y, minlength=n_classes)
+    sizes = group_sizes(y, n_classes)
     share, freedom, heaviest = weigh(y, weights, n_classes)
     share, labels = share[order], y[order]
     # About a sample of the class: differences of what is near are exact, and those of equal samples
     # are zero. About the heaviest: the mean may be nearer to it than rounding of features is.
-    present = counts > 0
-    near = share.new_zeros(n_classes, x.shape[1])
-    near[present] = x.detach()[heaviest[present]].double()
-    points, sizes = x.index_select(0, order).double(), tuple(counts.tolist())
+    present = heaviest < len(y)  # a class without samples is at the origin
+    near = x.detach().index_select(0, torch.where(present, heaviest, 0)).double()
+    near = torch.where(present[:, None], near, 0.0)
+    points = x.index_select(0, order).double()
     if points.requires_grad or n_classes > _FEW_CLASSES:
         points = points.sub_(near.index_select(0, labels))
         rest = torch.zeros_like(near).index_add(0, labels, share[:, None] * points)

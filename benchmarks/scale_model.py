@@ -1,0 +1,226 @@
+"""A model of what a step takes on p ranks, from rates of one: calibrated, and checked against 1, 2 and 4 ranks here.
+
+    python benchmarks/scale_model.py [--quick] [--ranks 1 2 4] [--json benchmarks/results/scale_model.json]
+
+rates     of a rank alone, and of as many at once as there are cores, before and after the checks; medians. Sizes and
+          dimensions are others than those of the checks
+messages  of 2 and 4 ranks over gloo on this machine: an exchange of some sizes, between which it goes along powers
+check     the clock of three steps after the first evaluation, and of that one (a whole distance, from nothing), on
+          1, 2 and 4 ranks, of which more than there are cores share them; as measured, and by the model, which is given
+          how many products the solves asked for
+bytes     of all messages, counted, and by the model: equal
+The model then goes where nothing was measured (scale_routes.py), and docs/internet-scale.md says what it finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+import scale_probe
+import torch
+from common import code, side_by_side, write_json
+from cost_model import Evaluation, Prediction, Rates, Shape, predict
+from scale_rates import fit, network, told
+from scale_routes import CORES, WIRES, routes
+from scale_simulation import stragglers
+
+import advect.distributed
+
+# matrices of more than 32 MiB are new pages at each use, and those of less are not: n = 2800 and 3000 are on either side
+CELLS = [(1000, 32, True), (1000, 512, True), (2800, 32, True), (2800, 512, True)]
+CELLS += [(3000, 32, True), (6000, 32, True), (1500, 32, False), (1500, 512, False)]
+LABELS = [(60, 512), (150, 512), (300, 512), (640, 512), (300, 32), (400, 128), (4000, 128)]
+CHECKS = [(2000, 64, True), (4000, 64, True), (8000, 64, True), (2000, 64, False)]
+CHECKS += [(2000, 784, True), (4000, 784, True)]
+SIZES = [8, 1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24]
+STEPS = 3
+QUICK_CELLS = [(600, 8, True), (600, 24, True), (800, 8, True), (600, 8, False), (600, 24, False)]
+QUICK_LABELS = [(20, 24), (40, 24), (90, 24)]
+QUICK_CHECKS = [(701, 12, True), (701, 12, False)]
+Facts = dict[str, Any]
+
+
+def task(given: Facts) -> Any:
+    """What a process of its own does, as one rank or alone."""
+    kind = given["task"]
+    if kind == "peak":
+        return scale_probe.peak(Shape(**given["shape"]))
+    if kind == "calibrate":
+        return calibrated(given["cells"], given["labels"])
+    with advect.distributed.group() as group:
+        if kind == "messages":
+            return scale_probe.message_times(given["sizes"], group)
+        warm_up(group)
+        return scale_probe.walk(Shape(**given["shape"]), given["steps"], group)
+
+
+def warm_up(group: Any) -> None:
+    """What is loaded at first use is no part of a step."""
+    scale_probe.walk(Shape(600, 600, 8, ranks=group.size), 1, group)
+
+
+def calibrated(cells: list[tuple[int, int, bool]], labels: list[tuple[int, int]]) -> Facts:
+    """All that rates are made of, measured by one process."""
+    alone = advect.distributed.Group()
+    warm_up(alone)
+    walked = []
+    for n, d, kept in cells:
+        # passes that make everything anew are many in one step
+        records = scale_probe.walk(
+            Shape(n, n, d, kept=kept), STEPS if kept else 1, alone, parts=True
+        )
+        walked.append({"n": n, "d": d, "kept": kept, "records": records})
+    laws = [scale_probe.label_times(size, d) for size, d in labels]
+    return {
+        "cells": walked,
+        "labels": laws,
+        "mark": scale_probe.mark_time(),
+        "sort": scale_probe.sort_time(),
+    }
+
+
+def launch(count: int, given: Facts, **options: Any) -> list[Any]:
+    """The same task in several processes at once."""
+    return side_by_side([__file__, "--task", json.dumps(given)], count, **options)
+
+
+def averaged(found: list[Facts]) -> Rates:
+    """Rates from several calibrations of the same cells: all of them are fitted at once."""
+    cells = [cell for each in found for cell in each["cells"]]
+    merged: dict[tuple[int, int, bool], Facts] = {}
+    for cell in cells:
+        known = merged.setdefault((cell["n"], cell["d"], cell["kept"]), cell | {"records": []})
+        known["records"] += cell["records"]
+    labels: dict[tuple[int, int], list[Facts]] = {}
+    for each in (law for one in found for law in one["labels"]):
+        labels.setdefault((each["size"], each["d"]), []).append(each)
+    laws = [
+        {"size": size, "d": d}
+        | {name: statistics.median(e[name] for e in of) for name in ("pair", "law")}
+        for (size, d), of in labels.items()
+    ]
+    beside = [statistics.median(each[name] for each in found) for name in ("mark", "sort")]
+    return fit(list(merged.values()), laws, *beside)
+
+
+def compared(
+    shape: Shape, found: list[list[Facts]], rates: Rates, messages: Any, cores: int
+) -> Facts:
+    """Measured beside predicted, for the steps after the first evaluation and for that one."""
+    evaluations = [Evaluation.read(record) for record in found[0]]
+    said = [predict(shape, each, rates, messages, cores) for each in evaluations]
+    row: Facts = {"n": shape.n, "d": shape.d, "ranks": shape.ranks, "kept": shape.kept}
+    row |= {
+        "step": _beside(found, said, slice(1, None)),
+        "first": _beside(found, said, slice(0, 1)),
+    }
+    counted = [sum(size for _, size in record["traffic"].values()) for record in found[0]]
+    row["bytes"] = {"counted": counted, "model": [each.payload for each in said]}
+    steps = evaluations[1:]
+    row["products"] = [
+        statistics.fmean(each.iterations(side) for each in steps) for side in ("cross", "source")
+    ]
+    return row
+
+
+def _beside(found: list[list[Facts]], said: list[Prediction], which: slice) -> Facts:
+    """Means over evaluations and ranks."""
+    records = [record for rank in found for record in rank[which]]
+    measured = {name: statistics.fmean(r[name] for r in records) for name in ("seconds", "work")}
+    model = {name: statistics.fmean(getattr(p, name) for p in said[which]) for name in measured}
+    parts = {name: statistics.fmean(p.parts[name] for p in said[which]) for name in said[0].parts}
+    parts["messages"] = statistics.fmean(p.waiting for p in said[which])
+    off = {name: model[name] / measured[name] - 1 for name in measured}
+    return {"measured": measured, "model": model, "off": off, "parts": parts}
+
+
+def bytes_of_a_number(quick: bool) -> float:
+    """Of memory, for each sample × dimension: two runs that differ in dimensions alone."""
+    n, few, many = (600, 8, 200) if quick else (2000, 32, 1032)
+    given = [{"task": "peak", "shape": vars(Shape(n, n, d))} for d in (few, many)]
+    low, high = (launch(1, each, MALLOC_MMAP_THRESHOLD_="1000000")[0] for each in given)
+    return (high - low) / (n * (many - few))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--most", type=int, default=10**9, help="samples of the largest check")
+    parser.add_argument("--once", action="store_true", help="calibrate before the checks alone")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--json", type=Path, help="write what was found here too")
+    parser.add_argument("--task", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.task:
+        print(json.dumps(task(json.loads(options.task))))
+        return
+    cores, load = len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 1)  # before its own
+    cells, labels = (QUICK_CELLS, QUICK_LABELS) if options.quick else (CELLS, LABELS)
+    checks = QUICK_CHECKS if options.quick else [c for c in CHECKS if c[0] <= options.most]
+    busy = [count for count in (1, cores) if count <= max(options.ranks)]
+    found: dict[int, list[Facts]] = {count: [] for count in busy}
+
+    def calibrate() -> None:
+        for count in busy:
+            given = {"task": "calibrate", "cells": cells, "labels": labels}
+            found[count] += launch(count, given, joined=False)
+
+    def say() -> list[Facts]:
+        given = {"task": "messages", "sizes": SIZES[:4] if options.quick else SIZES}
+        return [each for p in options.ranks if p > 1 for each in launch(p, given)[0]]
+
+    calibrate()
+    messages, measured = say(), []
+    for n, d, kept in checks:
+        for ranks in options.ranks:
+            shape = Shape(n, n, d, ranks=ranks, kept=kept)
+            given = {"task": "walk", "shape": vars(shape), "steps": STEPS}
+            measured.append((shape, launch(ranks, given)))
+    if not options.once:
+        calibrate()
+        messages += say()
+    rates = {count: averaged(each) for count, each in found.items()}
+    wires = network(messages)
+    rows = [
+        compared(shape, walked, rates[min(shape.ranks, max(busy))], wires, cores)
+        for shape, walked in measured
+    ]
+    show(rows)
+    copies, rate = bytes_of_a_number(options.quick), rates[max(busy)]
+    largest = max(rows, key=lambda row: row["n"] * row["d"])
+    across, within = (round(each) for each in largest["products"])
+    facts: Facts = {"code": code(), "cores": cores, "rows": rows, "steps": STEPS}
+    facts |= {"load": load, "sizes": "small" if options.quick else "all"}
+    facts |= {"rates": {str(count): told(each) for count, each in rates.items()}}
+    facts |= {"messages": messages, "calibrated at": cells}
+    facts["routes"] = routes(rate, across, within, copies)
+    facts["stragglers"] = stragglers(rate.scaled(CORES), WIRES, across, within)
+    write_json(options.json, facts)
+
+
+def show(rows: list[Facts]) -> None:
+    print(
+        "   n    d  ranks  kept   step: clock  model   off   work  model   off   first: off  bytes"
+    )
+    for row in rows:
+        step, first, sent = row["step"], row["first"], row["bytes"]
+        print(
+            f"{row['n']:5d} {row['d']:4d} {row['ranks']:5d}   {'yes' if row['kept'] else 'no ':3}"
+            f"  {step['measured']['seconds']:10.3f} {step['model']['seconds']:7.3f}"
+            f" {100 * step['off']['seconds']:+4.0f} %"
+            f" {step['measured']['work']:6.3f} {step['model']['work']:6.3f}"
+            f" {100 * step['off']['work']:+4.0f} %    {100 * first['off']['work']:+4.0f} %"
+            f"   {'equal' if sent['counted'] == sent['model'] else 'OTHER'}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""
+Label a pool from a few samples
+===============================
+
+``ad.apps.label`` gives every sample of a pool a label and how sure it is, from a few labeled
+ones; the graph of the pool does the work. Then it names the samples that are worth labeling next.
+"""
+
+# %%
+# Three labeled digits of each class, and nine hundred without a label.
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+import advect as ad
+
+few, digits = ad.datasets.load("digits", n=930, balanced=True).split(
+    30 / 930, generator=torch.Generator().manual_seed(0)
+)
+pool = ad.LabeledDataset(digits.samples)  # labels are kept aside, for scores
+
+made = ad.apps.label(pool, few)
+right = (made.dataset.y == digits.y).numpy()
+print(made)
+low, high = made.calibration.interval
+print(f"right: {right.mean():.1%} of {len(right)}; it expects {low:.0%} to {high:.0%}")
+sure = made.confident(0.9)
+print(f"{len(sure)} labels are at least 90 % sure; ask next about samples {made.unsure(5)}")
+
+# %%
+# Wrong labels should be among the less sure ones. And which images are in doubt?
+
+certain = made.probabilities.max(1)
+figure, axes = plt.subplot_mosaic("AABC;AADE", figsize=(9.5, 4.4), layout="constrained")
+axes["A"].hist(
+    [certain[right], certain[~right]],
+    bins=np.linspace(certain.min(), 1, 16),
+    stacked=True,
+    log=True,
+    label=["right", "wrong"],
+    color=["C0", "C3"],
+)
+axes["A"].set(title="How sure labels are", xlabel="confidence", ylabel="samples")
+axes["A"].legend(loc="upper left")
+for key, row in zip("BCDE", made.unsure(4), strict=True):
+    axes[key].imshow(digits.samples[row], cmap="gray_r")
+    axes[key].set(xticks=[], yticks=[])
+    axes[key].set_title(f"says {made.dataset.labels[row]}, is {digits.labels[row]}", fontsize=9)

@@ -1,0 +1,46 @@
+"""
+Which dataset is nearest to mine?
+=================================
+
+``DatasetIndex`` keeps datasets as vectors on disk, and finds the nearest to another one in no
+time. For a collection that grows: each dataset is embedded once, and the vectors go into any
+vector store.
+"""
+
+# %%
+# A catalogue of digits and of MNIST, whole, in parts and damaged.
+
+import tempfile
+
+import torch
+
+import advect as ad
+
+draw = torch.Generator().manual_seed(0)
+digits, mnist = ad.datasets.load("digits"), ad.datasets.load("mnist", n=1000)
+index = ad.DatasetIndex.create(tempfile.mkdtemp(), digits)  # all are brought to its 8 × 8 pixels
+entries = {
+    "digits/first half": digits.subset(range(900)),
+    "digits/low": digits.subset(digits.y < 5),
+    "digits/high": digits.subset(digits.y >= 5),
+    "digits/noisy": digits.replace(x=digits.x + 0.4 * torch.randn(digits.x.shape, generator=draw)),
+    "digits/negative": digits.replace(x=1 - digits.x),
+    "mnist/all": mnist,
+    "mnist/low": mnist.subset(mnist.y < 5),
+    "mnist/pale": mnist.replace(x=0.5 * mnist.x),
+}
+for name, data in entries.items():
+    index.add(name, data)
+
+# %%
+
+mine = digits.subset(range(900, 1797))
+found = index.nearest(mine, k=3)
+print(found)
+
+# %%
+# The same vectors as a map; ``index.vectors()`` gives them to other tools.
+
+vectors, names = index.vectors()
+print(f"{len(names)} datasets as vectors of {vectors.shape[1]} numbers")
+figure = index.map(title="A catalogue of digits")

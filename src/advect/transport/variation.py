@@ -1,0 +1,146 @@
+"""How a distance would vary with other samples: its standard error and an interval."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+import torch
+
+from advect._util.checks import check_count, check_known, check_number
+from advect.cost import PairCost
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.ot import Divergence
+from advect.transport.influence import energy_error, why_unknown
+from advect.transport.redraw import check_varies, redrawn, varies
+
+ClassShares = Literal["fixed", "drawn"]
+
+
+class Varying(ABC):
+    """What is between two datasets and would be another with other samples of them."""
+
+    source: LabeledDataset
+    target: LabeledDataset
+    divergence: Divergence
+    pairs: tuple[PairCost, PairCost, PairCost]
+
+    @property
+    @abstractmethod
+    def value(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def energy(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def error(self) -> float: ...
+
+    @abstractmethod
+    def _between(self, source: LabeledDataset, target: LabeledDataset) -> Varying:
+        """The same between other datasets."""
+
+    def standard_error(
+        self,
+        n: int | None = None,
+        *,
+        class_shares: ClassShares = "fixed",
+        generator: torch.Generator | None = None,
+    ) -> float:
+        """How much the value would vary with other draws of samples as large as these: its standard
+        deviation.
+
+        By default to first order, from the dual potentials and the gradient through the laws of
+        labels, for about the work of the distance itself (``advect.transport.influence``). With n, by
+        bootstrap: both datasets are drawn n times from their own samples, with replacement, laws
+        estimated anew, for n times the work. It is not an error of the solver, which ``converged``
+        and ``error`` are about; nor does it tell how far a value of few samples is biased upward.
+
+        Args:
+            n: how many draws; the answer itself varies by about 1/√(2n) of itself.
+            class_shares: "fixed" where equally many samples of each class would be drawn again;
+                "drawn" where classes come as they come, and their shares vary too.
+            generator: source of randomness of the draws.
+
+        Raises:
+            InputError: where no draw can differ from another, as with one sample in each class; or
+                there is no first order to go by (a ``reach``, ``MiniBatch``, labels with doubt).
+
+        Example:
+            >>> import torch, advect as ad
+            >>> generator = torch.Generator().manual_seed(0)
+            >>> a = ad.datasets.gaussians(60, generator=generator)
+            >>> b = ad.datasets.gaussians(60, shift=(5.0, 0.0), generator=generator)
+            >>> distance = ad.otdd(a, b)
+            >>> 0.05 < distance.standard_error() < 0.5
+            True
+            >>> 0.5 < distance.standard_error(20, generator=generator) / distance.standard_error() < 2
+            True
+        """
+        check_known("class_shares", class_shares, ("fixed", "drawn"))
+        if n is not None:
+            check_count("n", n, least=2)
+            within = class_shares == "fixed"
+            check_varies(self.source, self.target, within)
+            draws = (self._redrawn(within, generator) for _ in range(n))
+            return float(np.std([draw.value for draw in draws], ddof=1))
+        error = self._energy_error(class_shares)
+        return error / self.value if self.energy > 0 else 0.0
+
+    def interval(
+        self, level: float = 0.95, *, class_shares: ClassShares = "fixed"
+    ) -> tuple[float, float]:
+        """Between which values the mean of distances over other draws of as many samples lies, with
+        this confidence: from the first-order standard error of the energy, and the solver's error.
+
+        Use it to see whether two distances differ by more than the luck of the draw. It holds no
+        bias: of fewer samples, distances are larger, so compare those of equally many. Between two
+        draws of one law it is too wide, being of first order (docs/many-datasets.md has what was
+        measured); whether two datasets are draws of one law is what ``ad.drift`` tests.
+
+        Args:
+            level: of confidence.
+            class_shares: as for ``standard_error``. With "drawn" it holds the mean less often than it
+                says where classes lie far apart: shares that differ by chance move mass from class to
+                class, which no first order sees.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> generator = torch.Generator().manual_seed(0)
+            >>> a, b = (ad.datasets.gaussians(90, shift=(s, 0.0), generator=generator) for s in (0.0, 5.0))
+            >>> distance = ad.otdd(a, b)
+            >>> low, high = distance.interval()
+            >>> low < distance.value < high, ad.otdd(a, a).interval()
+            (True, (0.0, 0.0))
+        """
+        if not 0 < check_number("level", level) < 1:
+            raise InputError("level must be between 0 and 1", repr(level), "Take 0.95.")
+        check_known("class_shares", class_shares, ("fixed", "drawn"))
+        if self.energy == self.error == 0:
+            return 0.0, 0.0
+        error = self._energy_error(class_shares)
+        away = NormalDist().inv_cdf((1 + level) / 2) * error + self.error
+        low, high = max(0.0, self.energy - away), self.energy + away
+        return math.sqrt(2 * low), math.sqrt(2 * high)
+
+    def _energy_error(self, class_shares: ClassShares) -> float:
+        within = class_shares == "fixed"
+        why = why_unknown((self.source, self.target), self.divergence, within)
+        if why:
+            raise InputError(
+                "the first order does not tell how this distance varies",
+                why,
+                "Redraw the samples: standard_error(20)."
+                if any(varies(data, within) for data in (self.source, self.target))
+                else "Take more samples of each class.",
+            )
+        return energy_error(self.divergence, self.pairs, within)
+
+    def _redrawn(self, within_classes: bool, generator: torch.Generator | None) -> Varying:
+        sides = [redrawn(data, within_classes, generator) for data in (self.source, self.target)]
+        return self._between(*sides)

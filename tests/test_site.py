@@ -1,0 +1,243 @@
+"""The site: it builds without a warning from a fresh copy, every local link leads somewhere, every
+public name and command is on it, and it opens from disk without a request to the network.
+
+The gallery's scripts have tests of their own; one of them runs here. Notebooks are executed."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import advect as ad
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("sphinx", "furo", "myst_parser", "sphinx_gallery", "sphinx_copybutton", "nbclient")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, PARTS)), reason="advect[docs] is not installed"
+    ),
+]
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+STORIES = ("text", "tables", "images")
+
+
+def part(name: str) -> ModuleType:
+    """A module of docs/_site."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_site" / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def copied(there: Path) -> None:
+    """What a clone would have, with changes that are not committed yet."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.check_output(listed, cwd=ROOT, text=True).split("\0"):
+        if name and (ROOT / name).is_file():
+            (there / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, there / name)
+
+
+def build(folder: Path) -> str:
+    """What the builder says; as ``make docs`` calls it, but for most of the gallery's scripts."""
+    copied(folder)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "docs", "out/docs"]
+    settings = {
+        "PYTHONPATH": str(folder / "src"),
+        "ADVECT_DOCS_GALLERY": "first_flow",
+        "ADVECT_CACHE": str(folder / "cache"),
+        **dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9"),  # no one is there
+    }
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | settings, capture_output=True, text=True
+    )
+    return f"{done.stdout}{done.stderr}exit code {done.returncode}"
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; processes of one test run share it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, said = shared / "site", shared / "site.log"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            said.write_text(build(folder))
+    assert said.read_text() == "exit code 0"
+    return folder / "out" / "docs"
+
+
+@pytest.fixture
+def visit(built: Path) -> Iterator[Callable[..., Any]]:
+    """Open a page from disk; at the end nothing may have been asked of the network, nor complained of."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no chromium to open a page with")
+    heard: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+
+        def visit(name: str, query: str = "", **options: Any) -> Any:
+            page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **options})
+            page.on("pageerror", lambda error: heard.append(f"{name}: {error}"))
+            page.on("console", lambda m: m.type in ("error", "warning") and heard.append(m.text))
+            page.on(
+                "request",
+                lambda request: (
+                    request.url.startswith(("data:", built.as_uri())) or heard.append(request.url)
+                ),
+            )
+            page.goto((built / name).as_uri() + query)
+            page.wait_for_load_state("networkidle")
+            return page
+
+        yield visit
+        browser.close()
+    assert heard == []
+
+
+def test_no_link_is_dead(built):
+    dead, outside = part("links").broken(built)
+    assert dead == []
+    assert outside  # a checker that sees no link would say so too
+    images = [path for path in built.rglob("*.html") if "<img" in path.read_text()]
+    assert len(images) > 5
+
+
+def test_a_dead_link_is_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#here">x</a><a href="b.html#gone">x</a><img src="c.png"><a href="https://d.e">x</a>'
+    )
+    (tmp_path / "b.html").write_text('<h1 id="here">x</h1>')
+    dead, outside = part("links").broken(tmp_path)
+    assert dead == ["a.html: b.html#gone (no such place in that page)", "a.html: c.png"]
+    assert outside == {"https://d.e"}
+
+
+def test_every_public_name_is_on_a_reference_page(built):
+    places: set[str] = set()
+    for path in (built / "reference").glob("*.html"):
+        places |= part("links").page(path).anchors
+    listed = (ROOT / "tests" / "public_names.txt").read_text().split()
+    assert [name for name in listed if name not in places] == []
+
+
+def test_every_command_has_a_page_with_its_options(built):
+    from advect.cli.commands import COMMANDS
+
+    for command in COMMANDS:
+        text = (built / "reference" / "commands" / f"{command.name}.html").read_text()
+        assert f"advect {command.name}" in text
+        assert command.where.endswith(":app") or "--help" in text or "--json" in text, command.name
+
+
+def test_docstrings_are_on_the_pages_and_names_are_links(built):
+    flows = (built / "reference" / "flows.html").read_text()
+    assert "Move a dataset down a functional" in flows
+    assert 'href="functionals.html#advect.Functional"' in flows  # from a type
+    assert 'href="integrators.html#advect.Euler"' in flows  # from a word in a docstring
+    tutorial = (built / "tutorial.html").read_text()
+    assert 'href="reference/functionals.html#advect.OTDD"' in tutorial  # from a word in a guide
+
+
+@pytest.mark.parametrize(("query", "page"), [("Sinkhorn", "solvers"), ("otdd", "distance")])
+def test_search_works_from_disk(visit, query, page):
+    window = visit("search.html", f"?q={query}")
+    window.wait_for_selector("ul.search li a")
+    window.wait_for_function(
+        "!document.querySelector('.search-summary')?.textContent.endsWith('...')"
+    )
+    links = window.eval_on_selector_all("ul.search li a", "all => all.map(a => a.href)")
+    assert len(links) > 5
+    assert any(f"reference/{page}.html" in link for link in links)
+
+
+PAGES = ("index", "tutorial", "epsilon", "reading-a-report", "reference/solvers", "drift")
+PAGES += ("auto_gallery/index", "auto_gallery/plot_first_flow", "reference/commands/flow")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_fit_a_phone_and_ask_for_nothing(visit, name):
+    page = visit(f"{name}.html", viewport={"width": 390, "height": 844})
+    assert page.locator("h1").first.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    broken = page.evaluate(
+        "[...document.images].filter(image => image.complete && !image.naturalWidth).map(image => image.src)"
+    )
+    assert broken == []
+
+
+def test_dark_by_wish_and_the_flow_plays(visit):
+    page = visit("index.html", color_scheme="dark")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert max(map(int, ground.strip("rgb()").split(","))) < 60
+    frame = next(frame for frame in page.frames if "flow.html" in frame.url)
+    frame.wait_for_selector("html[data-ready=yes][data-theme=dark]", state="attached")
+    first = frame.locator("#time").input_value()
+    page.wait_for_timeout(1500)
+    assert frame.locator("#time").input_value() != first or first == "20"
+    assert frame.locator("canvas#particles").is_visible() and not frame.locator("h1").is_visible()
+
+
+def test_the_figure_of_epsilon_computes_what_the_library_does(visit):
+    page = visit("epsilon.html")
+    page.wait_for_selector("#epsilon-figure[data-ready=yes]")
+    data = page.evaluate("epsilonFigure.clouds()")
+    x, y = (torch.tensor(data[side], dtype=torch.float64) for side in ("source", "target"))
+    shown = page.evaluate("epsilonFigure.all(epsilonFigure.clouds())")
+    weights = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
+
+    def solved(a: torch.Tensor, b: torch.Tensor, epsilon: float) -> Any:
+        cost = torch.cdist(a, b).square() / 2
+        return ad.Sinkhorn(epsilon=epsilon, tol=1e-9).solve(cost, weights, weights)
+
+    for place in (8, 20, 40):
+        now = shown[place]
+        cross, left, right = (solved(*pair, now["epsilon"]) for pair in ((x, y), (x, x), (y, y)))
+        expected = cross.value - (left.value + right.value) / 2
+        assert now["epsilon"] == pytest.approx(
+            now["share"] * float(torch.cdist(x, y).square().mean()) / 2
+        )
+        assert now["divergence"] == pytest.approx(expected, rel=1e-4)
+        assert now["biased"] == pytest.approx(cross.value, rel=1e-4)
+        cost = torch.cdist(x, y).square() / 2
+        assert now["moved"] == pytest.approx(float((cross.plan() * cost).sum()), rel=1e-3)
+    before = page.locator("[data-is=divergence]").text_content()
+    page.locator("[data-is=slider]").fill("40")
+    assert page.locator("[data-is=divergence]").text_content() != before
+
+
+@pytest.mark.parametrize("name", ["tutorial", *STORIES])
+def test_notebooks_run_each_within_a_minute(name, tmp_path, monkeypatch):
+    import nbformat
+    from nbclient import NotebookClient
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    found = {path.stem: path for path in part("notebooks").write(ROOT / "docs", tmp_path)}
+    book = nbformat.read(found[name], as_version=4)
+    assert not any(cell.get("outputs") for cell in book.cells)
+    clock = "import time; print(time.process_time())"  # of the processor: others may be at work too
+    book.cells.append(nbformat.v4.new_code_cell(clock))
+    where = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(book, timeout=600, kernel_name="python3", resources=where).execute()
+    assert float(book.cells[-1].outputs[0].text) < 60
+    kinds = {out.output_type for cell in book.cells[:-1] for out in cell.get("outputs", ())}
+    assert "stream" in kinds

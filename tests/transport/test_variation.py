@@ -1,0 +1,118 @@
+"""Standard errors and intervals of distances: against differences, other draws and laws."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import advect as ad
+from advect.errors import InputError
+from advect.transport.influence import first_variation
+
+
+def draw(n: int, shift: float, seed: int, dim: int = 3, apart: float = 4.0) -> ad.LabeledDataset:
+    """Two classes with other covariances, equally many of each."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(n) % 2
+    x = torch.randn(n, dim, generator=generator, dtype=torch.float64)
+    x = x * torch.linspace(0.5, 1.5, dim) * (1 + y[:, None]) + apart * y[:, None]
+    return ad.LabeledDataset(x + shift, y)
+
+
+COSTS = {
+    "full laws": (ad.GroundCost(label_weight=2.0), 0.05),  # n − 1 of covariances is not of weights
+    "means": (ad.GroundCost(label=ad.MeansOnly()), 1e-4),
+    "variances": (ad.GroundCost(label=ad.Bures(diagonal=True)), 0.05),
+    "no labels": (ad.GroundCost(label=ad.NoLabels()), 1e-4),
+    "names": (ad.GroundCost(label=ad.ByName(3.0)), 1e-4),
+}
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_the_first_variation_is_what_more_mass_at_a_sample_adds(name):
+    (cost, tol), solver = COSTS[name], ad.Sinkhorn(epsilon=1.0, tol=1e-11)
+    # classes that overlap: else the energy has a kink where their shares meet
+    a, b = draw(60, 0.0, 0, apart=0.5), draw(50, 1.0, 1, apart=0.5)
+    found = ad.otdd(a, b, cost=cost, solver=solver)
+    for side, values in enumerate(first_variation(found.divergence, found.pairs)):
+        data = (a, b)[side]
+        centred = (values - (data.weights * values).sum()).numpy()
+        scale, step = np.abs(centred).max(), 1e-5
+        for row in (0, 7, 20):
+            sided = []
+            for t in (step, -step):
+                weights = (1 - t) * data.weights
+                weights[row] += t
+                sides = [a, b]
+                sides[side] = data.replace(weights=weights)
+                sided.append(ad.otdd(*sides, cost=cost, solver=solver).energy)
+            measured = (sided[0] - sided[1]) / (2 * step)
+            assert centred[row] == pytest.approx(measured, abs=tol * scale)
+
+
+def test_it_agrees_with_the_spread_of_other_draws():
+    found = [ad.otdd(draw(80, 0.0, 2 * k), draw(80, 1.5, 2 * k + 1)) for k in range(40)]
+    spread = np.std([one.value for one in found], ddof=1)
+    stated = np.mean([one.standard_error() for one in found[:10]])
+    assert 0.7 < stated / spread < 1.4  # the spread of 40 draws is itself known to 11 %
+    middle = np.mean([one.value for one in found])
+    inside = [low < middle < high for low, high in (one.interval() for one in found)]
+    assert np.mean(inside) >= 0.85
+
+
+def test_it_falls_with_the_root_of_the_samples_and_follows_scale():
+    few, many = (ad.otdd(draw(n, 0.0, 0), draw(n, 2.0, 1)) for n in (100, 400))
+    assert few.standard_error() / many.standard_error() == pytest.approx(2, rel=0.25)
+    scaled = [data.replace(x=10 * data.x) for data in (few.source, few.target)]
+    assert ad.otdd(*scaled).standard_error() == pytest.approx(10 * few.standard_error(), rel=1e-3)
+    back = ad.otdd(few.target, few.source)
+    assert back.standard_error() == pytest.approx(few.standard_error(), rel=1e-3)
+
+
+def test_drawn_shares_vary_more_and_levels_widen():
+    found = ad.otdd(draw(80, 0.0, 0), draw(80, 2.0, 1))
+    assert found.standard_error(class_shares="drawn") > found.standard_error()
+    intervals = [found.interval(level) for level in (0.5, 0.9, 0.99)]
+    assert intervals[2][0] < intervals[1][0] < intervals[0][0] < found.value
+    assert found.value < intervals[0][1] < intervals[1][1] < intervals[2][1]
+    half = (intervals[1][1] - intervals[1][0]) / 2
+    assert half == pytest.approx(1.645 * found.standard_error(), rel=0.02)
+
+
+def test_a_dataset_and_itself_are_at_zero_for_sure():
+    data = draw(40, 0.0, 0)
+    assert ad.otdd(data, data).interval() == (0.0, 0.0)
+    assert ad.otdd(data, data).standard_error() == 0.0
+
+
+def test_carried_laws_and_samples_without_weight_do_not_vary():
+    a, b = draw(60, 0.0, 0), draw(60, 2.0, 1)
+    known = [data.with_class_laws().replace(law=data.laws()) for data in (a, b)]
+    assert ad.otdd(*known).standard_error() < ad.otdd(a, b).standard_error()
+    more = ad.LabeledDataset(
+        torch.cat([a.x, a.x[:5] + 99]),
+        torch.cat([a.y, a.y[:5]]),
+        weights=torch.cat([a.weights, torch.zeros(5, dtype=a.weights.dtype)]),
+    )
+    assert ad.otdd(more, b).standard_error() == pytest.approx(
+        ad.otdd(a, b).standard_error(), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("solver", "why"),
+    [(ad.Sinkhorn(reach=3.0), "reach"), (ad.MiniBatch(size=20), "draws parts of the samples")],
+)
+def test_where_the_first_order_says_nothing_a_bootstrap_does(solver, why):
+    found = ad.otdd(draw(40, 0.0, 0), draw(40, 2.0, 1), solver=solver)
+    with pytest.raises(InputError, match=rf"{why}.*standard_error\(20\)"):
+        found.interval()
+    assert math.isfinite(found.standard_error(2, generator=torch.Generator().manual_seed(0)))
+    single = ad.otdd(draw(2, 0.0, 0), draw(2, 2.0, 1))
+    with pytest.raises(InputError, match="Take more samples"):
+        single.interval()
+    with pytest.raises(InputError, match="level"):
+        single.interval(95)
