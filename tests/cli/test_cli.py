@@ -1102,7 +1102,10 @@ class Net(torch.nn.Module):
 """
 
 
-@pytest.mark.parametrize("kind", ["function", "module", "onnx"])
+@pytest.mark.parametrize(
+    "kind",
+    ["function", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("module", "onnx"))],
+)
 def test_repurpose(kind, answer):
     reference = ad.datasets.load("toy:gaussians?n=60&seed=1")
     Path("model.py").write_text(MODEL.format(means=reference.moments().means.tolist()))
@@ -1308,6 +1311,7 @@ def test_help_is_an_answer(words, cli):
     assert code == 0 and out.strip() and err == ""
 
 
+@pytest.mark.slow
 def test_help_shows_every_default(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     for kind, group in (("solver", "solver"), ("integrator", "integrator"), ("control", "control")):
@@ -1418,6 +1422,7 @@ def test_a_sliced_distance_that_is_refused(more, cli):
     assert code == 2 and not out and err.startswith("error: ")
 
 
+@pytest.mark.slow
 def test_a_sliced_flow(tmp_path, capsys):
     run = tmp_path / "run"
     words = [

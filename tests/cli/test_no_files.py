@@ -67,6 +67,7 @@ def refused(capsys, named, *words):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_no_file_in_a_run_is_named(name, kind, made, capsys):

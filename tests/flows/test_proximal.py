@@ -154,6 +154,7 @@ DYNAMICS = [
 
 
 class TestDynamics:
+    @pytest.mark.slow
     @pytest.mark.parametrize("dynamics", DYNAMICS, ids=repr)
     @pytest.mark.parametrize("order", [1, 2])
     def test_all_dynamics(self, dynamics, order):

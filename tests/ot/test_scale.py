@@ -672,6 +672,7 @@ class TestNystrom:
             error, rel=1e-3
         )  # fewer samples than rows are drawn
 
+    @pytest.mark.slow
     def test_flow(self):
         source, target = labeled(150, 0), labeled(140, 1, shift=2.0)
         solvers = ad.NystromSinkhorn(rank=290, epsilon=4.0), ad.Sinkhorn(epsilon=4.0, tol=1e-7)

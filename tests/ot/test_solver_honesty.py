@@ -100,6 +100,7 @@ class TestLargeEpsilon:
 
 
 class TestCloseDatasets:
+    @pytest.mark.slow
     @pytest.mark.parametrize("dtype", [NARROW, WIDE])
     @pytest.mark.parametrize("step", [1e-2, 1e-4, 1e-6, 1e-9])
     def test_are_never_at_distance_zero(self, step, dtype):

@@ -208,6 +208,7 @@ def test_intervals_are_shown_where_a_result_knows_them(distances, tmp_path):
     assert "far/y 1 (0.75 to 1.25)" in text and "two are within chance" in text
 
 
+@pytest.mark.slow
 def test_many_datasets_have_no_table(tmp_path):
     places = np.random.default_rng(0).normal(size=(40, 2))
     values = np.linalg.norm(places[:, None] - places, axis=2)

@@ -40,6 +40,7 @@ def test_samples_on_a_line_and_without_labels_have_a_page(tmp_path):
     assert "no label laws" in text and "no label</td>" in text
 
 
+@pytest.mark.slow
 def test_a_barycenter_tells_how_far_it_is(tmp_path):
     found = ad.barycenter([A, B, C], [1, 0, 1])
     text = safe(write_barycenter_report(found, tmp_path / "x.html", names=[EVIL, "b", "c"]))
