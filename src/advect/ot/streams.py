@@ -176,7 +176,7 @@ class _Turned:
     """Labels with rows and columns exchanged."""
 
     def __init__(self, labels: Labels) -> None:
-        self.values, self.codes = labels.values.mT, labels.codes[::-1]
+        self.values, self.codes = labels.values.mT, (labels.codes[1], labels.codes[0])
 
 
 def _turned(labels: Labels | None) -> Labels | None:
