@@ -159,8 +159,8 @@ class StreamedKernel(Kernel):
         epsilon: float,
         labels: Labels | None,
     ) -> Tensor:
-        shift = (potential / epsilon + weights.log()).to(self.dtype)
-        return -epsilon * self.stream.log_sums(*ends, shift, epsilon, labels).double()
+        (x, y), shift = ends, (potential / epsilon + weights.log()).to(self.dtype)
+        return -epsilon * self.stream.log_sums(x, y, shift, epsilon, labels).double()
 
     def widened(self) -> StreamedKernel:
         return StreamedKernel(self.source, self.stream, torch.float64)
