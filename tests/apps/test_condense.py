@@ -56,6 +56,7 @@ class TestClassEnergy:
 
 
 class TestCondense:
+    @pytest.mark.slow
     def test_one_of_each_class_is_the_mean(self):
         """Nothing is nearer to a class than its weighted mean: the flow stays there."""
         one = made(per_class=1, solver=EXACT)

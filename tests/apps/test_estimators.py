@@ -92,6 +92,7 @@ def test_without_labels_on_one_side_features_alone_count():
         _ = bare.class_matching_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
 def test_without_a_target_it_is_the_identity(name):
     x, y = classes(20, 0)

@@ -66,6 +66,7 @@ def test_what_is_written_is_in_the_units_of_the_source(capsys):
     assert not torch.allclose(common.weights.float() @ common.x, mean, atol=1e-1)
 
 
+@pytest.mark.slow
 def test_images_of_other_sizes_and_a_folder():
     sets = ["digits?n=40", "toy:gaussians?n=30"]
     assert main(["interpolate", *sets, "-o", "way.npz", "-q"]) == 2

@@ -148,6 +148,7 @@ def test_a_page_of_labels_has_pictures_where_distances_are_of_features(here, cap
     assert "in net.onnx" in cli(capsys, *words, "--embedding", "net.onnx").out
 
 
+@pytest.mark.slow
 def test_distance_and_matrix(here, capsys):
     space, a, b = embedded()
     wanted = ad.otdd(space.apply(a), space.apply(b, side="target")).value

@@ -73,6 +73,7 @@ def content(place):
     }
 
 
+@pytest.mark.slow
 def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, capsys):
     process = holder("run")
     assert run("flow", A, B, "-o", "run") == 2
@@ -300,6 +301,7 @@ def test_a_run_that_an_older_version_hid_comes_back():
     assert main(["show", "run", "-q"]) == 0 and os.listdir() == ["run"]
 
 
+@pytest.mark.slow
 def test_interrupted_while_it_replaces(tmp_path):
     """Ctrl-C is an end like any other: what was made takes its place, and can be gone on with."""
     assert run("flow", A, B, "-o", "run", "--steps", "2") == 0

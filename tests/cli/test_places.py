@@ -134,6 +134,7 @@ def test_a_flow_that_was_killed_before_its_first_checkpoint_is_begun_anew():
     )
 
 
+@pytest.mark.slow
 def test_what_comes_while_a_flow_replaces_another_stays(monkeypatch, capsys):
     assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
     before = content("run")

@@ -72,7 +72,7 @@ for name in ("OTDD, Sinkhorn", "OTDD, MiniBatch", "sums in sums"):
     CASES[f"jointly: {name}"] = (name, JOINT)
 for name in ("OTDD, Sinkhorn", "SlicedOTDD", "sums in sums"):
     CASES[f"implicitly: {name}"] = (name, IMPLICIT)
-KIND = re.compile(r"[^:,]+")  # of the functional, or of the steps
+KIND = re.compile(r"OTDD|[A-Z][a-zA-Z]+|of|s|jointly|implicitly")
 
 
 def same(walk, alone):

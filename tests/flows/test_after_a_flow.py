@@ -343,6 +343,7 @@ def test_a_class_of_one_sample(dynamics, feature, diagonal, dim):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "clustering", [ad.DBSCAN(0.01, 2), ad.DBSCAN(50.0), ad.KMeans(5), ad.KMeans(1)], ids=repr
 )

@@ -652,6 +652,7 @@ def datasets(draw):
     return ad.LabeledDataset(x, labels, weights, classes, law=law, law_index=index)
 
 
+@pytest.mark.slow
 @examples(80)
 @given(rho=datasets())
 def test_datasets_come_back_bit_for_bit(rho, tmp_path_factory):

@@ -16,7 +16,7 @@ from advect.data.store import read_tensors, write_tensors
 from advect.flows.snapshots import load_snapshot, save_snapshot
 from advect.transport.notes import rounding
 
-QUICK = [name for name, setup in SETUPS.items() if not setup.data]
+QUICK = [name for name, setup in SETUPS.items() if not setup.data][::3]
 SOURCE = ad.LabeledDataset(draw(6, 3, seed=1), [0, 1] * 3, weights=[1, 2, 3, 4, 5, 6])
 STEEP = ad.Euler(1.5)  # the bowl's curvature is up to about 5: far too large a step
 
@@ -108,6 +108,7 @@ class TestGradients:
         exact = -gradient / rho.weights[:, None]
         assert (velocity - exact).norm() < 5e-3 * exact.norm()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("through", [True, False])
     def test_detached_is_not_the_gradient(self, through):
         energy = ad.OTDD(self.target, solver=ad.Sinkhorn(0.1, tol=1e-11))
@@ -157,6 +158,7 @@ class TestBacktracking:
         assert ad.flow(data, square, **options, control=ad.FixedSteps()).values[-1] == 0.5
         assert ad.flow(data, square, **options).values[-1] < 1e-3
 
+    @pytest.mark.slow
     def test_nothing_changes_where_nothing_is_rejected(self):
         """Bit for bit, and at the same number of evaluations."""
         source, target = labeled([20, 10], 2, 1), labeled([10, 20], 2, 2, shift=3.0)
@@ -255,6 +257,7 @@ class TestEmbeddings:
         energy = ad.OTDD(target.to(dtype=torch.float64), cost=cost, solver=solver)
         return ad.flow(source, energy, n_steps=n_steps, **options)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("integrator", [ad.Euler(0.2), ad.Momentum(0.1)])
     def test_fixed_steps_explode(self, integrator):
         with warnings.catch_warnings():
@@ -262,6 +265,7 @@ class TestEmbeddings:
             result = self.flow(12, integrator=integrator, control=ad.FixedSteps())
         assert result.values[-1] > 1e4 * result.values[0] and result.status in ("rose", "diverged")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("laws", [True, False])
     @pytest.mark.parametrize(
         "integrator",
@@ -348,6 +352,7 @@ class TestSeam:
             ours, states(SOURCE, ad.Potential(bowl), 5, integrator=ad.Euler(0.05))[-1].dataset.x
         )
 
+    @pytest.mark.slow
     def test_heun_is_of_second_order(self):
         def after(step_size, control):
             n = round(0.4 / step_size)
@@ -503,6 +508,7 @@ class TestNearTheTarget:
         solver = ad.Sinkhorn(epsilon=result.state["epsilon"].item())
         return ad.otdd(result.dataset.to(**double), target.to(**double), solver=solver)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("step_size", "n_steps"), [(0.1, 70), (0.5, 9)])
     def test_the_value_is_the_energy(self, step_size, n_steps):
         source = blobs()

@@ -113,6 +113,7 @@ class TestLawVelocities:
                 ad.JointVariableLabels().start(labeled([3, 4], dim, 1)).law.covariance, kind
             )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("spread", [1e-4, 0.0], ids=["tight", "equal points"])
     @pytest.mark.parametrize(
         "integrator", [ad.Euler(0.1), ad.Momentum(0.05)], ids=["euler", "momentum"]
@@ -146,6 +147,7 @@ class TestLawVelocities:
             assert velocity["x"][:2].abs().min() > 0
             assert all(bool(torch.isfinite(part).all()) for part in velocity.values())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "dynamics", [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()]
     )
@@ -262,6 +264,7 @@ class TestCarriedLaws:
         )
         assert torch.equal(parts.y, whole.y)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "motion", [None, ad.DiagonalMotion(), ad.BuresMotion(), ad.FactoredMotion()]
     )
@@ -302,10 +305,15 @@ class TestFeatureDriven:
         "label",
         [
             ad.Bures(),
-            ad.Bures(diagonal=True),
-            ad.MeansOnly(),
-            ad.NoLabels(),
-            ad.ExactLabelOT(TIGHT),
+            *(
+                pytest.param(label, marks=pytest.mark.slow)
+                for label in (
+                    ad.Bures(diagonal=True),
+                    ad.MeansOnly(),
+                    ad.NoLabels(),
+                    ad.ExactLabelOT(TIGHT),
+                )
+            ),
         ],
     )
     def test_through_laws_is_the_gradient_of_the_energy(self, label):

@@ -94,6 +94,7 @@ def test_every_integrator_goes_down(integrator, dynamics):
     assert result.values[-1] < result.values[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "dynamics"),
     [

@@ -129,6 +129,7 @@ class TestStability:
             walk = states(SOURCE, STIFF, 4, integrator=explicit, control=FIXED)
             assert walk[-1].value > 1e3 * values[0]
 
+    @pytest.mark.slow
     def test_steps_of_the_energy(self):
         """F(ρ') + W₂²(ρ', ρ)/2τ ≤ F(ρ): what minimising movements are named for."""
         source, target = PAIR
@@ -351,6 +352,7 @@ class TestState:
         off = (move - there.velocity["x"]).norm() / move.norm()
         assert off < 0.2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("order", [1, 2])
     @pytest.mark.parametrize("energy", ["sliced", "otdd"])
     def test_resume(self, tmp_path, order, energy):

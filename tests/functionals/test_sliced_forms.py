@@ -275,6 +275,7 @@ CASES = {
 
 
 class TestControl:
+    @pytest.mark.slow
     @pytest.mark.parametrize("labels", [GaussianLabels(), MomentLabels(3), None])
     @pytest.mark.parametrize("case", CASES)
     def test_the_expectation_of_the_control(self, case, labels):

@@ -242,6 +242,7 @@ class TestLawMotion:
                 step.dataset.laws().covariance.scales(), expected, rtol=1e-12, atol=1e-12
             )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dim", [2, 4])
     def test_euclidean_descends_among_covariances(self, dim):
         _, run = self.run(ad.EuclideanMotion(), dim, tau=0.1, n_steps=30)

@@ -126,6 +126,7 @@ class TestFit:
         with pytest.raises(ad.InputError, match="classes of the fit"):
             fitted.transform(source)
 
+    @pytest.mark.slow
     def test_sources_without_or_with_some_labels(self):
         target = labeled([40, 40], 2, 1)
         for y, classes in ((None, ()), (["a", None] * 30, ("a",))):

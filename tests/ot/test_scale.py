@@ -593,6 +593,7 @@ class TestMiniBatch:
             (moved[0] - moved[1]) / 2e-5, rel=1e-5
         )
 
+    @pytest.mark.slow
     def test_flow_draws_anew_and_resumes(self, tmp_path):
         source, target = labeled(120, 0), labeled(100, 1, shift=2.0)
         make = lambda: ad.OTDD(target, solver=ad.MiniBatch(size=40))

@@ -17,6 +17,7 @@ def safe(path):
     return text
 
 
+@pytest.mark.slow
 def test_a_path_tells_which_classes_are_paired(tmp_path):
     b = B.replace(classes=(EVIL, "1", "2"))
     path = ad.interpolate(A, b, [0, 0.5, 1])

@@ -47,6 +47,7 @@ def test_names_of_classes_and_columns_are_escaped(tmp_path):
     assert "<script>" not in text and "&lt;script&gt;" in text and "data:image" not in text
 
 
+@pytest.mark.slow
 def test_many_classes_in_colour(tmp_path):
     found = compared(shape=(3, 9, 9), names=tuple(range(45)), n=180)
     text = write_compare_report(found, tmp_path / "page.html", each=1).read_text(encoding="utf-8")

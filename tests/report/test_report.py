@@ -410,6 +410,7 @@ def test_large_runs_are_thinned_and_the_page_says_so(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_largest_page_stays_small(tmp_path):
     """2000 images of noise, which nothing compresses, over 60 frames, with labels that change, to
     2000 more.

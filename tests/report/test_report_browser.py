@@ -371,6 +371,7 @@ def test_print_shows_the_moments_and_hides_the_controls(images, visit):
     assert len(page.pdf()) > 20_000
 
 
+@pytest.mark.slow
 def test_a_step_of_a_large_flow_is_quick(tmp_path, visit):
     generator = torch.Generator().manual_seed(0)
     start = ad.LabeledDataset(

@@ -148,6 +148,7 @@ class TestLaws:
         )
         assert otdd(split, a, cost=cost, solver=solver).value <= 1e-6 * size(a)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("far", [1e2, 1e6, 1e9])
     def test_a_sample_without_mass_does_not_matter_wherever_it_is(self, far):
         # Once: it moved the centre that products are taken around, and set what rounding was

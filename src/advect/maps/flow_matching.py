@@ -270,7 +270,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
 
         Example:
             >>> import torch, advect as ad
-            >>> carry = ad.maps.FlowMatchingMap(updates=1, progress=False).fit(torch.zeros(4, 2), torch.ones(4, 2))
+            >>> carry = ad.maps.FlowMatchingMap(updates=1, ode_steps=2, progress=False).fit(torch.zeros(4, 2), torch.ones(4, 2))
             >>> carry.path(torch.zeros(1, 2), frames=3)[:, 0, 0].round(decimals=3).tolist()
             [0.0, 0.5, 1.0]
         """
@@ -288,7 +288,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
 
         Example:
             >>> import torch, advect as ad
-            >>> carry = ad.maps.FlowMatchingMap(updates=1, progress=False).fit(torch.zeros(4, 2), torch.ones(4, 2))
+            >>> carry = ad.maps.FlowMatchingMap(updates=1, ode_steps=2, progress=False).fit(torch.zeros(4, 2), torch.ones(4, 2))
             >>> carry.as_module()(torch.zeros(1, 2)).round(decimals=3).tolist()
             [[1.0, 1.0]]
         """
@@ -309,7 +309,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
 
         Example:
             >>> import tempfile, pathlib, torch, advect as ad
-            >>> carry = ad.maps.FlowMatchingMap(updates=1, progress=False).fit(torch.zeros(4, 2), torch.ones(4, 2))
+            >>> carry = ad.maps.FlowMatchingMap(updates=1, ode_steps=2, progress=False).fit(torch.zeros(4, 2), torch.ones(4, 2))
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     path = carry.export(pathlib.Path(folder) / "map.pt2")
             ...     torch.export.load(path).module()(torch.zeros(1, 2)).round(decimals=3).tolist()
