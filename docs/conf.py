@@ -35,8 +35,7 @@ extensions = [
     "made",
     "names",
 ]
-exclude_patterns = ["_site", "_made", "_static", "_templates", "gallery"]
-templates_path = ["_templates"]
+exclude_patterns = ["_site", "_made", "_static", "gallery"]
 
 # Markdown: the guides read the same on a code host. Anchors of headings are those that hosts make.
 myst_enable_extensions = ["dollarmath", "deflist", "attrs_block", "colon_fence"]

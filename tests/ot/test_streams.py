@@ -45,9 +45,9 @@ def test_a_wrong_stream_is_found():
 
 def test_distances_go_through_what_is_registered(registered):
     generator = torch.Generator().manual_seed(0)
-    a, b = (ad.datasets.gaussians(60, generator=generator).to(dtype=torch.float64) for _ in "ab")
+    a, b = (ad.datasets.gaussians(200, generator=generator).to(dtype=torch.float64) for _ in "ab")
     solver = ad.Sinkhorn(epsilon=1.0)
-    streamed = ad.otdd(a, b, solver=solver, memory_limit="60kB").energy
+    streamed = ad.otdd(a, b, solver=solver, memory_limit="200kB").energy
     assert registered.asked
     asked = registered.asked
     assert streamed == pytest.approx(ad.otdd(a, b, solver=solver).energy, rel=1e-9)

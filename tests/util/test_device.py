@@ -220,13 +220,16 @@ def test_waits_of_a_sliced_step_do_not_grow():
     assert counts[0] == counts[1] <= 40
 
 
-def test_tf32_is_in_the_bounds(monkeypatch):
+def test_tf32_is_in_the_bounds():
     cuda, exact = torch.device("cuda"), torch.finfo(torch.float32).eps / 2
     assert product_unit(torch.float32, cuda) == exact
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
-    assert product_unit(torch.float32, cuda) == 2.0**-11
-    assert product_unit(torch.float32, torch.device("cpu")) == exact
-    assert product_unit(torch.float64, cuda) == torch.finfo(torch.float64).eps / 2
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        assert product_unit(torch.float32, cuda) == 2.0**-11
+        assert product_unit(torch.float32, torch.device("cpu")) == exact
+        assert product_unit(torch.float64, cuda) == torch.finfo(torch.float64).eps / 2
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

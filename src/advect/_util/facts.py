@@ -14,6 +14,8 @@ from torch import Tensor
 
 Fact = TypeVar("Fact")
 
+_KEPT = "_advect_facts"  # under which a tensor carries them
+
 
 def remembered(tensor: Tensor, what: Hashable, find: Callable[[], Fact]) -> Fact:
     """``find()``, or what it has returned before for this tensor, as long as that is the same object
@@ -33,10 +35,10 @@ def remembered(tensor: Tensor, what: Hashable, find: Callable[[], Fact]) -> Fact
     """
     if waits_are_free(tensor.device) or tensor.is_inference():
         return find()
-    kept: Any = tensor.__dict__.get("_advect_facts")
+    kept: Any = getattr(tensor, _KEPT, None)
     if kept is None or kept[0] != tensor._version:
         kept = (tensor._version, {})
-        tensor.__dict__["_advect_facts"] = kept
+        setattr(tensor, _KEPT, kept)
     facts: dict[Hashable, Fact] = kept[1]
     if what not in facts:
         facts[what] = find()
@@ -47,8 +49,8 @@ def leaf_of(tensor: Tensor) -> Tensor:
     """The same numbers as a leaf of a new graph; what is known of one is known of the other."""
     leaf = tensor.detach().requires_grad_()
     remembered(tensor, "known", lambda: True)
-    if "_advect_facts" in tensor.__dict__:
-        leaf.__dict__["_advect_facts"] = tensor.__dict__["_advect_facts"]
+    if (kept := getattr(tensor, _KEPT, None)) is not None:
+        setattr(leaf, _KEPT, kept)
     return leaf
 
 

@@ -71,7 +71,7 @@ class Here:
 
     def bring(self, numbers: Numbers) -> None:
         """Fetch these along with the value, if that is not known yet."""
-        self.__dict__["brought"] = numbers
+        object.__setattr__(self, "brought", numbers)
 
     @cached_property
     def _found(self) -> _Found:

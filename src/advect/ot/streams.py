@@ -159,8 +159,8 @@ class StreamedKernel(Kernel):
         epsilon: float,
         labels: Labels | None,
     ) -> Tensor:
-        shift = (potential / epsilon + weights.log()).to(self.dtype)
-        return -epsilon * self.stream.log_sums(*ends, shift, epsilon, labels).double()
+        (x, y), shift = ends, (potential / epsilon + weights.log()).to(self.dtype)
+        return -epsilon * self.stream.log_sums(x, y, shift, epsilon, labels).double()
 
     def widened(self) -> StreamedKernel:
         return StreamedKernel(self.source, self.stream, torch.float64)
@@ -176,7 +176,7 @@ class _Turned:
     """Labels with rows and columns exchanged."""
 
     def __init__(self, labels: Labels) -> None:
-        self.values, self.codes = labels.values.mT, labels.codes[::-1]
+        self.values, self.codes = labels.values.mT, (labels.codes[1], labels.codes[0])
 
 
 def _turned(labels: Labels | None) -> Labels | None:

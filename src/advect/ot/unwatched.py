@@ -284,7 +284,7 @@ class UnwatchedSelf(Symmetric):
         best, error, stalled, count = now + math.inf, now + math.inf, now, now
         done, handed = now > 0, 0
         start, ahead = self.f, _ahead(self.expected)
-        while handed < max_iter:
+        while True:
             ahead = min(ahead, max_iter - handed)
             for _ in range(ahead):
                 product = self.kernel.times(self.a * self.u)
@@ -299,7 +299,7 @@ class UnwatchedSelf(Symmetric):
             handed += ahead
             f = self.f + self.epsilon * self.u.double().log()
             over, left, n_iter, *ending = fetched(done, error, count, *self._ending(f))
-            if over:
+            if over or handed >= max_iter:
                 break
             ahead = _MORE // 2
         if not math.isfinite(left):  # a start far from the solution

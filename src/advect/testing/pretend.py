@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 aten: Any = torch.ops.aten
 PRETEND = torch.device("meta")
 _HOST = torch.device("cpu")
+_TENSOR: Any = Tensor  # with what torch's types leave out
 # what waits for the device whatever it is asked, and how often: decompositions look at their
 # error codes, the singular values also at whether they have converged
 _ALWAYS = {
@@ -58,8 +59,13 @@ def _mapped(part: Any, function: Any) -> Any:
     return part
 
 
+def _ours(part: Any) -> bool:
+    """Whether it is on the pretended device."""
+    return isinstance(part, OnDevice)
+
+
 def _inside(tensor: Tensor) -> Tensor:
-    return tensor.elem if isinstance(tensor, OnDevice) else tensor
+    return cast(OnDevice, tensor).elem if _ours(tensor) else tensor
 
 
 class OnDevice(Tensor):
@@ -69,7 +75,7 @@ class OnDevice(Tensor):
 
     @staticmethod
     def __new__(cls, elem: Tensor) -> OnDevice:
-        made: Any = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made = _TENSOR._make_wrapper_subclass(
             cls,
             elem.size(),
             strides=elem.stride(),
@@ -92,7 +98,7 @@ class OnDevice(Tensor):
         """An error, as for any device but the processor."""
         raise TypeError("can't convert a device tensor to numpy: copy it with .cpu() first")
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__: Any = vars(torch._C)["_disabled_torch_function_impl"]
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -113,7 +119,7 @@ class _Constructors(TorchFunctionMode):
         if func is Tensor.new_tensor and args[0].device == PRETEND:
             kwargs.setdefault("dtype", args[0].dtype)
             return torch.tensor(*args[1:], **{**kwargs, "device": _HOST}).to(PRETEND)
-        if func is Tensor.tolist and isinstance(args[0], OnDevice):
+        if func is Tensor.tolist and _ours(args[0]):
             return args[0].detach().cpu().tolist()
         return func(*args, **kwargs)
 
@@ -162,14 +168,14 @@ class Waits(TorchDispatchMode):
 
     def on_device(self, part: Any) -> Any:
         """Tensors of the processor as tensors of the device, without a wait."""
-        return _mapped(part, lambda t: t if isinstance(t, OnDevice) else OnDevice(t.detach()))
+        return _mapped(part, lambda t: t if _ours(t) else OnDevice(t.detach()))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = func.overloadpacket.__name__
         parts: list[Tensor] = []
         _mapped((args, list(kwargs.values())), parts.append)
-        ours = any(isinstance(t, OnDevice) for t in parts)
+        ours = any(_ours(t) for t in parts)
         to = kwargs.get("device")
         onto = to is not None and torch.device(to) == PRETEND
         if not ours and not onto:
@@ -186,13 +192,13 @@ class Waits(TorchDispatchMode):
             return args[0]
         if kwargs.get("out") is not None:
             return kwargs["out"]
-        if not leaves or (name == "copy_" and not isinstance(args[0], OnDevice)):
+        if not leaves or (name == "copy_" and not _ours(args[0])):
             return found
         return _mapped(found, OnDevice)
 
     def _check_mixed(self, name: str, parts: list[Tensor]) -> None:
         """As CUDA does: only single numbers, copies and indices may be on the processor."""
-        apart = [t for t in parts if not isinstance(t, OnDevice) and t.ndim > 0]
+        apart = [t for t in parts if not _ours(t) and t.ndim > 0]
         if apart and name not in _MIXES:
             raise RuntimeError(
                 "expected all tensors to be on the same device, but found at least two "
@@ -203,15 +209,15 @@ class Waits(TorchDispatchMode):
         if name in _ALWAYS:
             return _ALWAYS[name]
         if name == "_to_copy":
-            from_us = isinstance(args[0], OnDevice)
+            from_us = _ours(args[0])
             leaves = from_us and kwargs.get("device") is not None and not onto
             return int(leaves or (onto and not from_us))
         if name == "copy_":
-            return int(isinstance(args[0], OnDevice) != isinstance(args[1], OnDevice))
+            return int(_ours(args[0]) != _ours(args[1]))
         if name in ("index", "index_put", "index_put_", "_index_put_impl_"):
             places = [t for t in args[1] if t is not None]
             masks = sum(t.dtype in (torch.bool, torch.uint8) for t in places)
-            copied = sum(not isinstance(t, OnDevice) for t in places)
+            copied = sum(not _ours(t) for t in places)
             one = name != "index" and args[2].ndim == 0 and masks == len(places)
             return (0 if one else masks) + copied
         if name == "repeat_interleave":

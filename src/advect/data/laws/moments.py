@@ -80,8 +80,10 @@ def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Ce
     # About a sample of the class: differences of what is near are exact, and those of equal samples
     # are zero. About the heaviest: the mean may be nearer to it than rounding of features is.
     present = heaviest < len(y)  # a class without samples is at the origin
-    near = x.detach().index_select(0, torch.where(present, heaviest, 0)).double()
-    near = torch.where(present[:, None], near, 0.0)
+    near = share.new_zeros(n_classes, x.shape[1])
+    if len(x):
+        heavy = x.detach().index_select(0, torch.where(present, heaviest, 0)).double()
+        near = torch.where(present[:, None], heavy, near)
     points = x.index_select(0, order).double()
     if points.requires_grad or n_classes > _FEW_CLASSES:
         points = points.sub_(near.index_select(0, labels))
