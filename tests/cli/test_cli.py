@@ -82,6 +82,7 @@ BAD = {
     "data list, a word too many": ["data", "list", "now"],
     "data convert, unknown format": ["data", "convert", "toy:moons?n=9", "-o", "moons.xyz"],
     "data convert, nowhere": ["data", "convert", "toy:moons?n=9"],
+    "suggest, no file": ["suggest", A, "missing.csv"],
     "distance, one dataset": ["distance", A],
     "distance, two spaces": ["distance", A, "digits"],
     "distance, negative epsilon": ["distance", A, B, "--solver.epsilon", "-1"],
