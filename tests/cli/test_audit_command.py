@@ -70,7 +70,7 @@ def test_a_reference_and_words(flipped, capsys):
         ([DATA, "no-such-data", "-o", "x.csv"], "no-such-data"),
         (["csv:bare.csv?label=none", "-o", "x.csv"], "label"),
         ([DATA, "digits", "-o", "x.csv"], "feature"),
-        ([DATA, "-o", "x.csv", "--memory-limit", "many"], "memory_limit"),
+        ([DATA, "-o", "x.csv", "--memory-limit", "many"], "--memory-limit"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else value,
 )

@@ -67,7 +67,8 @@ def test_a_flow_its_page_map_and_frames(here, capsys):
     text = Path("run/report.html").read_text()
     assert "each is shown as the nearest of 42 real samples" in text
     story = json.loads(re.search(r"<script[^>]*json[^>]*>(.*?)</script>", text, re.DOTALL)[1])
-    assert story["grid"] is not None and set(story["thumbs"]) == {"start", "end", "target"}
+    scene = story["scenes"][0]
+    assert scene["grid"] is not None and set(scene["thumbs"]) == {"start", "end", "target"}
     cli(capsys, "report", "run", "-o", "again.html", "-q")
     assert "nearest of 42 real samples" in Path("again.html").read_text()
     with pytest.warns(UserWarning, match="no way back without a decoder"):

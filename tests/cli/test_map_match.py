@@ -80,7 +80,7 @@ def test_a_map_is_replaced_only_if_it_is_ours(capsys):
         (["--label-weight", "-1"], "label"),
         (["--match", "name"], "names"),
         (["--velocity.updates", "-3"], "updates"),
-        (["--velocity.hidden-labels", "2"], "hidden_labels"),
+        (["--velocity.hidden-labels", "2"], "--velocity.hidden-labels"),
         (["--report", "page.txt"], ".html"),
         (["--report", "map/page.html"], "beside the map"),
         (["--report", "there.html"], "--overwrite"),

@@ -292,6 +292,7 @@ DOORS += (
 KNOWN = {  # names that advect itself has written; and the loader
     ("_util/checks.py", "import_module"),
     ("_util/onnx.py", "import_module"),
+    ("_util/progress.py", "import_module"),
     ("apps/pages.py", "import_module"),
     ("cli/app.py", "import_module"),
     ("cli/code.py", "spec_from_file"),
