@@ -19,6 +19,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 from torch.nn.functional import interpolate
 
+import advect as ad
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Diagonal, Gaussians
 from advect.data.spaces import FeatureSpace, harmonize
@@ -1176,3 +1177,38 @@ def test_projections_that_cannot_be() -> None:
         )
     with pytest.raises(InputError, match="size and channels are for images"):
         harmonize(dataset(random(9, 5)), dataset(random(9, 3, 3)), project=2, size=4)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "meet"),
+    [
+        ((1, 12, 12), (1, 12, 12), (1, 12, 12)),
+        ((8, 8), (1, 12, 12), (1, 12, 12)),
+        ((1, 12, 12), (8, 8, 1), (12, 12, 1)),
+        ((3, 12, 12), (3, 8, 8), (3, 12, 12)),
+        ((12, 12), (8, 8), (12, 12)),
+        ((3, 12, 12), (1, 8, 8), (12, 12, 3)),
+    ],
+)
+def test_the_channel_axis_is_that_of_the_target(source, target, meet):
+    generator = torch.Generator().manual_seed(0)
+    sides = [
+        ad.LabeledDataset(torch.rand(4, *shape, generator=generator), [0, 0, 1, 1])
+        for shape in (source, target)
+    ]
+    found = ad.harmonize(*sides)
+    assert [data.sample_shape for data in found] == [meet, meet]
+    space = ad.FeatureSpace.fit(*sides)
+    back = space.invert(space.apply(sides[0]), side="source")
+    assert back.sample_shape == source
+    if max(source) == max(meet):  # nothing was resized
+        torch.testing.assert_close(back.x, sides[0].x)
+    again = ad.FeatureSpace.from_dict(space.to_dict())
+    torch.testing.assert_close(again.apply(sides[1], side="target").x, found[1].x)
+
+
+def test_a_convolution_takes_harmonized_images_as_they_are():
+    images = [torch.rand(4, *shape) for shape in ((8, 8), (1, 12, 12))]
+    small, large = (ad.LabeledDataset(x, [0, 0, 1, 1]) for x in images)
+    moved = ad.harmonize(small, large)[0]
+    assert torch.nn.Conv2d(1, 2, 3)(moved.samples).shape == (4, 2, 10, 10)

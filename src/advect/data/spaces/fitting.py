@@ -18,7 +18,7 @@ from advect.data.spaces.chain import Chain, through
 from advect.data.spaces.coders import Coder, as_coder, fitted
 from advect.data.spaces.columns import align
 from advect.data.spaces.encoding import Encoding
-from advect.data.spaces.images import Pixels, layout
+from advect.data.spaces.images import Pixels, laid_out, layout
 from advect.data.spaces.projection import Projection
 from advect.data.spaces.scaling import SCALES, fit_scales
 from advect.data.spaces.step import Step
@@ -209,7 +209,7 @@ def _meet_as_images(
 ) -> _Meeting:
     sides = options.size or (max(first[1], second[1]), max(first[2], second[2]))
     gray = options.channels == "gray" or (options.channels is None and first[0] == second[0] == 1)
-    out = sides if gray else (*sides, 3)
+    out = laid_out(target.sample_shape, 1 if gray else 3, sides)
     steps: tuple[list[Step], list[Step]] = ([], [])
     for data, way in zip((source, target), steps, strict=True):
         if data.sample_shape != out:

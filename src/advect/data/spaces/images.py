@@ -47,7 +47,9 @@ def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, flo
 
 @dataclass(frozen=True)
 class Pixels(Step):
-    """Images to (H, W) or (H, W, 3); ``alpha`` is what an alpha channel comes back as."""
+    """Images to gray or rgb of one size, with the axes of ``out``; ``alpha`` is what an alpha channel
+    comes back as.
+    """
 
     shape: tuple[int, ...]
     out: tuple[int, ...]
@@ -75,12 +77,12 @@ class Pixels(Step):
 
     def apply(self, x: Tensor) -> Tensor:
         planes = _planes(x, self.shape)[:, :3]
-        gray = len(self.out) == 2
-        if gray and planes.shape[1] == 3:
+        channels, *sides = _layout(self.out)
+        if channels == 1 and planes.shape[1] == 3:
             luma = planes.new_tensor([0.299, 0.587, 0.114])
             planes = (planes * luma[:, None, None]).sum(1, keepdim=True)  # (n, 3, H, W) * (3, 1, 1)
-        planes = _resize(planes, self.out[:2])
-        return _flat(planes if gray else planes.expand(-1, 3, -1, -1), self.out)
+        planes = _resize(planes, (sides[0], sides[1]))
+        return _flat(planes.expand(-1, channels, -1, -1), self.out)
 
     def invert(self, x: Tensor) -> Tensor:
         channels, *sides = _layout(self.shape)
@@ -101,14 +103,15 @@ class Pixels(Step):
 
     def describe(self) -> str:
         channels, *sides = _layout(self.shape)
+        after, *meet = _layout(self.out)
         words = []
-        if tuple(sides) != self.out[:2]:
-            words.append(f"resized from {sides[0]} × {sides[1]} to {self.out[0]} × {self.out[1]}")
+        if sides != meet:
+            words.append(f"resized from {sides[0]} × {sides[1]} to {meet[0]} × {meet[1]}")
         if channels == 4:
             words.append("alpha dropped")
-        if channels > 1 and len(self.out) == 2:
+        if channels > 1 and after == 1:
             words.append("colour to gray")
-        if channels == 1 and len(self.out) == 3:
+        if channels == 1 and after == 3:
             words.append("gray repeated as rgb")
         return ", ".join(words) or "axes moved"
 
@@ -121,8 +124,8 @@ class Pixels(Step):
         picture = layout(shape)
         if picture is None:
             raise damaged("shape must be that of an image", shape)
-        if len(out) not in (2, 3) or out[2:] not in ((), (3,)):
-            raise damaged("out must be (height, width) or (height, width, 3)", out)
+        if (layout(out) or (4,))[0] == 4:
+            raise damaged("out must be that of an image of one or three channels", out)
         alpha = None if field(facts, "alpha") is None else float(numbers_in(facts, "alpha", 0))
         if (alpha is not None) != (picture[0] == 4):
             raise damaged(
@@ -130,6 +133,18 @@ class Pixels(Step):
                 alpha,
             )
         return cls(shape, out, alpha)
+
+
+def laid_out(like: tuple[int, ...], channels: int, sides: tuple[int, int]) -> tuple[int, ...]:
+    """The shape of images of so many channels, with the axes that ``like`` has where it has as many.
+
+    Example:
+        >>> laid_out((1, 16, 16), 1, (28, 28)), laid_out((16, 16), 1, (28, 28)), laid_out((1, 16, 16), 3, (28, 28))
+        ((1, 28, 28), (28, 28), (28, 28, 3))
+    """
+    if len(like) == 3 and _layout(like)[0] == channels:
+        return (channels, *sides) if _channels_first(like) else (*sides, channels)
+    return sides if channels == 1 else (*sides, channels)
 
 
 def _layout(shape: tuple[int, ...]) -> tuple[int, int, int]:
