@@ -36,6 +36,8 @@ browser:
 	  || { export DEBIAN_FRONTEND=noninteractive; $(CHROMIUM) || { $(APT) update && $(CHROMIUM); }; } >/dev/null 2>&1 \
 	  || echo "no browser could be installed: the tests of report pages in a browser will be skipped" >&2
 
+# Tests are rewritten as they are loaded, which every worker would do again each time: kept as bytecode instead.
+test test-slow: export PYTHONDONTWRITEBYTECODE :=
 test: $(STAMP) browser
 	$(BIN)/python -m pytest -n auto --dist worksteal -q
 

@@ -64,6 +64,11 @@ def first_of_each(
     return made
 
 
+def one_of_each(names: Iterable[str]) -> list[object]:
+    """Names of cases, of which ``OTDD, exact`` is of the kind ``OTDD``: the first of each by default."""
+    return first_of_each({name: name for name in names}, lambda name: name.partition(",")[0])
+
+
 def parameters(case: pytest.Function) -> dict[str, object]:
     """What tells the values of a case from those of others; names that are given together are one."""
     values, found = dict(case.callspec.params), {}

@@ -17,6 +17,7 @@ def script(monkeypatch):
     return gpu
 
 
+@pytest.mark.slow
 def test_it_runs_without_a_gpu_and_says_so(script, tmp_path, monkeypatch, capsys):
     path = tmp_path / "gpu.json"
     words = ["gpu.py", "--device", "cpu", "--quick", "--cases", "1", "--json", str(path)]

@@ -119,6 +119,7 @@ def test_an_answer_that_the_reference_does_not_know_costs_one_prediction():
         assert found.predict(FAR.x[:3]) == [*FAR.labels[:2], None]
 
 
+@pytest.mark.slow
 def test_without_labels_clusters_are_predicted():
     found = ad.apps.repurpose(scores, REFERENCE, ad.LabeledDataset(FAR.x), QUICK)
     assert found.accuracy is None and found.pseudo is not None and found.pseudo.n_clusters == 3
@@ -126,6 +127,7 @@ def test_without_labels_clusters_are_predicted():
     assert len(pairs) == 3  # each cluster is one class
 
 
+@pytest.mark.slow
 def test_some_labels_are_enough():
     some = FAR.replace(y=torch.where(torch.arange(90) % 2 == 0, FAR.y, -1))
     found = ad.apps.repurpose(scores, REFERENCE, some, QUICK)
@@ -204,6 +206,7 @@ class TestTransfer:
         assert sets.matching.hard == {0: "c", 1: "b", 2: "a"}
         torch.testing.assert_close(sets.way.weights.sum(), torch.tensor(1.0, dtype=torch.float64))
 
+    @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore:.*classes have mixed")  # seven steps do not part them
     def test_last_state_is_on_the_way_once(self):
         few = self.target.sample(6, balanced=True)

@@ -418,6 +418,7 @@ def test_labels_of_a_barycenter_are_where_its_plans_go():
     )
 
 
+@pytest.mark.slow
 def test_shifts_go_through_a_barycenter():
     sets = [blobs(12, seed, (3.0 * seed, 0.0)) for seed in range(3)]
     here = ad.barycenter(sets)

@@ -39,6 +39,7 @@ class TestClassEnergy:
     def test_nothing_to_itself(self):
         assert ClassEnergy(DATA, solver=EXACT)(DATA).item() == pytest.approx(0, abs=1e-9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("solver", [EXACT, ad.Sinkhorn(epsilon=0.5, tol=1e-9)], ids=repr)
     def test_keeps_its_promises(self, solver):
         """Gradients by differences, state passed and returned."""
@@ -69,6 +70,7 @@ class TestCondense:
         torch.testing.assert_close(one.dataset.x, means, rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(one.dataset.weights, DATA.class_mass, rtol=1e-12, atol=0)
 
+    @pytest.mark.slow
     def test_starts_from_weighted_k_means(self):
         """The same inertia as scikit-learn's, and weights that are the mass of the clusters."""
         few = made(n_steps=0)

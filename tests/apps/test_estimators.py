@@ -78,6 +78,7 @@ def test_agrees_with_the_flow_and_the_map():
     assert fitted.distance_ is fitted.distance_
 
 
+@pytest.mark.slow
 def test_without_labels_on_one_side_features_alone_count():
     (xs, ys), (xt, yt) = classes(20, 0), classes(20, 1, turn=True)
     bare = ad.DatasetTransport(n_steps=3).fit(xs, Xt=xt)

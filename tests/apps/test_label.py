@@ -67,6 +67,7 @@ def test_folds_have_labels_of_all_classes_and_leave_lone_ones_in():
     assert many.folds.max() == 1  # folds times classes are few
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_far_blobs_are_labeled_rightly_by_every_way(way):
     data = blobs(90)

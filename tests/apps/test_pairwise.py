@@ -16,6 +16,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from covering import first_of_each
 
 import advect as ad
 from advect.apps.pairwise import Pairwise, pairwise
@@ -68,7 +69,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("options", first_of_each(OPTIONS, lambda name: "solver" in OPTIONS[name]))
 def test_values_are_those_of_a_double_loop(options):
     sets = several(k=6)  # more than a tile
     found = pairwise(sets, progress=False, **options)
@@ -126,6 +127,7 @@ def test_references_are_read_by_the_workers(tmp_path, monkeypatch):
     assert pairwise([sets["set 0"], "toy:rings?n=20&classes=2"], progress=False).names == ("0", "1")
 
 
+@pytest.mark.slow
 def test_a_restart_takes_what_is_there(tmp_path):
     sets, seen = several(), []
     first = pairwise(sets, cost=QUICK, store=tmp_path, progress=False)
@@ -220,6 +222,7 @@ def test_a_damaged_file_is_made_again(damage, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in others} == untouched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_error_in_one_pair_does_not_lose_the_others(n_jobs, tmp_path):
     sets = several(4)

@@ -307,6 +307,7 @@ def test_posterior_reaches_the_map_and_the_rest_of_the_data():
         ad.apps.repurpose(chain(), REFERENCE, FAR, QUICK, posterior="automatic")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8), (8, 8, 1)], ids=str)
 def test_a_network_of_convolutions_needs_no_wrapper(shape):
     torch.manual_seed(0)

@@ -52,6 +52,7 @@ def dense(source, few):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shots", [1, 3])
 def test_means_are_those_of_the_formula_with_whole_matrices(shots):
     few, _ = draws(40, shots, 1)

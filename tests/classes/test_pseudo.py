@@ -93,6 +93,7 @@ def test_number_of_clusters_is_found(clusterer):
     )
 
 
+@pytest.mark.slow
 def test_number_of_clusters_is_found_without_any_hint():
     data = blobs()
     found = ad.pseudo_labels(unlabeled(data))
@@ -133,6 +134,7 @@ def test_own_callables_are_clusterers():
     assert halves.codes.tolist() == (data.x[:, 0] > 10).long().tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "clusterer", ["kmeans", "spectral", "mixture", cluster.KMeans(4), cluster.MiniBatchKMeans(4)]
 )

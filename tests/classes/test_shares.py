@@ -53,6 +53,7 @@ def test_units_do_not_matter(scale):
     np.testing.assert_allclose(ad.class_shares(*scaled).shares, plain, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_overlap_is_corrected_and_its_error_is_stated():
     """Two classes that overlap: the classifier errs, its confusion takes that out, and draws vary as
     much as is said."""

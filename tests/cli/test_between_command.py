@@ -25,6 +25,7 @@ def content():
     return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_dataset_on_the_way_is_that_of_python(capsys):
     words = ["interpolate", A, B, "--t", "0.25", "-o", "way.npz", "--probabilities", "soft.csv"]
     words += ["--report", "way.html", "-q", "--json"]

@@ -529,6 +529,7 @@ def test_diagnosis_is_said_everywhere(answer, cli):
     assert cli("flow", A, B, "-o", "strict", *options, "--strict")[0] == 3
 
 
+@pytest.mark.slow
 def test_a_result_with_other_notes_is_shown(run, answer):
     path = Path("run/result.json")
     for notes in ("text", [1, {"what": 2}], None):
@@ -609,6 +610,7 @@ def own(empty):
     (empty / "mine.py").write_text(OWN)
 
 
+@pytest.mark.slow
 def test_own_functionals_and_metrics(own, answer):
     said = flow(
         answer,
@@ -684,6 +686,7 @@ def test_nothing_is_written_over(answer, cli, own):
 # Settings
 
 
+@pytest.mark.slow
 def test_options_go_before_the_environment_and_that_before_the_file(answer, monkeypatch):
     Path("flow.toml").write_text(
         f'source = "{A}"\ntarget = "{B}"\nsteps = 3\nseed = 1\nrecord-every = 1\n'
@@ -1353,6 +1356,7 @@ def test_a_name_of_ones_own_is_known_to_all_commands(empty):
     assert config["integrator"] == {"name": "slow", "step_size": 0.3}
 
 
+@pytest.mark.slow
 def test_every_command_has_an_example(cli):
     words = [[command.name] for command in COMMANDS]
     words += [["data", name] for name in ("info", "list", "convert")] + [

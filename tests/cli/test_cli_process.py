@@ -60,6 +60,7 @@ def ended(process):
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 def test_streams_and_codes(tmp_path):
     code, out, err = ended(
         start(["distance", A, B, "--solver.max-iter", "2", "--json", "--strict"], tmp_path)
@@ -191,6 +192,7 @@ class Slow(ad.Functional):
 """
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_stops_at_once(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
     process = start(["flow", A, "-f", "slow.py:Slow", "-o", "run"], tmp_path)

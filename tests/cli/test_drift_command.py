@@ -65,6 +65,7 @@ def test_windows_without_labels(capsys):
     assert list(facts["tests"]) == ["features"] and facts["labels"] == [120, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -110,6 +110,7 @@ def escaped(text):
     return '"' + "".join(f"\\u{ord(character):04x}" for character in text) + '"'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", [False, True])
 @pytest.mark.parametrize("command", ["resume", "report", "show", "animate", "map fit", "flow"])
 def test_a_run_does_not_run_code(command, metric, elsewhere, capsys):

@@ -258,6 +258,7 @@ def attack(name, count, capsys, place, seed=0):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_an_answer_or_a_sentence(name, capsys, place):
     assert attack(name, 1, capsys, place, seed=1) == {}
@@ -330,6 +331,7 @@ def test_a_damaged_frame_costs_itself(capsys):
     )
 
 
+@pytest.mark.slow
 def test_the_checksum_covers_all_that_a_file_says(place):
     """Names, kinds, shapes, steps, facts: whatever single byte of a frame or checkpoint changes, it
     is found.

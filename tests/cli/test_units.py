@@ -205,6 +205,7 @@ def test_scaled_ones_come_when_asked(run: Path) -> None:
         ad.datasets.load("run:run@0?units=sauce")
 
 
+@pytest.mark.slow
 def test_a_map_gives_the_units_back(run: Path) -> None:
     cli("map", "fit", "run", "-o", "map", "--name", "nearest")
     ref = "csv:a.csv?label=kind&categorical=onehot&dtype=float64"

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from covering import one_of_each
 
 import advect as ad
 from advect import testing
@@ -77,7 +78,7 @@ MAPS = (
 )
 
 
-@pytest.mark.parametrize("name", FUNCTIONALS)
+@pytest.mark.parametrize("name", one_of_each(FUNCTIONALS))
 def test_functionals(name):
     testing.check_functional(FUNCTIONALS[name], SOURCE, rtol=1e-4)
 

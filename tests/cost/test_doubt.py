@@ -263,6 +263,7 @@ def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so():
     assert not any("labels with doubt" in note.what for note in plain.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solver",
     [None, ad.MiniBatch(size=8, batches=3), ad.ExactOT()],
@@ -277,6 +278,7 @@ def test_flows_go_down_and_keep_probabilities(dynamics, solver):
     assert torch.equal(result.dataset.probabilities, A.probabilities)
 
 
+@pytest.mark.slow
 def test_one_hot_flows_are_flows_of_labels():
     for dynamics in (ad.FeatureDriven(), ad.JointFixedLabels()):
         ends = []

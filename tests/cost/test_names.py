@@ -166,6 +166,7 @@ def test_gradients_are_differences(label):
         assert float(gradient[i, j]) == pytest.approx(float(slope), rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_flow_keeps_the_penalty_of_its_first_step(tmp_path):
     target = B.replace(x=20 * B.x)
     energy = ad.OTDD(target, cost=by(BOTH))
@@ -266,6 +267,7 @@ def test_matching_is_by_name():
 GIVEN = ["distance", "toy:gaussians?n=30", "toy:gaussians?n=30&seed=1"]
 
 
+@pytest.mark.slow
 def test_on_the_command_line(capsys):
     assert main([*GIVEN, "--cost", "names", "--json"]) == 0
     a, b = (ad.datasets.load(one) for one in GIVEN[1:])

@@ -150,6 +150,7 @@ class TestClasses:
     refused it.
     """
 
+    @pytest.mark.slow
     @PARTICLES
     def test_every_door_gives_the_distances_of_mixtures(self, dynamics):
         data, target = ended(dynamics)
@@ -308,6 +309,7 @@ def test_many_laws_take_no_more_memory_than_their_distances(monkeypatch):
 class TestSketch:
     """A sketch is linear: it carries laws exactly."""
 
+    @pytest.mark.slow
     @PARTICLES
     @pytest.mark.parametrize("label", [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly()])
     def test_distances_are_those_of_sketched_laws(self, dynamics, label):

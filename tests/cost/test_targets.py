@@ -173,6 +173,7 @@ def test_laws_of_a_linear_target_are_those_of_gaussians():
     assert float((deviation[inside] - 0.1).abs().max()) < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "label", [ad.TargetValues(), ad.TargetLaws(), ad.TargetLaws(0.05)], ids=repr
 )

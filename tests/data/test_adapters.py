@@ -289,6 +289,7 @@ def test_draws_choose_before_they_read() -> None:
         same(LabeledDataset.from_torch(each, max_samples=9), LabeledDataset(X, [0, 1, 2, 0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loader", [False, True])
 def test_a_reservoir_draws_uniformly(loader: bool) -> None:
     """Each of 12 samples is kept in a third of 600 draws, within five standard errors."""

@@ -585,6 +585,7 @@ class TestSample:
             assert rows(data.sample(n, balanced=balanced, generator=seeded(seed))) == kept
             assert not balanced or draw.counts == dict.fromkeys(data.classes, 0) | wanted
 
+    @pytest.mark.slow
     def test_draws_are_uniform(self):
         data, generator = numbered([0, 0, 0, 1, 1]), seeded()
         hits = np.bincount(

@@ -189,6 +189,7 @@ def test_frames_and_torch_datasets():
     assert torch.allclose(back.probabilities, P, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_flow_goes_on_with_its_probabilities(tmp_path):
     draw = torch.Generator().manual_seed(0)
     source, target = (ad.datasets.gaussians(30, shift=(s, 0.0), generator=draw) for s in (0.0, 4.0))

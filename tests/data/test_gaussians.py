@@ -181,6 +181,7 @@ class TestGradients:
                 leaf.grad, oracles.central_differences(value, leaf.detach()), atol=1e-6, rtol=1e-6
             )
 
+    @pytest.mark.slow
     def test_within_one_set_of_laws(self):
         means, factors = random_laws(3, 5, 4)
         weights = torch.rand(3, 3, dtype=torch.float64)

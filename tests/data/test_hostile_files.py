@@ -73,6 +73,7 @@ def test_an_eps_in_a_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.M
     assert started == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ICO", "PCX", "TGA", "SGI", "XBM", "MSP", "SPIDER"])
 def test_only_the_formats_that_are_named_are_decoded(kind: str, tmp_path: Path) -> None:
     out = io.BytesIO()

@@ -489,6 +489,7 @@ def places(part: Any, path: tuple = ()) -> list[tuple]:
     return [path, *(place for key, value in inside for place in places(value, (*path, key)))]
 
 
+@pytest.mark.slow
 @each_pair
 def test_damaged_spaces_are_refused(source, target, options) -> None:
     facts = FeatureSpace.fit(source, target, **options).to_dict()

@@ -116,6 +116,7 @@ def test_references_are_read(text: str, kind: str, path: str, options: dict[str,
     assert repr(dict(read.options)) == repr(options)  # 1, 1.0 and True differ
 
 
+@pytest.mark.slow
 def test_paths_may_have_a_question_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = LabeledDataset(np.eye(3), ["a", "b", "a"])
@@ -195,6 +196,7 @@ def make(kind: str, place: Path) -> str:
     return str(data.save(place / ("a" if kind == "folder" else f"a.{kind}")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["npz", "split", "npy", "csv", "parquet", "folder", "idx", "run"])
 def test_a_draw_is_the_sample_of_all(kind: str, tmp_path: Path) -> None:
     ref = make(kind, tmp_path)
@@ -302,6 +304,7 @@ def test_real_datasets_by_name(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert next(row for row in ad.datasets.names() if row.name == name).ready
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["digits", "mnist"])
 def test_embedded_datasets_need_nothing(name: str) -> None:
     data = load(name)
@@ -427,6 +430,7 @@ def test_colours_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data.samples[0, 7, 5].tolist() == [1.0, 0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_done_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -291,6 +291,7 @@ def write_source(kind, folder, x, labels):
     return str(ad.LabeledDataset(x, labels).save(folder / f"data.{kind}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["npz", "csv", "parquet"])
 @pytest.mark.parametrize("batch", [1, 64, 1000])
 def test_files_are_read_in_batches(kind, batch, tmp_path):

@@ -263,6 +263,7 @@ def test_refusals():
         )
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_fit_are_never_a_matrix(monkeypatch):
     source, functional, walk = worker.problem("blocks", ALONE)
     monkeypatch.setattr(ad.PairCost, "matrix", lambda *_: pytest.fail("a matrix was made"))

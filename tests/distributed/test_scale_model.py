@@ -67,6 +67,7 @@ def test_calls_are_the_iterations_that_a_solver_reports(module):
         assert sum(record["parts"].values()) > 0 and min(record["parts"].values()) >= 0
 
 
+@pytest.mark.slow
 def test_matrices_are_made_anew_where_that_is_asked_for(module, monkeypatch):
     model, probe = module("cost_model"), module("scale_probe")
     monkeypatch.setattr(ad.PairCost, "matrix", lambda *_: pytest.fail("a matrix was made"))

@@ -323,6 +323,7 @@ def test_every_pair(case):
     globals()[case["action"]](run_of(case["dynamics"], case["solver"]))
 
 
+@pytest.mark.slow
 @pytest.mark.every_pair
 @pytest.mark.parametrize("dynamics", [name for name in DYNAMICS if name.startswith("jd")])
 @pytest.mark.parametrize(

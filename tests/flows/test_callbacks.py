@@ -563,6 +563,7 @@ def test_not_finite_on_the_source(gradient):
         run(functional=FailsAt(0, gradient=gradient))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "step_size"), [(torch.float32, 1e30), (torch.float32, 1e200), (torch.float64, 1e200)]
 )

@@ -81,6 +81,7 @@ class TestGradients:
         ),
     }
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("cost", costs)
     @pytest.mark.parametrize(
         "dynamics",
@@ -280,6 +281,7 @@ class TestEmbeddings:
         assert result.values[-1] < 0.5 * result.values[0]
         assert float(result.dataset.x.abs().max()) < 20
 
+    @pytest.mark.slow
     def test_noise_that_explodes_is_said(self):
         solver = ad.MiniBatch(size=8, batches=1)
         with warnings.catch_warnings():

@@ -435,6 +435,7 @@ class TestVariableLabels:
         )
         return ad.LabeledDataset(x, torch.arange(len(centres)).repeat_interleave(n), classes=names)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("clustering", [ad.KMeans(4), ad.DBSCAN()], ids=["kmeans", "dbscan"])
     @pytest.mark.parametrize(
         "motion", [ad.EuclideanMotion(), ad.DiagonalMotion()], ids=["euclidean", "diagonal"]

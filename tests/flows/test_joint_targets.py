@@ -55,6 +55,7 @@ def test_units_of_targets_do_not_change_a_flow():
     assert torch.allclose(ends[1], ends[3], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_targets_under_a_monotone_map_are_carried_onto_each_other():
     """Both tables, (x, y) and (x', exp y'): features and targets arrive, the relation with them."""
     a, b = table(80, 0), table(80, 1, shift=2.0, aim=lambda y: (y / 2).exp())
@@ -70,6 +71,7 @@ def test_targets_under_a_monotone_map_are_carried_onto_each_other():
         assert abs(float(there - here)) < 0.1 * spread
 
 
+@pytest.mark.slow
 def test_laws_carry_features_and_leave_targets():
     a, b = table(60, 0), table(60, 1, shift=2.0, aim=lambda y: -y.exp())
     cost = ad.GroundCost(label=ad.TargetLaws())

@@ -84,6 +84,7 @@ class TestOrder:
             errors.append((read(last.dataset) - want).abs().max().item())
         return np.polyfit(np.log(self.taus), np.log(errors), 1)[0], errors
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("order", [1, 2])
     def test_quartic_potential(self, order):
         """V = x⁴/4: x' = −x³ has the solution x_0 / √(1 + 2 x_0² t)."""

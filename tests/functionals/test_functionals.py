@@ -575,6 +575,7 @@ class TestMemory:
         with pytest.raises(NotImplementedError, match="__call__"):
             ad.Functional()(self.source)
 
+    @pytest.mark.slow
     def test_flows_start_without_memory(self):
         total = self.build()
         first, second = (ad.flow(self.source, total, n_steps=3) for _ in range(2))
@@ -634,6 +635,7 @@ class TestOTDDFunctional:
         part = self.source.subset(slice(0, 15))
         assert value_at(energy, part, state) > 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "cost",
         [

@@ -411,6 +411,7 @@ class TestPorousMedium:
 
 
 class TestAggregation:
+    @pytest.mark.slow
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_uniform_steady_state(self, tau):
         """W = x²/2 − |x| gathers any cloud on the line to the uniform law on mean ± 1.
@@ -630,6 +631,7 @@ class TestNumberOfParticles:
     def test_copies_change_nothing(self, functional):
         assert self.distance(functional) <= 1e-12
 
+    @pytest.mark.slow
     def test_copies_change_covariances_by_their_freedom_alone(self):
         """Rows count as samples, so copies make the n − 1 of a class 2n − 1; what is seen is of
         that order, and no more.

@@ -66,6 +66,7 @@ class TestFit:
     last = torch.tensor([[0.5, -0.3], [-0.3, 2.0]], dtype=torch.float64)
     mean = torch.tensor([4.0, 2.0], dtype=torch.float64)
 
+    @pytest.mark.slow
     def test_between_gaussians_it_is_the_optimal_map(self):
         # pairs of large batches are nearly those of the optimal map, A = S^-½ (S^½ T S^½)^½ S^-½
         half = root(self.first)

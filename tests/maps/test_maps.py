@@ -336,6 +336,7 @@ class TestNeural:
             != fitted.held_out_error_
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("shape", [(28, 28), (9, 14), (12, 10, 3), (4, 4), (2, 3), (5, 4, 2)])
     def test_images_keep_their_shape(self, shape):
         start = draw(20, *shape).float()
@@ -391,6 +392,7 @@ class TestNeural:
         ).fit(draw(9, 2), draw(9, 2))
         assert seen[-1] == (6, 6)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("shape", [(3,), (8, 8)])
     def test_export_with_torch(self, shape, tmp_path):
         start = draw(30, *shape).float()
@@ -480,6 +482,7 @@ class TestFiles:
             with pytest.raises(ad.InputError):
                 ad.maps.load(broken)
 
+    @pytest.mark.slow
     @each_map
     def test_facts_that_do_not_fit(self, make, tmp_path):
         data = labeled([10, 12], 3, 0)
@@ -570,6 +573,7 @@ class TestForms:
         assert found.labels == whole.labels and torch.equal(found.weights, whole.weights)
         assert fitted.transform((10 * new).int()).dtype == torch.float32
 
+    @pytest.mark.slow
     @each_map
     def test_fits_on_a_result_or_on_pairs(self, make):
         source = labeled([20, 20], 2, 0)

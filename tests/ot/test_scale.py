@@ -618,6 +618,7 @@ class TestMiniBatch:
 
 
 class TestNystrom:
+    @pytest.mark.slow
     def test_full_rank_is_exact(self):
         a, b = labeled(150, 0, dtype=torch.float64), labeled(140, 1, shift=0.7, dtype=torch.float64)
         exact = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=4.0))
@@ -632,6 +633,7 @@ class TestNystrom:
         torch.testing.assert_close(fast.divergence.cross.coupling.T @ a.x, plan.T @ a.x)
         assert abs(fast.class_coupling.values - exact.class_coupling.values).max() < 1e-3
 
+    @pytest.mark.slow
     def test_error_falls_with_the_rank(self):
         a, b = labeled(300, 0, dtype=torch.float64), labeled(280, 1, shift=0.7, dtype=torch.float64)
         exact = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=6.0)).energy
@@ -739,6 +741,7 @@ class TestSketch:
         outside = x.grad - x.grad @ sketch.basis @ sketch.basis.T
         assert float(outside.abs().max()) < 1e-12 < float(x.grad.abs().max())
 
+    @pytest.mark.slow
     def test_flow_keeps_its_directions_and_resumes(self, tmp_path):
         source, target = labeled(60, 0), labeled(50, 1, shift=2.0)
         make = lambda: ad.OTDD(target, cost=ad.GroundCost(feature=ad.Sketch(2)))

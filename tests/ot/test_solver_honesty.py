@@ -167,6 +167,7 @@ class TestSmallEpsilon:
         for gradient in self.gradients(NARROW, epsilon):
             assert float((gradient - exact).norm() / exact.norm()) < 1e-4  # once: 2.5 to 30 %
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4])
     @pytest.mark.parametrize("share", [0.3, 0.02, 0.002])
     def test_a_loose_tolerance_states_what_it_leaves(self, share, tol, float32_iterations):
@@ -188,6 +189,7 @@ class TestSmallEpsilon:
 
 
 class TestPlans:
+    @pytest.mark.slow
     @pytest.mark.parametrize("share", [0.3, 0.01, 0.001])
     @pytest.mark.parametrize("kind", ["matrix", "blocks", "with points without mass"])
     def test_have_the_marginal_error_that_is_stated(self, share, kind, float32_iterations):
@@ -285,6 +287,7 @@ class TestFlows:
             < 0.02 * value
         )
 
+    @pytest.mark.slow
     def test_float64_takes_over_near_the_target_and_is_remembered(self):
         a, _ = clouds()
         near = a.replace(

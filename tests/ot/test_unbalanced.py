@@ -72,6 +72,7 @@ def test_the_plan_is_that_of_pot(epsilon, reach):
     assert found.value == pytest.approx(primal(found.plan(), cost, a, b, epsilon, reach), rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "reach"), [(0.5, 0.01), (0.03, 0.01), (0.5, 1.0), (0.03, 0.5), (0.5, 3.0)]
 )
@@ -192,6 +193,7 @@ def test_where_it_starts_changes_the_work_alone():
         assert found.converged and found.value == pytest.approx(cold.value, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_points_that_come_into_reach_again():
     """Potentials of a step before, when they were out of it, in float32."""
     x, y, a, b = points(600, 500, seed=15)

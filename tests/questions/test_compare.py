@@ -197,6 +197,7 @@ def test_natural_duplicates_are_no_memory():
     assert any("exact copies" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_wrong_law_is_seen_in_its_class_alone():
     fresh, real = gaussian(1), gaussian(0)
     x = fresh.x.clone()

@@ -219,6 +219,7 @@ def test_images_and_embeddings():
         assert ad.drift(one, turned, embedding=embedding, progress=False).drifted
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_answer_and_progress_is_told():
     told = []
     one = ad.drift(data(*draw()), data(*draw(seed=2)), progress=lambda *a: told.append(a))

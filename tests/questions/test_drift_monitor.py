@@ -23,6 +23,7 @@ def fast(monkeypatch):
     monkeypatch.setattr("os.fsync", lambda _: None)
 
 
+@pytest.mark.slow
 def test_windows_are_remembered_in_a_file(tmp_path, fast):
     place = tmp_path / "state.json"
     for day in range(3):  # a new process each time

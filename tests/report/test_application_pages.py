@@ -196,6 +196,7 @@ def test_distances_are_in_the_order_of_likeness(distances, written):
     assert sum(tag == "source" for tag, _ in tags.tags) == 3  # maps of other screens
 
 
+@pytest.mark.slow
 def test_intervals_are_shown_where_a_result_knows_them(distances, tmp_path):
     class Sure(ad.Pairwise):
         notes = ("two are within chance",)

@@ -25,6 +25,7 @@ def compared(shape=(8, 8), names=("a", "b"), n=60, drop=False, columns=None):
     return ad.compare(fake.subset(fake.y > 0) if drop else fake, real, **FAST)
 
 
+@pytest.mark.slow
 def test_images_verdicts_and_copies_are_shown(tmp_path):
     found = compared(drop=True)
     text = found.report(tmp_path / "deep" / "page.html", each=4).read_text(encoding="utf-8")
@@ -38,6 +39,7 @@ def test_images_verdicts_and_copies_are_shown(tmp_path):
     assert text.count('class="strip"') > 5
 
 
+@pytest.mark.slow
 def test_names_of_classes_and_columns_are_escaped(tmp_path):
     hostile = "<img src=x onerror=alert(1)>", "'\"&</style>"
     text = compared(names=hostile).report(tmp_path / "a.html", title="</title><b>").read_text()

@@ -47,6 +47,7 @@ def test_what_changed_is_shown(tmp_path):
     assert "http" not in re.sub(r"http-equiv", "", text)
 
 
+@pytest.mark.slow
 def test_no_drift_missing_labels_and_tables(tmp_path):
     text = images(swap=False).report(tmp_path / "a.html").read_text()
     assert "no drift found" in text and "What it looks like" not in text

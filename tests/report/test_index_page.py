@@ -32,6 +32,7 @@ def page(index, tmp_path_factory):
     return index.report(tmp_path_factory.mktemp("page") / "deep" / "index.html", title="<i>")
 
 
+@pytest.mark.slow
 def test_names_are_escaped_and_neighbours_right(index, page):
     text = page.read_text(encoding="utf-8")
     assert "<script" not in text and "&lt;script&gt;" in text and "<h1>&lt;i&gt;</h1>" in text
@@ -74,6 +75,7 @@ def test_the_map_keeps_distances_that_a_plane_can_hold():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_maps_of_many_and_of_no_groups():
     places = np.random.default_rng(1).normal(size=(400, 3))
     apart = np.linalg.norm(places[:, None] - places, axis=2)

@@ -30,6 +30,7 @@ def test_images_are_shown_with_their_two_likeliest_classes(tmp_path):
     assert "circle" in text and "should be right" in text and "<script" not in text
 
 
+@pytest.mark.slow
 def test_names_of_classes_and_columns_are_escaped(tmp_path):
     hostile = "<img src=x onerror=alert(1)>", "'\"&</style>"
     text = labelled(names=hostile).report(tmp_path / "a.html", title="</title><b>").read_text()

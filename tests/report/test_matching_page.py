@@ -34,6 +34,7 @@ def test_samples_on_their_way(tmp_path):
     assert "http" not in re.sub(r"http-equiv", "", text)
 
 
+@pytest.mark.slow
 def test_what_is_worth_knowing(tmp_path):
     source, target = labeled([90, 10], 2, 0), labeled([20, 80], 2, 1)
     told = write_matching_report(*matched(source, target), tmp_path / "a.html").read_text()

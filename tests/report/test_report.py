@@ -302,6 +302,7 @@ def decoded(sprite: dict) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(sprite["uri"].split(",")[1]))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3), (3, 8, 8), (8, 6, 4)])
 def test_images_of_the_grid_are_those_of_the_samples(shape, tmp_path):
     generator = torch.Generator().manual_seed(0)
@@ -355,6 +356,7 @@ def test_samples_of_an_embedding_are_shown_as_the_nearest_images(tmp_path):
         write_report(story, tmp_path / "wrong.html", pictures=a)
 
 
+@pytest.mark.slow
 def test_labels_that_change_are_followed_and_counted(tmp_path):
     source, there = gaussians(30), gaussians(40, 1, classes=4, shift=(6.0, 0.0))
     result = short_flow(source, ad.OTDD(there), 6, dynamics=ad.JointVariableLabels(every=2))
@@ -544,6 +546,7 @@ def test_the_target_is_found_in_sums_and_multiples(target):
     assert ad.flow(data, ad.Potential(ad.norm()), n_steps=0).target is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [False, True], ids=["sliced", "on ranks"])
 def test_every_flow_to_a_dataset_shows_its_target(ranks, target, tmp_path):
     """Once a search for an ``OTDD`` missed those of other kinds."""

@@ -108,6 +108,7 @@ def test_the_images_are_those_of_the_frames(images, visit):
     assert label.endswith(f"class {source.labels[row]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("focus", ["#time", "#particles", "body"])
 def test_keys_move_time(plane, visit, focus):
     page = visit(plane)

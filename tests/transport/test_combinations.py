@@ -214,6 +214,7 @@ def check_gradient(label, feature, solver, dynamics):
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("label", LABELS)
 class TestTable:
+    @pytest.mark.slow
     def test_runs_and_agrees_or_refuses_with_a_reason(self, label, feature):
         for solver, dynamics in itertools.product(SOLVERS, DYNAMICS):
             check(label, feature, solver, dynamics, "float64")
@@ -233,6 +234,7 @@ class TestTable:
             check_gradient(label, feature, solver, dynamics)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
 @pytest.mark.parametrize("dynamics", DYNAMICS)
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -104,6 +104,7 @@ class TestLaws:
         )
         assert forth == pytest.approx(back, rel=tolerance, abs=tolerance * size(a))
 
+    @pytest.mark.slow
     @examples(60)
     @given(
         a=datasets(dim=3, dtype=torch.float64, scale=1.0),
@@ -126,6 +127,7 @@ class TestLaws:
             expected, rel=1e-6, abs=1e-6
         )
 
+    @pytest.mark.slow
     @examples(60)
     @given(
         a=datasets(dim=3, dtype=torch.float64, scale=1.0),
@@ -214,6 +216,7 @@ class TestLaws:
         )
         assert ac <= ab + bc + 1e-9 * (1 + ac)
 
+    @pytest.mark.slow
     @examples(30)
     @given(
         a=datasets(dim=5, scale=1.0),
@@ -225,6 +228,7 @@ class TestLaws:
         got = otdd(a.replace(x=a.x * factor), b.replace(x=b.x * factor)).value
         assert got == pytest.approx(expected * factor, rel=1e-3, abs=1e-3 * factor)
 
+    @pytest.mark.slow
     @examples(30)
     @given(
         a=datasets(dim=4, dtype=torch.float64, scale=1.0),

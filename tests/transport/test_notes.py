@@ -123,6 +123,7 @@ class TestDistance:
 
 
 class TestParts:
+    @pytest.mark.slow
     def test_error_holds_the_spread_of_parts_and_a_note_the_bias(self):
         a, b = blobs([50, 50]), blobs([50, 50], 1, shift=1.0)
         whole = ad.otdd(a, b)
@@ -192,6 +193,7 @@ class TestStandardError:
         ]
         assert 0.7 < sum(guess) / 3 / fresh < 1.4
 
+    @pytest.mark.slow
     def test_falls_with_the_root_of_the_samples(self):
         def error(n):
             a, b = blobs([n, n]), blobs([n, n], 1, shift=3.0)
@@ -209,6 +211,7 @@ class TestStandardError:
         with pytest.raises(ad.InputError, match="n must"):
             ad.otdd(a, b).standard_error(1)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("shares", ["fixed", "drawn"])
     def test_one_sample_tells_nothing(self, shares):
         # Once 0.0 without a word: every draw was the same.

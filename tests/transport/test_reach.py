@@ -48,6 +48,7 @@ def test_class_shares_need_not_be_met():
     assert told == [True, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dynamics", [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()]
 )
@@ -63,6 +64,7 @@ def test_flows_leave_what_is_out_of_reach(dynamics):
     assert any("left behind" in note.what for note in result.diagnosis)
 
 
+@pytest.mark.slow
 def test_a_flow_with_a_reach_goes_on_bit_for_bit(tmp_path):
     folder, more = str(tmp_path / "run"), str(tmp_path / "more")
     words = ["toy:gaussians?n=30", "toy:gaussians?n=30&shift=4,0&seed=1", "--solver.reach", "3"]

@@ -53,6 +53,7 @@ def test_the_first_variation_is_what_more_mass_at_a_sample_adds(name):
             assert centred[row] == pytest.approx(measured, abs=tol * scale)
 
 
+@pytest.mark.slow
 def test_it_agrees_with_the_spread_of_other_draws():
     found = [ad.otdd(draw(80, 0.0, 2 * k), draw(80, 1.5, 2 * k + 1)) for k in range(40)]
     spread = np.std([one.value for one in found], ddof=1)

@@ -25,6 +25,7 @@ def leftovers(folder: Path) -> list[str]:
     return sorted(name for name in os.listdir(folder) if name.startswith("."))
 
 
+@pytest.mark.slow
 def test_several_writers_of_one_file(tmp_path: Path) -> None:
     """Threads that write the same file, and a reader: no error, no torn content, nothing left."""
     path, done, torn = tmp_path / "file", threading.Event(), []

@@ -102,6 +102,7 @@ def waits_of_a_steady_step(label, dynamics, before=3, **options):
     return waits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("label", "dynamics"), QUICK)
 def test_waits_of_a_steady_step(label, dynamics):
     waits = waits_of_a_steady_step(label, dynamics)
@@ -134,6 +135,7 @@ def both(label, dynamics, steps):
     return here, there, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("label", "dynamics"), QUICK[:2])
 def test_the_route_of_a_device_gives_the_same(label, dynamics):
     here, there, x = both(label, dynamics, 3)
@@ -234,6 +236,7 @@ def test_tf32_is_in_the_bounds():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 class TestDtype:
+    @pytest.mark.slow
     @pytest.mark.parametrize("limit", [None, "2MB"], ids=["dense", "blocked"])
     def test_matrices_have_the_dtype_of_the_data(self, dtype, limit, monkeypatch):
         monkeypatch.setattr(
@@ -247,6 +250,7 @@ class TestDtype:
         assert seen.seen == {dtype}
         assert distance.potentials[0].dtype == torch.float64  # by design: potentials and values are
 
+    @pytest.mark.slow
     def test_flows_keep_it(self, dtype):
         source, target = labeled(80, 0, dtype=dtype), labeled(70, 1, 2.0, dtype=dtype)
         for functional in (

@@ -166,6 +166,7 @@ def test_target_ellipses_are_dashed():
     ] == [True] * 3 + [False] * 3
 
 
+@pytest.mark.slow
 def test_trails_end_at_the_frame(result):
     first, *_, last = viz.particles(result, trails=result).axes
     assert segments(first) == []
@@ -206,6 +207,7 @@ def test_columns_take_frames_evenly(result):
     )  # a list is what was asked for
 
 
+@pytest.mark.slow
 def test_space_is_drawn_in_three_dimensions():
     roll = ad.datasets.swiss_roll(40, generator=torch.Generator().manual_seed(0))
     figure = viz.particles([roll, roll], roll, titles=["one", "two"], trails=[roll, roll])
@@ -348,6 +350,7 @@ def test_legends_stay_inside_the_figure_and_off_the_panels(classes):
     assert len(legend.get_texts()) == min(classes, 60)
 
 
+@pytest.mark.slow
 def test_dark_figures_have_a_dark_ground_and_light_ink_and_light_ones_are_untouched(
     result, tmp_path
 ):
@@ -559,6 +562,7 @@ def test_a_distance_and_a_matching_are_tables():
     }
 
 
+@pytest.mark.slow
 def test_large_tables_have_a_bar_instead_of_numbers_and_all_names_fit():
     names = tuple(f"the class that has number {k}" for k in range(26))
     figure = viz.class_table(ad.ClassTable(np.arange(26.0 * 26).reshape(26, 26), names, names))
@@ -666,6 +670,7 @@ def test_pca_is_one_linear_map_for_frames_and_target(images):
     assert view.axes[0] == f"PC 1, {100 * share:.0f} % of the variance"
 
 
+@pytest.mark.slow
 def test_views_keep_steps_labels_and_samples():
     data = ad.LabeledDataset(
         torch.rand(80, 6, generator=torch.Generator().manual_seed(0)), [0, 1] * 40
@@ -679,6 +684,7 @@ def test_views_keep_steps_labels_and_samples():
     assert torch.equal(kept.frames[0].dataset.y, kept.frames[1].dataset.y)
 
 
+@pytest.mark.slow
 def test_tsne_keeps_clusters_together():
     generator = torch.Generator().manual_seed(0)
     centres = 20 * torch.eye(3, 10)
@@ -750,6 +756,7 @@ def test_the_map_of_other_distances_is_no_worse_than_classical_scaling_or_neighb
         assert stress <= error(points + 0.01 * random.normal(size=points.shape)) + 1e-9
 
 
+@pytest.mark.slow
 def test_the_tree_brings_groups_together():
     places = np.random.default_rng(0).normal(size=(9, 2))
     places[5:, 0] += 20
@@ -861,6 +868,7 @@ def lengths(path: Path) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_gif_has_a_picture_for_each_frame_and_lasts_as_long_as_asked(result, tmp_path):
     path = viz.animation(
         result, tmp_path / "new" / "flow.gif", fps=12, hold=0.5, target=gaussians(1), dpi=60
@@ -986,6 +994,7 @@ def test_a_film_that_breaks_off_keeps_the_old_file(result, tmp_path):
 # Saving, and what drawing leaves untouched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "magic"), [("a.png", b"\x89PNG"), ("deep/er/a.pdf", b"%PDF"), ("a.svg", b"<?xml")]
 )

@@ -35,22 +35,21 @@ def note_typed(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
     """Keep what was typed for options that take code; called before values come from anywhere
     else.
     """
-    TYPED.set(
-        tuple(
-            (name, token.value)
-            for name in _TAKE_CODE
-            for argument in arguments
-            if name in argument.names
-            for token in argument.tokens
-            if token.source == "cli"
-        )
-    )
+    found: list[tuple[str, str]] = []
+    for argument in arguments:
+        values = [token.value for token in argument.tokens if token.source == "cli"]
+        if values:  # only then: cyclopts puts the names of an argument together anew each time
+            names = argument.names
+            found += [(name, value) for name in _TAKE_CODE if name in names for value in values]
+    TYPED.set(tuple(found))
 
 
 def check_typed(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """An error for a ``--run-code`` that was not typed; called when all values are there."""
     for argument in arguments:
-        for token in argument.tokens if "--run-code" in argument.names else ():
+        for token in argument.tokens:
+            if "--run-code" not in argument.names:
+                continue
             if token.source == "env":
                 raise InputError(
                     "a variable cannot permit code to run",
