@@ -10,6 +10,9 @@ import sys
 import warnings
 from pathlib import Path
 
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # scripts are small, and threads of several wait for each other
 HERE = Path(__file__).parent
 GALLERY = os.environ.get("ADVECT_DOCS_GALLERY", "") or r"\.py$"
 sys.path[:0] = [str(HERE / "_site"), str(HERE.parent / "src")]
@@ -58,6 +61,16 @@ toc_object_entries_show_parents = "hide"
 viewcode_line_numbers = True
 modindex_common_prefix = ["advect."]
 
+SECTIONS = [
+    "distances",
+    "flows",
+    "functionals",
+    "dynamics",
+    "maps",
+    "applications",
+    "questions",
+    "stories",
+]
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "auto_gallery",
@@ -74,6 +87,7 @@ sphinx_gallery_conf = {
     "reference_url": {"advect": None},
     "image_scrapers": ("scraper.scrape",),
     "capture_repr": (),
+    "subsection_order": [f"gallery/{name}" for name in SECTIONS],
     "within_subsection_order": "FileNameSortKey",
 }
 warnings.filterwarnings("ignore", message=".*non-interactive.*")  # figures are saved, not shown
