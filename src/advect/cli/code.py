@@ -86,6 +86,7 @@ def load_object(text: str, what: str, permission: Permission) -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent))  # it may import its neighbours
+    silent, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # nothing appears beside it
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -96,6 +97,7 @@ def load_object(text: str, what: str, permission: Permission) -> Any:
         ) from error
     finally:
         sys.path.remove(str(path.parent))
+        sys.dont_write_bytecode = silent
     if not hasattr(module, name):
         names = [known for known in vars(module) if not known.startswith("_")]
         raise InputError(
