@@ -63,7 +63,7 @@ def first_words() -> str:
 
     def cell(versions: dict, name: str) -> str:
         return " → ".join(
-            f"{versions[version][name]:.1f}"
+            f"{versions[version][name]:.2f}"
             for version in ("before", "after")
             if name in versions.get(version, {})
         )
