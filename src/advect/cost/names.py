@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -129,13 +130,17 @@ class ByName(LabelCost):
             points = (source.x.detach(), target.x.detach())
             penalty = _absolute(penalty, points, source, target)
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
-        places: dict[str, int] = {}
-        rows, columns = (
-            torch.tensor([places.setdefault(spelled(name), len(places)) for name in data.classes])
-            for data in (source, target)
-        )
-        differ = (rows[:, None] != columns[None, :]).to(source.x.device, dtype)
-        return penalty * differ
+        names = [tuple(map(spelled, data.classes)) for data in (source, target)]
+        return penalty * _differ(names[0], names[1], source.x.device, dtype)
+
+
+@lru_cache(maxsize=32)  # the same at every step of a flow, and a copy to a device waits
+def _differ(
+    rows: tuple[str, ...], columns: tuple[str, ...], device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """1 where two names differ, 0 where they are the same, (k, k')."""
+    table = [[float(row != column) for column in columns] for row in rows]
+    return torch.tensor(table, dtype=dtype).reshape(len(rows), len(columns)).to(device)
 
 
 def spelled(name: Hashable) -> str:
