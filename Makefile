@@ -41,7 +41,8 @@ test test-slow: export PYTHONDONTWRITEBYTECODE :=
 test: $(STAMP) browser
 	$(BIN)/python -m pytest -n auto --dist worksteal -q
 
-test-slow: $(STAMP) browser
+# The site and its notebooks are part of it, and what builds them.
+test-slow: $(VENV)/.docs browser
 	$(BIN)/python -m pytest -n auto --dist worksteal -q -m 'slow or not slow'
 
 check: $(STAMP)
