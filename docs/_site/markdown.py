@@ -2,7 +2,6 @@
 
 - Pages of the repository's root that have a page here: links to them lead there.
 - Templates of measured numbers (``<!-- from … -->``) are for ``make results``, not for readers.
-- A page that a toctree lists and that is not there is left out.
 """
 
 from __future__ import annotations
@@ -14,29 +13,19 @@ from sphinx.application import Sphinx
 
 ROOT_PAGES = {"../CHANGELOG.md": "changelog.md", "../CONTRIBUTING.md": "contributing.md"}
 REMARK = re.compile(r"^<!--.*?-->$", re.DOTALL | re.MULTILINE)
-TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def prepared(text: str, folder: Path) -> str:
+def prepared(text: str) -> str:
     """The text of a page, with as many lines."""
     for there, here in ROOT_PAGES.items():
         text = text.replace(f"]({there})", f"]({here})")
-    text = REMARK.sub(lambda found: "\n" * found[0].count("\n"), text)
-    return TOCTREE.sub(lambda found: _listed(found[0], folder), text)
-
-
-def _listed(directive: str, folder: Path) -> str:
-    lines = directive.splitlines()
-    return "\n".join(
-        "" if re.fullmatch(r"[\w-]+", line) and not (folder / f"{line}.md").exists() else line
-        for line in lines
-    )
+    return REMARK.sub(lambda found: "\n" * found[0].count("\n"), text)
 
 
 def on_read(app: Sphinx, docname: str, source: list[str]) -> None:
     path = Path(app.env.doc2path(docname))
     if path.suffix == ".md":
-        source[0] = prepared(source[0], path.parent)
+        source[0] = prepared(source[0])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

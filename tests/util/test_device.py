@@ -93,21 +93,25 @@ def walk(sets, label, dynamics, **options):
     return ad.iterate(sets[0], energy, dynamics=DYNAMICS[dynamics], integrator=ad.Euler(0.02))
 
 
-def waits_of_a_steady_step(label, dynamics, before=3, **options):
+def most_waits(label, dynamics, **options):
+    """Of some steady steps, those of the one with the most: how many, and where."""
+    found = []
     with Waits() as waits:
         sets = [put(data, waits) for data in small(label, torch.float32, options.pop("d", 3))]
         steps = walk(sets, label, dynamics, **options)
-        list(islice(steps, before))
-        waits.clear()
-        next(steps)
-    return waits
+        list(islice(steps, 3))
+        for _ in range(4):
+            waits.clear()
+            next(steps)
+            found.append((waits.count, dict(waits.places)))
+    return max(found, key=lambda each: each[0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("label", "dynamics"), QUICK)
 def test_waits_of_a_steady_step(label, dynamics):
-    waits = waits_of_a_steady_step(label, dynamics)
-    assert waits.count <= MOST, waits.places
+    count, places = most_waits(label, dynamics)
+    assert count <= MOST, places
 
 
 @pytest.mark.slow
@@ -118,15 +122,14 @@ def test_waits_of_every_label_cost_and_dynamics(label, dynamics, options):
         pytest.skip("a table of the laws of particles is as large as the cost")
     if "memory_limit" in options and label == "values":
         options = {"memory_limit": "28kB"}  # its points have a column more
-    waits = waits_of_a_steady_step(label, dynamics, **options)
-    blocks = "memory_limit" in options  # costs made anew are looked at once more
-    assert waits.count <= MOST + blocks, waits.places
+    count, places = most_waits(label, dynamics, **options)
+    assert count <= MOST, places
 
 
 @pytest.mark.slow
 def test_waits_with_a_sketch():
-    waits = waits_of_a_steady_step("bures", "fd", d=12, features={"feature": ad.Sketch(4)})
-    assert waits.count <= MOST, waits.places
+    count, places = most_waits("bures", "fd", d=12, features={"feature": ad.Sketch(4)})
+    assert count <= MOST, places
 
 
 def both(label, dynamics, steps):

@@ -45,13 +45,18 @@ def remembered(tensor: Tensor, what: Hashable, find: Callable[[], Fact]) -> Fact
     return facts[what]
 
 
-def leaf_of(tensor: Tensor) -> Tensor:
-    """The same numbers as a leaf of a new graph; what is known of one is known of the other."""
-    leaf = tensor.detach().requires_grad_()
+def detached(tensor: Tensor) -> Tensor:
+    """The same numbers without a graph; what is known of one is known of the other."""
+    alone = tensor.detach()
     remembered(tensor, "known", lambda: True)
     if (kept := getattr(tensor, _KEPT, None)) is not None:
-        setattr(leaf, _KEPT, kept)
-    return leaf
+        setattr(alone, _KEPT, kept)
+    return alone
+
+
+def leaf_of(tensor: Tensor) -> Tensor:
+    """The same numbers as a leaf of a new graph; what is known of one is known of the other."""
+    return detached(tensor).requires_grad_()
 
 
 def with_fact(tensor: Tensor, what: Hashable, fact: Any) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, missing_labels
-from advect._util.facts import remembered
+from advect._util.facts import detached, remembered
 from advect._util.html import facts_table
 from advect.data.coerce import (
     as_codes,
@@ -310,7 +310,7 @@ class LabeledDataset(Doors, Parts, FewSamples, Doubt, Continuous):
     @property
     def law_features(self) -> Tensor:
         """The features that label laws are estimated from: without a graph if laws are fixed."""
-        return self.x.detach() if self.fixed_laws else self.x
+        return detached(self.x) if self.fixed_laws else self.x
 
     def moments(self) -> Gaussians:
         """Mean and covariance (n − 1) of each class, estimated from the samples; differentiable in
