@@ -248,19 +248,31 @@ def work(shape: Shape, evaluation: Evaluation, rates: Rates) -> dict[str, float]
 
 
 class Network(Protocol):
-    """How long a collective takes."""
+    """How long a collective takes by the clock where all ranks come to it at once, and how much of it
+    a rank's processor works; and for how much longer than their work ranks wait for the last one of
+    them, as a share of the work between two collectives.
+    """
+
+    late: float
 
     def seconds(self, message: Message, ranks: int) -> float: ...
+
+    def work(self, message: Message, ranks: int) -> float: ...
 
 
 @dataclass(frozen=True)
 class Measured:
-    """By what was measured, of each kind and number of ranks, for some sizes."""
+    """By what was measured with so many ranks, of each kind, for some sizes."""
 
-    curves: Mapping[tuple[str, int], Curve]
+    clock: Mapping[str, Curve]
+    processor: Mapping[str, Curve]
+    late: float = 0.0
 
     def seconds(self, message: Message, ranks: int) -> float:
-        return self.curves[message.kind, ranks](max(message.size, 1))
+        return self.clock[message.kind](max(message.size, 1))
+
+    def work(self, message: Message, ranks: int) -> float:
+        return self.processor[message.kind](max(message.size, 1))
 
 
 @dataclass(frozen=True)
@@ -271,6 +283,10 @@ class Wires:
 
     latency: float
     bandwidth: float
+    late: float = 0.0
+
+    def work(self, message: Message, ranks: int) -> float:
+        return 0.0  # a card does it
 
     def seconds(self, message: Message, ranks: int) -> float:
         return min(self.ring(message, ranks), self.hypercube(message, ranks))
@@ -295,28 +311,32 @@ class Prediction:
     """Seconds of an evaluation, by part, with messages beside, and bytes of payload."""
 
     parts: Mapping[str, float]
-    waiting: float
+    waiting: float  # in messages
     payload: int
     share: float = 1.0  # of a core that a rank has
+    late: float = 0.0  # what ranks wait for the last of them, as a share of their work
+    talking: float = 0.0  # of a rank's processor, in messages
     said: list[Message] = field(default_factory=list)
 
     @property
     def work(self) -> float:
         """Of the processor, of one rank."""
-        return sum(self.parts.values())
+        return sum(self.parts.values()) + self.talking
 
     @property
     def seconds(self) -> float:
         """By the clock."""
-        return self.work / self.share + self.waiting
+        return sum(self.parts.values()) / self.share * (1 + self.late) + self.waiting
 
 
 def predict(
     shape: Shape, evaluation: Evaluation, rates: Rates, network: Network | None, cores: int = 0
 ) -> Prediction:
     """An evaluation, where ``cores`` are shared by all ranks; 0 where each has its own."""
-    said = messages(shape, evaluation)
-    waiting = sum(each.count * network.seconds(each, shape.ranks) for each in said if network)
+    said, parts = messages(shape, evaluation), work(shape, evaluation, rates)
     share = min(1.0, cores / shape.ranks) if cores else 1.0
-    parts = work(shape, evaluation, rates)
-    return Prediction(parts, waiting, payload(said), share, said)
+    if network is None or not said:
+        return Prediction(parts, 0.0, payload(said), share, said=said)
+    waiting = sum(each.count * network.seconds(each, shape.ranks) for each in said)
+    talking = sum(each.count * network.work(each, shape.ranks) for each in said)
+    return Prediction(parts, waiting, payload(said), share, network.late, talking, said)

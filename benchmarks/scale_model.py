@@ -2,14 +2,15 @@
 
     python benchmarks/scale_model.py [--quick] [--ranks 1 2 4] [--json benchmarks/results/scale_model.json]
 
-rates     of a rank alone, and of as many at once as there are cores, before and after the checks; medians. Sizes and
-          dimensions are others than those of the checks
-messages  of 2 and 4 ranks over gloo on this machine: an exchange of some sizes, between which it goes along powers
-check     the clock of three steps after the first evaluation, and of that one (a whole distance, from nothing), on
+rates     of a rank alone, and of as many at once as there are cores. Sizes and dimensions are others than those of
+          the checks
+messages  of 2 and 4 ranks over gloo on this machine, by the ranks of each check before and after it: an exchange of some
+          sizes, between which it goes along powers, alone and after some milliseconds of work
+check     the clock of some steps after the first evaluation, and of that one (a whole distance, from nothing), on
           1, 2 and 4 ranks, of which more than there are cores share them; as measured, and by the model, which is given
           how many products the solves asked for
 bytes     of all messages, counted, and by the model: equal
-The model then goes where nothing was measured (scale_routes.py), and docs/internet-scale.md says what it finds.
+All of it is done in rounds, of which means are taken; the file is written after each. The model then goes where nothing was measured (scale_routes.py), and docs/internet-scale.md says what it finds.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ def task(given: Facts) -> Any:
     if kind == "calibrate":
         return calibrated(given["cells"], given["labels"])
     with advect.distributed.group() as group:
-        if kind == "messages":
-            return scale_probe.message_times(given["sizes"], group)
         warm_up(group)
-        return scale_probe.walk(Shape(**given["shape"]), given["steps"], group)
+        listen = lambda: [scale_probe.message_times(given["sizes"], group)] * (group.size > 1)
+        before = listen()
+        walked = scale_probe.walk(Shape(**given["shape"]), given["steps"], group)
+        return {"walk": walked, "messages": before + listen()}
 
 
 def warm_up(group: Any) -> None:
@@ -108,33 +110,40 @@ def averaged(found: list[Facts]) -> Rates:
     return fit(list(merged.values()), laws, *beside)
 
 
-def compared(
-    shape: Shape, found: list[list[Facts]], rates: Rates, messages: Any, cores: int
-) -> Facts:
-    """Measured beside predicted, for the steps after the first evaluation and for that one."""
-    evaluations = [Evaluation.read(record) for record in found[0]]
-    said = [predict(shape, each, rates, messages, cores) for each in evaluations]
+def compared(shape: Shape, found: list[list[Facts]], rates: Rates, cores: int) -> Facts:
+    """Measured beside predicted, for the steps after the first evaluation and for that one; ``found`` is
+    what each rank says, round by round.
+    """
+    walks = [[rank["walk"] for rank in ranks] for ranks in found]
+    wires = [network(ranks[0]["messages"]) if shape.ranks > 1 else None for ranks in found]
+    evaluations = [[Evaluation.read(record) for record in walk[0]] for walk in walks]
+    said = [
+        [predict(shape, each, rates, wire, cores) for each in of]
+        for of, wire in zip(evaluations, wires, strict=True)
+    ]
     row: Facts = {"n": shape.n, "d": shape.d, "ranks": shape.ranks, "kept": shape.kept}
     row |= {
-        "step": _beside(found, said, slice(1, None)),
-        "first": _beside(found, said, slice(0, 1)),
+        "step": _beside(walks, said, slice(1, None)),
+        "first": _beside(walks, said, slice(0, 1)),
     }
-    counted = [sum(size for _, size in record["traffic"].values()) for record in found[0]]
-    row["bytes"] = {"counted": counted, "model": [each.payload for each in said]}
-    steps = evaluations[1:]
+    row["late"] = statistics.fmean(wire.late if wire else 0.0 for wire in wires)
+    counted = [sum(size for _, size in record["traffic"].values()) for record in walks[-1][0]]
+    row["bytes"] = {"counted": counted, "model": [each.payload for each in said[-1]]}
     row["products"] = [
-        statistics.fmean(each.iterations(side) for each in steps) for side in ("cross", "source")
+        statistics.fmean(each.iterations(side) for of in evaluations for each in of[1:])
+        for side in ("cross", "source")
     ]
     return row
 
 
-def _beside(found: list[list[Facts]], said: list[Prediction], which: slice) -> Facts:
-    """Means over evaluations and ranks."""
-    records = [record for rank in found for record in rank[which]]
+def _beside(walks: list[list[list[Facts]]], said: list[list[Prediction]], which: slice) -> Facts:
+    """Means over rounds, evaluations and ranks."""
+    records = [record for ranks in walks for rank in ranks for record in rank[which]]
+    told = [one for of in said for one in of[which]]
     measured = {name: statistics.fmean(r[name] for r in records) for name in ("seconds", "work")}
-    model = {name: statistics.fmean(getattr(p, name) for p in said[which]) for name in measured}
-    parts = {name: statistics.fmean(p.parts[name] for p in said[which]) for name in said[0].parts}
-    parts["messages"] = statistics.fmean(p.waiting for p in said[which])
+    model = {name: statistics.fmean(getattr(p, name) for p in told) for name in measured}
+    parts = {name: statistics.fmean(p.parts[name] for p in told) for name in told[0].parts}
+    parts["messages"] = statistics.fmean(p.waiting for p in told)
     off = {name: model[name] / measured[name] - 1 for name in measured}
     return {"measured": measured, "model": model, "off": off, "parts": parts}
 
@@ -153,7 +162,7 @@ def main() -> None:
     )
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--most", type=int, default=10**9, help="samples of the largest check")
-    parser.add_argument("--once", action="store_true", help="calibrate before the checks alone")
+    parser.add_argument("--rounds", type=int, help="how often all is measured; 3, quick 1")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--json", type=Path, help="write what was found here too")
     parser.add_argument("--task", help=argparse.SUPPRESS)
@@ -165,45 +174,55 @@ def main() -> None:
     cores, load = len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 1)  # before its own
     cells, labels = (QUICK_CELLS, QUICK_LABELS) if options.quick else (CELLS, LABELS)
     checks = QUICK_CHECKS if options.quick else [c for c in CHECKS if c[0] <= options.most]
+    sizes = SIZES[:4] if options.quick else SIZES
     busy = [count for count in (1, cores) if count <= max(options.ranks)]
-    found: dict[int, list[Facts]] = {count: [] for count in busy}
-
-    def calibrate() -> None:
+    shapes = [Shape(n, n, d, ranks=p, kept=kept) for n, d, kept in checks for p in options.ranks]
+    calibrations: dict[int, list[Facts]] = {count: [] for count in busy}
+    measured: list[list[list[Facts]]] = [[] for _ in shapes]
+    copies = bytes_of_a_number(options.quick)
+    for done in range(1, 1 + (options.rounds or (1 if options.quick else 3))):
         for count in busy:
             given = {"task": "calibrate", "cells": cells, "labels": labels}
-            found[count] += launch(count, given, joined=False)
+            calibrations[count] += launch(count, given, joined=False)
+        for shape, found in zip(shapes, measured, strict=True):
+            given = {"task": "walk", "shape": vars(shape), "steps": STEPS, "sizes": sizes}
+            found.append(launch(shape.ranks, given))
+        rates = {count: averaged(each) for count, each in calibrations.items()}
+        rows = [
+            compared(shape, found, rates[min(shape.ranks, max(busy))], cores)
+            for shape, found in zip(shapes, measured, strict=True)
+        ]
+        show(rows)
+        facts: Facts = {"code": code(), "cores": cores, "rows": rows, "steps": STEPS, "rounds": done}
+        facts |= {"load": load, "sizes": "small" if options.quick else "all"}
+        facts |= {"rates": {str(count): told(each) for count, each in rates.items()}}
+        facts |= {"messages": every_message(measured), "calibrated at": cells}
+        write_json(options.json, facts | far(rows, rates[max(busy)], copies))
 
-    def say() -> list[Facts]:
-        given = {"task": "messages", "sizes": SIZES[:4] if options.quick else SIZES}
-        return [each for p in options.ranks if p > 1 for each in launch(p, given)[0]]
 
-    calibrate()
-    messages, measured = say(), []
-    for n, d, kept in checks:
-        for ranks in options.ranks:
-            shape = Shape(n, n, d, ranks=ranks, kept=kept)
-            given = {"task": "walk", "shape": vars(shape), "steps": STEPS}
-            measured.append((shape, launch(ranks, given)))
-    if not options.once:
-        calibrate()
-        messages += say()
-    rates = {count: averaged(each) for count, each in found.items()}
-    wires = network(messages)
-    rows = [
-        compared(shape, walked, rates[min(shape.ranks, max(busy))], wires, cores)
-        for shape, walked in measured
+def every_message(measured: list[list[list[Facts]]]) -> list[Facts]:
+    """What messages took, by kind, size and ranks: means over all checks."""
+    found: dict[tuple[int, str, int], list[Facts]] = {}
+    for ranks in (one for rounds in measured for one in rounds):
+        for each in ranks[0]["messages"]:
+            for message in each["messages"]:
+                key = (each["ranks"], message["kind"], message["size"])
+                found.setdefault(key, []).append(message)
+    return [
+        {"ranks": ranks, "kind": kind, "size": size}
+        | {name: statistics.fmean(each[name] for each in of) for name in ("seconds", "work")}
+        for (ranks, kind, size), of in sorted(found.items())
     ]
-    show(rows)
-    copies, rate = bytes_of_a_number(options.quick), rates[max(busy)]
+
+
+def far(rows: list[Facts], rates: Rates, copies: float) -> Facts:
+    """Where nothing was measured: a step that asks for as many products as that of the largest check."""
     largest = max(rows, key=lambda row: row["n"] * row["d"])
     across, within = (round(each) for each in largest["products"])
-    facts: Facts = {"code": code(), "cores": cores, "rows": rows, "steps": STEPS}
-    facts |= {"load": load, "sizes": "small" if options.quick else "all"}
-    facts |= {"rates": {str(count): told(each) for count, each in rates.items()}}
-    facts |= {"messages": messages, "calibrated at": cells}
-    facts["routes"] = routes(rate, across, within, copies)
-    facts["stragglers"] = stragglers(rate.scaled(CORES), WIRES, across, within)
-    write_json(options.json, facts)
+    return {
+        "routes": routes(rates, across, within, copies),
+        "stragglers": stragglers(rates.scaled(CORES), WIRES, across, within),
+    }
 
 
 def show(rows: list[Facts]) -> None:

@@ -116,18 +116,27 @@ def _laws(labels: Sequence[Cell]) -> tuple[Curve, float, float, float]:
 
 
 def network(found: Sequence[Cell]) -> Measured:
-    """Messages as they were measured; the largest of the ranks' numbers takes what their sum takes."""
-    curves: dict[tuple[str, int], Curve] = {}
-    for kind, ranks in sorted({(each["kind"], each["ranks"]) for each in found}):
-        of = [each for each in found if (each["kind"], each["ranks"]) == (kind, ranks)]
-        sizes = sorted({each["size"] for each in of})
-        points = tuple(
-            (float(size), statistics.median(e["seconds"] for e in of if e["size"] == size))
-            for size in sizes
-        )
-        for name in (kind, "max") if kind == "sum" else (kind,):
-            curves[name, ranks] = Curve(points, beyond=1.0)
-    return Measured(curves)
+    """Messages as they were measured by some ranks, once or more often: the largest of the ranks' numbers
+    takes what their sum takes. Ranks that work in between wait longer: that is their lateness.
+    """
+    said: dict[tuple[str, int], list[Cell]] = {}
+    late = []
+    for each in found:
+        for message in each["messages"]:
+            said.setdefault((message["kind"], message["size"]), []).append(message)
+            if "busy" in message:
+                late.append(message["busy"] - message["seconds"] - each["without"])
+    without = statistics.fmean(each["without"] for each in found)
+
+    def curves(what: str) -> dict[str, Curve]:
+        points: dict[str, list[tuple[float, float]]] = {}
+        for (kind, size), of in said.items():
+            value = statistics.fmean(each[what] for each in of)
+            points.setdefault(kind, []).append((float(size), value))
+        made = {kind: Curve(tuple(each), beyond=1.0) for kind, each in points.items()}
+        return made | {"max": made["sum"]}
+
+    return Measured(curves("seconds"), curves("work"), max(0.0, statistics.fmean(late) / without))
 
 
 def told(rates: Rates) -> dict[str, Any]:

@@ -199,11 +199,38 @@ def test_routes_follow_their_laws(module):
     assert all(math.isfinite(row["seconds"]) and row["seconds"] > 0 for row in table)
 
 
+def test_a_network_is_found_again_in_times_that_it_made(module):
+    """An oracle: messages of known latency and bandwidth, and ranks that are late by a share of their work."""
+    model, fitting = module("cost_model"), module("scale_rates")
+    sizes, grain, late = (8, 4096, 1 << 15, 1 << 20), 5e-3, 0.2
+    message = lambda size: 1e-3 + size / 1e9
+    said = [
+        {"kind": kind, "size": size, "seconds": message(size), "work": 1e-4}
+        | ({"busy": message(size) + grain * (1 + late)} if size < 1 << 16 else {})
+        for kind in ("sum", "gather")
+        for size in sizes
+    ]
+    found = fitting.network([{"ranks": 2, "without": grain, "messages": said}] * 2)
+    assert found.late == pytest.approx(late)
+    for kind in ("sum", "gather", "max"):
+        for size in (*sizes, 1 << 22):
+            one = model.Message(kind, size)
+            expected = message(size) if size <= sizes[-1] else message(sizes[-1]) * 4
+            assert found.seconds(one, 2) == pytest.approx(expected)
+            assert found.work(one, 2) == pytest.approx(1e-4 * (4 if size > sizes[-1] else 1))
+    shape, step = model.Shape(500, 500, 8, ranks=4), model.Evaluation.steady(5, 3)
+    whole = model.predict(shape, step, some_rates(model), found, cores=2)
+    parts, count = sum(whole.parts.values()), sum(each.count for each in whole.said)
+    assert whole.work == pytest.approx(parts + 1e-4 * count)
+    waiting = sum(each.count * found.seconds(each, 4) for each in whole.said)
+    assert whole.seconds == pytest.approx(2 * parts * (1 + late) + waiting)
+
+
 @pytest.mark.slow
 def test_bytes_are_those_that_ranks_count(tmp_path):
     """On 1, 2 and 4 ranks, with matrices that are kept and not; that they run, and never how fast."""
     script, kept = ROOT / "benchmarks" / "scale_model.py", tmp_path / "model.json"
-    command = [sys.executable, str(script), "--quick", "--once", "--json", str(kept)]
+    command = [sys.executable, str(script), "--quick", "--json", str(kept)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     rows = json.loads(kept.read_text())["rows"]
