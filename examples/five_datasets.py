@@ -23,7 +23,7 @@ sets = {
 }
 
 found = ad.pairwise(dict(zip(sets, ad.harmonize(*sets.values()), strict=True)))
-print(found)  # ± is half a 95 % interval over other draws of as many samples
+print(found)  # ± is half a 95 % interval over other draws of as many samples of each class
 name, distance = found.nearest("mnist, one half")[0]
 low, high = found.interval("mnist, one half", name)
 print(f"nearest to one half: {name} at {distance:.2f}, between {low:.2f} and {high:.2f}")

@@ -39,7 +39,7 @@ with joblib.parallel_config("threading", n_jobs=2):
 print(found.nearest("moons")[:3])
 
 # %%
-# How much of a difference is chance? The standard error is over other draws of as many samples.
+# How much of a difference is chance? The standard error is over other draws of as many samples of each class.
 
 halves = ad.otdd(scaled["moons"], scaled["moons, again"])
 error = halves.standard_error(5, generator=torch.Generator().manual_seed(0))

@@ -86,7 +86,9 @@ class Pairwise:
     def text(self) -> str:
         """The distances as a table, each with half its 95 % interval where that is known."""
         known = bool((np.nan_to_num(self.standard_errors) > 0).any())
-        told = ["distances ± half a 95 % interval over other draws of as many samples:"]
+        told = [
+            "distances ± half a 95 % interval over other draws of as many samples of each class:"
+        ]
         return "\n".join([*(told if known else []), aligned(self._cells)])
 
     def _repr_html_(self) -> str:

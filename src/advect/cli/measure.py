@@ -105,7 +105,7 @@ def distance(
         if facts["interval"] is not None and found.value > 0:
             low, high = facts["interval"]
             lines.append(
-                f"95 % interval {low:#.4g} to {high:#.4g}, over other draws of as many samples"
+                f"95 % interval {low:#.4g} to {high:#.4g}, over other draws of as many samples of each class"
             )
         if standard_error is not None:
             generator = torch.Generator().manual_seed(options.seed)

@@ -107,7 +107,9 @@ class Distance(Varying):
         if self.value > 0 and len(self.source) * len(self.target) <= _QUICK:
             with suppress(InputError):  # no first order to go by
                 low, high = self.interval()
-                facts["95 % interval over other draws"] = f"{low:#.4g} to {high:#.4g}"
+                facts["95 % interval over other draws, as many of each class"] = (
+                    f"{low:#.4g} to {high:#.4g}"
+                )
         facts |= {f"note {k}": str(note) for k, note in enumerate(self.notes, start=1)}
         table = facts_table("Distance", facts)
         try:

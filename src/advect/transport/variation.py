@@ -95,8 +95,9 @@ class Varying(ABC):
     def interval(
         self, level: float = 0.95, *, class_shares: ClassShares = "fixed"
     ) -> tuple[float, float]:
-        """Between which values the mean of distances over other draws of as many samples lies, with
-        this confidence: from the first-order standard error of the energy, and the solver's error.
+        """Between which values the mean of distances over other draws of as many samples of each class
+        lies, with this confidence: from the first-order standard error of the energy, and the solver's
+        error.
 
         Use it to see whether two distances differ by more than the luck of the draw. It holds no
         bias: of fewer samples, distances are larger, so compare those of equally many. Between two
