@@ -92,9 +92,7 @@ class Varying(ABC):
         error = self._energy_error(class_shares)
         return error / self.value if self.energy > 0 else 0.0
 
-    def interval(
-        self, level: float = 0.95, *, class_shares: ClassShares = "fixed"
-    ) -> tuple[float, float]:
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Between which values the mean of distances over other draws of as many samples of each class
         lies, with this confidence: from the first-order standard error of the energy, and the solver's
         error.
@@ -102,13 +100,12 @@ class Varying(ABC):
         Use it to see whether two distances differ by more than the luck of the draw. It holds no
         bias: of fewer samples, distances are larger, so compare those of equally many. Between two
         draws of one law it is too wide, being of first order (docs/many-datasets.md has what was
-        measured); whether two datasets are draws of one law is what ``ad.drift`` tests.
+        measured); whether two datasets are draws of one law is what ``ad.drift`` tests. There is none
+        for classes whose shares are drawn too: shares that differ by chance move mass from class to
+        class, which no first order sees (``standard_error(class_shares="drawn")`` tells about how much).
 
         Args:
             level: of confidence.
-            class_shares: as for ``standard_error``. With "drawn" it holds the mean less often than it
-                says where classes lie far apart: shares that differ by chance move mass from class to
-                class, which no first order sees.
 
         Example:
             >>> import torch, advect as ad
@@ -121,10 +118,9 @@ class Varying(ABC):
         """
         if not 0 < check_number("level", level) < 1:
             raise InputError("level must be between 0 and 1", repr(level), "Take 0.95.")
-        check_known("class_shares", class_shares, ("fixed", "drawn"))
         if self.energy == self.error == 0:
             return 0.0, 0.0
-        error = self._energy_error(class_shares)
+        error = self._energy_error("fixed")
         away = NormalDist().inv_cdf((1 + level) / 2) * error + self.error
         low, high = max(0.0, self.energy - away), self.energy + away
         return math.sqrt(2 * low), math.sqrt(2 * high)
