@@ -10,7 +10,8 @@ check     the clock of some steps after the first evaluation, and of that one (a
           1, 2 and 4 ranks, of which more than there are cores share them; as measured, and by the model, which is given
           how many products the solves asked for
 bytes     of all messages, counted, and by the model: equal
-All of it is done in rounds, of which means are taken; the file is written after each. The model then goes where nothing was measured (scale_routes.py), and docs/internet-scale.md says what it finds.
+All of it is done in rounds, of which means are taken; the file is written after each. The model then goes where nothing
+was measured (scale_routes.py), and docs/internet-scale.md says what it finds.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ def main() -> None:
     shapes = [Shape(n, n, d, ranks=p, kept=kept) for n, d, kept in checks for p in options.ranks]
     calibrations: dict[int, list[Facts]] = {count: [] for count in busy}
     measured: list[list[list[Facts]]] = [[] for _ in shapes]
-    copies = bytes_of_a_number(options.quick)
+    copies, before = bytes_of_a_number(options.quick), host_times()
     for done in range(1, 1 + (options.rounds or (1 if options.quick else 3))):
         for count in busy:
             given = {"task": "calibrate", "cells": cells, "labels": labels}
@@ -193,11 +194,28 @@ def main() -> None:
             for shape, found in zip(shapes, measured, strict=True)
         ]
         show(rows)
-        facts: Facts = {"code": code(), "cores": cores, "rows": rows, "steps": STEPS, "rounds": done}
-        facts |= {"load": load, "sizes": "small" if options.quick else "all"}
+        facts: Facts = {
+            "code": code(),
+            "cores": cores,
+            "rows": rows,
+            "steps": STEPS,
+            "rounds": done,
+        }
+        taken, whole = (now - then for now, then in zip(host_times(), before, strict=True))
+        facts |= {
+            "load": load,
+            "taken": taken / whole,
+            "sizes": "small" if options.quick else "all",
+        }
         facts |= {"rates": {str(count): told(each) for count, each in rates.items()}}
         facts |= {"messages": every_message(measured), "calibrated at": cells}
         write_json(options.json, facts | far(rows, rates[max(busy)], copies))
+
+
+def host_times() -> tuple[int, int]:
+    """Of the cores' time, what the host gave to others, and all of it (Linux, since it was started)."""
+    times = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
+    return times[7], sum(times)
 
 
 def every_message(measured: list[list[list[Facts]]]) -> list[Facts]:

@@ -20,7 +20,10 @@ from advect._util import ranks as ranks_module
 from advect.ot.sharded import ShardedCost, ShardedKernel
 from advect.transport import ranks as sharded
 
-GRAIN = (2000, 2000)  # a matrix of all ranks, whose product with a vector is the work between messages
+GRAIN = (
+    2000,
+    2000,
+)  # a matrix of all ranks, whose product with a vector is the work between messages
 MULTIPLY = 4  # such products of a whole matrix
 ROUNDS, SMALL = 48, 1 << 15  # messages of a kind and size; bytes of those that are tried with work
 COUNTED = (*PRODUCTS, "fill", "softmins")

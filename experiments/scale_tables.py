@@ -85,7 +85,19 @@ def model_origin() -> str:
     """When and where it was measured, and what is against it."""
     found = benchmark("scale_model")
     code, cores, load = found["code"], found["cores"], found["load"]
-    told = f"Measured {code['date']} at {code['commit']} on {cores} cores; means over {found['steps']} steps."
+    told = (
+        f"Measured {code['date']} at {code['commit']} on {cores} cores; means over {found['rounds']} rounds of "
+        f"{found['steps']} steps. "
+    )
+    late: dict[int, list[float]] = {}
+    for row in found["rows"]:
+        late.setdefault(row["ranks"], []).append(row["late"])
+    said = [
+        f"{100 * min(of):.0f} to {100 * max(of):.0f} % with {p} ranks"
+        for p, of in sorted(late.items())
+        if p > 1
+    ]
+    told += f"Lateness was {', '.join(said)}. Other tenants of the host took {100 * found['taken']:.0f} % of the cores' time."
     if load > cores / 2:
         told += f" **Other programs ran beside it (a load of {load:g}): the clock says little.**"
     if found["sizes"] != "all":
