@@ -63,6 +63,18 @@ def images(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
     return ad.flow(source, ad.OTDD(target), callbacks=[ad.Recorder()], **options), target
 
 
+def prices(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
+    """Continuous targets: a line becomes a curve, features and targets moving."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(2, n, 1, generator=generator)
+    noise = 0.05 * torch.randn(2, n, 1, generator=generator)
+    source = ad.LabeledDataset(x[0], targets=x[0] + noise[0])
+    target = ad.LabeledDataset(x[1] + 1.5, targets=(6 * x[1]).sin() + noise[1])
+    objective = ad.OTDD(target, cost=ad.GroundCost(label=ad.TargetValues()))
+    options: dict[str, Any] = {"dynamics": ad.JointTargets(), "integrator": ad.Euler(0.2)}
+    return ad.flow(source, objective, n_steps=15, callbacks=[ad.Recorder()], **options), target
+
+
 def shapes(n: int) -> dict[str, ad.LabeledDataset]:
     """Synthetic datasets of the plane, each with mean 0 and deviation 1."""
     made = {
@@ -110,6 +122,7 @@ def figures(quick: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, Callab
     moved, goal = plane(n)
     rolled, roll = space(2 * n)
     written, mnist = images(n)
+    sold, market = prices(n)
     toys = shapes(n)
     values, crowd = distances(toys), many_classes(30)
     digits = written.source
@@ -133,6 +146,7 @@ def figures(quick: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, Callab
         "images-captions": lambda: viz.image_grid(
             [digits, written.dataset], titles=["as they were", "as they became"], rows=5
         ),
+        "regression": lambda: viz.regression(sold, market),
         "curves": lambda: viz.curves(moved),
         "class-counts": lambda: viz.class_counts(moved),
         "class-distances": lambda: viz.class_table(ad.otdd(digits, mnist)),

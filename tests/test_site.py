@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import browsers
 import pytest
 import torch
 
@@ -29,11 +30,6 @@ pytestmark = [
         not all(map(importlib.util.find_spec, PARTS)), reason="advect[docs] is not installed"
     ),
 ]
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
-FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 STORIES = ("text", "tables", "images")
 
 
@@ -88,12 +84,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def visit(built: Path) -> Iterator[Callable[..., Any]]:
     """Open a page from disk; at the end nothing may have been asked of the network, nor complained of."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("no chromium to open a page with")
     heard: list[str] = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with browsers.opened() as browser:
 
         def visit(name: str, query: str = "", **options: Any) -> Any:
             page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **options})
@@ -110,7 +102,6 @@ def visit(built: Path) -> Iterator[Callable[..., Any]]:
             return page
 
         yield visit
-        browser.close()
     assert heard == []
 
 

@@ -8,6 +8,7 @@ import torch
 
 import advect as ad
 from advect.cost.labels import as_label_cost
+from advect.ot.plan import ScatteredPlan
 
 SCALES = torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64)
 
@@ -268,3 +269,27 @@ def test_a_cost_with_other_parts_is_another():
     cost = ad.GroundCost(feature=Scaled())
     assert replace(cost, label=ad.NoLabels()).has_labels is False
     assert cost.has_labels and not replace(cost, label_weight=0.0).has_labels
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
+@pytest.mark.parametrize("twice", [False, True])
+def test_parts_of_a_plan_as_large_as_the_whole_are_contracted_where_they_lie(order, twice):
+    """A batch of all samples comes in an order of its own; and there may be several. Once: the order was
+    not seen, and the first part taken for the whole."""
+    x = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([[0.5], [4.0], [2.0]], dtype=torch.float64)
+    part = torch.arange(1.0, 10.0, dtype=torch.float64).reshape(3, 3)
+    rows, columns = torch.tensor(order), torch.tensor(order[::-1])
+    one = ad.ot.DensePlan(part)
+    every = torch.arange(3)
+    parts = [(0.25, rows, columns, one)] + [(0.75, every, every, one)] * twice
+    plan = ScatteredPlan(parts, (3, 3))
+    cost = ad.GroundCost(feature=lambda a, b: (a - b.T).abs() ** 3, label=ad.NoLabels())
+    pair = cost.between(ad.LabeledDataset(x, [0, 1, 2]), ad.LabeledDataset(y, [0, 1, 2]))
+    value = pair.contract(plan)
+    matrix = plan.dense()
+    apart = x.detach() - y.T
+    assert float(value.detach()) == pytest.approx(float((matrix * apart.abs() ** 3).sum()) / 2)
+    (found,) = torch.autograd.grad(value, x)
+    expected = (matrix * 3 * apart.abs() ** 2 * apart.sign()).sum(dim=1) / 2
+    torch.testing.assert_close(found[:, 0], expected)

@@ -1,39 +1,22 @@
-"""One browser for all pages: a file is opened in a new window with an empty profile, and at the end
+"""One browser for the pages of a file: a file is opened in a new window with an empty profile, and at the end
 nothing may have been asked for or complained of.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import browsers
 import pytest
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-]
 
-
-# while it is open, no other test may run an event loop: it is closed after the last page
-@pytest.fixture(scope="package")
+# of one file: other files run event loops, and a folder has no end that pytest would know
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    chromium = next(filter(None, map(shutil.which, names)), None)
-    if chromium is None:
-        pytest.skip("no chromium to open a page with")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
+    with browsers.opened() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ looked up instead.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -164,18 +165,23 @@ class FunctionPair(FeaturePair):
 
     def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Piece by piece, each with its gradient in the features, so that no graph of the size of
-        the plan stays. A piece that is the whole plan keeps its graph: it reaches parameters of the
-        function too. A function without a graph has gradient 0, in pieces as in one.
+        the plan stays. A plan of one piece keeps its graph: it reaches parameters of the function
+        too. A function without a graph has gradient 0, in pieces as in one.
         """
         rest = None if beside is None else plan @ beside
+        pieces = plan.pieces()
+        rows, columns, part = first = next(pieces)
+        if part.shape == plan.shape:  # parts of parts may share their memory: these do not
+            second = next(pieces, None)
+            if second is None:  # in the order of a batch, where the plan is of one
+                return (part * self.entries(self.x[rows], self.y[columns])).sum().double(), rest
+            pieces = itertools.chain([second], pieces)
         total = torch.zeros((), dtype=torch.float64, device=self.x.device)
         ends = (self.x, self.y)
         leaves = [end.detach().requires_grad_(end.requires_grad) for end in ends]
         gradients = [(end, torch.zeros_like(end)) for end in ends if end.requires_grad]
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        for rows, columns, part in plan.pieces():
-            if part.shape == (len(self.x), len(self.y)):
-                return (part * self.entries(*ends)).sum().double(), rest
+        for rows, columns, part in itertools.chain([first], pieces):
             with torch.enable_grad():
                 value = (part * self.entries(leaves[0][rows], leaves[1][columns])).sum()
             total += value.detach()
