@@ -31,7 +31,8 @@ def outline(source: str) -> str:
     Raises:
         ValueError: for what matplotlib cannot read.
     """
-    text = f"${' '.join(source.split())}$".replace(r"^{\prime}", "'")
+    text = f"${' '.join(source.split())}$"
+    text = text.replace(r"^{\prime}", r"\prime ")  # the font's prime is raised already
     width, height, depth, *_ = MathTextParser("path").parse(text, dpi=72, prop=FONT)
     parts = []
     for points, code in TextPath((0, 0), text, prop=FONT).iter_segments(curves=True):
