@@ -36,7 +36,6 @@ figure, axes = plt.subplot_mosaic("AABC;AADE", figsize=(9.5, 4.4), layout="const
 axes["A"].hist(
     [certain[right], certain[~right]],
     bins=np.linspace(certain.min(), 1, 16),
-    stacked=True,
     log=True,
     label=["right", "wrong"],
     color=["C0", "C3"],
