@@ -37,6 +37,8 @@ extensions = [
     "markdown",
     "made",
     "names",
+    "outputs",
+    "properties",
 ]
 exclude_patterns = ["_site", "_made", "_static", "gallery"]
 
@@ -98,6 +100,7 @@ html_static_path = ["_static"]
 html_extra_path = ["_made"]  # the page of the landing page's flow, and notebooks
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
+html_search_scorer = str(HERE / "_static" / "scorer.js")
 html_math_renderer = "outlines"
 html_copy_source = False
 html_show_sphinx = False
@@ -113,5 +116,6 @@ html_theme_options = {
         "color-brand-content": "#7cc0f4",
     },
 }
+copybutton_selector = "div.highlight-python pre, div.highlight-default pre, div.highlight-sh pre, div.highlight-console pre"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

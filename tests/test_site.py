@@ -123,6 +123,19 @@ def test_a_dead_link_is_found(tmp_path):
     assert outside == {"https://d.e"}
 
 
+def test_first_pages_show_what_they_print(built):
+    for name in ("index", "tutorial"):
+        text = (built / f"{name}.html").read_text()
+        assert "printed" in text
+        assert "FlowResult(completed after" in text
+    assert (built / "_images" / "flow.png").stat().st_size > 10_000
+
+
+def test_a_colon_does_not_end_the_type_of_a_property(built):
+    text = (built / "reference" / "solvers.html").read_text()
+    assert "Costs are wanted in float64: the simplex works there" in text
+
+
 def test_every_public_name_is_on_a_reference_page(built):
     places: set[str] = set()
     for path in (built / "reference").glob("*.html"):

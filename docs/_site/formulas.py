@@ -32,6 +32,7 @@ def outline(source: str) -> str:
         ValueError: for what matplotlib cannot read.
     """
     text = f"${' '.join(source.split())}$"
+    text = text.replace(r"^{\prime}", r"\prime ")  # the font's prime is raised already
     width, height, depth, *_ = MathTextParser("path").parse(text, dpi=72, prop=FONT)
     parts = []
     for points, code in TextPath((0, 0), text, prop=FONT).iter_segments(curves=True):
@@ -50,8 +51,11 @@ def outline(source: str) -> str:
 
 def written(node: nodes.math | nodes.math_block) -> str:
     """The formula of a node; one that cannot be read is shown as it was typed, with a warning."""
+    source = node.astext()
+    if isinstance(node, nodes.math_block):
+        source = source.replace(r"\frac", r"\dfrac")  # on a line of its own there is room
     try:
-        return outline(node.astext())
+        return outline(source)
     except ValueError as error:
         logger.warning("cannot read the formula: %s", error, location=node)
         return f"<code>{escape(node.astext())}</code>"

@@ -214,7 +214,8 @@ def index(themes: tuple[Theme, ...], rooms: dict[str, str]) -> str:
         "# Reference",
         "",
         "Every public name, with what it takes and an example that is run in the tests. `ad` is `advect`, as in",
-        "`import advect as ad`; what is in a room is written with it, as `ad.maps.EntropicMap`. Sources are beside each name.",
+        "`import advect as ad`; names of submodules are written with the submodule, as `ad.maps.EntropicMap`.",
+        "The source is linked beside each name.",
         "",
         "| page | names |",
         "| --- | --- |",
@@ -222,7 +223,7 @@ def index(themes: tuple[Theme, ...], rooms: dict[str, str]) -> str:
     for theme in themes:
         names = ", ".join(f"[`{name.removeprefix('advect.')}`](#{name})" for name in theme.names)
         parts.append(f"| [{theme.title}]({theme.slug}.md) | {names} |")
-    parts += ["", "## Rooms", "", "| room | what is in it |", "| --- | --- |"]
+    parts += ["", "## Submodules", "", "| module | what is in it |", "| --- | --- |"]
     for room, words in rooms.items():
         parts.append(f'| <span id="advect.{room}"></span>`ad.{room}` | {words} |')
     listed = [theme.slug for theme in themes]

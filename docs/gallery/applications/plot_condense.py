@@ -8,7 +8,7 @@ entry says so.
 """
 
 # %%
-# Digits, three samples for each class; a nearest-neighbour classifier then reads the others.
+# Digits, three samples for each class; a nearest-neighbour classifier then predicts the others.
 
 import matplotlib.pyplot as plt
 import torch
@@ -39,4 +39,4 @@ figure.suptitle("Thirty synthetic digits for 600")
 other, axis = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
 axis.barh(list(scores), list(scores.values()))
 axis.invert_yaxis()
-axis.set(title="Test digits read right, trained on …", xlim=(0, 1))
+axis.set(title="Test accuracy, trained on …", xlim=(0, 1))

@@ -1,6 +1,6 @@
 """
-A frozen model reads other data
-===============================
+A frozen model on other data
+============================
 
 ``ad.apps.repurpose`` moves data to where a model was trained, instead of the model to the data.
 For a black box that you may ask but not train; it says when asking directly, or training a model
@@ -36,7 +36,7 @@ found = ad.apps.repurpose(
 
 direct = model.score(held.x, held.labels)
 carried = sum(a == b for a, b in zip(found.predict(held.x), held.labels, strict=True)) / len(held)
-print(f"held-out digits read right: {direct:.1%} as they are, {carried:.1%} carried")
+print(f"accuracy on held-out digits: {direct:.1%} as they are, {carried:.1%} carried")
 print(found.recommendation)
 
 # %%
@@ -48,4 +48,4 @@ for digit in range(10):
     for axis, data in zip(axes[:, digit], (seen, found.flowed), strict=True):
         axis.imshow(data.samples[row], cmap="gray", vmin=0, vmax=1)
         axis.set(xticks=[], yticks=[])
-figure.suptitle(f"Held-out digits read right: {direct:.0%} as they are, {carried:.0%} carried")
+figure.suptitle(f"Accuracy on held-out digits: {direct:.0%} as they are, {carried:.0%} carried")

@@ -43,7 +43,8 @@ costs = {
     "ByName()": ad.ByName(),
     "ByName(plus=Bures())": ad.ByName(plus=ad.Bures()),
 }
-figure, axes = plt.subplots(2, 4, figsize=(11, 6), layout="constrained")
+figure, axes = plt.subplots(2, 4, figsize=(11, 6.6), layout="constrained")
+figure.get_layout_engine().set(hspace=0.08)
 for axis, (name, label) in zip(axes.flat[1:], costs.items(), strict=True):
     distance = ad.otdd(source, target, cost=ad.GroundCost(label=label), solver=ad.ExactOT())
     seen = name != "NoLabels()"

@@ -13,6 +13,7 @@ leave open?
 import time
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator
 
 import advect as ad
 
@@ -48,10 +49,12 @@ for name in solvers:
     right.semilogx(
         sizes, [v / e for v, e in zip(values[name], values["ExactOT()"], strict=True)], "o-"
     )
-left.set(title="processor seconds", xlabel="samples on each side")
+left.set(title="CPU seconds", xlabel="samples on each side")
 right.set(title="value ÷ exact value", xlabel="samples on each side")
 for axis in (left, right):
     axis.set_xticks(sizes, sizes)
     axis.minorticks_off()
     axis.grid(alpha=0.3)
+left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+left.yaxis.set_major_formatter("{x:g}")
 left.legend(fontsize=8)

@@ -50,5 +50,5 @@ for name, result in results.items():
     counts = [sum(c > 0 for c in frame.dataset.counts.values()) for frame in result.trajectory]
     axis.step([frame.index for frame in result.trajectory], counts, label=name, where="post")
 axis.axhline(4, color="0.7", linestyle="--", label="classes of the target")
-axis.set(title="Classes over the flow", xlabel="step", ylabel="classes")
+axis.set(title="Classes over the flow", xlabel="step", ylabel="classes", yticks=range(3, 7))
 axis.legend()

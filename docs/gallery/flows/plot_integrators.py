@@ -1,16 +1,15 @@
 """
-Six integrators on one landscape
-================================
+Integrators on one landscape
+============================
 
-``Euler``, ``Momentum``, ``Adam``, ``Heun``, ``Proximal`` and ``EulerMaruyama`` go down the same
-functional from the same place. Look here for what they do differently; for most flows to a
+``Euler``, ``Momentum``, ``Adam``, ``Adagrad``, ``Heun``, ``Proximal`` and ``EulerMaruyama`` go down
+the same functional from the same place. Look here for what they do differently; for most flows to a
 dataset ``Euler`` with its step control is all one needs.
 """
 
 # %%
 # A long valley, steep across and flat along, and two particles in it. Steps are not controlled
-# here, so that each scheme is seen as it is; ``Adagrad``, whose steps shrink as it goes, is the
-# seventh.
+# here, so that each scheme is seen as it is.
 
 import matplotlib.pyplot as plt
 import torch
@@ -47,7 +46,7 @@ results = {
 # closely for two evaluations a step. The implicit step of Proximal takes the whole valley at
 # once. Euler–Maruyama samples from the valley instead of ending in it.
 
-figure, axes = plt.subplots(2, 4, figsize=(12, 6.4), layout="constrained")
+figure, axes = plt.subplots(2, 4, figsize=(12, 6.8), layout="constrained")
 across, along = torch.meshgrid(
     torch.linspace(-2.2, 2.2, 80), torch.linspace(-5, 5, 80), indexing="ij"
 )
@@ -58,7 +57,7 @@ for axis, (name, result) in zip(axes.flat, results.items(), strict=False):
     for particle in (0, 1):
         axis.plot(*path[:, particle].T, ".-", markersize=4, linewidth=0.9)
     axis.set(title=name, xticks=[], yticks=[])
-    axes.flat[-1].semilogy([max(value, 1e-10) for value in result.values], label=name)
+    axes.flat[-1].semilogy(result.values, label=name)
     print(f"{name:24} value {result.values[0]:.2f} → {result.values[-1]:.2g}")
-axes.flat[-1].set(title="value", xlabel="step", ylim=(1e-10, 10))
-axes.flat[-1].legend(fontsize=7.5, loc="lower left")
+axes.flat[-1].set(title="value", xlabel="step", ylim=(1e-4, 10))
+figure.legend(*axes.flat[-1].get_legend_handles_labels(), loc="outside lower center", ncols=4)

@@ -1,10 +1,10 @@
 """
-Steps that are taken back, flows that stop and go on
-====================================================
+Step control, stopping and resuming
+===================================
 
 ``Backtracking`` takes back a step that raises the value and tries a smaller one; ``Decay`` makes
 steps smaller by plan; ``StopWhen`` ends a flow that has done enough; ``Checkpoint`` lets one go
-on after a crash. For flows that take longer than a coffee.
+on after a crash. For flows that take long.
 """
 
 # %%
@@ -22,7 +22,7 @@ source = ad.datasets.load("toy:gaussians?n=150")
 target = ad.datasets.load("toy:gaussians?n=150&classes=4&shift=6,2&seed=1")
 ways = {
     "Euler(1.1), fixed steps": (ad.Euler(1.1), ad.FixedSteps()),
-    "Euler(1.1), taken back": (ad.Euler(1.1), ad.Backtracking()),
+    "Euler(1.1), backtracking": (ad.Euler(1.1), ad.Backtracking()),
     "Euler(0.1)": (ad.Euler(0.1), None),
     "Euler, halved every 3 steps": (ad.Euler(ad.Decay(1.1, half_life=3)), ad.FixedSteps()),
 }
@@ -58,6 +58,7 @@ axis.set(
     title="The energy to the target, by step control",
     xlabel="step",
     ylabel="½ OTDD²",
+    xlim=(-1, 25),
     ylim=(3, 1000),
 )
 axis.legend()

@@ -8,7 +8,7 @@ for a few steps.
 """
 
 # %%
-# Three classes that overlap. A linear model reads how far they are apart after each flow.
+# Three classes that overlap. The accuracy of a linear model says how separable they are after each flow.
 
 import matplotlib.pyplot as plt
 from sklearn.linear_model import LogisticRegression
@@ -37,4 +37,4 @@ for axis, (name, data) in zip(axes.flat, states.items(), strict=True):
     right = LogisticRegression().fit(data.x, data.y).score(data.x, data.y)
     axis.scatter(*data.x.T, s=8, c=[viz.PALETTE[code] for code in data.y])
     axis.set(title=f"{name}: {right:.0%} separable", aspect="equal")
-    print(f"{name:12} a line reads {right:.1%}")
+    print(f"{name:12} a linear model: {right:.1%}")

@@ -14,6 +14,7 @@ drawn anew at each step.
 import time
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator
 
 import advect as ad
 from advect import viz
@@ -42,9 +43,11 @@ for name, end in ends.items():
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.5, 3.8), layout="constrained")
 for name, times in seconds.items():
     left.loglog(sizes, times, "o-", label=name)
-left.set(title="processor seconds of 15 steps", xlabel="samples on each side")
+left.set(title="CPU seconds of 15 steps", xlabel="samples on each side")
 left.set_xticks(sizes, sizes)
 left.minorticks_off()
+left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+left.yaxis.set_major_formatter("{x:g}")
 left.legend()
 for axis, (name, end) in zip((middle, right), ends.items(), strict=True):
     axis.scatter(*target.x[::7].T, s=16, facecolors="none", edgecolors="0.6", linewidths=0.6)

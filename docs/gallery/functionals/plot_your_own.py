@@ -52,7 +52,7 @@ goals = {
 moved = {}
 for name, goal in goals.items():
     moved[name] = ad.flow(source, goal, integrator=ad.Euler(0.2), n_steps=25).dataset
-    print(f"{name:18} read right by the frozen model: {model.score(moved[name].x, source.y):.1%}")
+    print(f"{name:18} accuracy of the frozen model: {model.score(moved[name].x, source.y):.1%}")
 
 # %%
 figure = viz.particles([source, *moved.values()], target, titles=["before", *moved], ellipses=False)

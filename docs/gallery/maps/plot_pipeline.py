@@ -3,7 +3,7 @@ A flow as a step of a scikit-learn pipeline
 ===========================================
 
 ``DatasetTransport`` has ``fit`` and ``transform``: a classifier that was trained on one
-laboratory's table reads another's. For domain adaptation with tools that you have already.
+laboratory's table is applied to another's. For domain adaptation with tools that you have already.
 """
 
 # %%
@@ -47,11 +47,11 @@ scores = {
     "our own model,\nfrom our labels": own.score(held, y_held),
 }
 for name, score in scores.items():
-    print(f"{name.replace(chr(10), ' '):36} {score:.1%} right of {len(held)}")
+    print(f"{name.replace(chr(10), ' '):36} {score:.1%} of {len(held)} correct")
 figure, axis = plt.subplots(figsize=(7.5, 4), layout="constrained")
 bars = axis.bar(list(scores), list(scores.values()), color=["0.6", "0.6", "C0", "0.6"])
 axis.bar_label(bars, fmt="{:.1%}")
-axis.set(title="Held-out samples read right", ylim=(0, 1.1))
+axis.set(title="Accuracy on held-out samples", ylim=(0, 1.1))
 
 # %%
 # Where each column only has another unit, standardizing our own columns does as well, and is

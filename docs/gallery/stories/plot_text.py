@@ -73,12 +73,12 @@ for axis, (name, vectorizer) in zip(axes, vectors.items(), strict=True):
         own.score(held.x, held.y),
     ]
     print(
-        "  read right: {:.0%} as they are, {:.0%} carried, {:.0%} by a model of questions".format(
+        "  accuracy: {:.0%} as they are, {:.0%} carried, {:.0%} by a model of questions".format(
             *scores
         )
     )
 axes[0].set(ylabel="questions")
 
 # %%
-# Carried questions are read better by the frozen model of answers. Where labels of questions are
+# The frozen model of answers classifies carried questions better. Where labels of questions are
 # at hand, as here, a model of their own is simpler: compare before you flow.
