@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,7 +85,7 @@ def suggest(
     check_free_file(place, overwrite)
     write_atomically(place, text.encode())
     rows = [f"{one.option}  {one.value}  ({one.reason})" for one in found.advice]
-    next_ = f"written to {place}; now: advect flow -c {place} -o run"
+    next_ = f"written to {place}; now: advect flow -c {shlex.quote(str(place))} -o run"
     talk.result(facts, "\n".join([*rows, *note_lines(facts["hints"]), next_]))
 
 
@@ -99,7 +100,10 @@ def _configuration(found: ad.Suggestion, ends: list[str], asked: dict[str, Any])
         "steps": found.n_steps,
         "equal_mass": found.equal_mass or asked.get("equal_mass", False),
     }
-    reasons |= {"steps": reasons["n_steps"]}
+    reasons |= {
+        "steps": reasons["n_steps"],
+        "solver.relative_epsilon": reasons["solver.epsilon"],
+    }
     tables = {part: described(part, getattr(found, part)) for part in _PARTS}
     if "space" in asked:
         tables["space"] = asked["space"]
