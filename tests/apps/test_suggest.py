@@ -175,6 +175,18 @@ def test_each_value_has_its_reason_and_the_next_command_can_be_pasted(tmp_path, 
     assert "relative_epsilon = 0.01 # all samples are in one place" in place.read_text()
 
 
+def test_code_and_wishes_are_written_so_that_they_hold_elsewhere(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def doubled(x):\n    return 2 * x\n")
+    ends, place = ["toy:moons?n=20", "toy:moons?n=20"], tmp_path / "sub" / "flow.toml"
+    more = ["--space.encoder", "mine.py:doubled", "--equal-mass"]
+    assert main(["suggest", *ends, *more, "-o", str(place)]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(f"-c {place} -o run --run-code")
+    text = place.read_text()
+    assert tomllib.loads(text)["space"]["encoder"] == f"{tmp_path / 'mine.py'}:doubled"
+    assert "equal_mass = true # as it was asked for" in text
+
+
 def test_equal_mass_on_the_command_line(tmp_path, capsys):
     few, other = tmp_path / "few.csv", tmp_path / "other.csv"
     few.write_text("a,label\n0,x\n0,x\n0,x\n8,y\n")
