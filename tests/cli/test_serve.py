@@ -154,3 +154,23 @@ def test_bad_input(line, capsys, tmp_path, monkeypatch):
 def test_a_port_in_use_is_said(server, capsys):
     assert main(["serve", ".", "--port", str(server.server_address[1])]) == BAD_INPUT
     assert "Give another --port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("after", ["--5", "9" * 5000, "x", "-"])
+def test_steps_that_are_none_are_the_first(server, after):
+    status, text, _ = ask(server, f"/run/0/curve?after={after}")
+    assert status == 200 and len(json.loads(text)["points"]) == 4
+
+
+def test_addresses_that_are_none_are_not_found(server):
+    host = "{}:{}".format(*server.server_address[:2])
+    assert ask(server, "http://[x/run/0", host=host)[0] == 404
+
+
+def test_a_browser_that_went_away_is_nothing_to_tell(server, capsys):
+    for error, told in ((BrokenPipeError(), False), (ValueError("why"), True)):
+        try:
+            raise error
+        except (OSError, ValueError):
+            server.handle_error(None, ("127.0.0.1", 1))
+        assert ("Traceback" in capsys.readouterr().err) is told

@@ -93,8 +93,14 @@ def runs_page(runs: Mapping[str, Run] | Sequence[Run], title: str | None = None)
 
 
 def _named(runs: Any) -> dict[str, Story]:
+    if isinstance(runs, str) or not isinstance(runs, Mapping | Sequence):
+        raise InputError(
+            "runs are a list, or a mapping from names", type(runs).__name__, "Pass [one, other]."
+        )
     named = runs if isinstance(runs, Mapping) else dict(_names(list(runs)))
     given = {str(name): run for name, run in named.items()}
+    if len(given) < len(named):
+        raise InputError("runs need different names", repr([*named]), "Rename one of them.")
     if not 2 <= len(given) <= MOST_RUNS:
         raise InputError(
             f"two to {MOST_RUNS} runs are set side by side",
