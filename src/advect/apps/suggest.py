@@ -232,9 +232,8 @@ def _label(
 ) -> tuple[LabelCost, float, tuple[Advice, ...]]:
     """What labels are compared by, and how much they count."""
     sides = (source, target)
-    sizes = {None if data.targets is None else data.targets[0].numel() for data in sides}
-    if any(data.targets is not None and not data.has_classes for data in sides):
-        if len(sizes) > 1:
+    if _by_number(*sides):
+        if not _same_targets(*sides):
             why = "both sides do not have the same targets: features alone are compared"
             return NoLabels(), defaults.LOOK.label_weight, (Advice("cost.label", "NoLabels", why),)
         law = Advice("cost.label", "TargetValues", "labels are numbers: they are compared by value")
@@ -266,6 +265,16 @@ def _label(
         )
     why = f"full covariances of {len(sizes)} classes, {median} samples in the median"
     return Bures(), _LABEL_WEIGHT, (Advice("cost.label", "Bures", why), weight)
+
+
+def _by_number(*sides: LabeledDataset) -> bool:
+    """Whether a side has targets in place of classes."""
+    return any(data.targets is not None and not data.has_classes for data in sides)
+
+
+def _same_targets(*sides: LabeledDataset) -> bool:
+    """Whether each side has targets, and as many."""
+    return len({None if data.targets is None else data.targets[0].numel() for data in sides}) == 1
 
 
 def _mass(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> tuple[bool, Advice]:
@@ -325,15 +334,13 @@ def _some_of(count: int) -> torch.Tensor:
 
 def _hints(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> tuple[Note, ...]:
     """What the data cannot say."""
-    if isinstance(label, TargetValues):
-        return ()
+    if _by_number(source, target):
+        if _same_targets(source, target):
+            return ()
+        why = "Targets do not count, since both sides do not have the same."
+        return (Note(why, "Give both ad.LabeledDataset(x, targets=y).", "Name them: ?target=…."),)
     if not label.costs:
         why = "Labels are missing on one side at least, so that classes are not kept together."
-        if any(data.targets is not None and not data.has_classes for data in (source, target)):
-            why = "Targets do not count, since both sides do not have the same."
-            return (
-                Note(why, "Give both ad.LabeledDataset(x, targets=y).", "Name them: ?target=…."),
-            )
         return (Note(why, "ad.pseudo_labels makes classes of clusters.", "Name them: ?label=…."),)
     both = set(map(str, source.classes)) & set(map(str, target.classes))
     if len(both) < 2:

@@ -12,9 +12,9 @@ import hashlib
 import json
 import math
 import re
-import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -85,10 +85,10 @@ class RunServer(ThreadingHTTPServer):
                 self._numbers.setdefault(place, len(self._numbers))
             return {number: place for place, number in self._numbers.items() if place.is_dir()}
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def finish_request(self, request: Any, client_address: Any) -> None:
         """A browser that went away in the middle of an answer is nothing to tell."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
+        with suppress(ConnectionError):
+            super().finish_request(request, client_address)
 
     def answers_to(self, host: str) -> bool:
         """Whether a request is for this server and no other name of it."""

@@ -179,13 +179,11 @@ class StreamedKernel(Kernel):
 
 def _one_each(sums: Tensor, x: Tensor) -> Tensor:
     """What a stream has made, one number for each point; an error where it is anything else."""
-    shape = sums.shape if isinstance(sums, Tensor) else None
-    if shape != (len(x),):
-        raise InputError(
-            "a stream must return a tensor with one number for each point",
-            f"{type(sums).__name__}" + (f" of shape {tuple(shape)}" if shape is not None else ""),
-            f"Return ({len(x)},); ad.testing.check_kernel tries it.",
-        )
+    what = "a stream must return a tensor with one number for each point"
+    remedy = f"Return ({len(x)},); ad.testing.check_kernel tries it."
+    check_kind(what, sums, Tensor, remedy)
+    if sums.shape != (len(x),):
+        raise InputError(what, f"shape {tuple(sums.shape)}", remedy)
     return sums
 
 
