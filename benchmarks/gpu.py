@@ -187,7 +187,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.sizes, options.dims, options.steps = [100], [16], 4
-    device = torch.device(options.device)
+    try:
+        device = torch.empty(0, device=options.device).device
+    except (RuntimeError, AssertionError) as error:
+        parser.error(f"--device {options.device} is not there ({str(error).partition(chr(10))[0]})")
     name = (
         torch.cuda.get_device_name(device)
         if device.type == "cuda"

@@ -651,7 +651,7 @@ def test_distances_say_how_much_they_would_vary(tmp_path):
 def test_without_errors_nothing_is_claimed(tmp_path):
     found = ad.pairwise(_shifted(0.0, 6.0, 6.1), progress=False, standard_errors=False)
     assert np.isnan(found.standard_errors[0, 1]) and found.notes == ()
-    assert len(found.ties("at 0.0")) == 1 and "±" not in str(found)
+    assert found.ties("at 0.0") == [] and "±" not in str(found)
     path = found.save(tmp_path / "found.json")
     record = json.loads(path.read_text())
     record["format"] = "advect.pairwise/1"  # as files were before
@@ -667,3 +667,47 @@ def test_a_long_run_says_so_when_it_has_begun(monkeypatch):
     sets = _shifted(0.0, 1.0, 2.0)
     with pytest.warns(ad.ScaleWarning, match=r"1 more pairs take about .* n_jobs=-1"):
         ad.pairwise(sets, progress=False)
+
+
+def _known_distances(errors):
+    values = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]])
+    sure = np.ones((3, 3), dtype=bool)
+    return Pairwise(("a", "b", "c"), values, sure, 0 * values, {}, np.array(errors, dtype=float))
+
+
+def test_where_nothing_is_known_there_is_no_interval_and_no_tie():
+    found = _known_distances(math.nan)
+    assert all(map(math.isnan, found.interval("a", "b")))
+    assert found.ties("a") == [] and not found.notes
+    partly = _known_distances([[0, 0.01, math.nan], [0.01, 0, 0.01], [math.nan, 0.01, 0]])
+    assert partly.ties("a") == ["b", "c"] and partly.ties("b") == ["a"]
+    for level in ("a", None, 1, math.nan):
+        with pytest.raises(InputError, match="level"):
+            partly.ties("a", level)
+
+
+def test_the_interval_of_a_pair_is_that_of_its_distance():
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(20, 2, generator=draw), torch.arange(20) % 2
+    sets = {f"{s}": ad.LabeledDataset(x + s, y) for s in (0.0, 0.01, 4.0)}
+    found = pairwise(sets, progress=False)
+    for one, other in combinations(sets, 2):
+        distance = ad.otdd(sets[one], sets[other])
+        stated = np.array(distance.interval())
+        assert np.allclose(found.interval(one, other), stated, atol=0.01 * stated[1])
+
+
+def test_a_pair_that_did_not_converge_has_no_standard_error():
+    x, y = torch.randn(20, 2, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
+    sets = {f"{s}": ad.LabeledDataset(x + s, y) for s in (0, 4)}
+    with pytest.warns(ad.ConvergenceWarning):
+        found = pairwise(sets, solver=ad.Sinkhorn(1e-4, max_iter=1), progress=False)
+    assert not found.converged[0, 1] and math.isnan(found.standard_errors[0, 1])
+
+
+@pytest.mark.parametrize("wrong", [{"standard_errors": [[-1.0] * 3] * 3}, {"names": ["a"] * 3}])
+def test_files_with_negative_errors_or_names_twice_are_damaged(wrong, tmp_path):
+    place = _known_distances(0.1).save(tmp_path / "d.json")
+    place.write_text(json.dumps(json.loads(place.read_text()) | wrong))
+    with pytest.raises(InputError, match="damaged"):
+        Pairwise.load(place)

@@ -9,6 +9,7 @@ import torch
 
 import advect as ad
 from advect._util import defaults, signatures
+from advect.apps.suggest import _some_of
 from advect.cli.app import main
 
 GENERATOR = np.random.default_rng(0)
@@ -94,6 +95,40 @@ def test_its_code_does_what_it_does():
     assert torch.equal(place["result"].dataset.x, found.flow().dataset.x)
 
 
+def test_code_for_points_that_coincide_runs_and_keeps_the_memory_limit():
+    same = ad.LabeledDataset(np.ones((6, 2)), ["a", "a", "a", "b", "b", "b"])
+    found = ad.suggest(same, same, memory_limit="1GiB")
+    place = {"ad": ad, "source": same, "target": same}
+    exec(found.code.replace("n_steps=30", "n_steps=1"), place)
+    assert place["result"].values == [0.0, 0.0]
+    limits = [each.transport.memory_limit for each in (place["objective"], found.objective)]
+    assert limits == ["1GiB", "1GiB"]
+
+
+def test_samples_without_mass_are_not_looked_at():
+    data, target = blobs([20, 20]), blobs([20, 20], shift=3.0)
+    weights = torch.cat([torch.ones(40), torch.zeros(1)])
+    x = torch.cat([data.x, torch.full((1, 3), 1e6, dtype=data.x.dtype)])
+    far = ad.LabeledDataset(x, [*data.labels, "class 0"], weights=weights)
+    found = ad.suggest(far, target)
+    assert found.solver.epsilon == ad.suggest(data, target).solver.epsilon
+    assert len(found.source) == 41
+
+
+def test_targets_that_one_side_has_can_flow_by_features():
+    x = GENERATOR.normal(size=(12, 3))
+    one = ad.LabeledDataset(x, targets=x[:, 0])
+    for other in (blobs([6, 6]), ad.LabeledDataset(x), ad.LabeledDataset(x, targets=x[:, :2])):
+        found = ad.suggest(one, other)
+        assert isinstance(found.cost.label, ad.NoLabels) and "Targets" in str(found.hints[0])
+        found.flow(n_steps=1)
+    assert not ad.suggest(one, one).hints
+
+
+def test_the_last_of_very_many_samples_is_one_of_them():
+    assert _some_of(2**24 + 4).max() == 2**24 + 3
+
+
 def test_what_it_cannot_take():
     with pytest.raises(ad.InputError, match=r"one feature space.*3 and 2 features.*harmonize"):
         ad.suggest(blobs([5, 5]), blobs([5, 5], dim=2))
@@ -129,6 +164,27 @@ def test_the_command_does_not_write_over_what_is_there(tmp_path, capsys):
     assert main(["suggest", "toy:moons", "toy:moons", "-o", str(place)]) == 2
     assert place.read_text() == "steps = 1" and "--overwrite" in capsys.readouterr().err
     assert main(["suggest", "toy:moons", "toy:moons", "-o", str(tmp_path / "flow.txt")]) == 2
+
+
+def test_each_value_has_its_reason_and_the_next_command_can_be_pasted(tmp_path, capsys):
+    same = tmp_path / "same.csv"
+    same.write_text("a,label\n1,x\n1,x\n")
+    place = tmp_path / "my flow.toml"
+    assert main(["suggest", str(same), str(same), "-o", str(place)]) == 0
+    assert f"advect flow -c '{place}' -o run" in capsys.readouterr().out
+    assert "relative_epsilon = 0.01 # all samples are in one place" in place.read_text()
+
+
+def test_code_and_wishes_are_written_so_that_they_hold_elsewhere(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def doubled(x):\n    return 2 * x\n")
+    ends, place = ["toy:moons?n=20", "toy:moons?n=20"], tmp_path / "sub" / "flow.toml"
+    more = ["--space.encoder", "mine.py:doubled", "--equal-mass"]
+    assert main(["suggest", *ends, *more, "-o", str(place)]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(f"-c {place} -o run --run-code")
+    text = place.read_text()
+    assert tomllib.loads(text)["space"]["encoder"] == f"{tmp_path / 'mine.py'}:doubled"
+    assert "equal_mass = true # as it was asked for" in text
 
 
 def test_equal_mass_on_the_command_line(tmp_path, capsys):

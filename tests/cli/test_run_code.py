@@ -271,6 +271,22 @@ def test_the_loader_itself_asks(elsewhere):
         load_object("f", "a metric", Permission())
 
 
+@pytest.mark.parametrize("code", [0, 3, "'bye'"])
+def test_a_file_that_ends_the_program_is_told(code, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("ends.py").write_text(f"import sys\nsys.exit({code})\n")
+    assert main(["flow", A, B, "-o", "run", "-f", "ends.py:f", "--steps", "1"]) == 2
+    assert "SystemExit" in capsys.readouterr().err and not Path("run").exists()
+
+
+def test_a_file_may_change_folders_and_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path)
+    Path("mine.py").write_text("import os, sys\nos.chdir('/')\nsys.path = []\nf = 5\n")
+    assert load_object("mine.py:f", "a metric", Permission(everything=True)) == 5
+    assert Path.cwd() == tmp_path
+
+
 DOORS = (
     "import_module",
     "spec_from_file",

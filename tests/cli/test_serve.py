@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +15,7 @@ from advect._util.lock import Hold, is_held
 from advect.cli.app import main
 from advect.cli.output import BAD_INPUT
 from advect.cli.run_facts import RunFacts, find_runs
-from advect.cli.serving import RunServer
+from advect.cli.serving import RunServer, _Pages
 from advect.datasets.logs import append_line
 
 EVIL = "<script>alert(1)<"  # no slash: it is the name of a directory
@@ -154,3 +155,22 @@ def test_bad_input(line, capsys, tmp_path, monkeypatch):
 def test_a_port_in_use_is_said(server, capsys):
     assert main(["serve", ".", "--port", str(server.server_address[1])]) == BAD_INPUT
     assert "Give another --port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("after", ["--5", "9" * 5000, "x", "-"])
+def test_steps_that_are_none_are_the_first(server, after):
+    status, text, _ = ask(server, f"/run/0/curve?after={after}")
+    assert status == 200 and len(json.loads(text)["points"]) == 4
+
+
+def test_addresses_that_are_none_are_not_found(server):
+    host = "{}:{}".format(*server.server_address[:2])
+    assert ask(server, "http://[x/run/0", host=host)[0] == 404
+
+
+def test_a_browser_that_went_away_is_nothing_to_tell(server, capsys, monkeypatch):
+    monkeypatch.setattr(_Pages, "_send", Mock(side_effect=BrokenPipeError))
+    with pytest.raises(http.client.RemoteDisconnected):
+        ask(server, "/")
+    server.server_close()  # waits for nobody
+    assert "Traceback" not in capsys.readouterr().err

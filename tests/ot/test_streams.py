@@ -57,3 +57,19 @@ def test_distances_go_through_what_is_registered(registered):
 def test_only_streams_are_registered():
     with pytest.raises(ad.InputError, match="stream"):
         ad.ot.register_stream("cpu", torch.logsumexp)
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "nope", 5])
+def test_streams_serve_kinds_of_devices(device):
+    with pytest.raises(ad.InputError, match=r"kind.*Pass ['\"]c"):
+        ad.ot.register_stream(device, ad.ot.TorchStream())
+
+
+@pytest.mark.parametrize("change", [lambda sums: sums[:, None], lambda sums: sums[:-1], list])
+def test_what_a_stream_returns_is_one_number_for_each_point(change):
+    class Wrong(ad.ot.TorchStream):
+        def log_sums(self, x, y, shift, epsilon, labels):
+            return change(super().log_sums(x, y, shift, epsilon, labels))
+
+    with pytest.raises(ad.InputError, match=r"one number for each point; got .*Return \(12,\)"):
+        ad.testing.check_kernel(lambda cost: ad.ot.StreamedKernel(cost, Wrong()))

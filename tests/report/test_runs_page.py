@@ -125,6 +125,17 @@ def test_what_cannot_be_set_side_by_side(pair, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("wrong", [5, "abc", None])
+def test_runs_are_a_list_or_have_names(wrong, tmp_path):
+    with pytest.raises(ad.InputError, match=r"a list, or a mapping.*\[one, other\]"):
+        write_runs_report(wrong, tmp_path / "page.html")
+
+
+def test_names_that_look_the_same_are_told(pair, tmp_path):
+    with pytest.raises(ad.InputError, match=r"different names; got \[1, '1'\]"):
+        write_runs_report(dict(zip((1, "1"), pair, strict=True)), tmp_path / "page.html")  # pyright: ignore
+
+
 def test_directories_are_told_apart(tmp_path):
     places = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "c", tmp_path / "c"]
     assert different_names(places) == ["a/run", "b/run", "c", "c (2)"]

@@ -11,6 +11,7 @@ import torch
 import advect as ad
 from advect.errors import InputError
 from advect.transport.influence import first_variation
+from advect.transport.variation import energy_error_of, value_error
 
 
 def draw(n: int, shift: float, seed: int, dim: int = 3, apart: float = 4.0) -> ad.LabeledDataset:
@@ -117,3 +118,39 @@ def test_where_the_first_order_says_nothing_a_bootstrap_does(solver, why):
         single.interval()
     with pytest.raises(InputError, match="level"):
         single.interval(95)
+
+
+def test_near_zero_the_error_of_the_value_is_not_that_of_a_line():
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(12, 2, generator=draw, dtype=torch.float64), torch.arange(12) % 2
+    near = ad.otdd(ad.LabeledDataset(x, y), ad.LabeledDataset(x + 1e-3, y))
+    drawn = near.standard_error(6, generator=draw)
+    assert drawn / 3 < near.standard_error() < 3 * drawn  # it was a hundred times as large
+    assert near.standard_error() <= near.interval(0.95)[1]
+
+
+@pytest.mark.parametrize("value", [1e-6, 0.3, 1.0, 50.0])
+def test_the_error_of_the_energy_comes_back_from_that_of_the_value(value):
+    for error in (0.0, 1e-9, 0.02, 0.8, 30.0):
+        assert energy_error_of(value, value_error(value, error)) == pytest.approx(error, rel=1e-6)
+
+
+def test_a_failed_distance_has_no_standard_error_and_no_interval():
+    x, y = torch.randn(30, 2, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 2
+    with pytest.warns(ad.ConvergenceWarning):
+        failed = ad.otdd(
+            ad.LabeledDataset(x, y),
+            ad.LabeledDataset(x + 2, y),
+            solver=ad.NystromSinkhorn(rank=2, epsilon=1e-4),
+        )
+    assert math.isnan(failed.value) and math.isnan(failed.standard_error())
+    assert all(map(math.isnan, failed.interval()))
+
+
+def test_levels_close_to_one_and_generators_that_are_none():
+    sets = [ad.LabeledDataset([[s], [s + 1.0]], ["a", "a"]) for s in (0.0, 3.0)]
+    distance = ad.otdd(*sets)
+    low, high = distance.interval(math.nextafter(1.0, 0.0))
+    assert low < distance.value < high < math.inf
+    with pytest.raises(InputError, match=r"generator.*got 5"):
+        distance.standard_error(2, generator=5)  # pyright: ignore[reportArgumentType]

@@ -145,7 +145,9 @@ def _distance(a: _Item, b: _Item, settings: _Settings) -> dict[str, Any]:
 
 
 def _standard_error(found: Distance) -> float | None:
-    """None where the first order does not tell."""
+    """None where the first order does not tell, or the potentials that it comes of are not right."""
+    if not found.converged:
+        return None
     try:
         return found.standard_error()
     except InputError:

@@ -66,6 +66,7 @@ class Suggestion:
         cost, solver, dynamics, integrator, n_steps: what ``ad.flow`` takes.
         equal_mass: whether classes were given equal mass.
         hints: what the data does not say and you may know.
+        memory_limit: what a step may take, as it was given.
 
     Example:
         >>> import advect as ad
@@ -87,6 +88,7 @@ class Suggestion:
     n_steps: int
     equal_mass: bool
     hints: tuple[Note, ...] = ()
+    memory_limit: int | str | None = None
 
     @property
     def objective(self) -> OTDD:
@@ -98,7 +100,7 @@ class Suggestion:
             >>> round(ad.suggest(moons, moons).objective(moons).item(), 6) + 0
             0.0
         """
-        return OTDD(self.target, cost=self.cost, solver=self.solver)
+        return OTDD(self.target, cost=self.cost, solver=self.solver, memory_limit=self.memory_limit)
 
     def flow(self, **changes: Any) -> FlowResult:
         """Run it; options of ``ad.flow`` replace what was suggested."""
@@ -120,9 +122,13 @@ class Suggestion:
             objective = ad.OTDD(
         """
         mass = ".balanced()" if self.equal_mass else ""
+        solver = repr(self.solver).replace("=Relative(", "=ad.Relative(")
+        limit = (
+            f"    memory_limit={self.memory_limit!r},\n" if self.memory_limit is not None else ""
+        )
         return (
             f"objective = ad.OTDD(\n    target{mass},\n    cost=ad.{_written(self.cost)},\n"
-            f"    solver=ad.{self.solver!r},\n)\n"
+            f"    solver=ad.{solver},\n{limit})\n"
             f"result = ad.flow(\n    source{mass},\n    objective,\n    dynamics=ad.{self.dynamics!r},\n"
             f"    integrator=ad.{self.integrator!r},\n    n_steps={self.n_steps},\n)"
         )
@@ -173,13 +179,14 @@ def suggest(
             f"{source.dim} and {target.dim} features",
             "Bring them together with ad.harmonize(source, target), or ad.align.",
         )
-    label, weight, told = _label(source, target)
-    equal, mass = _mass(source, target, label)
+    seen = _with_mass(source), _with_mass(target)  # samples without mass change nothing
+    label, weight, told = _label(*seen)
+    equal, mass = _mass(*seen, label)
     if equal:
         source, target = source.balanced(), target.balanced()
     cost = GroundCost(label=label, label_weight=weight)
-    solver, solved = _solver(source, target, memory_limit)
-    bounds = brightness_range(*((data.sample_shape, data.x) for data in (source, target)))
+    solver, solved = _solver(*seen, memory_limit)
+    bounds = brightness_range(*((data.sample_shape, data.x) for data in seen))
     steps = (
         Advice(
             "n_steps", f"{_N_STEPS}", f"flow time {_N_STEPS * _STEP_SIZE:g}: nothing moves any more"
@@ -205,8 +212,14 @@ def suggest(
         Euler(_STEP_SIZE),
         _N_STEPS,
         equal,
-        _hints(source, target, label),
+        _hints(*seen, label),
+        memory_limit,
     )
+
+
+def _with_mass(data: LabeledDataset) -> LabeledDataset:
+    """The samples that have a weight, of which all that is advised comes."""
+    return data if bool((data.weights > 0).all()) else data.subset(data.weights > 0)
 
 
 def _written(cost: GroundCost) -> str:
@@ -219,7 +232,10 @@ def _label(
 ) -> tuple[LabelCost, float, tuple[Advice, ...]]:
     """What labels are compared by, and how much they count."""
     sides = (source, target)
-    if any(data.targets is not None and not data.has_classes for data in sides):
+    if _by_number(*sides):
+        if not _same_targets(*sides):
+            why = "both sides do not have the same targets: features alone are compared"
+            return NoLabels(), defaults.LOOK.label_weight, (Advice("cost.label", "NoLabels", why),)
         law = Advice("cost.label", "TargetValues", "labels are numbers: they are compared by value")
         one = Advice(
             "cost.label_weight", "1", "a deviation of the targets counts as one of the features"
@@ -251,6 +267,16 @@ def _label(
     return Bures(), _LABEL_WEIGHT, (Advice("cost.label", "Bures", why), weight)
 
 
+def _by_number(*sides: LabeledDataset) -> bool:
+    """Whether a side has targets in place of classes."""
+    return any(data.targets is not None and not data.has_classes for data in sides)
+
+
+def _same_targets(*sides: LabeledDataset) -> bool:
+    """Whether each side has targets, and as many."""
+    return len({None if data.targets is None else data.targets[0].numel() for data in sides}) == 1
+
+
 def _mass(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> tuple[bool, Advice]:
     """Whether classes should have the same mass."""
     if not label.costs:
@@ -273,10 +299,7 @@ def _solver(
     source: LabeledDataset, target: LabeledDataset, memory_limit: int | str | None
 ) -> tuple[Solver, tuple[Advice, ...]]:
     """Which solver, and its epsilon in the units of the cost."""
-    x, y = (
-        data.x[torch.linspace(0, len(data) - 1, _SOME).long().unique()].double()
-        for data in (source, target)
-    )
+    x, y = (data.x[_some_of(len(data))].double() for data in (source, target))
     mean = float(squared_distances(x, y).mean()) / 2
     epsilon: float | Relative = float(f"{_EPSILON * mean:.3g}")
     share = Advice(
@@ -304,11 +327,19 @@ def _solver(
     return Sinkhorn(epsilon, tol=tol), (Advice("solver", "Sinkhorn", why), share)
 
 
+def _some_of(count: int) -> torch.Tensor:
+    """Places of some samples, from the first to the last, whatever their number."""
+    return torch.linspace(0, count - 1, _SOME, dtype=torch.float64).long().unique()
+
+
 def _hints(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> tuple[Note, ...]:
     """What the data cannot say."""
-    if not label.costs:
-        if source.targets is not None:
+    if _by_number(source, target):
+        if _same_targets(source, target):
             return ()
+        why = "Targets do not count, since both sides do not have the same."
+        return (Note(why, "Give both ad.LabeledDataset(x, targets=y).", "Name them: ?target=…."),)
+    if not label.costs:
         why = "Labels are missing on one side at least, so that classes are not kept together."
         return (Note(why, "ad.pseudo_labels makes classes of clusters.", "Name them: ?label=…."),)
     both = set(map(str, source.classes)) & set(map(str, target.classes))

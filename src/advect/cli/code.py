@@ -8,6 +8,7 @@ What a configuration file or a run directory names is not given by the user: it 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,16 +88,19 @@ def load_object(text: str, what: str, permission: Permission) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent))  # it may import its neighbours
     silent, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # nothing appears beside it
+    here = Path.cwd()
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends is no reason to end in silence
         raise InputError(
             f"{what} cannot be loaded",
             f"{path} ({type(error).__name__}: {error})",
             "Mend the file.",
         ) from error
     finally:
-        sys.path.remove(str(path.parent))
+        os.chdir(here)  # what else the user has named is meant from here
+        if str(path.parent) in sys.path:  # the file may have changed it
+            sys.path.remove(str(path.parent))
         sys.dont_write_bytecode = silent
     if not hasattr(module, name):
         names = [known for known in vars(module) if not known.startswith("_")]

@@ -11,8 +11,10 @@ import base64
 import hashlib
 import json
 import math
+import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +28,7 @@ from advect.cli.run_facts import RunFacts, find_runs
 from advect.errors import InputError
 
 HOST = "127.0.0.1"
+_STEP = r"[0-9]{1,18}"  # of a run, as a page asks for it
 _MOST = 2000  # points of a curve that are sent at a time
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src {script}; connect-src 'self'; "
@@ -82,6 +85,11 @@ class RunServer(ThreadingHTTPServer):
                 self._numbers.setdefault(place, len(self._numbers))
             return {number: place for place, number in self._numbers.items() if place.is_dir()}
 
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """A browser that went away in the middle of an answer is nothing to tell."""
+        with suppress(ConnectionError):
+            super().finish_request(request, client_address)
+
     def answers_to(self, host: str) -> bool:
         """Whether a request is for this server and no other name of it."""
         port = self.server_address[1]
@@ -100,7 +108,10 @@ class _Pages(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self.runs.answers_to(self.headers.get("Host", "")):
             return self._say(HTTPStatus.FORBIDDEN, "This server answers to this machine alone.")
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:
+            return self._say(HTTPStatus.NOT_FOUND, "No such page. The list of runs is at /.")
         parts = [part for part in asked.path.split("/") if part]
         if not parts:
             return self._page("runs.html.jinja", rows=[*self._rows()], roots=self.runs.roots)
@@ -115,7 +126,7 @@ class _Pages(BaseHTTPRequestHandler):
                 return self._page("run.html.jinja", number=parts[1], facts=facts)
             case ["curve"]:
                 after = parse_qs(asked.query).get("after", ["-1"])[0]
-                return self._curve(place, int(after) if after.lstrip("-").isdecimal() else -1)
+                return self._curve(place, int(after) if re.fullmatch(_STEP, after) else -1)
             case ["report"]:
                 return self._report(place)
         return self._say(HTTPStatus.NOT_FOUND, "No such page. The list of runs is at /.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,6 +69,8 @@ def suggest(
         a, b, _ = inputs.together((source, target), options, options.space, talk, code)
         found = ad.suggest(a, b, memory_limit=options.memory_limit)
     ends = [source, target] if place is None else [inputs.settled(ref) for ref in (source, target)]
+    if place is not None:  # it may be read from another folder
+        options = options.model_copy(update={"space": options.space.settled})
     asked = options.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     text = _configuration(found, ends, asked)
     facts: dict[str, Any] = {
@@ -84,7 +87,8 @@ def suggest(
     check_free_file(place, overwrite)
     write_atomically(place, text.encode())
     rows = [f"{one.option}  {one.value}  ({one.reason})" for one in found.advice]
-    next_ = f"written to {place}; now: advect flow -c {place} -o run"
+    runs = " --run-code" if options.space.code else ""
+    next_ = f"written to {place}; now: advect flow -c {shlex.quote(str(place))} -o run{runs}"
     talk.result(facts, "\n".join([*rows, *note_lines(facts["hints"]), next_]))
 
 
@@ -99,7 +103,12 @@ def _configuration(found: ad.Suggestion, ends: list[str], asked: dict[str, Any])
         "steps": found.n_steps,
         "equal_mass": found.equal_mass or asked.get("equal_mass", False),
     }
-    reasons |= {"steps": reasons["n_steps"]}
+    reasons |= {
+        "steps": reasons["n_steps"],
+        "solver.relative_epsilon": reasons["solver.epsilon"],
+    }
+    if asked.get("equal_mass"):
+        reasons["equal_mass"] = "as it was asked for"
     tables = {part: described(part, getattr(found, part)) for part in _PARTS}
     if "space" in asked:
         tables["space"] = asked["space"]

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_kind
+from advect.errors import InputError
 from advect.ot.cost import Cost, Labels
 from advect.ot.kernel import Kernel
 from advect.ot.log_sums import fill_kernel
@@ -57,7 +58,9 @@ class Stream(ABC):
         """Σ_j exp((f_i + g_j − C_ij)/ε) v_j, (n,), for numbers v of either sign."""
         f, g = (part.to(v.dtype) / epsilon for part in potentials)
         parts = (v.clamp_min(0), (-v).clamp_min(0))
-        up, down = (self.log_sums(x, y, g + part.log(), epsilon, labels) for part in parts)
+        up, down = (
+            _one_each(self.log_sums(x, y, g + part.log(), epsilon, labels), x) for part in parts
+        )
         return torch.exp(f + up) - torch.exp(f + down)
 
 
@@ -132,7 +135,7 @@ class StreamedKernel(Kernel):
         x, y = ends
         columns = v[:, None] if v.ndim == 1 else v
         found = [
-            self.stream.products(x, y, potentials, self.epsilon, column, labels)
+            _one_each(self.stream.products(x, y, potentials, self.epsilon, column, labels), x)
             for column in columns.T
         ]
         return torch.stack(found, dim=1).reshape(len(x), *v.shape[1:])
@@ -161,7 +164,8 @@ class StreamedKernel(Kernel):
         labels: Labels | None,
     ) -> Tensor:
         (x, y), shift = ends, (potential / epsilon + weights.log()).to(self.dtype)
-        return -epsilon * self.stream.log_sums(x, y, shift, epsilon, labels).double()
+        sums = _one_each(self.stream.log_sums(x, y, shift, epsilon, labels), x)
+        return -epsilon * sums.double()
 
     def widened(self) -> StreamedKernel:
         return StreamedKernel(self.source, self.stream, torch.float64)
@@ -171,6 +175,16 @@ class StreamedKernel(Kernel):
 
     def release(self) -> None:
         return
+
+
+def _one_each(sums: Tensor, x: Tensor) -> Tensor:
+    """What a stream has made, one number for each point; an error where it is anything else."""
+    what = "a stream must return a tensor with one number for each point"
+    remedy = f"Return ({len(x)},); ad.testing.check_kernel tries it."
+    check_kind(what, sums, Tensor, remedy)
+    if sums.shape != (len(x),):
+        raise InputError(what, f"shape {tuple(sums.shape)}", remedy)
+    return sums
 
 
 class _Turned:
@@ -202,12 +216,20 @@ def register_stream(device: str, stream: Stream | None) -> None:
         >>> streamed < 1e-3
         True
     """
+    try:
+        kind = torch.device(device).type
+    except (RuntimeError, TypeError):
+        raise InputError("no such kind of device", repr(device), 'Pass "cuda" or "cpu".') from None
+    if kind != device:
+        raise InputError(
+            "a stream serves all devices of a kind", repr(device), f"Pass {kind!r}."
+        ) from None
     if stream is None:
-        _STREAMS.pop(device, None)
+        _STREAMS.pop(kind, None)
         return
     remedy = "Pass an object of a subclass of ad.ot.Stream."
     check_kind("a stream makes sums over pairs of points", stream, Stream, remedy)
-    _STREAMS[device] = stream
+    _STREAMS[kind] = stream
 
 
 def streamed(cost: Cost, dtype: torch.dtype | None, room: int | None) -> StreamedKernel | None:

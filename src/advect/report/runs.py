@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from advect._util.checks import check_kind
 from advect.data.digest import digest
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
@@ -93,8 +94,12 @@ def runs_page(runs: Mapping[str, Run] | Sequence[Run], title: str | None = None)
 
 
 def _named(runs: Any) -> dict[str, Story]:
+    remedy = "Pass [one, other]."
+    check_kind("runs are a list, or a mapping from names", runs, (Mapping, list, tuple), remedy)
     named = runs if isinstance(runs, Mapping) else dict(_names(list(runs)))
     given = {str(name): run for name, run in named.items()}
+    if len(given) < len(named):
+        raise InputError("runs need different names", repr([*named]), "Rename one of them.")
     if not 2 <= len(given) <= MOST_RUNS:
         raise InputError(
             f"two to {MOST_RUNS} runs are set side by side",

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_known, check_number
+from advect._util.checks import check_count, check_kind, check_known, check_number
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -19,6 +19,38 @@ from advect.transport.influence import energy_error, why_unknown
 from advect.transport.redraw import check_varies, redrawn, varies
 
 ClassShares = Literal["fixed", "drawn"]
+_STEEP = 1 + math.sqrt(2)  # of the value, beyond which the root bounds the error of it
+
+
+def check_level(level: float) -> float:
+    """How many standard deviations on either side have this confidence."""
+    if not 0 < check_number("level", level) < 1:
+        raise InputError("level must be between 0 and 1", repr(level), "Take 0.95.")
+    return -NormalDist().inv_cdf((1 - float(level)) / 2)
+
+
+def value_error(value: float, error: float) -> float:
+    """The standard error of a value √(2 E), from that of E: to first order, and at most
+    √(2 (E + error)), since near 0 the root is no line.
+
+    Example:
+        >>> value_error(2.0, 0.1), round(value_error(1e-6, 0.5), 6), energy_error_of(2.0, 0.05)
+        (0.05, 1.0, 0.1)
+    """
+    bound = math.sqrt(value**2 + 2 * error)
+    return min(error / value, bound) if value != 0 else bound
+
+
+def energy_error_of(value: float, error: float) -> float:
+    """The standard error of E that ``value_error`` was given."""
+    return value * error if error <= _STEEP * value else (error**2 - value**2) / 2
+
+
+def between_values(squared: float, away: float) -> tuple[float, float]:
+    """√(squared ∓ 2 away), from 0; NaN where one of them is."""
+    if math.isnan(squared + away):
+        return math.nan, math.nan
+    return math.sqrt(max(0.0, squared - 2 * away)), math.sqrt(squared + 2 * away)
 
 
 class Varying(ABC):
@@ -85,12 +117,17 @@ class Varying(ABC):
         check_known("class_shares", class_shares, ("fixed", "drawn"))
         if n is not None:
             check_count("n", n, least=2)
+            if generator is not None:
+                remedy = "Pass torch.Generator().manual_seed(0)."
+                check_kind(
+                    "generator must be a torch.Generator", generator, torch.Generator, remedy
+                )
             within = class_shares == "fixed"
             check_varies(self.source, self.target, within)
             draws = (self._redrawn(within, generator) for _ in range(n))
             return float(np.std([draw.value for draw in draws], ddof=1))
         error = self._energy_error(class_shares)
-        return error / self.value if self.energy > 0 else 0.0
+        return 0.0 if self.energy == self.error == 0 else value_error(self.value, error)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Between which values the mean of distances over other draws of as many samples of each class
@@ -116,14 +153,11 @@ class Varying(ABC):
             >>> low < distance.value < high, ad.otdd(a, a).interval()
             (True, (0.0, 0.0))
         """
-        if not 0 < check_number("level", level) < 1:
-            raise InputError("level must be between 0 and 1", repr(level), "Take 0.95.")
+        deviations = check_level(level)
         if self.energy == self.error == 0:
             return 0.0, 0.0
         error = self._energy_error("fixed")
-        away = NormalDist().inv_cdf((1 + level) / 2) * error + self.error
-        low, high = max(0.0, self.energy - away), self.energy + away
-        return math.sqrt(2 * low), math.sqrt(2 * high)
+        return between_values(2 * self.energy, deviations * error + self.error)
 
     def _energy_error(self, class_shares: ClassShares) -> float:
         within = class_shares == "fixed"

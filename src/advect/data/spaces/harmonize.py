@@ -27,10 +27,11 @@ def harmonize(
     """Two datasets, or several, in one feature space and one dtype; labels, weights and classes stay.
 
     Images are samples of shape (H, W), (H, W, C) with C = 1, 3 or 4, or (C, H, W) with C = 1 or 3
-    and H, W > 4; they come out as (H, W) when gray and (H, W, 3) otherwise. An alpha channel is
-    dropped. Everything else is a vector. Vectors that have names of columns on both sides are
-    aligned by name, in the target's order; others by position. ``FeatureSpace.fit`` takes the same
-    options and remembers what was done, for new samples and for the way back.
+    and H, W > 4; they come out with the channel axis that the target has, where it has as many
+    channels, else as (H, W) when gray and (H, W, 3) otherwise. An alpha channel is dropped.
+    Everything else is a vector. Vectors that have names of columns on both sides are aligned by
+    name, in the target's order; others by position. ``FeatureSpace.fit`` takes the same options and
+    remembers what was done, for new samples and for the way back.
 
     Args:
         source: a dataset of images or vectors.
