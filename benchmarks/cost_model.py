@@ -248,9 +248,8 @@ def work(shape: Shape, evaluation: Evaluation, rates: Rates) -> dict[str, float]
 
 
 class Network(Protocol):
-    """How long a collective takes by the clock where all ranks come to it at once, and how much of it
-    a rank's processor works; and for how much longer than their work ranks wait for the last one of
-    them, as a share of the work between two collectives.
+    """How long a collective takes by the clock, and how much of that a rank's processor works; and for how
+    much longer than they work ranks wait for the last of them, as a share of their work.
     """
 
     late: float
@@ -262,17 +261,21 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Measured:
-    """By what was measured with so many ranks, of each kind, for some sizes."""
+    """By what was measured with so many ranks: a latency, and of each kind what bytes add to the shortest
+    message, for some sizes.
+    """
 
     clock: Mapping[str, Curve]
     processor: Mapping[str, Curve]
+    latency: float = 0.0
     late: float = 0.0
 
     def seconds(self, message: Message, ranks: int) -> float:
-        return self.clock[message.kind](max(message.size, 1))
+        curve = self.clock[message.kind]
+        return self.latency + max(0.0, curve(message.size) - curve(0))
 
     def work(self, message: Message, ranks: int) -> float:
-        return self.processor[message.kind](max(message.size, 1))
+        return self.processor[message.kind](message.size)
 
 
 @dataclass(frozen=True)
@@ -326,7 +329,7 @@ class Prediction:
     @property
     def seconds(self) -> float:
         """By the clock."""
-        return sum(self.parts.values()) / self.share * (1 + self.late) + self.waiting
+        return self.work / self.share * (1 + self.late) + self.waiting
 
 
 def predict(

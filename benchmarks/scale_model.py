@@ -2,10 +2,9 @@
 
     python benchmarks/scale_model.py [--quick] [--ranks 1 2 4] [--json benchmarks/results/scale_model.json]
 
-rates     of a rank alone, and of as many at once as there are cores. Sizes and dimensions are others than those of
-          the checks
-messages  of 2 and 4 ranks over gloo on this machine, by the ranks of each check before and after it: an exchange of some
-          sizes, between which it goes along powers, alone and after some milliseconds of work
+rates     of a rank alone, and of 2 and 4 at work at once. Sizes and dimensions are others than those of the checks
+messages  of 2 and 4 ranks over gloo on this machine: what bytes take, by an exchange of some sizes, between which it goes
+          along powers; latency, and how long ranks wait for the last, by flows of these other sizes
 check     the clock of some steps after the first evaluation, and of that one (a whole distance, from nothing), on
           1, 2 and 4 ranks, of which more than there are cores share them; as measured, and by the model, which is given
           how many products the solves asked for
@@ -26,7 +25,7 @@ from typing import Any
 import scale_probe
 import torch
 from common import code, side_by_side, write_json
-from cost_model import Evaluation, Prediction, Rates, Shape, predict
+from cost_model import Evaluation, Measured, Prediction, Rates, Shape, predict
 from scale_rates import fit, network, told
 from scale_routes import CORES, WIRES, routes
 from scale_simulation import stragglers
@@ -35,13 +34,22 @@ import advect.distributed
 
 # matrices of more than 32 MiB are new pages at each use, and those of less are not: n = 2800 and 3000 are on either side
 CELLS = [(1000, 32, True), (1000, 512, True), (2800, 32, True), (2800, 512, True)]
-CELLS += [(3000, 32, True), (6000, 32, True), (1500, 32, False), (1500, 512, False)]
+CELLS += [(3000, 32, True), (6000, 32, True)]
+CELLS += [(1500, 32, False), (1500, 512, False), (2600, 32, False)]
+JOINED = [
+    (1000, 32, True),
+    (2800, 32, True),
+    (2800, 512, True),
+    (6000, 32, True),
+    (1500, 32, False),
+]
 LABELS = [(60, 512), (150, 512), (300, 512), (640, 512), (300, 32), (400, 128), (4000, 128)]
 CHECKS = [(2000, 64, True), (4000, 64, True), (8000, 64, True), (2000, 64, False)]
 CHECKS += [(2000, 784, True), (4000, 784, True)]
 SIZES = [8, 1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24]
 STEPS = 3
 QUICK_CELLS = [(600, 8, True), (600, 24, True), (800, 8, True), (600, 8, False), (600, 24, False)]
+QUICK_JOINED = [(600, 8, True), (600, 8, False)]
 QUICK_LABELS = [(20, 24), (40, 24), (90, 24)]
 QUICK_CHECKS = [(701, 12, True), (701, 12, False)]
 Facts = dict[str, Any]
@@ -56,10 +64,9 @@ def task(given: Facts) -> Any:
         return calibrated(given["cells"], given["labels"])
     with advect.distributed.group() as group:
         warm_up(group)
-        listen = lambda: [scale_probe.message_times(given["sizes"], group)] * (group.size > 1)
-        before = listen()
-        walked = scale_probe.walk(Shape(**given["shape"]), given["steps"], group)
-        return {"walk": walked, "messages": before + listen()}
+        if kind == "messages":
+            return scale_probe.message_times(given["sizes"], group)
+        return scale_probe.walk(Shape(**given["shape"]), given["steps"], group)
 
 
 def warm_up(group: Any) -> None:
@@ -111,23 +118,19 @@ def averaged(found: list[Facts]) -> Rates:
     return fit(list(merged.values()), laws, *beside)
 
 
-def compared(shape: Shape, found: list[list[Facts]], rates: Rates, cores: int) -> Facts:
-    """Measured beside predicted, for the steps after the first evaluation and for that one; ``found`` is
-    what each rank says, round by round.
+def compared(
+    shape: Shape, walks: list[list[list[Facts]]], rates: Rates, wires: Measured | None, cores: int
+) -> Facts:
+    """Measured beside predicted, for the steps after the first evaluation and for that one; ``walks`` are
+    the records of each rank, round by round.
     """
-    walks = [[rank["walk"] for rank in ranks] for ranks in found]
-    wires = [network(ranks[0]["messages"]) if shape.ranks > 1 else None for ranks in found]
     evaluations = [[Evaluation.read(record) for record in walk[0]] for walk in walks]
-    said = [
-        [predict(shape, each, rates, wire, cores) for each in of]
-        for of, wire in zip(evaluations, wires, strict=True)
-    ]
+    said = [[predict(shape, each, rates, wires, cores) for each in of] for of in evaluations]
     row: Facts = {"n": shape.n, "d": shape.d, "ranks": shape.ranks, "kept": shape.kept}
     row |= {
         "step": _beside(walks, said, slice(1, None)),
         "first": _beside(walks, said, slice(0, 1)),
     }
-    row["late"] = statistics.fmean(wire.late if wire else 0.0 for wire in wires)
     counted = [sum(size for _, size in record["traffic"].values()) for record in walks[-1][0]]
     row["bytes"] = {"counted": counted, "model": [each.payload for each in said[-1]]}
     row["products"] = [
@@ -176,23 +179,33 @@ def main() -> None:
     cells, labels = (QUICK_CELLS, QUICK_LABELS) if options.quick else (CELLS, LABELS)
     checks = QUICK_CHECKS if options.quick else [c for c in CHECKS if c[0] <= options.most]
     sizes = SIZES[:4] if options.quick else SIZES
-    busy = [count for count in (1, cores) if count <= max(options.ranks)]
+    joined = QUICK_JOINED if options.quick else JOINED
+    several = [p for p in options.ranks if p > 1]
     shapes = [Shape(n, n, d, ranks=p, kept=kept) for n, d, kept in checks for p in options.ranks]
-    calibrations: dict[int, list[Facts]] = {count: [] for count in busy}
-    measured: list[list[list[Facts]]] = [[] for _ in shapes]
+    others = [Shape(n, n, d, ranks=p, kept=kept) for n, d, kept in joined for p in several]
+    calibrations: dict[int, list[Facts]] = {p: [] for p in options.ranks}
+    probes: dict[int, list[Facts]] = {p: [] for p in several}
+    walks: dict[Shape, list[list[list[Facts]]]] = {shape: [] for shape in (*others, *shapes)}
     copies, before = bytes_of_a_number(options.quick), host_times()
     for done in range(1, 1 + (options.rounds or (1 if options.quick else 3))):
-        for count in busy:
+        for p in options.ranks:
             given = {"task": "calibrate", "cells": cells, "labels": labels}
-            calibrations[count] += launch(count, given, joined=False)
-        for shape, found in zip(shapes, measured, strict=True):
-            given = {"task": "walk", "shape": vars(shape), "steps": STEPS, "sizes": sizes}
+            calibrations[p] += launch(p, given, joined=False)
+        for p in several:
+            probes[p] += launch(p, {"task": "messages", "sizes": sizes})[0]
+        for shape, found in walks.items():
+            given = {"task": "walk", "shape": vars(shape), "steps": STEPS}
             found.append(launch(shape.ranks, given))
-        rates = {count: averaged(each) for count, each in calibrations.items()}
-        rows = [
-            compared(shape, found, rates[min(shape.ranks, max(busy))], cores)
-            for shape, found in zip(shapes, measured, strict=True)
-        ]
+        rates = {p: averaged(each) for p, each in calibrations.items()}
+        wires = {
+            p: network(
+                probes[p],
+                [{"shape": o, "ranks": one} for o in others if o.ranks == p for one in walks[o]],
+                cores,
+            )
+            for p in several
+        }
+        rows = [compared(s, walks[s], rates[s.ranks], wires.get(s.ranks), cores) for s in shapes]
         show(rows)
         facts: Facts = {
             "code": code(),
@@ -207,30 +220,20 @@ def main() -> None:
             "taken": taken / whole,
             "sizes": "small" if options.quick else "all",
         }
-        facts |= {"rates": {str(count): told(each) for count, each in rates.items()}}
-        facts |= {"messages": every_message(measured), "calibrated at": cells}
-        write_json(options.json, facts | far(rows, rates[max(busy)], copies))
+        facts |= {"rates": {str(p): told(each) for p, each in rates.items()}}
+        facts["messages"] = [each for p in several for each in probes[p]]
+        facts["waits"] = {
+            str(p): {"latency": each.latency, "late": each.late} for p, each in wires.items()
+        }
+        facts["calibrated at"] = {"rates": cells, "messages": joined}
+        busiest = rates[min(options.ranks, key=lambda p: (abs(p - cores), p))]
+        write_json(options.json, facts | far(rows, busiest, copies))
 
 
 def host_times() -> tuple[int, int]:
     """Of the cores' time, what the host gave to others, and all of it (Linux, since it was started)."""
     times = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
     return times[7], sum(times)
-
-
-def every_message(measured: list[list[list[Facts]]]) -> list[Facts]:
-    """What messages took, by kind, size and ranks: means over all checks."""
-    found: dict[tuple[int, str, int], list[Facts]] = {}
-    for ranks in (one for rounds in measured for one in rounds):
-        for each in ranks[0]["messages"]:
-            for message in each["messages"]:
-                key = (each["ranks"], message["kind"], message["size"])
-                found.setdefault(key, []).append(message)
-    return [
-        {"ranks": ranks, "kind": kind, "size": size}
-        | {name: statistics.fmean(each[name] for each in of) for name in ("seconds", "work")}
-        for (ranks, kind, size), of in sorted(found.items())
-    ]
 
 
 def far(rows: list[Facts], rates: Rates, copies: float) -> Facts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,12 +21,6 @@ from advect._util import ranks as ranks_module
 from advect.ot.sharded import ShardedCost, ShardedKernel
 from advect.transport import ranks as sharded
 
-GRAIN = (
-    2000,
-    2000,
-)  # a matrix of all ranks, whose product with a vector is the work between messages
-MULTIPLY = 4  # such products of a whole matrix
-ROUNDS, SMALL = 48, 1 << 15  # messages of a kind and size; bytes of those that are tried with work
 COUNTED = (*PRODUCTS, "fill", "softmins")
 PARTS: list[tuple[str, Any, str]] = [
     ("costs", ad.PairCost, "matrix"),
@@ -147,45 +142,24 @@ def sort_time(numbers: int = 1_000_000) -> float:
     return median_time(lambda: torch.sort(x), 3) / (numbers * math.log2(numbers))
 
 
-def message_times(sizes: list[int], group: Any) -> Record:
-    """Seconds of a collective, by kind and bytes of payload, where ranks do nothing else; and with some
-    milliseconds of work before each, of which ``without`` is the clock without messages.
-
-    Means, not medians: a step waits for every message, also for those that take long."""
-    rows, vector = torch.rand(-(-GRAIN[0] // group.size), GRAIN[1]), torch.rand(GRAIN[1])
-
-    def work(times: int) -> None:
-        for _ in range(times):
-            torch.mv(rows, vector)
-
-    def rounds(count: int, message: Callable[[], Any], times: int = 0) -> tuple[float, float]:
-        for _ in range(2):
-            message()
-        begun = time.perf_counter(), time.thread_time()
-        for _ in range(count):
-            work(times)
-            message()
-        spent = time.perf_counter() - begun[0], time.thread_time() - begun[1]
-        return spent[0] / count, spent[1] / count
-
-    found, grain = [], MULTIPLY * group.size
-    without = rounds(ROUNDS, lambda: None, grain)[0]
+def message_times(sizes: list[int], group: Any) -> list[Record]:
+    """Seconds of a collective by kind and bytes of payload: the clock (a median) and this thread's processor,
+    one message after the other, without work between them.
+    """
+    found = []
     for kind, size in itertools.product(("sum", "gather"), sizes):
         own = max(1, size // 4 // (group.size if kind == "gather" else 1))
-        values = torch.ones(own)
-        whole = own * group.size
-        message: Callable[[], Any] = (
-            (lambda v=values: group.sum(v))
-            if kind == "sum"
-            else (lambda v=values, n=whole: group.gather(v, n))
-        )
-        idle, processor = rounds(ROUNDS if size < 1 << 20 else ROUNDS // 8, message)
-        one = {"kind": kind, "size": size, "seconds": idle, "work": processor}
-        if size <= SMALL:
-            one["busy"] = rounds(ROUNDS, message, grain)[0]
-        found.append(one)
-    without = (without + rounds(ROUNDS, lambda: None, grain)[0]) / 2
-    return {"ranks": group.size, "without": without, "messages": found}
+        values, times = torch.ones(own), []
+        begun = time.thread_time()
+        for _ in range(60 if size < 1 << 20 else 12):
+            start = time.perf_counter()
+            group.sum(values) if kind == "sum" else group.gather(values, own * group.size)
+            times.append(time.perf_counter() - start)
+        work = (time.thread_time() - begun) / len(times)
+        middle = statistics.median(times)
+        one = {"kind": kind, "size": size, "ranks": group.size}
+        found.append(one | {"seconds": middle, "work": work})
+    return found
 
 
 def peak(shape: Shape) -> int:

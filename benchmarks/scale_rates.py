@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from cost_model import (
     Measured,
     Rates,
     Shape,
+    messages,
     passes,
 )
 from scipy.optimize import nnls
@@ -115,18 +117,14 @@ def _laws(labels: Sequence[Cell]) -> tuple[Curve, float, float, float]:
     return curve, law, float(found[0]), float(found[1])
 
 
-def network(found: Sequence[Cell]) -> Measured:
-    """Messages as they were measured by some ranks, once or more often: the largest of the ranks' numbers
-    takes what their sum takes. Ranks that work in between wait longer: that is their lateness.
+def network(probes: Sequence[Cell], walks: Sequence[Cell], cores: int) -> Measured:
+    """Messages of some ranks: what their bytes take from messages of several sizes, one after the other; and
+    latency and lateness from flows at sizes of their own (``walks``: {"shape", "ranks": records of each}), as
+    what the clock has beyond work and bytes. The largest of the ranks' numbers takes what their sum takes.
     """
     said: dict[tuple[str, int], list[Cell]] = {}
-    late = []
-    for each in found:
-        for message in each["messages"]:
-            said.setdefault((message["kind"], message["size"]), []).append(message)
-            if "busy" in message:
-                late.append(message["busy"] - message["seconds"] - each["without"])
-    without = statistics.fmean(each["without"] for each in found)
+    for each in probes:
+        said.setdefault((each["kind"], each["size"]), []).append(each)
 
     def curves(what: str) -> dict[str, Curve]:
         points: dict[str, list[tuple[float, float]]] = {}
@@ -136,7 +134,23 @@ def network(found: Sequence[Cell]) -> Measured:
         made = {kind: Curve(tuple(each), beyond=1.0) for kind, each in points.items()}
         return made | {"max": made["sum"]}
 
-    return Measured(curves("seconds"), curves("work"), max(0.0, statistics.fmean(late) / without))
+    bare = Measured(curves("seconds"), curves("work"))
+    rows, wanted = [], []
+    for walk in walks:
+        shape: Shape = walk["shape"]
+        for index, record in enumerate(walk["ranks"][0]):
+            every = messages(shape, Evaluation.read(record))
+            clock, work = (
+                statistics.fmean(rank[index][name] for rank in walk["ranks"])
+                for name in ("seconds", "work")
+            )
+            base = work * max(1.0, shape.ranks / cores)
+            beside = sum(each.count * bare.seconds(each, shape.ranks) for each in every)
+            rows.append([sum(each.count for each in every) / clock, base / clock])
+            wanted.append((clock - base - beside) / clock)
+    table = np.array(rows)
+    latency, late = nnls(table, np.maximum(0.0, wanted))[0]
+    return replace(bare, latency=float(latency), late=float(late))
 
 
 def told(rates: Rates) -> dict[str, Any]:

@@ -89,15 +89,12 @@ def model_origin() -> str:
         f"Measured {code['date']} at {code['commit']} on {cores} cores; means over {found['rounds']} rounds of "
         f"{found['steps']} steps. "
     )
-    late: dict[int, list[float]] = {}
-    for row in found["rows"]:
-        late.setdefault(row["ranks"], []).append(row["late"])
-    said = [
-        f"{100 * min(of):.0f} to {100 * max(of):.0f} % with {p} ranks"
-        for p, of in sorted(late.items())
-        if p > 1
+    waits = [
+        f"{_time(of['latency'])} and {100 * of['late']:.0f} % with {p} ranks"
+        for p, of in found["waits"].items()
     ]
-    told += f"Lateness was {', '.join(said)}. Other tenants of the host took {100 * found['taken']:.0f} % of the cores' time."
+    told += f"Latency of a message and lateness: {', '.join(waits)}. "
+    told += f"Other tenants of the host took {100 * found['taken']:.0f} % of the cores' time."
     if load > cores / 2:
         told += f" **Other programs ran beside it (a load of {load:g}): the clock says little.**"
     if found["sizes"] != "all":

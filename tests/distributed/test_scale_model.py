@@ -202,28 +202,36 @@ def test_routes_follow_their_laws(module):
 def test_a_network_is_found_again_in_times_that_it_made(module):
     """An oracle: messages of known latency and bandwidth, and ranks that are late by a share of their work."""
     model, fitting = module("cost_model"), module("scale_rates")
-    sizes, grain, late = (8, 4096, 1 << 15, 1 << 20), 5e-3, 0.2
-    message = lambda size: 1e-3 + size / 1e9
-    said = [
-        {"kind": kind, "size": size, "seconds": message(size), "work": 1e-4}
-        | ({"busy": message(size) + grain * (1 + late)} if size < 1 << 16 else {})
+    sizes, latency, late, cores = (8, 4096, 1 << 15, 1 << 20), 2e-3, 0.2, 2
+    probes = [
+        {"kind": kind, "size": size, "seconds": 5e-4 + (size - 8) / 1e9, "work": 1e-4}
         for kind in ("sum", "gather")
         for size in sizes
     ]
-    found = fitting.network([{"ranks": 2, "without": grain, "messages": said}] * 2)
-    assert found.late == pytest.approx(late)
-    for kind in ("sum", "gather", "max"):
-        for size in (*sizes, 1 << 22):
-            one = model.Message(kind, size)
-            expected = message(size) if size <= sizes[-1] else message(sizes[-1]) * 4
-            assert found.seconds(one, 2) == pytest.approx(expected)
-            assert found.work(one, 2) == pytest.approx(1e-4 * (4 if size > sizes[-1] else 1))
-    shape, step = model.Shape(500, 500, 8, ranks=4), model.Evaluation.steady(5, 3)
-    whole = model.predict(shape, step, some_rates(model), found, cores=2)
-    parts, count = sum(whole.parts.values()), sum(each.count for each in whole.said)
-    assert whole.work == pytest.approx(parts + 1e-4 * count)
-    waiting = sum(each.count * found.seconds(each, 4) for each in whole.said)
-    assert whole.seconds == pytest.approx(2 * parts * (1 + late) + waiting)
+    rates = some_rates(model)
+    curve = model.Curve(tuple((each["size"], each["seconds"]) for each in probes[:4]), beyond=1.0)
+    same = dict.fromkeys(("sum", "gather", "max"), curve)
+    flat = dict.fromkeys(same, model.Curve(((8.0, 1e-4), (1 << 20, 1e-4)), beyond=1.0))
+    true = model.Measured(same, flat, latency, late)
+    walks = []
+    for shape in (model.Shape(n, n, 8, ranks=4) for n in (200, 900, 3000)):
+        steps = [model.Evaluation.steady(across, 4) for across in (5, 12)]
+        told = [model.predict(shape, each, rates, true, cores) for each in steps]
+        records = [
+            each.stored() | {"seconds": one.seconds, "work": one.work}
+            for each, one in zip(steps, told, strict=True)
+        ]
+        walks.append({"shape": shape, "ranks": [records] * 4})
+    found = fitting.network(probes, walks, cores)
+    assert (found.latency, found.late) == pytest.approx((latency, late))
+    one = model.Message("gather", 1 << 20)
+    assert found.seconds(one, 4) == pytest.approx(latency + ((1 << 20) - 8) / 1e9)
+    assert found.seconds(model.Message("max", 8), 4) == pytest.approx(latency)
+    step = told[0]
+    parts, count = sum(step.parts.values()), sum(each.count for each in step.said)
+    assert step.work == pytest.approx(parts + 1e-4 * count)
+    waiting = sum(each.count * true.seconds(each, 4) for each in step.said)
+    assert step.seconds == pytest.approx(2 * step.work * (1 + late) + waiting)
 
 
 @pytest.mark.slow
