@@ -9,7 +9,7 @@ check     the clock of some steps after the first evaluation, and of that one (a
           1, 2 and 4 ranks, of which more than there are cores share them; as measured, and by the model, which is given
           how many products the solves asked for
 bytes     of all messages, counted, and by the model: equal
-All of it is done in rounds, of which means are taken; the file is written after each. The model then goes where nothing
+All of it is done in rounds, of which medians are taken; the file is written after each. The model then goes where nothing
 was measured (scale_routes.py), and docs/internet-scale.md says what it finds.
 """
 
@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import statistics
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ import advect.distributed
 # matrices of more than 32 MiB are new pages at each use, and those of less are not: n = 2800 and 3000 are on either side
 CELLS = [(1000, 32, True), (1000, 512, True), (2800, 32, True), (2800, 512, True)]
 CELLS += [(3000, 32, True), (6000, 32, True)]
-CELLS += [(1500, 32, False), (1500, 512, False), (2600, 32, False)]
+CELLS += [(1500, 32, False), (1500, 512, False), (2400, 32, False)]
 JOINED = [
     (1000, 32, True),
     (2800, 32, True),
@@ -64,9 +65,9 @@ def task(given: Facts) -> Any:
         return calibrated(given["cells"], given["labels"])
     with advect.distributed.group() as group:
         warm_up(group)
-        if kind == "messages":
-            return scale_probe.message_times(given["sizes"], group)
-        return scale_probe.walk(Shape(**given["shape"]), given["steps"], group)
+        said = scale_probe.message_times(given["sizes"], group) if group.size > 1 else []
+        walks = [scale_probe.walk(Shape(**each), STEPS, group) for each in given["shapes"]]
+        return {"messages": said, "walks": walks}
 
 
 def warm_up(group: Any) -> None:
@@ -80,10 +81,7 @@ def calibrated(cells: list[tuple[int, int, bool]], labels: list[tuple[int, int]]
     warm_up(alone)
     walked = []
     for n, d, kept in cells:
-        # passes that make everything anew are many in one step
-        records = scale_probe.walk(
-            Shape(n, n, d, kept=kept), STEPS if kept else 1, alone, parts=True
-        )
+        records = scale_probe.walk(Shape(n, n, d, kept=kept), STEPS, alone, parts=True)
         walked.append({"n": n, "d": d, "kept": kept, "records": records})
     laws = [scale_probe.label_times(size, d) for size, d in labels]
     return {
@@ -118,36 +116,53 @@ def averaged(found: list[Facts]) -> Rates:
     return fit(list(merged.values()), laws, *beside)
 
 
-def compared(
-    shape: Shape, walks: list[list[list[Facts]]], rates: Rates, wires: Measured | None, cores: int
-) -> Facts:
-    """Measured beside predicted, for the steps after the first evaluation and for that one; ``walks`` are
-    the records of each rank, round by round.
+@dataclass
+class Round:
+    """One measurement of everything: rates and waits of each number of ranks, and the records of each walk,
+    rank by rank.
     """
-    evaluations = [[Evaluation.read(record) for record in walk[0]] for walk in walks]
-    said = [[predict(shape, each, rates, wires, cores) for each in of] for of in evaluations]
+
+    rates: dict[int, Rates]
+    wires: dict[int, Measured]
+    walks: dict[Shape, list[list[Facts]]]
+
+    def predictions(self, shape: Shape, cores: int) -> list[Prediction]:
+        records = self.walks[shape][0]
+        wires = self.wires.get(shape.ranks)
+        every = [Evaluation.read(record) for record in records]
+        return [predict(shape, each, self.rates[shape.ranks], wires, cores) for each in every]
+
+
+def compared(shape: Shape, rounds: list[Round], cores: int) -> Facts:
+    """Measured beside predicted, for the steps after the first evaluation and for that one."""
     row: Facts = {"n": shape.n, "d": shape.d, "ranks": shape.ranks, "kept": shape.kept}
+    said = [each.predictions(shape, cores) for each in rounds]
+    walks = [each.walks[shape] for each in rounds]
     row |= {
         "step": _beside(walks, said, slice(1, None)),
         "first": _beside(walks, said, slice(0, 1)),
     }
     counted = [sum(size for _, size in record["traffic"].values()) for record in walks[-1][0]]
     row["bytes"] = {"counted": counted, "model": [each.payload for each in said[-1]]}
+    steps = [Evaluation.read(record) for walk in walks for record in walk[0][1:]]
     row["products"] = [
-        statistics.fmean(each.iterations(side) for of in evaluations for each in of[1:])
-        for side in ("cross", "source")
+        statistics.fmean(each.iterations(side) for each in steps) for side in ("cross", "source")
     ]
     return row
 
 
 def _beside(walks: list[list[list[Facts]]], said: list[list[Prediction]], which: slice) -> Facts:
-    """Means over rounds, evaluations and ranks."""
-    records = [record for ranks in walks for rank in ranks for record in rank[which]]
-    told = [one for of in said for one in of[which]]
-    measured = {name: statistics.fmean(r[name] for r in records) for name in ("seconds", "work")}
-    model = {name: statistics.fmean(getattr(p, name) for p in told) for name in measured}
-    parts = {name: statistics.fmean(p.parts[name] for p in told) for name in told[0].parts}
-    parts["messages"] = statistics.fmean(p.waiting for p in told)
+    """Means over evaluations and ranks, and of these the medians over rounds."""
+    measured: dict[str, float] = {}
+    model: dict[str, float] = {}
+    for name in ("seconds", "work"):
+        of = [[record[name] for rank in walk for record in rank[which]] for walk in walks]
+        measured[name] = statistics.median(map(statistics.fmean, of))
+        told = [[getattr(one, name) for one in each[which]] for each in said]
+        model[name] = statistics.median(map(statistics.fmean, told))
+    last = said[-1][which]
+    parts = {name: statistics.fmean(p.parts[name] for p in last) for name in last[0].parts}
+    parts["messages"] = statistics.fmean(p.waiting for p in last)
     off = {name: model[name] / measured[name] - 1 for name in measured}
     return {"measured": measured, "model": model, "off": off, "parts": parts}
 
@@ -183,30 +198,27 @@ def main() -> None:
     several = [p for p in options.ranks if p > 1]
     shapes = [Shape(n, n, d, ranks=p, kept=kept) for n, d, kept in checks for p in options.ranks]
     others = [Shape(n, n, d, ranks=p, kept=kept) for n, d, kept in joined for p in several]
+    copies, before, rounds = bytes_of_a_number(options.quick), host_times(), []
     calibrations: dict[int, list[Facts]] = {p: [] for p in options.ranks}
-    probes: dict[int, list[Facts]] = {p: [] for p in several}
-    walks: dict[Shape, list[list[list[Facts]]]] = {shape: [] for shape in (*others, *shapes)}
-    copies, before = bytes_of_a_number(options.quick), host_times()
+    messages: list[Facts] = []
     for done in range(1, 1 + (options.rounds or (1 if options.quick else 3))):
+        one = Round({}, {}, {})
         for p in options.ranks:
-            given = {"task": "calibrate", "cells": cells, "labels": labels}
-            calibrations[p] += launch(p, given, joined=False)
-        for p in several:
-            probes[p] += launch(p, {"task": "messages", "sizes": sizes})[0]
-        for shape, found in walks.items():
-            given = {"task": "walk", "shape": vars(shape), "steps": STEPS}
-            found.append(launch(shape.ranks, given))
-        rates = {p: averaged(each) for p, each in calibrations.items()}
-        wires = {
-            p: network(
-                probes[p],
-                [{"shape": o, "ranks": one} for o in others if o.ranks == p for one in walks[o]],
-                cores,
-            )
-            for p in several
-        }
-        rows = [compared(s, walks[s], rates[s.ranks], wires.get(s.ranks), cores) for s in shapes]
+            alone = launch(p, {"task": "calibrate", "cells": cells, "labels": labels}, joined=False)
+            own = [shape for shape in (*others, *shapes) if shape.ranks == p]
+            given = {"task": "walks", "shapes": [vars(shape) for shape in own], "sizes": sizes}
+            found = launch(p, given)
+            calibrations[p] += alone
+            messages += found[0]["messages"]
+            one.rates[p] = averaged(alone)
+            one.walks |= {s: [rank["walks"][k] for rank in found] for k, s in enumerate(own)}
+            if p > 1:
+                free = [{"shape": s, "ranks": one.walks[s]} for s in own if s in others]
+                one.wires[p] = network(found[0]["messages"], free, cores)
+        rounds.append(one)
+        rows = [compared(shape, rounds, cores) for shape in shapes]
         show(rows)
+        rates = {p: averaged(each) for p, each in calibrations.items()}
         facts: Facts = {
             "code": code(),
             "cores": cores,
@@ -220,10 +232,13 @@ def main() -> None:
             "taken": taken / whole,
             "sizes": "small" if options.quick else "all",
         }
-        facts |= {"rates": {str(p): told(each) for p, each in rates.items()}}
-        facts["messages"] = [each for p in several for each in probes[p]]
+        facts |= {"rates": {str(p): told(each) for p, each in rates.items()}, "messages": messages}
         facts["waits"] = {
-            str(p): {"latency": each.latency, "late": each.late} for p, each in wires.items()
+            str(p): {
+                name: statistics.median(getattr(each.wires[p], name) for each in rounds)
+                for name in ("latency", "late")
+            }
+            for p in several
         }
         facts["calibrated at"] = {"rates": cells, "messages": joined}
         busiest = rates[min(options.ranks, key=lambda p: (abs(p - cores), p))]

@@ -86,7 +86,7 @@ def model_origin() -> str:
     found = benchmark("scale_model")
     code, cores, load = found["code"], found["cores"], found["load"]
     told = (
-        f"Measured {code['date']} at {code['commit']} on {cores} cores; means over {found['rounds']} rounds of "
+        f"Measured {code['date']} at {code['commit']} on {cores} cores; medians over {found['rounds']} rounds of "
         f"{found['steps']} steps. "
     )
     waits = [
