@@ -36,7 +36,7 @@ import advect.distributed
 # matrices of more than 32 MiB are new pages at each use, and those of less are not: n = 2800 and 3000 are on either side
 CELLS = [(1000, 32, True), (1000, 512, True), (2800, 32, True), (2800, 512, True)]
 CELLS += [(3000, 32, True), (6000, 32, True)]
-CELLS += [(1500, 32, False), (1500, 512, False), (2400, 32, False)]
+CELLS += [(1000, 32, False), (1500, 32, False), (1500, 512, False), (2400, 32, False)]
 JOINED = [
     (1000, 32, True),
     (2800, 32, True),

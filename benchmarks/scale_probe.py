@@ -118,16 +118,15 @@ def label_times(size: int, d: int, classes: int = 4) -> Record:
     """Seconds of a pair of label laws, and of one law before it is compared, for classes of ``size``."""
     data = [drawn(size * classes, d, classes, seed) for seed in (0, 1)]
     every = torch.ones(classes, classes, dtype=torch.bool)
-    one = torch.zeros_like(every)
-    one[0, 0] = True
+    each = torch.eye(classes, dtype=torch.bool)  # all laws, and few pairs
 
     def distances(wanted: torch.Tensor) -> float:
         fresh = lambda: ad.Bures().of_pairs(data[0].replace(), data[1].replace(), wanted)
         return median_time(fresh, 3)
 
-    few, all_pairs = distances(one), distances(every)
-    pair = (all_pairs - few) / (classes**2 - 1)
-    return {"size": size, "d": d, "pair": pair, "law": max(few - pair, 0) / (2 * classes)}
+    few, all_pairs = distances(each), distances(every)
+    pair = (all_pairs - few) / (classes**2 - classes)
+    return {"size": size, "d": d, "pair": pair, "law": max(few - classes * pair, 0) / (2 * classes)}
 
 
 def mark_time(numbers: int = 2_000_000) -> float:
