@@ -9,6 +9,7 @@ check     the clock of some steps after the first evaluation, and of that one (a
           1, 2 and 4 ranks, of which more than there are cores share them; as measured, and by the model, which is given
           how many products the solves asked for
 bytes     of all messages, counted, and by the model: equal
+fresh     (--fresh) other sizes once more, by rates and waits that are in the file already
 All of it is done in rounds, of which medians are taken; the file is written after each. The model then goes where nothing
 was measured (scale_routes.py), and docs/internet-scale.md says what it finds.
 """
@@ -19,7 +20,7 @@ import argparse
 import json
 import os
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import scale_probe
 import torch
 from common import code, side_by_side, write_json
 from cost_model import Evaluation, Measured, Prediction, Rates, Shape, predict
-from scale_rates import fit, network, told
+from scale_rates import exchanges, fit, network, restored, told
 from scale_routes import CORES, WIRES, routes
 from scale_simulation import stragglers
 
@@ -47,6 +48,7 @@ JOINED = [
 LABELS = [(60, 512), (150, 512), (300, 512), (640, 512), (300, 32), (400, 128), (4000, 128)]
 CHECKS = [(2000, 64, True), (4000, 64, True), (8000, 64, True), (2000, 64, False)]
 CHECKS += [(2000, 784, True), (4000, 784, True)]
+FRESH = [(3300, 100, True), (5000, 300, True), (2300, 150, False), (1600, 400, True)]
 SIZES = [8, 1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24]
 STEPS = 3
 QUICK_CELLS = [(600, 8, True), (600, 24, True), (800, 8, True), (600, 8, False), (600, 24, False)]
@@ -184,6 +186,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="how often all is measured; 3, quick 1")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--json", type=Path, help="write what was found here too")
+    parser.add_argument("--fresh", action="store_true", help="other sizes, by what --json holds")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -191,6 +194,9 @@ def main() -> None:
         print(json.dumps(task(json.loads(options.task))))
         return
     cores, load = len(os.sched_getaffinity(0)), round(os.getloadavg()[0], 1)  # before its own
+    if options.fresh:
+        fresh(options.json, options.ranks, cores, load)
+        return
     cells, labels = (QUICK_CELLS, QUICK_LABELS) if options.quick else (CELLS, LABELS)
     checks = QUICK_CHECKS if options.quick else [c for c in CHECKS if c[0] <= options.most]
     sizes = SIZES[:4] if options.quick else SIZES
@@ -243,6 +249,23 @@ def main() -> None:
         facts["calibrated at"] = {"rates": cells, "messages": joined}
         busiest = rates[min(options.ranks, key=lambda p: (abs(p - cores), p))]
         write_json(options.json, facts | far(rows, busiest, copies))
+
+
+def fresh(path: Path, ranks: list[int], cores: int, load: float) -> None:
+    """Sizes that nothing was ever fitted or looked at with: measured now, and added to the file."""
+    kept, rows = json.loads(path.read_text()), []
+    for p in ranks:
+        shapes = [Shape(n, n, d, ranks=p, kept=made) for n, d, made in FRESH]
+        given = {"task": "walks", "shapes": [vars(shape) for shape in shapes], "sizes": [8]}
+        found = launch(p, given)
+        one = Round({p: restored(kept["rates"][str(p)])}, {}, {})
+        if p > 1:
+            said = exchanges([each for each in kept["messages"] if each["ranks"] == p])
+            one.wires[p] = replace(said, **kept["waits"][str(p)])
+        one.walks = {s: [rank["walks"][k] for rank in found] for k, s in enumerate(shapes)}
+        rows += [compared(shape, [one], cores) for shape in shapes]
+    show(rows)
+    write_json(path, kept | {"fresh": {"rows": rows, "code": code(), "load": load}})
 
 
 def host_times() -> tuple[int, int]:

@@ -117,11 +117,8 @@ def _laws(labels: Sequence[Cell]) -> tuple[Curve, float, float, float]:
     return curve, law, float(found[0]), float(found[1])
 
 
-def network(probes: Sequence[Cell], walks: Sequence[Cell], cores: int) -> Measured:
-    """Messages of some ranks: what their bytes take from messages of several sizes, one after the other; and
-    latency and lateness from flows at sizes of their own (``walks``: {"shape", "ranks": records of each}), as
-    what the clock has beyond work and bytes. The largest of the ranks' numbers takes what their sum takes.
-    """
+def exchanges(probes: Sequence[Cell]) -> Measured:
+    """Messages by their bytes alone, without latency."""
     said: dict[tuple[str, int], list[Cell]] = {}
     for each in probes:
         said.setdefault((each["kind"], each["size"]), []).append(each)
@@ -134,7 +131,15 @@ def network(probes: Sequence[Cell], walks: Sequence[Cell], cores: int) -> Measur
         made = {kind: Curve(tuple(each), beyond=1.0) for kind, each in points.items()}
         return made | {"max": made["sum"]}
 
-    bare = Measured(curves("seconds"), curves("work"))
+    return Measured(curves("seconds"), curves("work"))
+
+
+def network(probes: Sequence[Cell], walks: Sequence[Cell], cores: int) -> Measured:
+    """Messages of some ranks: what their bytes take from messages of several sizes, one after the other; and
+    latency and lateness from flows at sizes of their own (``walks``: {"shape", "ranks": records of each}), as
+    what the clock has beyond work and bytes. The largest of the ranks' numbers takes what their sum takes.
+    """
+    bare = exchanges(probes)
     rows, wanted = [], []
     for walk in walks:
         shape: Shape = walk["shape"]
