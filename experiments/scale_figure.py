@@ -35,6 +35,7 @@ def main() -> None:
     here.set(xscale="log", yscale="log", ylabel="a step by the clock, s")
     sizes = sorted({row["n"] for row in kept})
     here.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    here.set_yticks([0.3, 0.5, 1, 2, 5], ["0.3", "0.5", "1", "2", "5"])
     here.minorticks_off()
     here.legend(fontsize=8, frameon=False)
     table = found["routes"]["table"]

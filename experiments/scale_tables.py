@@ -31,10 +31,15 @@ PARTS = {
 }
 
 
-def model_checks() -> str:
+def _checked(fresh: bool) -> list[dict[str, Any]]:
+    found = benchmark("scale_model")
+    return found["fresh"]["rows"] if fresh else found["rows"]
+
+
+def model_checks(fresh: bool = False) -> str:
     """Measured beside predicted."""
     rows = []
-    for row in benchmark("scale_model")["rows"]:
+    for row in _checked(fresh):
         step, first = row["step"], row["first"]
         across, within = row["products"]
         rows.append(
@@ -64,10 +69,9 @@ def _off(part: dict[str, Any], name: str) -> str:
     return f"{100 * part['off'][name]:+.0f} %"
 
 
-def model_verdict() -> str:
+def model_verdict(fresh: bool = False) -> str:
     """How far it is off at most, and whether bytes agree."""
-    found = benchmark("scale_model")
-    rows = found["rows"]
+    rows = _checked(fresh)
     said = []
     for name, title in (("seconds", "by the clock"), ("work", "of a rank's processor")):
         off = [abs(row["step"]["off"][name]) for row in rows]
@@ -96,7 +100,7 @@ def model_origin() -> str:
     told += f"Latency of a message and lateness: {', '.join(waits)}. "
     told += f"Other tenants of the host took {100 * found['taken']:.0f} % of the cores' time."
     if load > cores / 2:
-        told += f" **Other programs ran beside it (a load of {load:g}): the clock says little.**"
+        told += f" The load of the machine was {load:g} in the minute before it began."
     if found["sizes"] != "all":
         told += " **Small sizes, to see that it runs: rates, and all that follows from them, are preliminary.**"
     return told
