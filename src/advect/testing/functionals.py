@@ -103,6 +103,7 @@ def _check_looking(functional: Functional, rho: LabeledDataset) -> None:
     walk, watched = iterate(rho, functional, integrator=Euler(0.1)), []
     for step in islice(walk, 3):
         watched.append(step.dataset.x)
-        functional(rho), functional(step.dataset)
+        for seen in (rho, step.dataset):
+            functional(seen)
     same = all(torch.equal(a, b) for a, b in zip(alone, watched, strict=True))
     require(same, "calling a functional between two steps of a flow must not change the flow")
