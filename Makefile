@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: $(STAMP)
-	@$(BIN)/python -m advect.cli.demo
+	@$(BIN)/python examples/demo/digits_to_mnist.py
 
 # Report pages are tested in a browser: Debian's, installed where that is possible. Without one these tests are skipped.
 APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o DPkg::Lock::Timeout=60
@@ -65,7 +65,6 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/steps.py $(BENCH) --json out/bench/steps.json
 	$(BIN)/python benchmarks/scale.py --quick
 	$(BIN)/python benchmarks/ranks.py
-	$(BIN)/python benchmarks/scale_model.py --quick
 
 results: $(STAMP)
 	$(BIN)/python experiments/report.py

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 import advect as ad
+from advect.cost.pair import PairCost
 
 Pair = tuple[str, str]
 REAL: list[Pair] = [
@@ -168,7 +169,7 @@ def _parts_of_a_step() -> list[tuple[str, Any, str]]:
     solver = ("prepare", "certify", "solve", "solve_self")
     products, solves, law, gradients, _ = PARTS
     return [
-        *((products, ad.PairCost, name) for name in ("matrix", "contracted")),
+        *((products, PairCost, name) for name in ("matrix", "contracted")),
         *((solves, ad.Sinkhorn, name) for name in solver),
         *((law, ad.LabeledDataset, name) for name in laws),
         *((law, kind, name) for kind in labels for name in ("__call__", "hinted")),

@@ -44,7 +44,8 @@ from common import (
 from peers import SOLVER, geomloss, label_tables, marginal_error, roots
 
 import advect as ad
-from advect.ot import divergence
+from advect.ot.solver import divergence
+from advect.transport.distance import Distance
 
 LARGEST_REFERENCE = 2000  # samples; a single call of geomloss takes minutes beyond
 COLUMNS = (
@@ -92,7 +93,7 @@ def measure(
 
 
 def reference_error(
-    distance: ad.Distance,
+    distance: Distance,
     source: ad.LabeledDataset,
     target: ad.LabeledDataset,
     cost: ad.GroundCost,
@@ -104,7 +105,7 @@ def reference_error(
 
 
 def against_peers(
-    distance: ad.Distance, source: ad.LabeledDataset, target: ad.LabeledDataset, *, small: bool
+    distance: Distance, source: ad.LabeledDataset, target: ad.LabeledDataset, *, small: bool
 ) -> dict[str, float]:
     """Our parts, and those of others beside them."""
     costs = [part.matrix() for part in distance.pairs]

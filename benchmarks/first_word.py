@@ -26,7 +26,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 FLOW = (
-    "flow digits mnist --max-samples 200 --steps 10 --integrator.step-size 0.2 -o run --overwrite"
+    "flow digits mnist --max-samples 200 --n-steps 10 --integrator.step-size 0.2 -o run --overwrite"
 )
 COMMANDS = {
     "--help": "--help",

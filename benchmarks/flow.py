@@ -49,6 +49,7 @@ from common import (
 
 import advect as ad
 from advect._util.threads import side_by_side
+from advect.flows.steps import Step
 
 STEP_SIZE = 0.2
 FULL = ad.GroundCost()
@@ -70,7 +71,7 @@ class ExactBures(ad.Bures):
     def hinted(
         self, source: ad.LabeledDataset, target: ad.LabeledDataset, hints: Any
     ) -> torch.Tensor:
-        laws = [d.diagonal_laws() if self.diagonal else d.laws() for d in (source, target)]
+        laws = [d.laws().diagonal() if self.diagonal else d.laws() for d in (source, target)]
         laws = [laws[0], laws[0] if source is target else laws[1]]
         return ad.bures(*laws).to(source.x.dtype)
 
@@ -88,7 +89,7 @@ class Case:
         self.cost = replace(cost, label_weight=weight)
         self.source, self.target = source, target
 
-    def walk(self, steps: int, wanted: tuple[int, ...] = ()) -> tuple[list[float], list[ad.Step]]:
+    def walk(self, steps: int, wanted: tuple[int, ...] = ()) -> tuple[list[float], list[Step]]:
         """Seconds of each step from the start, and the steps that are wanted."""
         # copies, so that nothing is remembered of an earlier run
         functional = ad.OTDD(self.target.replace(), cost=self.cost)
@@ -108,7 +109,7 @@ class Case:
             print(f"(the next row is of {len(seconds)} steps: {error})", file=sys.stderr)
         return seconds, kept
 
-    def label_error(self, step: ad.Step) -> float:
+    def label_error(self, step: Step) -> float:
         """Of the worst label distance of a step, relative, against float64."""
         found, wide = step.dataset.replace(law=None, law_index=None), torch.float64
         exact = self.cost.label(found.to(dtype=wide), self.target.to(dtype=wide))
@@ -121,7 +122,7 @@ class Case:
         case.cost = replace(self.cost, label=ExactBures(self.cost.label.diagonal))
         return case
 
-    def label_effect(self, step: ad.Step) -> tuple[float, float]:
+    def label_effect(self, step: Step) -> tuple[float, float]:
         """How far value and worst gradient are from those with exact label distances."""
         # closely enough that one iteration more or less does not show
         solver = ad.Sinkhorn(epsilon=float(step.state["epsilon"]), tol=1e-5)
@@ -138,7 +139,7 @@ class Case:
         gradients = [_relative(found.velocity[name], of) for name, of in exact.velocity.items()]
         return abs(found.value / exact.value - 1), max(gradients)
 
-    def errors(self, step: ad.Step) -> tuple[float, float]:
+    def errors(self, step: Step) -> tuple[float, float]:
         """How far the value and the worst gradient of a step are from those in float64."""
         state, target = (data.to(dtype=torch.float64) for data in (step.dataset, self.target))
         tight = ad.Sinkhorn(epsilon=float(step.state["epsilon"]), tol=1e-8)

@@ -116,7 +116,7 @@ def roots(way: str, source: ad.LabeledDataset, target: ad.LabeledDataset) -> tup
     """Seconds of all three tables of label distances through d × d roots, and the worst relative
     error of those that were computed.
     """
-    laws = [data.to(dtype=torch.float64).moments() for data in (source, target)]
+    laws = [data.to(dtype=torch.float64).laws() for data in (source, target)]
     k = [len(of) for of in laws]
     few = 6 if source.dim <= 1000 else 2
     chosen = [(i % k[0], (7 * i + 3) % k[1]) for i in range(few)]

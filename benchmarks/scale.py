@@ -8,7 +8,6 @@ blocked         the same distance within 2 GiB (up to 20,000)
 mini-batch      MiniBatch of 2000 with the same solver; its bias is the error printed
 sketch          blocked within 2 GiB, on 128 principal directions (up to 10,000)
 sketch + batch  both
-nystrom         rank 500 at epsilon 30 % of the mean cost, against dense at that epsilon
 sliced          500 projections: a lower bound of another kind, whose ratio to the exact distance is printed
 
 error           |value/exact − 1| at the same n where exact runs; beyond, on a part of the size of the largest dense run
@@ -31,7 +30,6 @@ from common import additional_peak, clock, digits_and_mnist, growth, in_fresh_pr
 import advect as ad
 
 SOLVER = ad.Sinkhorn(epsilon=ad.Relative(0.01), tol=1e-3)
-COARSE = ad.Sinkhorn(epsilon=ad.Relative(0.3), tol=1e-3)
 SKETCH = ad.GroundCost(feature=ad.Sketch(128))
 LIMIT = "2GiB"
 ROUTES = {
@@ -48,15 +46,6 @@ ROUTES = {
     "sketch + batch": (
         lambda a, b: (
             ad.otdd(a, b, cost=SKETCH, solver=ad.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value
-        ),
-        10**9,
-    ),
-    "dense, 30 %": (lambda a, b: ad.otdd(a, b, solver=COARSE, memory_limit="1TiB").value, 5000),
-    "nystrom": (
-        lambda a, b: (
-            ad.otdd(
-                a, b, solver=ad.NystromSinkhorn(500, ad.Relative(0.3), tol=1e-3, kernel_tol=0.1)
-            ).value
         ),
         10**9,
     ),
@@ -131,7 +120,7 @@ def distances(sizes: list[int], largest_exact: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for route, (_, most) in ROUTES.items():
         rows = {}
-        reference = "dense, 30 %" if route in ("nystrom", "dense, 30 %") else "dense"
+        reference = "dense"
         for n in (n for n in sizes if n <= min(most, largest_exact if "dense" in route else most)):
             row = rows[n] = fresh("--distance", route, n, 0)
             values[route, n] = row["value"]

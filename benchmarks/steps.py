@@ -59,8 +59,6 @@ class Way:
 FIXED: list[ad.Integrator] = [
     *map(ad.Euler, (0.1, 0.2, 0.5, 1.0)),
     *map(ad.Heun, (0.2, 0.5)),
-    *map(ad.Proximal, (0.5, 2.0, 10.0)),
-    ad.Proximal(1.0, order=2),
     *map(ad.Momentum, (0.02, 0.05)),
     ad.Momentum(0.05, nesterov=True),
     *map(ad.Adam, (0.01, 0.05)),

@@ -29,5 +29,4 @@ moved.save(out / "moved.csv", overwrite=True)
 for name, frame in {"ours": ours, "moved": moved.to_pandas(), "theirs": theirs}.items():
     print(f"{name}: proline {frame['proline'].mean():.0f}, hue {frame['hue'].mean():.2f}")
 print("distance", ad.otdd(a, b).value, "→", ad.otdd(result.dataset, b).value)
-view = viz.pca(result, b)
-viz.save(viz.particles(view.frames, view.target, ellipses=False), out / "csv_to_csv.png")
+viz.save(viz.particles(result, b), out / "csv_to_csv.png")

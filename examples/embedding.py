@@ -21,11 +21,10 @@ new = ad.LabeledDataset(x[900:] @ turn + 0.3, digits.y[900:])
 model = LogisticRegression(max_iter=500).fit(old.x, old.y)
 
 seen, held = new.split(0.5, generator=torch.Generator().manual_seed(1))
-options = ad.apps.RepurposeOptions(n_steps=20)
-found = ad.apps.repurpose(model.predict_proba, old, seen, options, posterior="auto")
+found = ad.apps.repurpose(model.predict_proba, old, seen, n_steps=20, posterior="auto")
 
 before = model.score(held.x, held.y)
 after = sum(a == b for a, b in zip(found.predict(held.x), held.labels, strict=True)) / len(held)
 print(f"held-out embeddings read right: {before:.1%} as they are, {after:.1%} carried")
-print(found.recommendation)
+print(found.comparison)
 viz.save(viz.class_table(found.matching.coupling), out / "embedding.png")

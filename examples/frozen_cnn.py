@@ -27,8 +27,9 @@ theirs = TensorDataset(raw.samples, raw.y)  # yours: any torch dataset or DataLo
 digits, mnist = ad.harmonize(ad.LabeledDataset.from_torch(theirs, classes=range(10)), mnist)
 seen, held = digits.split(1 / 3, generator=torch.Generator().manual_seed(0))
 # digits of both have the same names, and names mean the same here
-options = ad.apps.RepurposeOptions(bounds=(0, 1), label=ad.ByName())
-found = ad.apps.repurpose(cnn, mnist.subset(range(600)), seen, options, posterior="auto")
+found = ad.apps.repurpose(
+    cnn, mnist.subset(range(600)), seen, bounds=(0, 1), label=ad.ByName(), posterior="auto"
+)
 
 asked = float((cnn(held.samples).argmax(1) == held.y).float().mean())
 right = sum(a == b for a, b in zip(found.predict(held.x), held.labels, strict=True)) / len(held)

@@ -23,7 +23,7 @@ ours = frame.iloc[::2].assign(alcohol=lambda f: f["alcohol"] + 1.5)
 theirs = frame.iloc[1::2]
 
 load = {"label": "cultivar", "categorical": "onehot"}
-source, target = (ad.LabeledDataset.from_pandas(part, **load) for part in (ours, theirs))
+source, target = (ad.LabeledDataset.from_frame(part, **load) for part in (ours, theirs))
 space = ad.FeatureSpace.fit(source, target, scale="standardize")
 a, b = space.apply(source), space.apply(target, side="target")
 result = ad.flow(a, ad.OTDD(b), integrator=ad.Euler(0.5), n_steps=10)
@@ -33,5 +33,4 @@ print(moved.head(3))
 for name, part in {"ours": ours, "moved": moved, "theirs": theirs}.items():
     dark = (part["colour"] == "dark").mean()
     print(f"{name}: alcohol {part['alcohol'].mean():.2f}, dark {dark:.0%}")
-view = viz.pca(result, b)
-viz.save(viz.particles(view.frames, view.target, ellipses=False), out / "pandas_categories.png")
+viz.save(viz.particles(result, b), out / "pandas_categories.png")

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.cluster import AgglomerativeClustering
+
 import advect as ad
+from advect.classes.naming import clustering_accuracy, purity
 
 NAME = "clusterers"
 SETS = {
@@ -34,12 +37,13 @@ def cells() -> dict[str, dict[str, Any]]:
 
 def run(name: str, seed: int) -> dict[str, Any]:
     data = ad.datasets.load(name, n=SAMPLES, seed=seed)
-    clusterers = {"spectral": ad.Spectral(), "Ward": ad.Ward(), "k-means": ad.KMeans()}
+    ward = AgglomerativeClustering(len(data.classes))
+    clusterers = {"spectral": "spectral", "Ward": ward, "k-means": "kmeans"}
     accuracies, purities = {}, {}
     for column in COLUMNS:
         method, space = column.split(", ")
         embedding = COMPONENTS if space == "PCA" else None
         found = ad.pseudo_labels(data, clusterers[method], target=data, embedding=embedding)
-        accuracies[column] = ad.classes.clustering_accuracy(found, data)
-        purities[column] = ad.classes.purity(found, data)
+        accuracies[column] = clustering_accuracy(found, data)
+        purities[column] = purity(found, data)
     return {"accuracies": accuracies, "purities": purities}

@@ -26,8 +26,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import advect as ad
-from advect.questions.compare_classes import Cloud, class_draws
-from advect.questions.compare_floor import Drawn, judged
+from advect.cost import SquaredEuclidean
+from advect.questions.compare import Points, class_draws
+from advect.questions.compare_result import Draws, judge
 
 NAME = "compare"
 EXPECTED = {
@@ -71,7 +72,7 @@ def run(dataset: str, damage: str, strength: float, seed: int) -> dict[str, Any]
     rng = np.random.default_rng(seed)
     made = damaged(fresh, real, damage, strength, rng)
     cost = ad.GroundCost(
-        feature=ad.Embedding(components()) if dataset == "mnist" else ad.SquaredEuclidean()
+        feature=ad.Embedding(components()) if dataset == "mnist" else SquaredEuclidean()
     )
     found = ad.compare(
         made, real, cost=cost, repeats=REPEATS, max_samples=MOST, seed=seed, progress=False
@@ -163,7 +164,7 @@ def blurred(data: ad.LabeledDataset, strength: float) -> torch.Tensor:
     if len(data.sample_shape) == 2:
         images = ndimage.gaussian_filter(data.samples.numpy(), (0, strength, strength))
         return torch.from_numpy(images).reshape(len(data), -1).to(data.x)
-    means = data.moments().means[data.y].to(data.x)
+    means = data.laws().means[data.y].to(data.x)
     return data.x + strength / 2 * (means - data.x)
 
 
@@ -185,21 +186,21 @@ def baselines(made: torch.Tensor, real: torch.Tensor, seed: int) -> dict[str, An
     """What looks at all classes at once: with the same draws of halves, splits and bounds."""
     rng = np.random.default_rng(seed)
     clouds = [
-        Cloud(points.double().numpy(), np.ones(len(points)) / len(points), np.arange(len(points)))
+        Points(points.double().numpy(), np.ones(len(points)) / len(points))
         for points in (made, real)
     ]
     size = min(len(made), len(real)) // 2
-    values, floors = class_draws(*clouds, size, 5, REPEATS, rng)
-    pooled = Drawn(values["frechet"][:, None], floors["frechet"][:, None])
+    values, floors = class_draws(*clouds, size, REPEATS, rng)
+    pooled = Draws(values[:, :1], floors[:, :1])
     told = np.full((2, REPEATS, 1), np.nan)
     for b in range(REPEATS):
         s, r = rng.permutation(len(made))[:size], rng.permutation(len(real))
-        told[0, b] = told_apart(clouds[0].points[s], clouds[1].points[r[:size]])
-        told[1, b] = told_apart(clouds[1].points[r[:size]], clouds[1].points[r[size : 2 * size]])
+        told[0, b] = told_apart(clouds[0].values[s], clouds[1].values[r[:size]])
+        told[1, b] = told_apart(clouds[1].values[r[:size]], clouds[1].values[r[size : 2 * size]])
     sizes = np.array([2 * size])
     return {
-        "FID, pooled": judged(pooled, ["high"], 0.05)[0],
-        "classifier": judged(Drawn(*told, sizes), ["high"], 0.05)[0],
+        "FID, pooled": judge(pooled, ["high"], 0.05)[0],
+        "classifier": judge(Draws(*told, sizes), ["high"], 0.05)[0],
     }
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import advect as ad
+from advect.flows.result import FlowResult
 from advect.transport.notes import rounding
 
 NAME = "descent"
@@ -36,7 +37,7 @@ def run(setup: str) -> dict[str, Any]:
     return {"before": measured(before), "after": measured(chosen.run(SAMPLES, STEPS))}
 
 
-def measured(result: ad.FlowResult) -> dict[str, Any]:
+def measured(result: FlowResult) -> dict[str, Any]:
     """What the values of a flow did."""
     largest, dtype = max(map(abs, result.values)), result.dataset.x.dtype
     return {

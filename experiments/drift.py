@@ -18,8 +18,7 @@ import numpy as np
 from drift_draws import dataset_of, drawn
 
 import advect as ad
-from advect.questions.drift_kernels import distances, gaussian
-from advect.questions.drift_permutations import contrasts, p_value, quadratic
+from advect.questions.permutations import contrasts, distances, gaussian, p_value, quadratic
 
 NAME = "drift"
 RECOMMENDED = "ad.drift"

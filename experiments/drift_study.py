@@ -11,24 +11,21 @@ from typing import Any
 import numpy as np
 from drift_draws import drawn
 
-from advect.questions.drift_kernels import (
+from advect.questions.permutations import (
     centres,
-    disagreement,
+    contrasts,
     distances,
     gaussian,
-    same_class,
-    strata,
-)
-from advect.questions.drift_permutations import (
-    contrasts,
     holm,
-    label_counts,
-    labels_apart,
+    label_disagreement,
+    label_distance,
+    label_sums,
     largest,
     p_value,
     p_values_of_largest,
-    pairs_apart,
+    pair_distances,
     quadratic,
+    strata,
 )
 
 NAME = "drift_study"
@@ -89,7 +86,7 @@ def p_values(reference: Any, window: Any, rng: np.random.Generator) -> dict[str,
     side = np.arange(len(x)) >= len(reference[0])
     k = int(y.max()) + 1
     u = contrasts(side, PERMUTATIONS, rng)
-    apart, same = distances(x), same_class(y)
+    apart, same = distances(x), (y[:, None] == y[None, :]).astype(float)
     kernels = {f"MMD {width:g}": gaussian(apart, width) for width in (1.0, 0.5, 0.25)}
     kernels["energy"] = -apart
     found: dict[str, np.ndarray] = {}
@@ -119,16 +116,16 @@ def p_values(reference: Any, window: Any, rng: np.random.Generator) -> dict[str,
         apart_groups = distances(centres(x, groups))
         ways = {"alone": np.eye(len(apart_groups))}
         ways |= {f"MMD {width:g}": gaussian(apart_groups, width) for width in (0.5, 0.25)}
-        inside, across = (label_counts(each, y, groups, k) for each in (within, u))
+        inside, across = (label_sums(each, y, groups, k) for each in (within, u))
         for name, kernel in ways.items():
-            p[f"labels, groups of {size}, {name}"] = p_value(labels_apart(*inside, kernel))
+            p[f"labels, groups of {size}, {name}"] = p_value(label_distance(*inside, kernel))
         which = np.stack(np.triu_indices(k, 1), axis=1)
-        pairs = pairs_apart(*inside, ways["MMD 0.5"], which)
+        pairs = pair_distances(*inside, ways["MMD 0.5"], which)
         p[f"trade, groups of {size}"] = float(p_values_of_largest(pairs).min())
-        apart_labels = disagreement(apart, y, groups, k, which)
+        apart_labels = label_disagreement(apart, y, groups, k, which)
         for name, each, counted in (("labels", within, inside), ("joint", u, across)):
             more = np.abs(apart_labels.T @ each)
-            parts = [labels_apart(*counted, ways["MMD 0.5"]), more[0], largest([*more[1:]])]
+            parts = [label_distance(*counted, ways["MMD 0.5"]), more[0], largest([*more[1:]])]
             if name == "joint":
                 parts += [found["joint, MMD 0.5"], found["joint, MMD 0.25"]]
             else:
@@ -168,7 +165,7 @@ def neighbours(apart: np.ndarray, y: np.ndarray, u: np.ndarray, k: int = 5) -> n
     order = np.argsort(apart + np.diag(np.full(len(y), np.inf)), axis=1)[:, :k]
     graph = np.zeros_like(apart)
     np.put_along_axis(graph, order, 1.0, axis=1)
-    differ = (graph + graph.T) * (1 - same_class(y))
+    differ = (graph + graph.T) * (1 - (y[:, None] == y[None, :]).astype(float))
     return -quadratic(differ, u)
 
 

@@ -3,13 +3,12 @@ dark pages.
 
     python experiments/gallery.py [--quick] [--out DIR]
 
-Writes a PNG for each kind and ground, and two GIFs; where imageio-ffmpeg is installed, an MP4 too.
+Writes a PNG for each kind and ground, two GIFs and a WebP film.
 Hard cases are among them: many classes, long names, missing labels, failed pairs."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,11 @@ import torch
 
 import advect as ad
 from advect import viz
+from advect.data.class_table import ClassTable
+from advect.flows.result import FlowResult
 
 
-def plane(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
+def plane(n: int) -> tuple[FlowResult, ad.LabeledDataset]:
     """Three Gaussian classes become four: labels follow their laws, so a class is born on the
     way.
     """
@@ -30,7 +31,7 @@ def plane(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
     target = ad.datasets.gaussians(
         n, 4, separation=15.0, spread=3.0, shift=(48.0, 10.0), rotation=0.6, generator=generator
     )
-    labels = ad.JointVariableLabels(ad.DBSCAN(radius=5.0, min_points=4))
+    labels = ad.JointVariableLabels("dbscan")
     spread = ad.Metric("spread", lambda rho: rho.x.std())
     objective = ad.OTDD(target) + 0.02 * ad.Potential(ad.norm())
     callbacks = [ad.Recorder(every=3), spread]
@@ -39,7 +40,7 @@ def plane(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
     ), target
 
 
-def space(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
+def space(n: int) -> tuple[FlowResult, ad.LabeledDataset]:
     """A blob becomes a swiss roll."""
     generator = torch.Generator().manual_seed(0)
     target = ad.datasets.swiss_roll(n, generator=generator)
@@ -54,7 +55,7 @@ def space(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
     return ad.flow(source, ad.OTDD(target), callbacks=[ad.Recorder(every=2)], **options), target
 
 
-def images(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
+def images(n: int) -> tuple[FlowResult, ad.LabeledDataset]:
     """Digits of 8 × 8 pixels become those of MNIST, on 14 × 14 pixels."""
     source, target = (ad.datasets.load(name, n=n, balanced=True) for name in ("digits", "mnist"))
     source, target = ad.harmonize(source, target, size=14)
@@ -63,7 +64,7 @@ def images(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
     return ad.flow(source, ad.OTDD(target), callbacks=[ad.Recorder()], **options), target
 
 
-def prices(n: int) -> tuple[ad.FlowResult, ad.LabeledDataset]:
+def prices(n: int) -> tuple[FlowResult, ad.LabeledDataset]:
     """Continuous targets: a line becomes a curve, features and targets moving."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(2, n, 1, generator=generator)
@@ -126,54 +127,41 @@ def figures(quick: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, Callab
     toys = shapes(n)
     values, crowd = distances(toys), many_classes(30)
     digits = written.source
-    between = ad.otdd(moved.source, goal)
-    exact = ad.otdd(digits, mnist, solver=ad.ExactOT())
-    big = ad.ClassTable(
+    big = ClassTable(
         np.abs(np.subtract.outer(np.arange(30.0), np.arange(40.0))), crowd.classes, tuple(range(40))
     )
     drawn: dict[str, Callable[[], Any]] = {
-        "particles": lambda: viz.particles(moved, goal, columns=4, trails=moved),
-        "particles-3d": lambda: viz.particles(rolled, roll, columns=4),
-        "particles-rows": lambda: viz.particle_grid(
+        "particles": lambda: viz.particles(moved, goal, columns=4, trails=True),
+        "particles-rows": lambda: viz.particles(
             {"to four classes": moved, "back": list(moved.trajectory)[::-6]}, goal, columns=3
         ),
         "particles-many": lambda: viz.particles(
             [crowd, crowd.replace(x=-crowd.x)], titles=["before", "after"]
         ),
-        "paths": lambda: viz.paths(moved, goal),
-        "paths-3d": lambda: viz.paths(rolled, roll, n=80),
         "images": lambda: viz.image_grid(written, rows=10, columns=9),
         "images-captions": lambda: viz.image_grid(
             [digits, written.dataset], titles=["as they were", "as they became"], rows=5
         ),
-        "regression": lambda: viz.regression(sold, market),
+        "regression": lambda: viz.particles(sold, market),
         "curves": lambda: viz.curves(moved),
-        "class-counts": lambda: viz.class_counts(moved),
+        "curves-rows": lambda: viz.curves({"to four": moved, "to a roll": rolled}),
         "class-distances": lambda: viz.class_table(ad.otdd(digits, mnist)),
         "class-matching": lambda: viz.class_table(ad.ClassMatching.between(written.dataset, mnist)),
         "class-table-big": lambda: viz.class_table(big, title="30 classes to 40"),
-        "coupling": lambda: viz.coupling(between),
-        "coupling-3d": lambda: viz.coupling(ad.otdd(rolled.source, roll)),
-        "coupling-matrix": lambda: viz.coupling_matrix(between),
-        "coupling-matrix-images": lambda: viz.coupling_matrix(exact),
-        "coupling-pca": lambda: viz.coupling(exact, view=viz.pca([digits], mnist)),
-        "pca": lambda: _seen(viz.pca(written, mnist, columns=4)),
-        "tsne": lambda: _seen(viz.tsne(written, mnist, columns=3, samples=100 if quick else 300)),
+        "pca-space": lambda: viz.particles(rolled, roll, columns=4, trails=True),
+        "pca": lambda: viz.particles(written, mnist, columns=4),
         "pairwise": lambda: viz.pairwise(values, list(toys)),
         "pairwise-big": lambda: viz.pairwise(*_cities(28)),
-        "dataset-map": lambda: viz.dataset_map(values, [f"{name[0]}/{name}" for name in toys]),
+        "dataset-map": lambda: viz.pairwise(
+            values, [f"{name[0]}/{name}" for name in toys], heat=False
+        ),
     }
     films: dict[str, Callable[[Path], Path]] = {
         "particles.gif": lambda path: viz.animation(moved, path, target=goal),
         "images.gif": lambda path: viz.animation(written, path, fps=6),
+        "space.webp": lambda path: viz.animation(rolled, path, target=roll),
     }
-    if importlib.util.find_spec("imageio_ffmpeg"):
-        films["space.mp4"] = lambda path: viz.animation(rolled, path, target=roll)
     return drawn, films
-
-
-def _seen(view: viz.View) -> Any:
-    return viz.particles(view.frames, view.target, ellipses=False)
 
 
 def _cities(k: int) -> tuple[np.ndarray, list[str]]:

@@ -21,6 +21,7 @@ from matplotlib.patches import Circle
 import advect as ad
 from advect import viz
 from advect.data.store import write_atomically
+from advect.flows.result import FlowResult
 
 CENTRE, RADIUS = (48.0, 10.0), 8.0  # of the ball: the middle of the target, too small to hold it
 
@@ -39,17 +40,17 @@ def datasets(n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
 
 def run(
     source: ad.LabeledDataset, functional: ad.Functional, n_steps: int, **options: Any
-) -> ad.FlowResult:
+) -> FlowResult:
     return ad.flow(source, functional, n_steps=n_steps, callbacks=[ad.Recorder()], **options)
 
 
-def dynamics(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[str, ad.FlowResult]:
+def dynamics(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[str, FlowResult]:
     """One functional, OTDD to the target, under each dynamics, all with Adam."""
     rows = {
         "fd": ad.FeatureDriven(),
         "jd-fl": ad.JointFixedLabels(),
-        "jd-vl, k-means": ad.JointVariableLabels(ad.KMeans()),
-        "jd-vl, DBSCAN": ad.JointVariableLabels(ad.DBSCAN(radius=5.0, min_points=4)),
+        "jd-vl, k-means": ad.JointVariableLabels("kmeans"),
+        "jd-vl, DBSCAN": ad.JointVariableLabels("dbscan"),
     }
     return {
         name: run(source, ad.OTDD(target), 120, dynamics=how, integrator=ad.Adam(1.0))
@@ -57,7 +58,7 @@ def dynamics(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[str, 
     }
 
 
-def functionals(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[str, ad.FlowResult]:
+def functionals(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[str, FlowResult]:
     """One dynamics, jd-vl with explicit Euler steps, under each functional."""
     otdd = ad.OTDD(target)
     ball, spread = ad.Potential(ad.ball(CENTRE, RADIUS)), ad.Interaction(ad.spreading())
@@ -67,24 +68,24 @@ def functionals(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[st
         "spreading": (spread, 8, 0.1),  # flies apart exponentially
         "OTDD + 0.3 spreading": (otdd + 0.3 * spread, 40, 0.1),
     }
-    labels = ad.JointVariableLabels(ad.DBSCAN(radius=5.0, min_points=4))
+    labels = ad.JointVariableLabels("dbscan")
     return {
         name: run(source, functional, steps, dynamics=labels, integrator=ad.Euler(size))
         for name, (functional, steps, size) in rows.items()
     }
 
 
-def draw(results: dict[str, ad.FlowResult], target: ad.LabeledDataset, middle: float):
+def draw(results: dict[str, FlowResult], target: ad.LabeledDataset, middle: float):
     """The first, a middle and the last state of each flow, and its paths."""
     trails = {name: result.trajectory for name, result in results.items()}
     rows = {
         name: [path[0], path[round(middle * (len(path) - 1))], path[-1]]
         for name, path in trails.items()
     }
-    return viz.particle_grid(rows, target, trails=trails)
+    return viz.particles(rows, target, trails=trails)
 
 
-def facts(result: ad.FlowResult) -> dict[str, Any]:
+def facts(result: FlowResult) -> dict[str, Any]:
     return {
         "status": result.status,
         "first_value": result.values[0],
@@ -110,7 +111,7 @@ def main() -> None:
         "gaussians-functionals.png": draw(shaped, target, 0.4),
     }
     for name, result in {**moved, **shaped}.items():
-        print(f"{name:22s} {result}, classes {facts(result)['class_counts']}")
+        print(f"{name:22s} {result!r}, classes {facts(result)['class_counts']}")
     for axes in figures["gaussians-functionals.png"].axes[:6]:
         axes.add_patch(Circle(CENTRE, RADIUS, color="#F0E442", alpha=0.35, zorder=0))
     for name, figure in figures.items():

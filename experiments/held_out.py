@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import advect as ad
-from advect.apps.module_features import split_model
+from advect.apps.models import split_model
 
 NAME = "held_out"
 SHOWN = {
@@ -105,7 +105,12 @@ def run(name: str, space: str, seed: int, validate: bool = False) -> dict[str, A
     model = frozen(known, seed)
     data, test, reference = parts(name, known, seed, validate)
     inside = space == "features"
-    options = ad.apps.RepurposeOptions(
+    found = ad.apps.repurpose(
+        model,
+        reference,
+        data,
+        posterior="auto",
+        features=LAYER[known] if inside else None,
         label=ad.Bures(diagonal=True),
         label_weight=LABEL_WEIGHT,
         solver=ad.Sinkhorn(ad.Relative(EPSILON), tol=1e-3),
@@ -114,8 +119,6 @@ def run(name: str, space: str, seed: int, validate: bool = False) -> dict[str, A
         step_size=STEP_SIZE,
         every=STEPS,
     )
-    layer = LAYER[known] if inside else None
-    found = ad.apps.repurpose(model, reference, data, options, posterior="auto", features=layer)
     carrier = found.map
     assert isinstance(carrier, ad.maps.EntropicMap)
     plain = ad.maps.EntropicMap(carrier.epsilon, carrier.label_weight, carrier.debias)

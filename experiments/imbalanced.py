@@ -29,7 +29,7 @@ from lenet import frozen, predictions
 from scipy.optimize import linear_sum_assignment, nnls
 
 import advect as ad
-from advect.apps.module_features import split_model
+from advect.apps.models import split_model
 
 NAME = "imbalanced"
 SAMPLES, RATIO, DRAWS, EPOCHS = 400, 10, 5, 3

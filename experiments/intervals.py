@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 import advect as ad
+from advect.transport.distance import Distance
 
 NAME = "intervals"
 DRAWS = 60
@@ -55,7 +56,7 @@ def run(pair: str, size: int, shares: str, seed: int) -> dict[str, Any]:
     return {"value": distance.value, "standard error": error, "low": low, "high": high}
 
 
-def about(distance: ad.Distance, error: float) -> tuple[float, float]:
+def about(distance: Distance, error: float) -> tuple[float, float]:
     """What ``interval`` would be with another standard error: it does not offer this one, which is why."""
     away = NormalDist().inv_cdf(0.975) * error * distance.value + distance.error
     low, high = (max(0.0, distance.energy + sign * away) for sign in (-1, 1))

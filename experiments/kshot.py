@@ -14,8 +14,8 @@ from lenet import lenet, train
 from torch import Tensor, nn
 
 import advect as ad
-from advect.apps.training import fit_on, score, shared
-from advect.apps.ways import WAYS, Task
+from advect.apps.few_shot import METHODS, Task
+from advect.apps.training import fit_on, half_and_half, predicted
 from advect.data.dataset import LabeledDataset
 
 SIZE = 28
@@ -115,7 +115,7 @@ def copies(task: Task) -> LabeledDataset:
     """Each sample of ``final`` put back on the nearest of the few: what a flow adds beyond copies is
     what training on ``final`` gains over this.
     """
-    final = WAYS["final"](task)
+    final = METHODS["final"](task)
     assert final is not None
     nearest = torch.cdist(final.x, task.few.x.to(final.x)).argmin(dim=1)
     return final.replace(x=task.few.x[nearest].to(final.x))
@@ -140,7 +140,7 @@ def mixing_within(task: Task) -> LabeledDataset:
 def noise(task: Task) -> LabeledDataset:
     """Shots with isotropic noise that has the trace of the source's covariance within classes."""
     source, (first, _, generator) = task.source, _mix(task)
-    residuals = source.x - source.moments().means.to(source.x)[source.y]
+    residuals = source.x - source.laws().means.to(source.x)[source.y]
     deviation = residuals.square().mean().sqrt()
     draws = torch.randn(task.n, source.dim, generator=generator)
     return _samples(task, first, task.few.x[first] + deviation * draws)
@@ -171,8 +171,8 @@ def trained(
     model: Any, few: LabeledDataset, added: LabeledDataset | None, test: LabeledDataset
 ) -> float:
     """Accuracy on the test part after training on the few and what is added, half of the mass each."""
-    fit_on(model.fit, shared(few, [] if added is None else [added]))
-    return score(model, test)
+    fit_on(model.fit, half_and_half(few, added))
+    return float((predicted(model, test.samples) == test.y.cpu()).double().mean())
 
 
 def baselines(few: LabeledDataset, test: LabeledDataset) -> dict[str, float]:

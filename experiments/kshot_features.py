@@ -21,8 +21,8 @@ from kshot import (
 )
 
 import advect as ad
+from advect.apps.few_shot import METHODS, Task
 from advect.apps.training import Logistic, joined
-from advect.apps.ways import WAYS, Task
 from advect.data.dataset import LabeledDataset
 
 NAME = "kshot_features"
@@ -75,31 +75,37 @@ def run(source: str, target: str, shots: int, seed: int, flows: bool = True) -> 
     pictures = shots_of(images(target), shots, seed)
     few, test = encoded(pictures, source), embedded(target, source, "test")
     many = embedded(source, source).subset(range(SOURCE_SAMPLES))
-    options = ad.apps.TransferOptions(
-        among=tuple(AMONG), n=ADDED, n_steps=FLOW_STEPS, step_size=FLOW_STEP_SIZE, seed=seed
+    made = ad.apps.transfer(
+        many,
+        few,
+        methods=AMONG,
+        n=ADDED,
+        n_steps=FLOW_STEPS,
+        step_size=FLOW_STEP_SIZE,
+        seed=seed,
     )
-    made = ad.apps.transfer(many, few, options=options)
+    options = made.options
     task = Task(many, few, Logistic, options, ADDED, seed)
     small = Task(many.subset(range(FLOW_SAMPLES)), few, Logistic, options, FLOW_SAMPLES, seed)
     added = {"shots": None, "recommended": made.added}
     added |= {
-        way: WAYS[way](task) for way in ("calibrated", "borrowed", "mixed", "gaussian", "source")
+        way: METHODS[way](task) for way in ("calibrated", "borrowed", "mixed", "gaussian", "source")
     }
     added |= {way: CONTROLS[way](small) for way in CONTROLS if flows or way != "copies"}
     if flows:
-        added |= {way: WAYS[way](small) for way in ("smoothed", "final")}
+        added |= {way: METHODS[way](small) for way in ("smoothed", "final")}
     accuracies = {name: trained(Logistic(), few, more, test) for name, more in added.items()}
     more = _augmented(pictures, source, seed)
     accuracies["shots + augmentation"] = trained(Logistic(), few, more, test)
     wider = Task(many, joined([few, more]), Logistic, options, ADDED, seed)
-    richer = WAYS[made.choice.way](wider)
+    richer = METHODS[made.choice.method](wider)
     both = more if richer is None else joined([more, richer])
     accuracies["recommended + augmentation"] = trained(Logistic(), few, both, test)
     accuracies["frozen outputs + logistic regression"] = trained(
         Logistic(), _outputs(pictures, source), None, _outputs(images(target, "test"), source)
     )
     accuracies |= baselines(pictures, images(target, "test"))
-    chosen = {"chosen": made.choice.way, "cross-validation": made.choice.accuracies}
+    chosen = {"chosen": made.choice.method, "cross-validation": made.choice.accuracies}
     return {"accuracies": accuracies, **chosen}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from kshot import CONTROLS, baselines, images, of_nets, shots_of, trained
 
 import advect as ad
-from advect.apps.ways import WAYS, Task
+from advect.apps.few_shot import METHODS, Task
 
 NAME = "kshot_pixels"
 RECOMMENDED, BASELINE = "recommended + augmentation", "shots + augmentation"
@@ -62,29 +62,32 @@ def run(target: str, shots: int, seed: int, controls: bool, flows: bool, plain: 
     classes = max(len(few.classes), len(source.classes))
     still, moved = (of_nets(UPDATES, shift, BATCH, classes) for shift in (0, SHIFT))
     chooser = of_nets(UPDATES_TO_CHOOSE, SHIFT, BATCH_TO_CHOOSE, classes)
-    options = ad.apps.TransferOptions(
-        among=tuple(AMONG),
+    made = ad.apps.transfer(
+        source,
+        few,
+        classifier=chooser,
+        methods=AMONG,
         n=ADDED,
         bounds=(0.0, 1.0),
         n_steps=FLOW_STEPS,
         step_size=FLOW_STEP_SIZE,
         seed=seed,
     )
-    made = ad.apps.transfer(source, few, options=options, classifier=chooser)
+    options = made.options
     task = Task(source, few, chooser, options, ADDED, seed)
     added = {"shots": None, "recommended": made.added}
     if controls:
-        added |= {"source": WAYS["source"](task)}
+        added |= {"source": METHODS["source"](task)}
         added |= {name: CONTROLS[name](task) for name in ("mixing", "noise")}
     if flows:
         small = Task(source.subset(range(1000)), few, chooser, options, ADDED, seed)
-        added |= {"final": WAYS["final"](small), "copies": CONTROLS["copies"](small)}
+        added |= {"final": METHODS["final"](small), "copies": CONTROLS["copies"](small)}
     accuracies = {
         f"{name} + augmentation": trained(moved(seed), few, more, test)
         for name, more in added.items()
     }
     for name in ("shots", "recommended") if plain else ():
         accuracies[name] = trained(still(seed), few, added[name], test)
-    chosen = {"chosen": made.choice.way, "cross-validation": made.choice.accuracies}
+    chosen = {"chosen": made.choice.method, "cross-validation": made.choice.accuracies}
     more = baselines(few, test) if controls else {}
     return {"accuracies": accuracies | more, **chosen}

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import advect as ad
 from advect.apps.calibration import calibration_error, reliability
+from advect.apps.label import Labelled
 from advect.classes.embedding import points_of
 
 NAME = "labels"
@@ -83,12 +84,12 @@ def run(dataset: str, shots: int, seed: int) -> dict[str, Any]:
             "share": float((made.confidence >= 0.9).mean()),
             "accuracy": float(right[made.confidence >= 0.9].mean()) if sure_any(made) else None,
         },
-        "way": str(made.way),
+        "way": str(made.method),
         "test": on_test(dataset, seed, few, made, truth),
     }
 
 
-def sure_any(made: ad.apps.Labelled) -> bool:
+def sure_any(made: Labelled) -> bool:
     return bool((made.confidence >= 0.9).any())
 
 
@@ -146,7 +147,7 @@ def regression() -> Any:
 
 
 def on_test(
-    dataset: str, seed: int, few: ad.LabeledDataset, made: ad.apps.Labelled, truth: np.ndarray
+    dataset: str, seed: int, few: ad.LabeledDataset, made: Labelled, truth: np.ndarray
 ) -> dict[str, float]:
     """Accuracy on fresh images of a logistic regression in gradients, trained on labels that were
     given, on the shots alone, on the truth.

@@ -17,6 +17,7 @@ import torch
 from lenet import frozen, predictions
 
 import advect as ad
+from advect.flows.result import FlowResult
 
 NAME = "maps"
 SAMPLES, DRAWS, EPOCHS = 1000, 3, 20
@@ -82,7 +83,7 @@ def maps() -> dict[str, Any]:
     }
 
 
-def flowed(source: ad.LabeledDataset, target: ad.LabeledDataset) -> ad.FlowResult:
+def flowed(source: ad.LabeledDataset, target: ad.LabeledDataset) -> FlowResult:
     cost = ad.GroundCost(label=ad.Bures(), label_weight=LABEL_WEIGHT)
     return ad.flow(
         source,

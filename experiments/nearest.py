@@ -232,7 +232,7 @@ def means(sets: list[ad.LabeledDataset]) -> np.ndarray:
 
 def frechet(sets: list[ad.LabeledDataset]) -> np.ndarray:
     """Between Gaussians of all features, without labels."""
-    laws = [data.replace(y=torch.zeros_like(data.y), classes=("all",)).moments() for data in sets]
+    laws = [data.replace(y=torch.zeros_like(data.y), classes=("all",)).laws() for data in sets]
     found = np.zeros((len(sets), len(sets)))
     for i, one in enumerate(laws):
         for j, other in enumerate(laws[:i]):
@@ -244,7 +244,7 @@ def class_means(sets: list[ad.LabeledDataset]) -> np.ndarray:
     """Transport between means of classes, by mass."""
     import ot
 
-    held = [(data.moments().means.numpy(), data.class_mass.numpy()) for data in sets]
+    held = [(data.laws().means.numpy(), data.class_mass.numpy()) for data in sets]
     found = np.zeros((len(sets), len(sets)))
     for i, (x, a) in enumerate(held):
         for j, (y, b) in enumerate(held[:i]):
@@ -300,7 +300,7 @@ def draw(path: str) -> None:
 
     sets = drawn(SEEDS[0])
     apart = gaps(np.stack([ad.embed(data).vector for data in sets.values()]))
-    viz.save(viz.dataset_map(apart, list(sets), title="Thirty sets"), path, dpi=110)
+    viz.save(viz.pairwise(apart, list(sets), title="Thirty sets", heat=False), path, dpi=110)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,13 @@ from typing import Any
 
 import class_mmd_tables
 import compare_tables
-import condense_tables
-import gpu_tables
 import imbalanced_tables
 import interval_tables
 import numpy as np
-import scale_tables
 import sliced_tables
 import suggested_tables
-from tables import NOT_RUN, Experiment, benchmark, markdown
+from tables import NOT_RUN, Experiment, benchmark, markdown, mean_and_interval
 
-import advect as ad
-from advect.apps import TransferScores
 from advect.apps.calibration import wilson
 
 Rows = list[dict[str, Any]]
@@ -474,9 +469,7 @@ def nearest_table() -> str:
 def _interval(values: list[float], digits: int) -> str:
     if any(map(math.isnan, values)):
         return ""
-    scores = ad.apps.TransferScores({"one": values})
-    half = f" ± {scores.interval('one'):.{digits}f}" if len(values) > 1 else ""
-    return f"{scores.mean('one'):.{digits}f}{half}"
+    return mean_and_interval(values, digits)
 
 
 def nearest_words() -> str:
@@ -548,9 +541,7 @@ def audit_table(part: str = "accuracies", per: str = "kind") -> str:
         alone = [fmean(means[column]) for column in found.columns if "reference" not in column]
         row = []
         for column in found.columns:
-            scores = TransferScores({column: means[column]})
-            half = f" ± {scores.interval(column):.1f}" if len(means[column]) > 1 else ""
-            text = f"{scores.mean(column):.1f}{half}"
+            text = mean_and_interval(means[column])
             best = "reference" not in column and fmean(means[column]) == max(alone)
             row.append(f"**{text}**" if best else text)
         rows.append([name, *row])
@@ -630,8 +621,6 @@ WORDS: dict[str, Callable[..., Any]] = {
     "audit_beaten": audit_beaten,
     "audit_rule": audit_rule,
     "bench": benchmark,
-    "roofline_table": gpu_tables.roofline_table,
-    "waits_table": gpu_tables.waits_table,
     "descent": descent,
     "nearest_table": nearest_table,
     "nearest_growth": nearest_growth,
@@ -660,8 +649,6 @@ WORDS: dict[str, Callable[..., Any]] = {
     **compare_tables.WORDS,
     **imbalanced_tables.WORDS,
     **class_mmd_tables.WORDS,
-    **condense_tables.WORDS,
-    **scale_tables.WORDS,
     **sliced_tables.WORDS,
     **suggested_tables.WORDS,
     **interval_tables.WORDS,

@@ -27,12 +27,11 @@ def main() -> None:
     both = ad.flow(
         source, ad.OTDD(target), dynamics=ad.JointTargets(), n_steps=60, integrator=ad.Euler(0.2)
     ).dataset
-    cost = ad.GroundCost(label=ad.TargetLaws())
-    laws = ad.flow(source, ad.OTDD(target, cost=cost), n_steps=60, integrator=ad.Euler(0.2)).dataset
-    frames = [source, both, laws, laws.with_targets_like(target)]
-    titles = ["before", "x and y, by values", "x, by laws", "… in the target's units"]
+    features = ad.flow(source, ad.OTDD(target), n_steps=60, integrator=ad.Euler(0.2)).dataset
+    frames = [source, features, both]
+    titles = ["before", "features", "features and targets"]
     path = FIGURES / "regression.png"
-    viz.save(viz.regression(frames, target, titles=titles), path)
+    viz.save(viz.particles(frames, target, titles=titles), path)
     print(path)
 
 

@@ -26,7 +26,7 @@ def datasets(n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
     """A swiss roll of four classes, and a blob of overlapping Gaussian classes in its middle."""
     generator = torch.Generator().manual_seed(0)
     target = ad.datasets.swiss_roll(n, generator=generator)
-    means = target.moments().means.to(target.x)
+    means = target.laws().means.to(target.x)
     means = means.mean(dim=0) + 0.3 * (means - means.mean(dim=0))
     blob = means[target.y] + 2.0 * torch.randn(target.x.shape, generator=generator)
     return target.replace(x=blob), target
@@ -68,7 +68,7 @@ def draw(paths: dict[str, ad.Trajectory], target: ad.LabeledDataset):
         " " * start: [frame for _, frame in panels[start : start + 4]]
         for start in range(0, len(panels), 4)
     }
-    figure = viz.particle_grid(rows, target)
+    figure = viz.particles(rows, target)
     for axes, (name, frame) in zip(figure.axes, panels, strict=True):
         axes.set_title(f"{name}, step {frame.index}", fontsize=9, pad=0)
         axes.view_init(elev=16, azim=-56)
@@ -107,7 +107,7 @@ def main() -> None:
             "height_deviation": float(result.dataset.x[:, 1].std()),
             "seconds": round(result.seconds[-1], 2),
         }
-        print(f"{name:16s} {result}, purity {report[name]['purity']:.3f}")
+        print(f"{name:16s} {result!r}, purity {report[name]['purity']:.3f}")
     print(
         f"class purity: OTDD {report['OTDD']['purity']:.3f}, features only "
         f"{report['features only']['purity']:.3f}"

@@ -1,8 +1,7 @@
-"""Tables of ``sliced.py``: how far sliced forms agree with the OTDD, and how noisy they are."""
+"""Tables of ``sliced.py``: how far sliced distances agree with the OTDD."""
 
 from __future__ import annotations
 
-import math
 from statistics import fmean
 from typing import Any
 
@@ -12,6 +11,10 @@ from tables import Experiment, markdown
 
 RESAMPLES = 2000
 TRUTH = "OTDD"
+WAYS = (
+    *("gaussian", "features alone", "moments, as published"),
+    *("index", "difference of means"),
+)
 
 
 def sliced_correlations(what: str) -> str:
@@ -80,79 +83,8 @@ def spearman(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return pearson(rankdata(x, axis=1), rankdata(y, axis=1))
 
 
-def sliced_errors() -> str:
-    """The noise of directions on single pairs, relative to the energy: its spread over draws, and
-    what each draw says of it.
-    """
-    found, rows = Experiment.read("sliced"), []
-    forms = [
-        *("gaussian, plain", "gaussian", "gaussian, principal"),
-        *("moments, plain", "moments"),
-    ]
-    for setting, cells in found.groups.items():
-        if not setting.startswith("errors, ") or not cells:
-            continue
-        cell = cells[0]["forms"]
-        row = [setting.removeprefix("errors, ").replace("_", "-")]
-        for form in forms:
-            one = cell[form]
-            row.append(f"{_per_cent(one, 'spread')} ({_per_cent(one, 'said')})")
-        exact = cells[0][TRUTH]
-        row += [f"{math.sqrt(cell[form]['energy'] / exact):.2f}" for form in (forms[1], forms[2])]
-        rows.append(row)
-    head = ["pair", *forms, "gaussian / OTDD", "principal / OTDD"]
-    return markdown(head, rows) if rows else f"*{found.draws}*"
-
-
-def sliced_less(form: str, part: str = "spread") -> str:
-    """By what factor the control variate, or principal axes, make the error of plain lines smaller,
-    over all pairs: "2.1 to 40".
-    """
-    plain = "moments, plain" if form.startswith("moments") else "gaussian, plain"
-    ratios = []
-    for setting, cells in Experiment.read("sliced").groups.items():
-        if setting.startswith("errors, ") and cells:
-            if part == "velocity":
-                ratios.append(cells[0][part][plain] / cells[0][part][form])
-            else:
-                both = [cells[0]["forms"][one] for one in (plain, form)]
-                errors = [one[part] / one["energy"] for one in both]
-                ratios.append(errors[0] / errors[1])
-    return f"{min(ratios):.1f} to {max(ratios):.1f}" if ratios else ""
-
-
-def sliced_large() -> str:
-    """All images of two sets."""
-    found = Experiment.read("sliced")
-    cells = found.groups.get("large", [])
-    if not cells:
-        return f"*{found.draws}*"
-    rows = [
-        [name, f"{one['energy']:.4g}", _per_cent(one, "said"), f"{one['processor seconds']:.2g}"]
-        for name, one in cells[0]["forms"].items()
-    ]
-    return markdown(["", "energy", "standard error, %", "processor seconds"], rows)
-
-
-def sliced_sizes() -> str:
-    """How many images these are."""
-    cells = Experiment.read("sliced").groups.get("large", [])
-    return " and ".join(f"{n:,}" for n in cells[0]["samples"]) if cells else ""
-
-
 def _ways(cells: list[dict[str, Any]]) -> list[str]:
-    return [way for way in cells[0]["values"] if way != TRUTH] if cells else []
+    return [way for way in WAYS if way in cells[0]["values"]] if cells else []
 
 
-def _per_cent(one: dict[str, float], part: str) -> str:
-    return f"{100 * one[part] / one['energy']:.2g}"
-
-
-WORDS = {
-    "sliced_correlations": sliced_correlations,
-    "sliced_gap": sliced_gap,
-    "sliced_errors": sliced_errors,
-    "sliced_less": sliced_less,
-    "sliced_large": sliced_large,
-    "sliced_sizes": sliced_sizes,
-}
+WORDS = {"sliced_correlations": sliced_correlations, "sliced_gap": sliced_gap}

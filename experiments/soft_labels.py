@@ -26,7 +26,7 @@ import torch
 from lenet import frozen, scores
 
 import advect as ad
-from advect.classes import clustering_accuracy
+from advect.classes.naming import clustering_accuracy
 
 NAME = "soft_labels"
 SETS = {
@@ -69,10 +69,10 @@ def run(name: str, seed: int, validate: bool = False) -> dict[str, Any]:
         size=28,
     )
     truth, bare = data.y.numpy(), ad.LabeledDataset(data.samples)
-    clusters = ad.pseudo_labels(bare, n_clusters=len(data.classes), doubt=True).dataset
+    clusters = ad.pseudo_labels(bare, n_clusters=len(data.classes), soft=True).dataset
     known = few(data, generator)
     made = ad.apps.label(known, seed=seed, progress=False)
-    filled = made.with_doubt()
+    filled = made.soft()
 
     def right(moved: ad.LabeledDataset) -> float:
         answers = scores(model, moved.samples).argmax(dim=1).numpy()
@@ -89,8 +89,8 @@ def run(name: str, seed: int, validate: bool = False) -> dict[str, Any]:
     return {
         "accuracies": accuracies,
         "confidence": {
-            "clusters": float(clusters.confidence.mean()),
-            "few labels": float(filled.confidence.mean()),
+            "clusters": float(clusters.probabilities.amax(dim=1).mean()),
+            "few labels": float(filled.probabilities.amax(dim=1).mean()),
         },
         "errors": errors(data, reference, generator),
     }
@@ -121,12 +121,12 @@ def flowed(data: ad.LabeledDataset, reference: ad.LabeledDataset) -> ad.LabeledD
 def smoothed(
     data: ad.LabeledDataset, doubt: float, generator: torch.Generator
 ) -> ad.LabeledDataset:
-    """Labels with doubt of up to δ, at random."""
-    certain = data.memberships
+    """Soft labels: up to δ of probability on random classes."""
+    certain = torch.nn.functional.one_hot(data.y, len(data.classes)).double()
     share = doubt * torch.rand(len(data), 1, generator=generator, dtype=torch.float64)
     other = torch.rand(certain.shape, generator=generator, dtype=torch.float64)
     other = other / other.sum(dim=1, keepdim=True)
-    return data.with_probabilities((1 - share) * certain + share * other)
+    return data.replace(probabilities=(1 - share) * certain + share * other)
 
 
 def errors(

@@ -50,8 +50,13 @@ def run(name: str, seed: int) -> dict[str, Any]:
         mnist.sample(SAMPLES, balanced=True, generator=generator),
         size=28,
     )
-    options = ad.apps.RepurposeOptions(
-        bounds=(0.0, 1.0), n_steps=STEPS, step_size=STEP_SIZE, every=STEPS
+    flowed = ad.apps.repurpose(
+        frozen("mnist", EPOCHS),
+        reference,
+        data,
+        bounds=(0.0, 1.0),
+        n_steps=STEPS,
+        step_size=STEP_SIZE,
+        every=STEPS,
     )
-    flowed = ad.apps.repurpose(frozen("mnist", EPOCHS), reference, data, options)
     return {"accuracies": {"before": flowed.accuracies[0][1], "after": flowed.accuracy}}

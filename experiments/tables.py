@@ -7,17 +7,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import evidence
-
-import advect as ad
+import numpy as np
 
 NOT_RUN = "not run"
 BASELINES = {"labels": "nearest shot, pixels"}  # of experiments whose modules name none
+
+
+def half_width(values: Any) -> float:
+    """Half the width of the 95 % confidence interval of a mean (Student's t), of two values or more."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def mean_and_interval(values: Sequence[float], digits: int = 1) -> str:
+    """A mean and half the width of its 95 % interval, as text."""
+    half = f" ± {half_width(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{float(np.mean(values)):.{digits}f}{half}"
 
 
 @dataclass(frozen=True)
@@ -109,9 +122,7 @@ class Experiment:
         values = self.values(setting, column)
         if not values:
             return NOT_RUN
-        scores = ad.apps.TransferScores({column: values})
-        half = f" ± {scores.interval(column):.{digits}f}" if len(values) > 1 else ""
-        return f"{scores.mean(column):.{digits}f}{half}"
+        return mean_and_interval(values, digits)
 
     def gain(self, setting: str, column: str, over: str) -> Gain | None:
         """How far a column is above another, over the draws that have both; None for fewer than
@@ -126,8 +137,8 @@ class Experiment:
         if len(pairs) < 2:
             return None
         one, other = zip(*pairs, strict=True)
-        scores = ad.apps.TransferScores({"one": list(one), "other": list(other)})
-        return Gain(setting, *scores.gain("one", over="other"))
+        differences = np.subtract(one, other)
+        return Gain(setting, float(np.mean(differences)), half_width(differences))
 
     def gains(self, column: str, over: str, match: str = "") -> list[Gain]:
         """In every setting that has both."""

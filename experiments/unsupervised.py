@@ -23,10 +23,10 @@ from lenet import train
 from torch import nn
 
 import advect as ad
-from advect.apps.labelings import clusters_from_classes
-from advect.apps.module_features import split_model
-from advect.apps.query import answer_codes, query
-from advect.classes import clustering_accuracy
+from advect.apps.models import answer_codes, query, split_model
+from advect.apps.repurpose import Repurposed
+from advect.apps.unlabeled import clusters_from_classes
+from advect.classes.naming import clustering_accuracy
 
 NAME = "unsupervised"
 SHOWN = {"usps": "USPS", "kmnist": "KMNIST", "fashion_mnist": "Fashion-MNIST"}
@@ -74,10 +74,10 @@ def run(name: str, seed: int, validate: bool = False) -> dict[str, Any]:
     in_pixels = ad.pseudo_labels(bare, target=reference)
     in_features = clusters_from_classes(inside, there)
     asked = answer_codes(query(model, data.samples), reference.classes)
-    by_pixels = ad.apps.repurpose(model, reference, in_pixels.dataset, options((0.0, 1.0)))
-    by_features = ad.apps.repurpose(halves.head, there, in_features.dataset, options(None))
-    found = ad.apps.repurpose(model, reference, bare, options(None), features=LAYER)
-    flows = found.comparison.recommended == "flow"
+    by_pixels = ad.apps.repurpose(model, reference, in_pixels.dataset, **options((0.0, 1.0)))
+    by_features = ad.apps.repurpose(halves.head, there, in_features.dataset, **options(None))
+    found = ad.apps.repurpose(model, reference, bare, **options(None), features=LAYER)
+    flows = found.comparison.method == "flow"
     advised = found.predictions if flows else found.predict(data.samples, "no flow")
     named = {
         "clusters, pixels": in_pixels.codes.tolist(),
@@ -94,25 +94,25 @@ def run(name: str, seed: int, validate: bool = False) -> dict[str, Any]:
         )
     return {
         "accuracies": {way: clustering_accuracy(codes, truth) for way, codes in named.items()},
-        "recommended": found.comparison.recommended,
+        "recommended": found.comparison.method,
         **facts,
     }
 
 
-def labeling(found: ad.apps.Repurposed) -> str | None:
+def labeling(found: Repurposed) -> str | None:
     return found.labeling.kind if found.labeling is not None else None
 
 
-def options(bounds: tuple[float, float] | None) -> ad.apps.RepurposeOptions:
-    return ad.apps.RepurposeOptions(
-        label=ad.Bures(diagonal=True),
-        label_weight=LABEL_WEIGHT,
-        solver=ad.Sinkhorn(ad.Relative(EPSILON), tol=1e-3),
-        bounds=bounds,
-        n_steps=STEPS,
-        step_size=STEP_SIZE,
-        every=STEPS,
-    )
+def options(bounds: tuple[float, float] | None) -> dict[str, Any]:
+    return {
+        "label": ad.Bures(diagonal=True),
+        "label_weight": LABEL_WEIGHT,
+        "solver": ad.Sinkhorn(ad.Relative(EPSILON), tol=1e-3),
+        "bounds": bounds,
+        "n_steps": STEPS,
+        "step_size": STEP_SIZE,
+        "every": STEPS,
+    }
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def try_it(wheel: Path) -> None:
         home = {"ADVECT_CACHE": str(place / "cache")}
         run(advect, "--version", cwd=work, **home)
         run(advect, "doctor", cwd=work, **home)
-        flow = ("flow", "toy:gaussians?n=60", "toy:moons?n=60", "--steps", "5", "-o", "run")
+        flow = ("flow", "toy:gaussians?n=60", "toy:moons?n=60", "--n-steps", "5", "-o", "run")
         run(advect, *flow, cwd=work, **home)
         run(advect, "report", "run", cwd=work, **home)
         run(advect, "show", "run", cwd=work, **home)

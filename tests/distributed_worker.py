@@ -15,7 +15,9 @@ from flow_cases import EXACT_LAWS, FEATURES_ONLY, labeled
 
 import advect as ad
 import advect.distributed
+from advect.data.labels import memberships
 from advect.data.store import write_tensors
+from advect.ot.ranks import LostRankError
 
 CLOSE = ad.Sinkhorn(
     epsilon=1.0, tol=1e-9
@@ -36,7 +38,7 @@ def pair(dtype=torch.float64, empty=0, sizes=((13, 17, 11), (9, 12, 16)), dim=3,
     if doubt:
         draw = torch.Generator().manual_seed(0)
         source, target = (
-            d.with_probabilities((1 - share) * d.memberships + share / len(d.classes))
+            d.replace(probabilities=(1 - share) * memberships(d) + share / len(d.classes))
             for d in (source, target)
             for share in (doubt * torch.rand(len(d), 1, generator=draw).double(),)
         )
@@ -73,11 +75,11 @@ CASES = {
     },
     "fd relative epsilon": {"cost": EXACT_LAWS, "solver": ad.Sinkhorn(ad.Relative(0.1), tol=1e-9)},
     "fl": {"cost": EXACT_LAWS, "dynamics": ad.JointFixedLabels()},
-    "fl factored": {"cost": EXACT_LAWS, "dynamics": ad.JointFixedLabels(ad.FactoredMotion())},
+    "fl factored": {"cost": EXACT_LAWS, "dynamics": ad.JointFixedLabels("factored")},
     "vl": {"cost": EXACT_LAWS, "dynamics": ad.JointVariableLabels(every=10)},
     "vl diagonal": {
         "cost": ad.GroundCost(label=ad.Bures(diagonal=True)),
-        "dynamics": ad.JointVariableLabels(laws=ad.DiagonalMotion(), every=10),
+        "dynamics": ad.JointVariableLabels(laws="diagonal", every=10),
     },
     "features only": {"cost": FEATURES_ONLY},
     "no label weight": {
@@ -234,7 +236,7 @@ def manners(folder, group):
     def fail(step):
         raise ZeroDivisionError("on rank 0")
 
-    kind = ZeroDivisionError if group.rank == 0 else ad.distributed.LostRankError
+    kind = ZeroDivisionError if group.rank == 0 else LostRankError
     assert "on rank 0" in refusal(kind, lambda: again(callbacks=[fail]))
 
 
@@ -300,7 +302,7 @@ def main():
     with ad.distributed.group(timeout=float(os.environ.get("TIMEOUT", "120"))) as group:
         try:
             globals()[task](folder, group)
-        except ad.distributed.LostRankError:
+        except LostRankError:
             Path(folder, f"lost-{group.rank}").write_text(str(time.time()))
             raise
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import advect as ad
+from advect.flows.result import FlowResult
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Setup:
     cost: ad.GroundCost | None = None
     data: bool = False  # reads files of real data
 
-    def run(self, n: int = 120, n_steps: int = 40, **options: Any) -> ad.FlowResult:
+    def run(self, n: int = 120, n_steps: int = 40, **options: Any) -> FlowResult:
         source, target = self.make(n)
         return ad.flow(
             source,

@@ -235,18 +235,13 @@ def test_imbalanced(monkeypatch):
 @pytest.mark.slow
 def test_sliced_runs(evidence, monkeypatch):
     module = evidence.load("sliced")
-    small = {"SAMPLES": 30, "SIZES": (20, 30), "MANY": 60, "LINES": 60, "FLOW_LINES": 10}
-    small |= {"ERROR_SAMPLES": 40, "ERROR_DRAWS": 2, "KEPT": 200, "SIDE": 8, "LARGE": 50}
+    small = {"SAMPLES": 30, "SIZES": (20, 30), "MANY": 60, "LINES": 60, "KEPT": 200, "SIDE": 8}
     for name, value in small.items():
         monkeypatch.setattr(module, name, value)
     for part, name in (("pairs", ""), ("splits", "mnist")):
         found = module.run(part, 0, name)["values"]
         assert all(len(values) == 20 for values in found.values())
-        for form in ("gaussian, plain", "gaussian, principal"):
-            assert max(a / b for a, b in zip(found[form], found["OTDD"], strict=True)) < 1.3
-    errors = module.run("errors", 0, "mnist/usps")["forms"]
-    assert all(one["said"] > 0 and one["spread"] > 0 for one in errors.values())
-    assert module.run("large", 0)["samples"] == [50, 50]
+        assert max(a / b for a, b in zip(found["gaussian"], found["OTDD"], strict=True)) < 1.3
 
 
 def test_regression_runs(evidence, monkeypatch):

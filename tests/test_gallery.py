@@ -25,9 +25,6 @@ MOST_LINES, MOST_SECONDS = 60, 60.0  # of code; of processor time
 # Public functions without an entry of their own, and why.
 WITHOUT = {
     "register": "for plug-ins: docs/extending.md",
-    "evaluate_transfer": "scores of transfer over draws, for experiments",
-    "joined": "a step of transfer",
-    "query": "a step of repurpose",
 }
 
 

@@ -3,6 +3,7 @@ shown below them.
 """
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -97,9 +98,8 @@ def test_ci_only_calls_the_test_command():
 
 
 def test_demo_runs(capsys, tmp_path):
-    from advect.cli.demo import main
-
-    main(["--particles", "100", "--steps", "3", "--epochs", "1", "--out", str(tmp_path)])
+    demo = runpy.run_path(str(ROOT / "examples" / "demo" / "digits_to_mnist.py"))
+    demo["main"](["--particles", "100", "--steps", "3", "--epochs", "1", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert "the frozen model reads" in out
     assert {path.name for path in tmp_path.iterdir()} == {

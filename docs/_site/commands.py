@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from advect.cli.app import build_app
-from advect.cli.commands import COMMANDS, GROUPS, Command
+from advect.cli.app import COMMANDS, GROUPS, Command, build_app
 
 
 def page(command: Command) -> str:

@@ -6,7 +6,7 @@ docs/paper.md for where each equation lives."""
 
 import lazy_loader as _lazy
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _found, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
 _ROOMS = ("apps", "classes", "datasets", "distributed", "maps", "ot", "testing", "viz")

@@ -11,7 +11,7 @@ class AdvectError(Exception):
         >>> import advect as ad
         >>> try:
         ...     ad.datasets.load("no-such-set")
-        ... except ad.AdvectError as error:
+        ... except AdvectError as error:
         ...     print(type(error).__name__)
         InputError
     """
@@ -26,7 +26,7 @@ class InputError(AdvectError, ValueError):
         ...     ad.Sinkhorn(epsilon=-1.0)
         ... except ad.InputError as error:
         ...     print(error)
-        epsilon must be a finite number above 0; got -1.0. Pass a positive value.
+        epsilon must be a finite number above 0; got -1.0. Pass another value.
     """
 
     def __init__(self, what: str, got: object, remedy: str) -> None:
@@ -45,7 +45,7 @@ class DamageWarning(UserWarning):
     Example:
         >>> import warnings, advect as ad
         >>> with warnings.catch_warnings():
-        ...     warnings.simplefilter("error", ad.DamageWarning)  # to stop there instead
+        ...     warnings.simplefilter("error", DamageWarning)  # to stop there instead
     """
 
 

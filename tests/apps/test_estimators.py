@@ -137,14 +137,6 @@ def test_pickles_and_clones(chosen):
     assert np.array_equal(fresh.fit(xs, ys, xt, yt).transform(xs), fitted.transform(xs))
 
 
-def test_a_map_that_is_passed_stays_as_it_was():
-    x, y = classes(10, 0)
-    mine = NearestMap(k=2)
-    fitted = ad.DatasetTransport(map=mine).fit(x, y)
-    assert mine.sample_shape_ is None and fitted.map_.k == 2
-    assert fitted.map_.transform(x, y).shape == x.shape  # the map itself takes labels
-
-
 def test_names_of_features():
     pandas = pytest.importorskip("pandas")
     x, y = classes(10, 0)
@@ -162,18 +154,6 @@ def test_names_of_features():
         fitted.transform(frame[["height", "width"]])
     with pytest.raises(ValueError, match="feature names"):
         ad.DatasetTransport().fit(frame, y, frame.rename(columns={"width": "depth"}), y)
-
-
-@pytest.mark.slow
-def test_seeds():
-    (xs, ys), (xt, yt) = classes(10, 0), classes(10, 1, turn=True)
-    first, same, other = (
-        ad.DatasetTransport(n_steps=2, map="neural", random_state=seed)
-        .fit(xs, ys, xt, yt)
-        .transform(xs)
-        for seed in (0, 0, 1)
-    )
-    assert np.array_equal(first, same) and not np.array_equal(first, other)
 
 
 @pytest.mark.slow
@@ -208,17 +188,3 @@ def test_errors():
         ad.DatasetTransport().fit(x, y[:3], x + 1, y)
     with pytest.raises(ad.InputError, match="finite"):
         ad.DatasetTransport(step_size=1e200, n_steps=5).fit(x, y, x + 1, y)
-
-
-def test_interruption_is_passed_on(monkeypatch):
-    x, y = classes(10, 0)
-    steps = []
-
-    def interrupt(self, velocity, state, index, generator):
-        steps.append(index)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ad.Euler, "displace", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        ad.DatasetTransport().fit(x, y, x + 1, y)
-    assert steps == [0]

@@ -1,18 +1,15 @@
 """Labels for a pool: by brute force over folds, laws of calibration, and what is refused."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binomtest
 
 import advect as ad
 from advect.apps import calibration
-from advect.apps.calibration import calibrated, calibration_error, reliability, wilson
-from advect.apps.label_ways import Known, Points, Way, held_out, scored
-from advect.classes.spread import one_hot, spread
+from advect.apps.calibration import calibrated, calibration_error, reliability
+from advect.apps.label_methods import KnownLabels, LabelMethod, Points, all_scores, held_out_scores
 
 
 def blobs(n=40, k=3, gap=8.0, seed=0, d=4):
@@ -31,48 +28,48 @@ def partly(data, each):
     return data.replace(y=y)
 
 
-WAYS = [
-    Way("propagate", "features", 5, 0.9),
-    Way("refine", "features", 5, 0.9),
-    Way("nearest", "features"),
-    Way("logistic", "features"),
+METHODS = [
+    LabelMethod("propagate", "features", 5, 0.9),
+    LabelMethod("refine", "features", 5, 0.9),
+    LabelMethod("nearest", "features"),
+    LabelMethod("logistic", "features"),
 ]
 
 
 # ---- ways
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", METHODS, ids=str)
 def test_held_out_labels_are_never_looked_at(way):
     data = partly(blobs(60, gap=2.0), 4)
     codes = data.y.numpy()
-    known, points = Known(codes, 3), Points(data.x.double().numpy())
-    found = held_out(way, points, known)
+    known, points = KnownLabels(codes, 3), Points(data.x.double().numpy())
+    found = held_out_scores(way, points, known)
     assert found.shape == (12, 3)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     for fold in range(known.folds.max() + 1):
         out = known.folds == fold
-        alone = scored(way, points, Known(np.where(out, -1, codes), 3))
-        np.testing.assert_allclose(found[out[known.held]], alone[out], atol=1e-6)
+        alone = all_scores(way, points, KnownLabels(np.where(out, -1, codes), 3))
+        np.testing.assert_allclose(found[out[known.held_out]], alone[out], atol=1e-6)
 
 
 def test_folds_have_labels_of_all_classes_and_leave_lone_ones_in():
     codes = np.array([0] * 4 + [1] * 3 + [2] + [-1] * 5)
-    known = Known(codes, 3)
-    assert (known.folds[7:] == -1).all() and set(known.held) == set(range(7))
-    for rows, left in known.without():
+    known = KnownLabels(codes, 3)
+    assert (known.folds[7:] == -1).all() and set(known.held_out) == set(range(7))
+    for rows, left in known.without_folds():
         assert len({*codes[rows]}) == len(rows)
         assert {*left[left >= 0]} == {0, 1, 2}
-    many = Known(np.arange(3000) % 100, 100)
+    many = KnownLabels(np.arange(3000) % 100, 100)
     assert many.folds.max() == 1  # folds times classes are few
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", METHODS, ids=str)
 def test_far_blobs_are_labeled_rightly_by_every_way(way):
     data = blobs(90)
     made = ad.apps.label(partly(data, 2), embedding=None, method=way.method, progress=False)
-    assert torch.equal(made.dataset.y, data.y) and made.way.method == way.method
+    assert torch.equal(made.dataset.y, data.y) and made.method.method == way.method
     np.testing.assert_allclose(made.probabilities.sum(axis=1), 1)
     assert made.accuracy == 1.0 and made.calibration.n_held_out == 6
 
@@ -100,18 +97,12 @@ def test_the_temperature_of_scores_is_found(temperature):
     np.testing.assert_allclose(found(scores).sum(axis=1), 1)
 
 
-def test_intervals_are_those_of_scipy():
-    for right, n in ((0, 5), (3, 7), (50, 50), (44, 50)):
-        expected = binomtest(right, n).proportion_ci(method="wilson")
-        np.testing.assert_allclose(wilson(right, n), (expected.low, expected.high), atol=1e-9)
-
-
 def test_without_labels_to_hold_out_nothing_is_claimed():
     data = blobs(60)
     made = ad.apps.label(partly(data, 1), progress=False)
     assert made.accuracy is None and made.calibration.interval is None and not made.compared
-    assert made.calibration.temperature == made.way.usual_temperature
-    assert "cannot be estimated" in made.notes[0]
+    assert made.calibration.temperature == made.method.prior_temperature
+    assert "unknown" in made.notes[0]
     assert (made.dataset.y == data.y).double().mean() > 0.95
 
 
@@ -132,9 +123,9 @@ def test_bins_hold_all_samples_and_an_even_law_has_no_error():
     confidence, right = np.repeat([0.5, 0.75, 1.0], 20), np.tile([1, 0, 1, 1], 15).astype(bool)
     right[:20] = np.arange(20) % 2 == 0
     right[40:] = True
-    bins = reliability(confidence, right, most=3)
+    bins = reliability(confidence, right, max_bins=3)
     assert [one.n for one in bins] == [20, 20, 20] and calibration_error(bins) == pytest.approx(0)
-    assert calibration._cooled(np.array([[1.0, 0.0]]), 0.2).max() < 1
+    assert calibration._scaled(np.array([[1.0, 0.0]]), 0.2).max() < 1
 
 
 # ---- the whole
@@ -171,13 +162,6 @@ def test_answers_depend_on_no_order_of_classes_and_repeat():
     assert (float32.dataset.y == made.dataset.y).double().mean() > 0.97
 
 
-def test_unsure_are_those_between_classes():
-    line = ad.LabeledDataset(np.linspace(0, 10, 41)[:, None], ["a", "a", *[None] * 37, "b", "b"])
-    made = ad.apps.label(line, method="propagate", neighbors=2, progress=False)
-    assert set(made.unsure(3)) <= set(range(17, 24))
-    assert made.labels[:15] == ["a"] * 15 and made.labels[-15:] == ["b"] * 15
-
-
 def test_the_embedding_may_be_a_network():
     data = blobs(60, gap=3.0)
     hidden = data.replace(
@@ -188,35 +172,25 @@ def test_the_embedding_may_be_a_network():
     body.train()
     made = ad.apps.label(partly(hidden, 3), embedding=body, progress=False)
     assert (made.dataset.y == data.y).double().mean() > 0.9
-    assert made.way.embedding == "Sequential" and body.training
+    assert made.method.embedding == "Sequential" and body.training
 
 
 def test_ways_of_large_pools_are_compared_on_a_part(monkeypatch):
-    monkeypatch.setattr("advect.apps.label_choice._COMPARED_ON", 60)
-    monkeypatch.setattr("advect.apps.label_choice._REFINED", 100)
+    monkeypatch.setattr("advect.apps.label_methods._MAX_COMPARED", 60)
+    monkeypatch.setattr("advect.apps.label_methods._MAX_REFINED", 100)
     data = blobs(200)
     made = ad.apps.label(partly(data, 3), progress=False)
     assert torch.equal(made.dataset.y, data.y)
-    assert "refine" not in {one.way.method for one in made.compared}
+    assert "refine" not in {one.method.method for one in made.compared}
 
 
 def test_the_way_is_chosen_on_known_labels_alone():
-    """Other labels of the pool, which it is not shown, change nothing; and the best comes first."""
     data = blobs(90, gap=2.0)
     made = ad.apps.label(partly(data, 5), progress=False)
     best = max(one.log_likelihood for one in made.compared)
-    assert made.compared[0].way == made.way
+    assert made.compared[0].method == made.method
     assert best - made.compared[0].log_likelihood < 0.5
-    assert {one.way.method for one in made.compared} >= {"propagate", "nearest", "logistic"}
-
-
-def test_scores_at_temperature_one_are_the_spread_ones():
-    data = partly(blobs(60, gap=2.0), 4)
-    way, points = WAYS[0], Points(data.x.double().numpy())
-    known = Known(data.y.numpy(), 3)
-    expected = spread(points.graph(5), 0.9, one_hot(known.codes, 3))
-    np.testing.assert_allclose(scored(way, points, known), expected)
-    assert replace(way, alpha=0.99).usual_temperature == pytest.approx(math.sqrt(0.01) ** 0.6)
+    assert {one.method.method for one in made.compared} >= {"propagate", "nearest", "logistic"}
 
 
 def test_what_is_refused():
@@ -228,7 +202,6 @@ def test_what_is_refused():
         ((bare, data.of_class("class 0")), {}, "at least two classes"),
         ((bare, blobs(30, d=5)), {}, "harmonize"),
         ((bare, data), {"method": "propagte"}, "propagate"),
-        ((bare, data), {"alpha": 1.0}, "alpha"),
         ((bare, data), {"neighbors": 0}, "neighbors"),
         ((bare, data), {"embedding": "gradient"}, "gradients"),
         ((data.x, data), {}, "LabeledDataset"),
@@ -238,3 +211,12 @@ def test_what_is_refused():
     made = ad.apps.label(partly(blobs(60, gap=0.5), 1), progress=False)
     with pytest.raises(ad.InputError, match="probability"):
         made.confident(1.5)
+
+
+def test_the_result_shows_classes_and_methods(tmp_path):
+    made = ad.apps.label(partly(blobs(60), 3), progress=False)
+    assert "held-out labels" in str(made) and "class 1" in str(made)
+    assert made.to_dict()["known labels"] == 9
+    named = made.dataset.replace(classes=("<b>", "x", "y"))
+    text = replace(made, dataset=named).report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;" in text and "<b>" not in text

@@ -7,7 +7,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import advect as ad
-from advect.classes.class_means import _FLOOR, _MORE, calibrated_means, class_means
+from advect.classes.borrowing import _FLOOR, _MORE, calibrated_means, class_means
 
 
 def draws(k, per_class, seed, between=(9.0, 4.0, 0.0, 0.0), within=(0.5, 0.5, 2.0, 1.0)):
@@ -111,10 +111,3 @@ def test_weights_count_as_samples_do():
 def test_a_source_that_tells_nothing_leaves_means_alone(source):
     few, _ = draws(3, 1, 5)
     assert torch.equal(calibrated_means(source, few), class_means(few))
-
-
-def test_more_dimensions_than_samples():
-    generator = torch.Generator().manual_seed(0)
-    source = ad.LabeledDataset(torch.randn(20, 300, generator=generator), [0, 1, 2, 3] * 5)
-    few = ad.LabeledDataset(torch.randn(3, 300, generator=generator), [0, 1, 2])
-    assert bool(torch.isfinite(calibrated_means(source, few)).all())

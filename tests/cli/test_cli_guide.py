@@ -38,9 +38,7 @@ def run(line, monkeypatch, capsys):
         while "=" in words[0]:
             settings.setenv(*words.pop(0).split("=", 1))
         assert words[0] == "advect", line
-        code = main(
-            [*words[1:], *(["-q"] if len(words) > 2 and words[1] not in ("--help",) else [])]
-        )
+        code = main([*words[1:], *([] if "--help" in words or ".py:" in words[1] else ["-q"])])
     captured = capsys.readouterr()
     assert code == 0, f"{line}\n{captured.err}"
     assert captured.out.strip(), line

@@ -16,7 +16,7 @@ import advect as ad
 from advect import datasets, maps
 from advect._util import atomic as _atomic
 from advect.cli.app import main
-from advect.cli.places import next_to
+from advect.cli.rundir import pending
 from advect.flows.snapshots import load_snapshot
 
 A, B = "toy:gaussians?n=40&classes=2&seed=1", "toy:gaussians?n=40&classes=2&seed=2"
@@ -30,9 +30,9 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv("ADVECT_CACHE", str(place / ".cache"))
-        assert main(["flow", A, B, "-o", "run", "--steps", "8", "--no-report", *SMALL]) == 0
-        assert main(["flow", A, B, "-o", "whole", "--steps", "16", "--no-report", *SMALL]) == 0
-        assert main(["map", "fit", "run", "-o", "map", "--name", "nearest", "-q"]) == 0
+        assert main(["flow", A, B, "-o", "run", "--n-steps", "8", "--no-report", *SMALL]) == 0
+        assert main(["flow", A, B, "-o", "whole", "--n-steps", "16", "--no-report", *SMALL]) == 0
+        assert main(["map", "fit", "run", "-o", "map", "--map", "nearest", "-q"]) == 0
         assert main(["data", "convert", A, "-o", "old.npz", "-q"]) == 0
         assert main(["report", "run", "-q"]) == 0
         shutil.copytree("map", "again")
@@ -84,7 +84,7 @@ def after_flow(before):
     kept = ad.Trajectory.open("new").indices if Path("new/frames.jsonl").exists() else []
     assert len(kept) < 4 or load_snapshot(Path("new")).index >= kept[-1] - 2
     assert (
-        main(["flow", A, B, "-o", "new", "--steps", "16", "--resume", "--no-report", *SMALL]) == 0
+        main(["flow", A, B, "-o", "new", "--n-steps", "16", "--resume", "--no-report", *SMALL]) == 0
     )
     same_as_whole("new")
 
@@ -94,7 +94,7 @@ def after_resume(before):
         ad.Trajectory.open("run").indices[:9] == list(range(9))
         and load_snapshot(Path("run")).index >= 8
     )
-    assert main(["resume", "run", "--steps", "16", "--no-report", "-q"]) == 0
+    assert main(["resume", "run", "--n-steps", "16", "--no-report", "-q"]) == 0
     same_as_whole("run")
 
 
@@ -105,7 +105,7 @@ def after_overwrite(before):
     if steps[-1] <= 8:
         now = content("run")
         assert {path: now[path] for path in before} == before
-        if next_to(Path("run")).exists() and list(next_to(Path("run")).glob("checkpoint-*")):
+        if pending(Path("run")).exists() and list(pending(Path("run")).glob("checkpoint-*")):
             assert (
                 main(["resume", ".run.next", "--no-report", "-q"]) == 0
             )  # the new one can be gone on with
@@ -113,7 +113,7 @@ def after_overwrite(before):
     else:
         same_as_whole("run")
     assert (
-        main(["flow", A, B, "-o", "run", "--steps", "16", "--overwrite", "--no-report", *SMALL])
+        main(["flow", A, B, "-o", "run", "--n-steps", "16", "--overwrite", "--no-report", *SMALL])
         == 0
     )
     same_as_whole("run")
@@ -140,7 +140,7 @@ def after_fit(before):
     assert maps.load("again/map.safetensors") is not None and json.loads(
         Path("again/space.json").read_text()
     )
-    assert main(["map", "fit", "run", "-o", "again", "--name", "nearest", "--overwrite", "-q"]) == 0
+    assert main(["map", "fit", "run", "-o", "again", "--map", "nearest", "--overwrite", "-q"]) == 0
     assert not [name for name in os.listdir() if name.endswith((".tmp", ".old"))]
 
 
@@ -150,16 +150,16 @@ def after_apply(before):
 
 
 CASES = {
-    "flow": (["flow", A, B, "-o", "new", "--steps", "16", "--no-report", *SMALL], after_flow),
-    "resume": (["resume", "run", "--steps", "16", "--no-report", "-q"], after_resume),
+    "flow": (["flow", A, B, "-o", "new", "--n-steps", "16", "--no-report", *SMALL], after_flow),
+    "resume": (["resume", "run", "--n-steps", "16", "--no-report", "-q"], after_resume),
     "overwrite": (
-        ["flow", A, B, "-o", "run", "--steps", "16", "--overwrite", "--no-report", *SMALL],
+        ["flow", A, B, "-o", "run", "--n-steps", "16", "--overwrite", "--no-report", *SMALL],
         after_overwrite,
     ),
     "report": (["report", "run", "-q"], after_report),
     "convert": (["data", "convert", B, "-o", "old.npz", "--overwrite", "-q"], after_convert),
     "fit": (
-        ["map", "fit", "run", "-o", "again", "--name", "nearest", "--overwrite", "-q"],
+        ["map", "fit", "run", "-o", "again", "--map", "nearest", "--overwrite", "-q"],
         after_fit,
     ),
     "apply": (["map", "apply", "map", A, "-o", "old.npz", "--overwrite", "-q"], after_apply),

@@ -12,16 +12,16 @@ import pytest
 
 import advect as ad
 from advect.cli.app import main
-from advect.datasets.logs import append_line
+from advect.io.logs import append_line
 
 S, T = "toy:gaussians?n=12&classes=2", "toy:gaussians?n=12&classes=2&seed=3"
 NAMES = ("config.toml", "env.json", "result.json", "space.json", "frames.jsonl", "metrics.jsonl")
 COMMANDS = (
     ("show", "run"),
-    ("resume", "run", "--steps", "2", "--no-report"),
-    ("flow", S, T, "-o", "run", "--steps", "2", "--resume", "--no-report"),
+    ("resume", "run", "--n-steps", "2", "--no-report"),
+    ("flow", S, T, "-o", "run", "--n-steps", "2", "--resume", "--no-report"),
     ("report", "run"),
-    ("map", "fit", "run", "-o", "map", "--name", "nearest", "--k", "1"),
+    ("map", "fit", "run", "-o", "map", "--map", "nearest", "--map.k", "1"),
 )
 KINDS = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda path: path.symlink_to("/dev/zero")}
 
@@ -29,7 +29,7 @@ KINDS = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda path: path.syml
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("made") / "run"
-    assert main(["flow", S, T, "-o", str(place), "--steps", "1", "--no-report", "-q"]) == 0
+    assert main(["flow", S, T, "-o", str(place), "--n-steps", "1", "--no-report", "-q"]) == 0
     return place
 
 

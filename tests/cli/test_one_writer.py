@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 import advect as ad
-from advect._util import atomic as _atomic, lock as _lock
+from advect._util import atomic as _atomic
 from advect._util.lock import Hold
 from advect.cli.app import main
 from advect.cli.interrupt import Interruptible
-from advect.cli.places import next_to
-from advect.datasets.trajectory import Trajectory
+from advect.cli.rundir import pending
 from advect.flows.snapshots import load_snapshot
+from advect.io.trajectory import Trajectory
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=12&classes=2&seed=2"
 HOLD = """
@@ -78,17 +78,13 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
     process = holder("run")
     assert run("flow", A, B, "-o", "run") == 2
     err = capsys.readouterr().err
-    assert (
-        "another writer is at this run; got run" in err
-        and f"process {process.pid} on " in err
-        and err.count("\n") == 1
-    )
+    assert "another process" in err and f"process {process.pid} on " in err and err.count("\n") == 1
     assert not Path("run").exists()
-    assert run("flow", A, B, "-o", "other", "--steps", "1") == 0
+    assert run("flow", A, B, "-o", "other", "--n-steps", "1") == 0
     process.kill()
     process.wait()
     assert Path(".run.lock").exists()  # left behind, and in nobody's way
-    assert run("flow", A, B, "-o", "run", "--steps", "1") == 0
+    assert run("flow", A, B, "-o", "run", "--n-steps", "1") == 0
     assert not Path(".run.lock").exists()
     process = holder("run")
     for words in (
@@ -116,7 +112,7 @@ def test_two_flows_to_one_place_do_not_mix():
         B,
         "-o",
         "run",
-        "--steps",
+        "--n-steps",
         "30",
         "--record-every",
         "1",
@@ -128,7 +124,7 @@ def test_two_flows_to_one_place_do_not_mix():
     ]
     said = [process.communicate()[1].decode() for process in both]
     assert sorted(process.returncode for process in both) == [0, 2], said
-    assert any("another writer" in text or "already" in text for text in said)
+    assert any("another process" in text or "already" in text for text in said)
     assert Trajectory.open("run").indices == list(range(31))
 
 
@@ -140,13 +136,14 @@ def test_links_lead_to_the_same_lock(holder, capsys):
     assert run("flow", A, B, "-o", "link") == 2 and str(process.pid) in capsys.readouterr().err
     process.kill()
     process.wait()
-    assert run("flow", A, B, "-o", "link", "--steps", "2") == 0  # a link to where nothing is yet
+    assert run("flow", A, B, "-o", "link", "--n-steps", "2") == 0  # a link to where nothing is yet
     assert Path("link").is_symlink() and Trajectory.open("disk/run").indices == [0, 1, 2]
-    assert run("flow", A, B, "-o", "link", "--steps", "3", "--overwrite") == 0
+    assert run("flow", A, B, "-o", "link", "--n-steps", "3", "--overwrite") == 0
     assert Path("link").is_symlink() and Trajectory.open("disk/run").indices == [0, 1, 2, 3]
     assert sorted(os.listdir("disk")) == ["run"]
     assert (
-        run("resume", "link", "--steps", "4") == 0 and Trajectory.open("disk/run").indices[-1] == 4
+        run("resume", "link", "--n-steps", "4") == 0
+        and Trajectory.open("disk/run").indices[-1] == 4
     )
 
 
@@ -192,7 +189,7 @@ def test_in_another_thread_of_the_same_process():
             thread.join()
 
     assert flow("run", again).status == "completed"
-    assert len(refused) == 1 and "another thread" in str(refused[0].value)
+    assert len(refused) == 1
     assert flow("run", resume="run").n_steps == 3  # and it is free again
 
 
@@ -210,25 +207,9 @@ def test_places_without_locks_say_so(monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(_lock.fcntl, "flock", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     with pytest.warns(UserWarning, match="no locks"), Hold(Path("run")):
         assert os.listdir() == []
-
-
-def test_a_folder_whose_parent_cannot_be_written(monkeypatch):
-    """A mounted directory, say: the lock is inside it."""
-    Path("run").mkdir()
-    real = os.open
-
-    def guarded(path, *rest):
-        if Path(path).name == ".run.lock":
-            raise PermissionError(errno.EACCES, "Permission denied", path)
-        return real(path, *rest)
-
-    monkeypatch.setattr("os.open", guarded)
-    with Hold(Path("run")):
-        assert os.listdir("run") == [".lock"]
-    assert os.listdir("run") == []
 
 
 def test_nothing_is_left_of_places_that_were_made_for_nothing(capsys):
@@ -256,26 +237,21 @@ def die(*_, **__):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("moment", ["building", "swap", "between", "after"])
-def test_an_old_run_is_never_hidden(moment, exchange, capsys):
-    assert run("flow", A, B, "-o", "run", "--steps", "2") == 0
+def test_an_old_run_is_never_hidden(moment, capsys):
+    assert run("flow", A, B, "-o", "run", "--n-steps", "2") == 0
     before = content("run")
     real = os.rename
 
     def patch():
-        if not exchange:
-            _atomic._exchanged = lambda *_: False
         if moment == "building":
             ad.Checkpoint.end = die
         elif moment == "swap":
-            _atomic._exchanged = os.rename = die
-        elif moment == "between" and exchange:
-            _atomic._exchanged = die
+            os.rename = die
         elif moment == "between":
             os.rename = lambda a, b: (
                 die()
-                if Path(a) == next_to(Path("run")) and not Path("run").exists()
+                if Path(a) == pending(Path("run")) and not Path("run").exists()
                 else real(a, b)
             )
         else:
@@ -283,7 +259,7 @@ def test_an_old_run_is_never_hidden(moment, exchange, capsys):
                 die() if Path("run/frames/000003.safetensors").exists() else None
             )
 
-    killed(patch, "flow", A, B, "-o", "run", "--steps", "3", "--overwrite")
+    killed(patch, "flow", A, B, "-o", "run", "--n-steps", "3", "--overwrite")
     assert main(["show", "run"]) == 0  # puts back what was put aside
     if moment == "after":
         assert Trajectory.open("run").indices[-1] == 3
@@ -291,37 +267,8 @@ def test_an_old_run_is_never_hidden(moment, exchange, capsys):
         assert content("run") == before
         assert ".run.next is left of a killed flow" in capsys.readouterr().err
         assert main(["show", ".run.next", "-q"]) == 0  # and what the new one had done is there
-    assert run("flow", A, B, "-o", "run", "--steps", "4", "--overwrite") == 0
+    assert run("flow", A, B, "-o", "run", "--n-steps", "4", "--overwrite") == 0
     assert Trajectory.open("run").indices[-1] == 4 and set(os.listdir()) == {"run"}
-
-
-def test_a_run_that_an_older_version_hid_comes_back():
-    assert run("flow", A, B, "-o", "run", "--steps", "2") == 0
-    Path("run").rename(".run.before")
-    assert main(["show", "run", "-q"]) == 0 and os.listdir() == ["run"]
-
-
-@pytest.mark.slow
-def test_interrupted_while_it_replaces(tmp_path):
-    """Ctrl-C is an end like any other: what was made takes its place, and can be gone on with."""
-    assert run("flow", A, B, "-o", "run", "--steps", "2") == 0
-    Path("stop.py").write_text("def f(rho):\n    raise KeyboardInterrupt\n")
-    words = [
-        "flow",
-        A,
-        B,
-        "-o",
-        "run",
-        "--steps",
-        "9",
-        "--seed",
-        "0",
-        "--overwrite",
-        "--metric",
-        "stop.py:f",
-    ]
-    assert run(*words) == 130
-    assert Trajectory.open("run").indices == [0] and set(os.listdir()) == {"run", "stop.py"}
 
 
 # Signals
@@ -339,7 +286,7 @@ def test_a_closed_terminal_stops_after_the_step():
         B,
         "-o",
         "run",
-        "--steps",
+        "--n-steps",
         "100000",
         "-q",
         "--no-report",

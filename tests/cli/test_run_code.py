@@ -3,6 +3,7 @@ runs, at every door.
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,7 +84,7 @@ def toml(text):
 def test_settings_do_not_run_code(line, name, capsys):
     attribute = {"m": "f", "[": "embed"}.get(line[0], "made")
     Path("flow.toml").write_text(line.format(toml(f"elsewhere/{name}:{attribute}")))
-    refused(capsys, "flow", A, B, "-c", "flow.toml", "-o", "run", "--steps", "1", "--no-report")
+    refused(capsys, "flow", A, B, "-c", "flow.toml", "-o", "run", "--n-steps", "1", "--no-report")
     assert not Path("run").exists()
 
 
@@ -95,16 +96,6 @@ def test_an_embedding_of_settings_is_not_run(command, capsys):
         refused(capsys, command, A, B, "-c", "ask.toml", *more)
 
 
-@pytest.mark.parametrize(
-    "name", ["elsewhere/ev?il.py:f", "elsewhere/evil.py:f", "f", "elsewhere/evil.py:f.onnx"]
-)
-def test_a_model_of_settings_is_not_run(name, capsys):
-    Path("ask.toml").write_text(f"model = {toml(name)}\n")
-    refused(
-        capsys, "repurpose", "-c", "ask.toml", "--reference", A, "-o", "answers", "--datasets", B
-    )
-
-
 def escaped(text):
     """The same text for JSON, each character by its number."""
     return '"' + "".join(f"\\u{ord(character):04x}" for character in text) + '"'
@@ -114,7 +105,7 @@ def escaped(text):
 @pytest.mark.parametrize("metric", [False, True])
 @pytest.mark.parametrize("command", ["resume", "report", "show", "animate", "map fit", "flow"])
 def test_a_run_does_not_run_code(command, metric, elsewhere, capsys):
-    assert main(["flow", A, B, "-o", "run", "--steps", "2", "--no-report", "-q"]) == 0
+    assert main(["flow", A, B, "-o", "run", "--n-steps", "2", "--no-report", "-q"]) == 0
     config = Path("run/config.toml")
     name = f"{elsewhere}/evil.py:made"
     if metric:
@@ -126,11 +117,11 @@ def test_a_run_does_not_run_code(command, metric, elsewhere, capsys):
     assert text != config.read_text()
     config.write_text(text)
     if command == "resume":
-        refused(capsys, "resume", "run", "--steps", "3", "--no-report")
+        refused(capsys, "resume", "run", "--n-steps", "3", "--no-report")
     elif command == "flow":
         refused(capsys, "flow", "-c", config, "-o", "other", "--no-report")
     else:
-        more = {"animate": ["-o", "run.gif"], "map fit": ["-o", "map", "--name", "nearest"]}.get(
+        more = {"animate": ["-o", "run.gif"], "map fit": ["-o", "map", "--map", "nearest"]}.get(
             command, []
         )
         assert (
@@ -141,7 +132,7 @@ def test_a_run_does_not_run_code(command, metric, elsewhere, capsys):
 @pytest.mark.parametrize("line", ["run_code = true", "run-code = true", '"run-code" = "true"'])
 def test_a_file_does_not_permit_itself(line, capsys):
     Path("flow.toml").write_text(f"{line}\nmetric = ['elsewhere/evil.py:f']\n")
-    assert "cannot permit itself" in refused(
+    assert "cannot permit" in refused(
         capsys, "flow", A, B, "-c", "flow.toml", "-o", "run", "--no-report"
     )
 
@@ -187,7 +178,7 @@ def test_a_name_that_was_typed_permits_only_itself(elsewhere, capsys):
             "2*elsewhere/mine.py:made",
             "-o",
             "run",
-            "--steps",
+            "--n-steps",
             "1",
             "--no-report",
             "-q",
@@ -197,12 +188,22 @@ def test_a_name_that_was_typed_permits_only_itself(elsewhere, capsys):
     table = json.dumps({"name": "elsewhere/mine.py:made"})
     assert (
         main(
-            ["flow", A, f"--functional={table}", "-o", "other", "--steps", "1", "--no-report", "-q"]
+            [
+                "flow",
+                A,
+                f"--functional={table}",
+                "-o",
+                "other",
+                "--n-steps",
+                "1",
+                "--no-report",
+                "-q",
+            ]
         )
         == 0
     )
     assert (
-        main(["resume", "other", "--run-code", "--steps", "2", "--no-report", "-q"]) == 0
+        main(["resume", "other", "--run-code", "--n-steps", "2", "--no-report", "-q"]) == 0
     )  # found by its whole path
 
 
@@ -211,14 +212,14 @@ def test_only_options_that_take_code_name_it(elsewhere, capsys):
     in a Python file.
     """
     Path("evil.py").write_text(EVIL)
-    assert main(["flow", A, B, "-o", "evil.py:f", "--steps", "1", "--no-report", "-q"]) == 0
+    assert main(["flow", A, B, "-o", "evil.py:f", "--n-steps", "1", "--no-report", "-q"]) == 0
     config = Path("evil.py:f/config.toml")
     config.write_text(
         config.read_text().replace(
             "metric = []", f"metric = [{toml(str(Path('evil.py:f').absolute()))}]"
         )
     )
-    refused(capsys, "resume", "evil.py:f", "--steps", "2", "--no-report")
+    refused(capsys, "resume", "evil.py:f", "--n-steps", "2", "--no-report")
     Path("sub").mkdir()
     Path("sub/evil.py").write_text(EVIL)
     Path("sub/evil.py:toml").write_text("metric = ['sub/evil.py:toml']\n")
@@ -252,15 +253,12 @@ def test_every_option_that_takes_code_names_it():
         "--metric",
         "mine.py:f",
         "--cost.embedding=mine.py:embed",
-        "--steps",
+        "--n-steps",
         "1",
         "--no-report",
         "-q",
     ]
     assert main(["flow", A, B, "-o", "run", *words]) == 0
-    assert main(["repurpose", "mine.py:predict", A, B, "-o", "out", "--steps", "1", "-q"]) == 2
-    Path("mine.py").write_text("def predict(x):\n    return x.sum(1) > 0\n")
-    assert main(["repurpose", "mine.py:predict", A, B, "-o", "out", "--steps", "1", "-q"]) == 0
 
 
 def test_the_loader_itself_asks(elsewhere):
@@ -275,7 +273,7 @@ def test_the_loader_itself_asks(elsewhere):
 def test_a_file_that_ends_the_program_is_told(code, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("ends.py").write_text(f"import sys\nsys.exit({code})\n")
-    assert main(["flow", A, B, "-o", "run", "-f", "ends.py:f", "--steps", "1"]) == 2
+    assert main(["flow", A, B, "-o", "run", "-f", "ends.py:f", "--n-steps", "1"]) == 2
     assert "SystemExit" in capsys.readouterr().err and not Path("run").exists()
 
 
@@ -287,16 +285,7 @@ def test_a_file_may_change_folders_and_paths(tmp_path, monkeypatch):
     assert Path.cwd() == tmp_path
 
 
-DOORS = (
-    "import_module",
-    "spec_from_file",
-    "runpy",
-    "exec(",
-    "eval(",
-    "__import__",
-    "SourceFileLoader",
-    "os.system",
-)
+DOORS = ("spec_from_file", "runpy", "exec(", "eval(", "__import__", "SourceFileLoader", "os.system")
 DOORS += (
     "popen",
     "subprocess",
@@ -306,16 +295,8 @@ DOORS += (
     "allow_pickle=True",
     "trust_remote_code",
 )
-KNOWN = {  # names that advect itself has written; and the loader
-    ("_util/checks.py", "import_module"),
-    ("_util/onnx.py", "import_module"),
-    ("_util/progress.py", "import_module"),
-    ("apps/pages.py", "import_module"),
-    ("cli/app.py", "import_module"),
-    ("cli/code.py", "spec_from_file"),
-    ("cli/reproduce.py", "subprocess"),
-    ("flows/result.py", "import_module"),
-}
+KNOWN = {("cli/code.py", "spec_from_file"), ("io/formats/registry.py", "import")}
+IMPORT = re.compile(r"import_module\((?!\"[a-z.A-Z]+\"|module\))")  # not of a constant name
 
 
 def test_code_is_loaded_in_one_place():
@@ -328,6 +309,7 @@ def test_code_is_loaded_in_one_place():
         ]
         code = "\n".join(line for line in lines if not line.lstrip().startswith((">>>", "#")))
         found |= {(path.relative_to(root).as_posix(), door) for door in DOORS if door in code}
+        found |= {(path.relative_to(root).as_posix(), "import") for _ in IMPORT.finditer(code)}
     assert found == KNOWN
 
 

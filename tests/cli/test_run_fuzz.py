@@ -6,8 +6,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import advect as ad
 from advect.cli.app import main
 from advect.cli.rundir import read_json
 from advect.data.store import read_tensors, write_tensors
+from advect.errors import DamageWarning
 from advect.flows.snapshots import load_snapshot
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=10&classes=2&seed=2"
@@ -54,46 +53,17 @@ ODD = (
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A run, a map on it, statistics: all that is written."""
+    """A run and a map on it: all that is written."""
     place = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv("ADVECT_CACHE", str(place / ".cache"))
         patch.setattr("os.fsync", lambda _: None)
         Path("mine.py").write_text("def spread(rho):\n    return rho.x.std()\n")
-        words = [
-            "--steps",
-            "4",
-            "--record-every",
-            "1",
-            "--checkpoint-every",
-            "2",
-            "--metric",
-            "mine.py:spread",
-            "-q",
-        ]
-        assert (
-            main(
-                [
-                    "flow",
-                    A,
-                    B,
-                    "-o",
-                    "run",
-                    "--metric-every",
-                    "1",
-                    "--dynamics",
-                    "jd-fl",
-                    "--no-report",
-                    *words,
-                ]
-            )
-            == 0
-        )
-        assert main(["map", "fit", "run", "-o", "map", "--name", "entropic", "-q"]) == 0
-        ad.ClassStatistics().update([[0.0, 1.0], [2.0, 1.0]], ["a", "b"]).save(
-            "statistics.safetensors"
-        )
+        words = "--n-steps 4 --record-every 1 --checkpoint-every 2 --metric mine.py:spread"
+        words += " --metric-every 1 --dynamics jd-fl --no-report -q"
+        assert main(["flow", A, B, "-o", "run", *words.split()]) == 0
+        assert main(["map", "fit", "run", "-o", "map", "-q"]) == 0
     return place
 
 
@@ -110,7 +80,10 @@ def cli(*words):
     return lambda: main([*words, "-q"])
 
 
-SHOW, RESUME = cli("show", "run"), cli("resume", "run", "--steps", "4", "--no-report", "--run-code")
+SHOW, RESUME = (
+    cli("show", "run"),
+    cli("resume", "run", "--n-steps", "4", "--no-report", "--run-code"),
+)
 REPORT = cli("report", "run", "-o", "page.html", "--overwrite")
 APPLY = cli("map", "apply", "map", A, "-o", "out.npz", "--overwrite")
 CONVERT = cli("data", "convert", "run:run@-1", "-o", "out.npz", "--overwrite")
@@ -140,7 +113,6 @@ FILES = {  # each with the doors through which it is read
     "run/checkpoint-b.safetensors": [SHOW, RESUME, load(load_snapshot, "run")],
     "map/map.safetensors": [APPLY, load(ad.maps.load, "map/map.safetensors")],
     "map/space.json": [APPLY],
-    "statistics.safetensors": [lambda: ad.ClassStatistics.load("statistics.safetensors").means],
 }
 
 
@@ -270,18 +242,6 @@ def test_damage_is_an_answer_or_a_sentence_often(name, capsys, place):
     assert attack(name, 50, capsys, place) == {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("run/")])
-def test_damage_through_a_process(name, place):
-    path = Path(name)
-    content = path.read_bytes()
-    damage(path, content, random.Random(0))
-    for words in (["show", "run"], ["report", "run", "-o", "page.html", "--overwrite"]):
-        line = [sys.executable, "-m", "advect", *words]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
-
-
 # What one bad byte must not cost
 
 
@@ -299,26 +259,25 @@ def test_one_bad_byte_of_a_log_costs_a_line(name, capsys):
             path.write_bytes(content[:at] + bytes([content[at] ^ 0x15]) + content[at + 1 :])
             assert door() == 0, (at, capsys.readouterr().err)
             if door is RESUME and name == "run/frames.jsonl":
-                assert path.read_bytes() == content  # mended, by the files of the frames
+                assert set(path.read_bytes().split(b"\n")) <= set(content.split(b"\n"))
     path.write_bytes(content.replace(b'"index": 2', b'"index": 7', 1))
     line = 1 + content[: content.index(b'"index": 2')].count(b"\n")
     assert main(["show", "run"]) == 0
     said = capsys.readouterr()
-    assert f"{path.name}: line {line} is damaged and left out" in said.err
-    assert "5 frames, steps 0, 1, 2, 3, 4" in said.out
+    assert f"skipped: line {line}" in said.err
+    if path.name == "frames.jsonl":
+        assert "0, 1, 3, 4\n" in said.out
 
 
 def test_a_frame_that_a_crash_left_is_not_taken_for_one(place):
-    """Behind the last line of the log: written, and never committed, or forgotten."""
+    """A file without a sound line in the log is no frame."""
     log, last = Path("run/frames.jsonl"), Path("run/frames/000004.safetensors")
     tensors, facts = read_tensors(last)
     write_tensors(Path("run/frames/000005.safetensors"), tensors, {**facts, "index": 5})
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:-1]) + b"x" + lines[-1])
-    with pytest.warns(
-        ad.DamageWarning, match=r"line 5 is damaged and left out; frames of steps 4 were found"
-    ):
-        assert ad.Trajectory.open("run").indices == [0, 1, 2, 3, 4]
+    with pytest.warns(DamageWarning, match="line 5"):
+        assert ad.Trajectory.open("run").indices == [0, 1, 2, 3]
 
 
 def test_a_damaged_frame_costs_itself(capsys):
@@ -357,44 +316,9 @@ def test_the_checksum_covers_all_that_a_file_says(place):
         path.write_bytes(content)
 
 
-def test_a_frame_under_another_name_is_refused():
-    shutil.copyfile("run/frames/000001.safetensors", "run/frames/000003.safetensors")
-    with pytest.raises(ad.InputError, match="it is the frame of step 1"):
-        frames()
-
-
-def test_files_of_before_are_read(place):
-    """Frames, checkpoints and logs without the new checks."""
-    import zlib
-
-    from safetensors.torch import save
-
-    for path in [*Path("run/frames").iterdir(), *Path("run").glob("checkpoint-*")]:
-        tensors, facts = read_tensors(path)
-        total = 0
-        for name in sorted(tensors):
-            total = zlib.crc32(tensors[name].contiguous().numpy().tobytes(), total)
-        facts = {name: value for name, value in facts.items() if name != "value"}
-        path.write_bytes(
-            save(tensors, metadata={"facts": json.dumps(facts), "checksum": f"{total:08x}"})
-        )
-    for path in (Path("run/frames.jsonl"), Path("run/metrics.jsonl")):
-        records = [json.loads(line) for line in path.read_text().splitlines()]
-        path.write_text(
-            "".join(
-                json.dumps({k: v for k, v in r.items() if k != "check"}) + "\n" for r in records
-            )
-        )
-    assert len(frames()) == 5 and SHOW() == 0 and REPORT() == 0
-    assert (
-        main(["resume", "run", "--steps", "6", "--no-report", "--run-code", "-q"]) == 0
-        and len(frames()) == 7
-    )
-
-
 @pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(place):
-    words = ["--steps", "4", "--record-every", "1", "--no-report", "-q", "--dynamics", "jd-fl"]
+    words = ["--n-steps", "4", "--record-every", "1", "--no-report", "-q", "--dynamics", "jd-fl"]
     for name in ("one", "two"):
         assert main(["flow", A, B, "-o", name, *words]) == 0
     files = [
@@ -408,41 +332,9 @@ def test_the_same_run_gives_the_same_bytes(place):
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes(), name
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("at", [1, 3])
-def test_checkpoints_do_not_tell_that_a_run_was_interrupted(at, place):
-    def stop_at(step):
-        if step.index == at:
-            raise KeyboardInterrupt
-
-    source, target = ad.datasets.load(A), ad.datasets.load(B)
-
-    def go(place, *callbacks, **options):
-        watch = [ad.Checkpoint(place, every=2), *callbacks]
-        return ad.flow(
-            source,
-            ad.OTDD(target),
-            dynamics=ad.JointFixedLabels(),
-            n_steps=5,
-            callbacks=watch,
-            **options,
-        )
-
-    go("one")
-    assert go("two", stop_at).status == "interrupted"
-    go("two", resume="two")
-    one, two = (
-        {
-            facts["index"]: (tensors, facts)
-            for tensors, facts in map(read_tensors, Path(name).glob("checkpoint-*"))
-        }
-        for name in ("one", "two")
-    )
-    assert sorted(one) == sorted(two) == [4, 5]
-    for index in one:
-        for _, facts in (one[index], two[index]):
-            facts["history"].pop("seconds")
-        assert one[index][1] == two[index][1] and one[index][0].keys() == two[index][0].keys()
-        assert all(
-            bool((one[index][0][name] == two[index][0][name]).all()) for name in one[index][0]
-        )
+def test_changed_data_is_refused(capsys):
+    assert main(["data", "convert", A, "-o", "a.npz", "-q"]) == 0
+    assert main(["flow", "a.npz", B, "-o", "moved", "--n-steps", "1", "--no-report", "-q"]) == 0
+    assert main(["data", "convert", B, "-o", "a.npz", "--overwrite", "-q"]) == 0
+    assert main(["resume", "moved", "--n-steps", "2", "-q"]) == 2
+    assert "changed" in capsys.readouterr().err

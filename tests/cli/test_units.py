@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from PIL import Image
 
 import advect as ad
 from advect.cli.app import main
-from advect.data.formats.kinds import Column, Table
 from advect.errors import InputError
 
 
@@ -50,7 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_frame_comes_back_as_it_was() -> None:
     frame = pets()
-    data = ad.LabeledDataset.from_pandas(frame, label="kind", categorical="onehot")
+    data = ad.LabeledDataset.from_frame(frame, label="kind", categorical="onehot")
     back = data.to_pandas()
     same_table(frame, back)
     assert back.drop(columns="kind").dtypes.to_dict() == frame.drop(columns="kind").dtypes.to_dict()
@@ -62,9 +60,7 @@ def test_a_frame_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize("name", ["a.parquet", "a.npz"])
 def test_files_that_keep_everything_need_no_options(name: str, here: Path) -> None:
     frame = pets()
-    data = ad.LabeledDataset.from_pandas(
-        frame, label="kind", weights="weight", categorical="onehot"
-    )
+    data = ad.LabeledDataset.from_frame(frame, label="kind", weights="weight", categorical="onehot")
     data.save(name)
     again = ad.datasets.load(name)
     assert (again.columns, again.labels, again.table) == (data.columns, data.labels, data.table)
@@ -87,65 +83,6 @@ def test_a_table_of_text_is_written_as_it_was(name: str, here: Path) -> None:
     )
 
 
-def test_parquet_of_others_comes_back_as_it_was(here: Path) -> None:
-    frame = pets()
-    frame["count"] = np.arange(len(frame), dtype=np.uint8)
-    frame.to_parquet("a.parquet")
-    data = ad.datasets.load("parquet:a.parquet?label=kind&categorical=onehot")
-    data.save("b.parquet")
-    again = pd.read_parquet("b.parquet")[list(frame.columns)]
-    same_table(frame, again)
-    assert (
-        again["count"].dtype == np.uint8
-        and again.indoors.dtype == bool
-        and again.age.dtype == np.int64
-    )
-
-
-def test_moved_numbers_become_the_nearest() -> None:
-    table = Table(
-        (
-            Column("n", "uint8"),
-            Column("b", "bool"),
-            Column("c", "category", ("u", "v")),
-            Column("big", "int64"),
-        )
-    )
-    x = np.array([[-3.0, 0.4, 0.2, 0.3, 1e18], [300.0, 0.6, 0.9, 0.3, 5.0]])
-    cells = {
-        one.name: one.numbers.tolist() for one in table.cells(("n", "b", "c=u", "c=v", "big"), x)
-    }
-    assert cells == {"n": [0, 255], "b": [False, True], "c": [1, 0], "big": [1e18, 5.0]}
-    part = [one.name for one in table.cells(("n", "c=v", "other"), x[:, :3])]
-    assert part == ["n", "c=v", "other"]  # half a category stays a number
-    assert Table.from_dict(json.loads(json.dumps(table.to_dict()))) == table
-
-
-DATES: list[Any] = [
-    pd.to_datetime(pd.date_range("2024-01-01", periods=6)),
-    pd.Series(pd.date_range("2024-01-01", periods=6).date),
-    pd.to_timedelta(np.arange(6), "D"),
-    pd.period_range("2024-01", periods=6, freq="M"),
-    pd.Categorical(pd.date_range("2024-01-01", periods=6)),
-    pd.date_range("2024-01-01", periods=6).strftime("%Y-%m-%d %H:%M"),
-]
-
-
-@pytest.mark.parametrize("when", DATES, ids=lambda when: str(getattr(when, "dtype", "")))
-def test_a_date_is_no_category(when: Any, here: Path) -> None:
-    frame = pd.DataFrame({"u": np.arange(6.0), "when": when})
-    with pytest.raises(InputError, match=r"date or time must become a number.*'when'.*Timedelta"):
-        ad.LabeledDataset.from_pandas(frame, label=None, categorical="onehot")
-    frame.to_csv("a.csv", index=False)
-    if str(frame.when.dtype).startswith(("datetime", "object", "str", "category")):
-        with pytest.raises(InputError, match=r"date or time must become a number.*'when'"):
-            ad.datasets.load("a.csv", categorical="onehot")
-    if str(frame.when.dtype).startswith(("datetime", "timedelta")):
-        frame.to_parquet("a.parquet")
-        with pytest.raises(InputError, match=r"date or time must become a number.*'when'"):
-            ad.datasets.load("a.parquet", categorical="onehot")
-
-
 def cli(*words: str) -> None:
     assert main([*words, "-q"]) == 0
 
@@ -163,7 +100,7 @@ def run(here: Path) -> Path:
         "flow",
         *ends,
         *space,
-        "--steps",
+        "--n-steps",
         "4",
         "--integrator.step-size",
         "0.5",
@@ -207,7 +144,7 @@ def test_scaled_ones_come_when_asked(run: Path) -> None:
 
 @pytest.mark.slow
 def test_a_map_gives_the_units_back(run: Path) -> None:
-    cli("map", "fit", "run", "-o", "map", "--name", "nearest")
+    cli("map", "fit", "run", "-o", "map", "--map", "nearest")
     ref = "csv:a.csv?label=kind&categorical=onehot&dtype=float64"
     cli("map", "apply", "map", ref, "-o", "there.csv")
     cli("map", "apply", "map", ref, "-o", "scaled.npz", "--units", "common")
@@ -218,7 +155,7 @@ def test_a_map_gives_the_units_back(run: Path) -> None:
 
 def test_the_way_back_in_python() -> None:
     first, second = (
-        ad.LabeledDataset.from_pandas(pets(n, s), label="kind", categorical="onehot")
+        ad.LabeledDataset.from_frame(pets(n, s), label="kind", categorical="onehot")
         for n, s in ((12, 0), (9, 2))
     )
     space = ad.FeatureSpace.fit(first, second, scale="standardize")
@@ -229,59 +166,15 @@ def test_the_way_back_in_python() -> None:
 
 
 def test_a_run_without_a_space_is_as_it_is(here: Path) -> None:
-    cli("flow", "toy:moons?n=20", "-f", "norm", "--steps", "2", "--no-report", "-o", "run")
+    cli("flow", "toy:moons?n=20", "-f", "norm", "--n-steps", "2", "--no-report", "-o", "run")
     assert torch.equal(ad.datasets.load("run:run").x, ad.datasets.load("run:run?units=common").x)
-    with pytest.raises(InputError, match="no feature space to go back by; got units=target"):
+    with pytest.raises(InputError, match="no feature space"):
         ad.datasets.load("run:run?units=target")
-
-
-@pytest.mark.parametrize("scale", [None, "standardize", "standardize-target", "unit"])
-def test_an_absent_category_is_none_of_it(scale: str | None) -> None:
-    """coat=none occurs on one side only: on the other no sample has it, so it is 0 there, not the
-    mean of those that have.
-    """
-    first = pd.DataFrame({"u": [0.0, 1.0, 2.0], "coat": ["short", "long", "short"]})
-    second = pd.DataFrame({"u": [0.0, 1.0, 5.0, 9.0], "coat": ["none", "none", "none", "short"]})
-    sides = [
-        ad.LabeledDataset.from_pandas(frame, label=None, categorical="onehot")
-        for frame in (first, second)
-    ]
-    space = ad.FeatureSpace.fit(sides[0], sides[1], columns="union", scale=scale)
-    columns = space.columns or ()
-    both = torch.cat([space.apply(sides[0]).x, space.apply(sides[1], side="target").x])
-    none, where = both[:, columns.index("coat=none")], torch.tensor([0, 0, 0, 1, 1, 1, 0.0])
-    if scale != "unit":  # where each side has a scale of its own
-        assert len(none[where == 0].unique()) == 1 and len(none[where == 1].unique()) == 1
-        assert bool((none[where == 1] > none[where == 0].max()).all())
-    elsewhere = ad.LabeledDataset([[1.0], [2.0]], columns=["u"])  # nothing is known of its coats
-    free = ad.FeatureSpace.fit(elsewhere, sides[1], columns="union")
-    assert free.apply(elsewhere).x[0, (free.columns or ()).index("coat=none")] == 0.75
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("entry", ["digits", "digits.npz", "moons", "moons.csv"])
-def test_a_name_says_what_it_stands_for(
-    entry: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path(entry).mkdir()
-    name = entry.partition(".")[0]
-    with pytest.warns(
-        UserWarning,
-        match=rf"'{name}' is the dataset of that name, not '{entry}' .*'./{entry}'.*'name:{name}'",
-    ):
-        ad.datasets.load(name, n=10)
-    assert len(ad.datasets.load(f"name:{name}?n=10")) == 10
-    assert main(["data", "info", f"{name}?n=10"]) == 0
-    assert f"write './{entry}'" in capsys.readouterr().err
-    with pytest.raises(InputError):
-        ad.datasets.load(f"./{entry}")
-    with pytest.raises(InputError, match="unknown dataset; got 'digit'. Did you mean 'digits'"):
-        ad.datasets.load("name:digit")
 
 
 @pytest.mark.slow
 def test_images_stay_images(here: Path) -> None:
-    far = ["--integrator.step-size", "3", "--steps", "3", "--no-report"]
+    far = ["--integrator.step-size", "3", "--n-steps", "3", "--no-report"]
     cli("flow", "digits?n=30", "mnist?n=30", *far, "-o", "run")
     frames = ad.Trajectory.open("run")
     assert all(
@@ -297,12 +190,12 @@ def test_images_stay_images(here: Path) -> None:
         cli("data", "convert", f"run:run@-1?units={units}", "-o", units)
         files = list(Path(units).rglob("*.png"))
         assert len(files) == 30 and Image.open(files[0]).size == (side, side)
-    cli("flow", "digits?n=30", "mnist?n=30", *far, "--dynamics.bounds", "-inf", "inf", "-o", "free")
+    cli("flow", "digits?n=30", "mnist?n=30", *far, "--dynamics.bounds=-inf,inf", "-o", "free")
     assert float(ad.Trajectory.open("free")[-1].dataset.x.min()) < 0
 
 
 def test_only_images_are_bound(here: Path) -> None:
-    from advect.data.spaces.images import brightness_range
+    from advect.spaces.images import brightness_range
 
     x = torch.rand(5, 4)
     assert brightness_range(((2, 2), x), ((4, 1, 1), x)) == (0, 1)
@@ -329,11 +222,11 @@ def test_without_its_space_a_run_has_no_units(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Scaled numbers are never rounded to the user's whole numbers and truth values."""
-    cli("map", "fit", "run", "-o", "map", "--name", "nearest")
+    cli("map", "fit", "run", "-o", "map", "--map", "nearest")
     (run / "space.json").unlink()
     for words in (
         ("data", "convert", "run:run@0", "-o", "no.csv"),
-        ("map", "fit", "run", "-o", "no", "--name", "nearest"),
+        ("map", "fit", "run", "-o", "no", "--map", "nearest"),
     ):
         assert main([*words, "-q"]) == 2
     told = capsys.readouterr().err
@@ -355,18 +248,6 @@ def test_without_its_space_a_run_has_no_units(
     assert not Path("no.csv").exists() and not Path("no").exists()
 
 
-def test_kinds_belong_to_the_units_of_the_table() -> None:
-    first, second = (
-        ad.LabeledDataset.from_pandas(pets(n), label="kind", categorical="onehot") for n in (12, 9)
-    )
-    scaled = ad.FeatureSpace.fit(first, second, scale="standardize").apply(first).to_pandas()
-    assert (
-        scaled.age.nunique() == pets().age.nunique()
-        and abs(scaled.age.mean()) < 0.9
-        and "kind" in scaled
-    )
-
-
 @pytest.fixture
 def narrow(here: Path) -> Path:
     """A flow between tables that share some columns, of which the source has the whole number and
@@ -374,7 +255,7 @@ def narrow(here: Path) -> Path:
     """
     pets(12).drop(columns=["coat", "town"]).to_csv("a.csv", index=False)
     pets(15, 30.0).drop(columns=["coat", "town", "indoors"]).to_csv("b.csv", index=False)
-    words = ["--space.columns", "common", "--steps", "2", "--no-report", "-o", "run"]
+    words = ["--space.columns", "common", "--n-steps", "2", "--no-report", "-o", "run"]
     cli("flow", *(f"csv:{name}?label=kind" for name in ("a.csv", "b.csv")), *words)
     return here / "run"
 
@@ -384,15 +265,15 @@ def test_columns_that_the_flow_never_saw_are_left_out(
     narrow: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["data", "convert", "run:run@0", "-o", "first.csv"]) == 0
-    assert "left out: 'indoors'" in capsys.readouterr().err
+    assert "left out: indoors" in capsys.readouterr().err
     first = pd.read_csv("first.csv")
     assert (
         list(first.columns) == ["weight", "age", "kind"]
         and first.age.tolist() == pets().age.tolist()
     )
-    cli("map", "fit", "run", "-o", "map", "--name", "nearest")
+    cli("map", "fit", "run", "-o", "map", "--map", "nearest")
     assert main(["map", "apply", "map", "csv:a.csv?label=kind", "-o", "there.csv"]) == 0
-    assert "left out: 'indoors'" in capsys.readouterr().err and "indoors" not in pd.read_csv(
+    assert "left out: indoors" in capsys.readouterr().err and "indoors" not in pd.read_csv(
         "there.csv"
     )
 
@@ -405,7 +286,7 @@ def test_principal_components_are_said_to_be_less(here: Path) -> None:
         "digits?n=30&seed=1",
         "--space.project",
         "3",
-        "--steps",
+        "--n-steps",
         "1",
         "--no-report",
         "-o",
@@ -415,63 +296,6 @@ def test_principal_components_are_said_to_be_less(here: Path) -> None:
         ad.datasets.load("run:run@0")
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
-def test_long_whole_numbers_come_back(name: str, here: Path) -> None:
-    """float32 has no 16777217: a table with such numbers is float64, and one in float32 does not
-    say that it is whole.
-    """
-    frame = pd.DataFrame({"id": [16777217, -16777219, 3], "x": [1, 2, 3]})
-    frame.to_csv(name, index=False) if name.endswith("csv") else frame.to_parquet(name, index=False)
-    data = ad.datasets.load(name)
-    assert data.x.dtype == torch.float64
-    data.save("b.csv")
-    same_table(frame, pd.read_csv("b.csv"))
-    with pytest.warns(
-        UserWarning, match=r"float32 rounds whole numbers from 2\*\*24 on.*column 'id'"
-    ):
-        narrow = ad.datasets.load(name, dtype="float32")
-    narrow.save("c.csv")
-    back = pd.read_csv("c.csv")
-    assert (
-        narrow.x.dtype == torch.float32 and back.id.dtype == np.float64 and back.x.dtype == np.int64
-    )
-    frame.assign(id=[2**24 - 1, 5, 6]).to_csv("small.csv", index=False)
-    assert ad.datasets.load("small.csv").x.dtype == torch.float32
-
-
-def test_long_whole_numbers_from_python(here: Path) -> None:
-    frame = pd.DataFrame({"id": [16777217, 16777219], "x": [1, 2]})
-    same_table(frame, ad.LabeledDataset.from_pandas(frame, label=None).to_pandas(label=None))
-    assert ad.LabeledDataset([[16777217], [1]]).x.tolist() == [[16777217.0], [1.0]]
-    assert ad.LabeledDataset(np.array([[2**24 - 1]])).x.dtype == torch.float32
-    np.savez("a.npz", x=frame.to_numpy())
-    with pytest.warns(UserWarning, match="float32 rounds"):
-        ad.datasets.load("a.npz")
-    Path("ids.csv").write_text("id\n9007199254740993\n1\n")
-    with pytest.warns(UserWarning, match=r"float64 rounds whole numbers from 2\*\*53"):
-        ad.datasets.load("ids.csv")
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [["007", "1", "1.0"], ["1", "007", "1"], [1, 2, 1], ["1", "1", "1"], ["1.0", "a", "1"]],
-)
-def test_labels_come_back_by_the_same_options(labels: list[Any], here: Path) -> None:
-    data = ad.LabeledDataset([[1.0], [2.0], [3.0]], labels, columns=["u"], table=Table((), "kind"))
-    data.save("a.csv")
-    again = ad.datasets.load("csv:a.csv?label=kind")
-    assert (
-        again.labels == data.labels
-        and again.classes == data.classes
-        and again.table == Table((), "kind")
-    )
-    plain = labels != ["1"] * 3  # which nothing in the file would tell from numbers
-    assert Path("a.csv").read_text().splitlines()[0] == ("u,kind" if plain else "u,kind:json")
-    again.save("b.csv")
-    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
-
-
-def test_labels_that_differ_in_spaces_are_one_class_and_it_is_said(here: Path) -> None:
+def test_spaces_around_labels_are_ignored(here: Path) -> None:
     Path("a.csv").write_text('x,label\n1,"a "\n2,a\n3, a\n4, b\n')
-    with pytest.warns(UserWarning, match="differ in spaces alone are one class: 'a ', 'a', ' a'$"):
-        assert ad.datasets.load("a.csv").counts == {"a": 3, "b": 1}
+    assert ad.datasets.load("a.csv").counts == {"a": 3, "b": 1}

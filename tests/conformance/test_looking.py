@@ -47,14 +47,12 @@ FUNCTIONALS = {
     "OTDD, ExactOT": lambda: otdd(ad.ExactOT()),
     "OTDD, MiniBatch": lambda: otdd(ad.MiniBatch(INNER, size=6)),
     "OTDD, MiniBatch of ExactOT": lambda: otdd(ad.MiniBatch(ad.ExactOT(), size=6)),
-    "OTDD, NystromSinkhorn": lambda: otdd(ad.NystromSinkhorn(epsilon=9.0, rank=12)),
     "OTDD, exact labels": lambda: otdd(label=ad.ExactLabelOT()),
     "OTDD, a sketch": lambda: otdd(feature=ad.Sketch(1)),
     "SlicedOTDD": lambda: ad.SlicedOTDD(TARGET, 8),
     "ClassMMD": lambda: ad.ClassMMD(TARGET, 8),
     "ClassMMD, a width of its own": lambda: ad.ClassMMD(TARGET, 8, kernel="gaussian"),
     "SlicedOTDD, moments": lambda: ad.SlicedOTDD(TARGET, 8, projection="moments"),
-    "SlicedOTDD, control": lambda: ad.SlicedOTDD(TARGET, 60, control=True),
     "Potential": lambda: ad.Potential(ad.norm()),
     "Interaction": lambda: ad.Interaction(ad.repulsion()),
     "Internal": ad.Internal,
@@ -66,13 +64,10 @@ FUNCTIONALS = {
 }
 STEEP = {"integrator": ad.Euler(1.9)}  # too long a step, which is made smaller where it rises
 JOINT = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Heun(0.1)}
-IMPLICIT = {"integrator": ad.Proximal(1.9)}
 CASES = {name: (name, STEEP) for name in FUNCTIONALS}
 for name in ("OTDD, Sinkhorn", "OTDD, MiniBatch", "sums in sums"):
     CASES[f"jointly: {name}"] = (name, JOINT)
-for name in ("OTDD, Sinkhorn", "SlicedOTDD", "sums in sums"):
-    CASES[f"implicitly: {name}"] = (name, IMPLICIT)
-KIND = re.compile(r"OTDD|[A-Z][a-zA-Z]+|of|s|jointly|implicitly")
+KIND = re.compile(r"OTDD|[A-Z][a-zA-Z]+|of|s|jointly")
 
 
 def same(walk, alone):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import advect as ad
-from advect.data.laws.conditional import conditional_moments, rank_bandwidth, target_ranks
+from advect.cost import SquaredEuclidean
 
 EXACT = ad.ExactOT()
 
@@ -60,7 +60,7 @@ def test_the_default_weight_makes_targets_count_like_features(q):
 
 def test_the_distance_is_that_of_pot():
     a, b = pair()
-    for label in (ad.TargetValues(), ad.TargetValues(scaled=False), ad.TargetLaws()):
+    for label in (ad.TargetValues(), ad.TargetValues(scaled=False)):
         cost = ad.GroundCost(label=label)
         found = ad.otdd(a, b, cost=cost, solver=EXACT)
         matrix = cost.fitted(a, b).between(a, b).matrix().numpy()
@@ -104,10 +104,9 @@ def test_joint_gaussians_of_features_and_targets():
     assert ad.otdd(a, b, cost=cost, solver=EXACT).energy == pytest.approx(oracle, rel=1e-6)
 
 
-@pytest.mark.parametrize("label", [ad.TargetValues(), ad.TargetLaws()], ids=repr)
-def test_a_dataset_is_at_distance_zero_from_itself_and_distances_are_symmetric(label):
+def test_a_dataset_is_at_distance_zero_from_itself_and_distances_are_symmetric():
     a, b = pair()
-    cost = ad.GroundCost(label=label)
+    cost = ad.GroundCost(label=ad.TargetValues())
     turned = a.subset(torch.randperm(len(a), generator=torch.Generator().manual_seed(1)))
     assert ad.otdd(a, a, cost=cost).value == 0
     assert ad.otdd(a, turned, cost=cost, solver=EXACT).value == pytest.approx(0, abs=1e-6)
@@ -124,62 +123,10 @@ def test_values_do_not_depend_on_units(unit, offset):
     assert there == pytest.approx(ad.otdd(a, b, solver=EXACT).value, rel=1e-6)
 
 
-MONOTONE = {
-    "exponential": torch.exp,
-    "cube": lambda y: y**3,
-    "decreasing": lambda y: -y,
-    "units": lambda y: 1e6 + 1e-3 * y,
-}
-
-
-@pytest.mark.parametrize("name", MONOTONE)
-def test_laws_do_not_see_monotone_maps_of_targets(name):
-    a, b = pair(q=2)
-    cost = ad.GroundCost(label=ad.TargetLaws())
-    changed = b.replace(targets=torch.stack([MONOTONE[name](b.targets[:, 0]), b.targets[:, 1]], 1))
-    one, other = (cost.fitted(a, d).between(a, d).matrix() for d in (b, changed))
-    assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
-    assert torch.equal(one, other) or name == "decreasing"  # 1 − rank is rounded
-
-
-def test_moments_are_those_of_the_kernel_written_out():
-    a, _ = pair()
-    ranks, h = target_ranks(a.targets, a.weights), 0.17
-    mean, deviation = conditional_moments(a.x, ranks, a.weights, h)
-    for i in range(len(a)):
-        k = a.weights * torch.exp(-((ranks[:, 0] - ranks[i, 0]) ** 2) / (2 * h * h))
-        k = k / k.sum()
-        m = (k[:, None] * a.x).sum(0)
-        s = (k[:, None] * (a.x - m) ** 2).sum(0).sqrt()
-        assert torch.allclose(mean[i], m, atol=1e-12) and torch.allclose(deviation[i], s, atol=1e-9)
-
-
-def test_ranks_are_shares_of_mass_and_ties_are_one():
-    y, w = torch.tensor([[2.0], [1.0], [2.0], [5.0]]), torch.tensor([0.1, 0.2, 0.3, 0.4])
-    assert torch.allclose(target_ranks(y, w).flatten(), torch.tensor([0.4, 0.1, 0.4, 0.8]).double())
-    assert rank_bandwidth(torch.tensor([1.0]), 1) == pytest.approx((4 / 3) ** 0.2 / math.sqrt(12))
-
-
 @pytest.mark.slow
-def test_laws_of_a_linear_target_are_those_of_gaussians():
-    """x = y + noise: the law of x given y has mean about y and deviation about that of the noise."""
-    draw = torch.Generator().manual_seed(0)
-    y = torch.rand(4000, 1, generator=draw, dtype=torch.float64)
-    x = y + 0.1 * torch.randn(4000, 1, generator=draw, dtype=torch.float64)
-    ranks, w = target_ranks(y, torch.full((4000,), 1 / 4000)), torch.full((4000,), 1 / 4000)
-    mean, deviation = conditional_moments(x, ranks, w, 0.02)
-    inside = ((y > 0.1) & (y < 0.9)).flatten()
-    assert float((mean - y)[inside].abs().max()) < 0.05
-    assert float((deviation[inside] - 0.1).abs().max()) < 0.03
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "label", [ad.TargetValues(), ad.TargetLaws(), ad.TargetLaws(0.05)], ids=repr
-)
-@pytest.mark.parametrize("feature", [ad.SquaredEuclidean(), ad.Sketch(2)], ids=("plain", "sketch"))
-def test_the_promises_of_a_cost(label, feature):
-    ad.testing.check_cost(ad.GroundCost(feature=feature, label=label), *pair())
+@pytest.mark.parametrize("feature", [SquaredEuclidean(), ad.Sketch(2)], ids=("plain", "sketch"))
+def test_the_promises_of_a_cost(feature):
+    ad.testing.check_cost(ad.GroundCost(feature=feature, label=ad.TargetValues()), *pair())
 
 
 def test_gradients_in_targets_are_differences():
@@ -206,28 +153,16 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("label", [ad.TargetValues(), ad.TargetLaws()], ids=repr)
-def test_ordinary_oddities(name, label):
+def test_ordinary_oddities(name):
     x, y = ODD[name]
     weights = [1.0, 0.0, 1.0] if name == "no mass" else None
     a = ad.LabeledDataset(x.double(), targets=list(y), weights=weights)
     b = ad.LabeledDataset(x.double() + 2, targets=[v + 1.0 for v in y], weights=weights)
-    cost = ad.GroundCost(label=label)
+    cost = ad.GroundCost(label=ad.TargetValues())
     assert math.isfinite(ad.otdd(a, b, cost=cost, solver=EXACT).value)
     assert ad.otdd(a, a, cost=cost, solver=EXACT).value == 0
     result = ad.flow(a, ad.OTDD(b, cost=cost, solver=EXACT), n_steps=3)
     assert torch.isfinite(result.dataset.x).all() and result.values[-1] < result.values[0]
-
-
-def test_large_offsets_of_features_in_float32_do_not_blur_laws():
-    a, b = pair(60, 50, dtype=torch.float64)
-    cost = ad.GroundCost(label=ad.TargetLaws())
-    near = cost.fitted(a, b).between(a, b).matrix()
-    far = [d.replace(x=(d.x + 1e4).float().double()) for d in (a, b)]
-    single = [d.to(dtype=torch.float32) for d in far]
-    exact = cost.fitted(*far).between(*far).matrix()
-    assert torch.allclose(cost.fitted(*single).between(*single).matrix().double(), exact, atol=2e-3)
-    assert torch.allclose(exact, near, atol=2e-2)
 
 
 def test_errors_say_what_to_do():
@@ -236,19 +171,17 @@ def test_errors_say_what_to_do():
     with pytest.raises(ad.InputError, match="needs continuous targets"):
         ad.otdd(a, plain)
     with pytest.raises(ad.InputError, match="needs continuous targets"):
-        ad.otdd(plain, plain, cost=ad.GroundCost(label=ad.TargetLaws()))
+        ad.otdd(plain, plain, cost=ad.GroundCost(label=ad.TargetValues()))
     with pytest.raises(ad.InputError, match="compares classes"):
         ad.otdd(a, b, cost=ad.GroundCost(label_weight=2.0))
     with pytest.raises(ad.InputError, match="the same targets"):
         ad.otdd(a, pair(q=2)[1])
     with pytest.raises(ad.InputError, match="feature cost of points"):
         ad.GroundCost(feature=lambda x, y: torch.cdist(x, y), label=ad.TargetValues())
-    with pytest.raises(ad.InputError, match="bandwidth"):
-        ad.TargetLaws(bandwidth=0)
     for needs in (
         lambda: ad.audit(a),
         lambda: ad.sliced_otdd(a, b),
-        lambda: ad.classes.align(a, b),
+        lambda: ad.classes.name_clusters(a, b),
     ):
         with pytest.raises(ad.InputError, match="needs classes"):
             needs()

@@ -1,26 +1,20 @@
-"""Damages files in every way that one can think of and reads them, in a process of its own; tells
-what came of it.
+"""Damages files of every format and reads them, in a process of its own.
 
 ``python tests/data/fuzz_files.py npz,csv 300 7 directory`` prints a JSON object for each reader: how
-many mutations were read, refused, or did something else, the slowest one, and by how much the
-memory grew."""
+many mutations were read, refused, or failed otherwise, and by how much the memory grew."""
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import json
 import random
 import resource
-import shutil
 import signal
 import struct
 import sys
-import time
 import traceback
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,9 +25,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 import advect as ad
-from advect.cli.app import main as command
-from advect.data.formats import Content, write
-from advect.data.formats.kinds import Column, Table
+from advect.io.formats import Content, write
+from advect.io.formats.kinds import Column, Table
 
 SECONDS, ROOM = 20, 2 << 30
 Corpus = list[tuple[bytes, dict[str, Any]]]
@@ -58,29 +51,14 @@ def made(suffix: str, contents: list[Content], folder: Path) -> list[bytes]:
 
 
 def npz(folder: Path) -> Corpus:
-    out = []
-    for save in (np.savez, np.savez_compressed):
-        file = io.BytesIO()
-        x = np.asfortranarray(np.arange(24.0).reshape(6, 4))
-        save(
-            file,
-            x_train=x,
-            y_train=np.arange(6) % 2,
-            x_test=x,
-            y_test=np.arange(6) % 2,
-            classes=["a", "b"],
-        )
-        out.append(file.getvalue())
-    return [(content, {}) for content in out + made(".npz", CONTENTS, folder)]
+    file, x = io.BytesIO(), np.asfortranarray(np.arange(24.0).reshape(6, 4))
+    np.savez_compressed(file, x_train=x, y_train=np.arange(6) % 2, x_test=x, y_test=[0] * 6)
+    return [(content, {}) for content in [file.getvalue(), *made(".npz", CONTENTS, folder)]]
 
 
 def npy(folder: Path) -> Corpus:
     out = []
-    for array in (
-        np.eye(5),
-        np.arange(60, dtype=np.uint8).reshape(3, 4, 5),
-        np.asfortranarray(np.ones((4, 3), ">f4")),
-    ):
+    for array in (np.eye(5), np.arange(60, dtype=np.uint8).reshape(3, 4, 5)):
         file = io.BytesIO()
         np.save(file, array)
         out.append((file.getvalue(), {}))
@@ -89,14 +67,11 @@ def npy(folder: Path) -> Corpus:
 
 def text(suffix: str) -> Callable[[Path], Corpus]:
     def corpus(folder: Path) -> Corpus:
-        rows = "u,v,indoors,coat,kind\n" + "1,2.5,true,short,cat\n3,-4e3,false,long,dog\n" * 4
-        if ".tsv" in suffix:
-            rows = rows.replace(",", "\t")
-        content = rows.encode()
-        content = gzip.compress(content) if suffix.endswith(".gz") else content
+        rows = b"u,v,indoors,coat,kind\n" + b"1,2.5,true,short,cat\n3,-4e3,false,long,dog\n" * 4
+        content = gzip.compress(rows) if suffix.endswith(".gz") else rows
         asked = {"label": "kind", "categorical": "onehot"}
-        own = zip(made(suffix, CONTENTS, folder), ({}, {}, asked, {}), strict=True)
-        return [*own, (content, asked)]
+        own = made(suffix, [CONTENTS[0], CONTENTS[3]], folder)
+        return [*((each, {}) for each in own), (content, asked)]
 
     return corpus
 
@@ -104,36 +79,17 @@ def text(suffix: str) -> Callable[[Path], Corpus]:
 def parquet(folder: Path) -> Corpus:
     out = [(content, {}) for content in made(".parquet", CONTENTS, folder)]
     lists = pa.table({"x": [[[1, 2], [3, 4]]] * 3, "label": ["a", None, "b"]})
-    mixed = pa.table(
-        {
-            "u": [1.0, 2, 3] * 9,
-            "b": [True, False, True] * 9,
-            "t": ["p", "q", "r"] * 9,
-            "label": [1, 2, 3] * 9,
-        }
-    )
-    for table, options in (
-        (lists, {}),
-        (mixed, {"compression": "zstd", "row_group_size": 10}),
-        (mixed, {"use_dictionary": False}),
-    ):
+    mixed = pa.table({"u": [1.0, 2, 3] * 9, "b": [True, False, True] * 9, "t": ["p", "q", "r"] * 9})
+    for table, options in ((lists, {}), (mixed, {"compression": "zstd", "row_group_size": 10})):
         file = io.BytesIO()
         pq.write_table(table, file, **options)
         out.append((file.getvalue(), {"categorical": "onehot"}))
     return out
 
 
-def idx_bytes(shape: tuple[int, ...], code: int = 8) -> bytes:
-    width = {8: 1, 9: 1, 11: 2, 12: 4, 13: 4, 14: 8}[code]
-    return (
-        bytes([0, 0, code, len(shape)])
-        + struct.pack(f">{len(shape)}I", *shape)
-        + bytes(int(np.prod(shape)) * width)
-    )
-
-
 def idx(folder: Path) -> Corpus:
-    return [(idx_bytes((3, 4, 4)), {}), (idx_bytes((5, 2), 14), {}), (idx_bytes((2, 3, 3), 13), {})]
+    shape = (3, 4, 4)
+    return [(bytes([0, 0, 8, 3]) + struct.pack(">3I", *shape) + bytes(48), {})]
 
 
 def idx_gz(folder: Path) -> Corpus:
@@ -143,7 +99,7 @@ def idx_gz(folder: Path) -> Corpus:
 def image(kind: str) -> Callable[[Path], Corpus]:
     def corpus(folder: Path) -> Corpus:
         out = []
-        for mode in ("RGB", "L", "P") if kind not in ("JPEG", "PPM", "WEBP") else ("RGB", "L"):
+        for mode in ("RGB", "L"):
             file = io.BytesIO()
             pixels = np.arange(192, dtype=np.uint8).reshape(8, 8, 3)
             Image.fromarray(pixels).convert(mode).save(file, kind)
@@ -158,45 +114,15 @@ READERS: dict[str, tuple[str, Callable[[Path], Corpus]]] = {
     "npy": ("a.npy", npy),
     "csv": ("a.csv", text(".csv")),
     "csv.gz": ("a.csv.gz", text(".csv.gz")),
-    "tsv": ("a.tsv", text(".tsv")),
-    "tsv.gz": ("a.tsv.gz", text(".tsv.gz")),
     "parquet": ("a.parquet", parquet),
     "idx": ("a-images-idx3-ubyte", idx),
     "idx.gz": ("a-images-idx3-ubyte.gz", idx_gz),
     "png": ("f/a/x.png", image("PNG")),
     "jpeg": ("f/a/x.jpg", image("JPEG")),
-    "gif": ("f/a/x.gif", image("GIF")),
-    "bmp": ("f/a/x.bmp", image("BMP")),
     "tiff": ("f/a/x.tiff", image("TIFF")),
-    "webp": ("f/a/x.webp", image("WEBP")),
-    "ppm": ("f/a/x.ppm", image("PPM")),
 }
-SIZES = [
-    0,
-    1,
-    0x7F,
-    0xFF,
-    0x7FFF,
-    0xFFFF,
-    0x7FFFFFFF,
-    0xFFFFFFFF,
-    1 << 40,
-    (1 << 63) - 1,
-    (1 << 64) - 1,
-]
-WORDS = [
-    b"\0" * 9,
-    b"nan",
-    b"-inf",
-    b"1e999",
-    b'"',
-    b"\xff\xfe",
-    b"{" * 2000,
-    b"[" * 20000,
-    b"\r",
-    b"\n" * 300,
-    b"9" * 400,
-]
+SIZES = [0, 1, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, (1 << 64) - 1]
+WORDS = [b"\0" * 9, b"nan", b"1e999", b'"', b"\xff\xfe", b"[" * 20000, b"\n" * 300, b"9" * 400]
 
 
 def damage(rng: random.Random, content: bytes) -> bytes:
@@ -260,20 +186,6 @@ def inside(rng: random.Random, name: str, content: bytes) -> bytes:
         file = io.BytesIO()
         pq.write_table(table.replace_schema_metadata({b"advect": damage(rng, own)[:100_000]}), file)
         return file.getvalue()
-    if name == "png":
-        at, chunks = 8, []
-        while at < len(content):
-            size = struct.unpack(">I", content[at : at + 4])[0]
-            chunks.append([content[at + 4 : at + 8], content[at + 8 : at + 8 + size]])
-            at += 12 + size
-        chosen = rng.choice(chunks)
-        chosen[1] = damage(rng, chosen[1] or b"\0")
-        rng.shuffle(chunks) if rng.random() < 0.1 else None
-        whole = [
-            struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d))
-            for kind, d in chunks
-        ]
-        return content[:8] + b"".join(whole)
     return damage(rng, damage(rng, content))
 
 
@@ -285,19 +197,11 @@ def late(*_: object) -> None:
     raise Hang
 
 
-def read(path: Path, options: dict[str, Any], by_command: bool) -> str:
+def read(path: Path, options: dict[str, Any]) -> str:
     """ "read" or "refused"; anything else is the fault of the reader."""
     signal.signal(signal.SIGPROF, late)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of work: other processes may have the cores
     try:
-        if by_command:
-            told, spoken = io.StringIO(), io.StringIO()
-            words = "&".join(f"{key}={value}" for key, value in options.items())
-            with contextlib.redirect_stdout(told), contextlib.redirect_stderr(spoken):
-                code = command(["data", "info", f"{path}{'?' if words else ''}{words}"])
-            if code not in (0, 2) or "Traceback" in spoken.getvalue():
-                return f"exit {code}: {spoken.getvalue()}"
-            return "refused" if code else "read"
         ad.datasets.load(path, progress=False, **options)
         return "read"
     except ad.InputError as error:
@@ -316,38 +220,23 @@ def attack(name: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
     whole = corpus(folder)
     for content, options in whole:
         path.write_bytes(content)
-        assert read(target, options, by_command=False) == "read", name
+        assert read(target, options) == "read", name
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    told: dict[str, Any] = {
-        "reader": name,
-        "mutations": count,
-        "read": 0,
-        "refused": 0,
-        "faults": [],
-        "slowest": 0.0,
-    }
+    told: dict[str, Any] = {"reader": name, "read": 0, "refused": 0, "faults": []}
     for at in range(count):
         content, options = rng.choice(whole)
         path.write_bytes(inside(rng, name, content) if rng.random() < 0.4 else damage(rng, content))
-        begun = time.process_time()
-        outcome = read(target, options, by_command=at % 10 == 0)
-        told["slowest"] = max(told["slowest"], time.process_time() - begun)
+        outcome = read(target, options)
         if outcome in ("read", "refused"):
             told[outcome] += 1
         else:
-            shutil.copyfile(path, folder / f"fault-{name}-{seed}-{at}")
             told["faults"].append([at, outcome])
     path.unlink()
     return told | {"grown": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024}
 
 
 def main() -> None:
-    names, count, seed, folder = (
-        sys.argv[1].split(","),
-        int(sys.argv[2]),
-        int(sys.argv[3]),
-        Path(sys.argv[4]),
-    )
+    names, count, seed, folder = sys.argv[1].split(","), *map(int, sys.argv[2:4]), Path(sys.argv[4])
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, taken + ROOM))
     for name in names:

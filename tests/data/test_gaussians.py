@@ -2,8 +2,6 @@
 differences.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import oracles
 import pytest
@@ -11,12 +9,10 @@ import torch
 from covering import examples
 from hypothesis import given, strategies as st
 
-import advect as ad
-from advect import Diagonal, Factored, Full, Gaussians, InputError, LabeledDataset, bures
-from advect._util.linalg import symmetric_root
-from advect._util.nuclear import nuclear_norms
-from advect._util.polar import polar_factor
-from advect.data.laws import estimate_gaussians
+from advect import Gaussians, InputError, LabeledDataset, bures
+from advect.data.laws import Diagonal, Factored, Full, estimate_gaussians
+from advect.data.laws.linalg import polar_factor, symmetric_root
+from advect.data.laws.nuclear import nuclear_norms
 
 
 def random_laws(k, d, rank=None, seed=0):
@@ -110,28 +106,9 @@ class TestBures:
         squares.
         """
         x = torch.randn(40, 100, dtype=dtype) * torch.logspace(0, -6, 100, dtype=dtype)
-        a = LabeledDataset(x, [0] * 40).moments()
-        b = LabeledDataset(x[torch.randperm(40)], [0] * 40).moments()
+        a = LabeledDataset(x, [0] * 40).laws()
+        b = LabeledDataset(x[torch.randperm(40)], [0] * 40).laws()
         assert float(bures(a, b)) <= 1e-12 * float(a.covariance.traces())
-
-    def test_triangle_inequality(self):
-        laws = [as_factored(*random_laws(1, 12, 4, seed=seed)) for seed in range(3)]
-        d = [[float(bures(p, q)) ** 0.5 for q in laws] for p in laws]
-        assert d[0][2] <= d[0][1] + d[1][2] + 1e-12
-
-    @pytest.mark.slow
-    def test_gaussian_samples_tend_to_their_closed_form(self):
-        """Laws of large samples: estimated distances approach the true ones at the rate n^-½."""
-        means, factors = random_laws(2, 3)
-        true = float(bures(as_full(means, factors), as_full(means, factors))[0, 1])
-        n = 100_000
-        generator = torch.Generator().manual_seed(5)
-        z = torch.randn(2, n, factors.shape[1], generator=generator, dtype=torch.float64)
-        x = means[:, None] + z @ factors
-        data = LabeledDataset(x.reshape(2 * n, 3), [0] * n + [1] * n)
-        laws = data.moments()
-        assert float(bures(laws, laws)[0, 1]) == pytest.approx(true, rel=10 / n**0.5)
-        assert float(bures(laws, laws)[0, 0]) == 0
 
     def test_different_spaces(self):
         with pytest.raises(InputError, match="dimensions 2 and 3"):
@@ -215,7 +192,7 @@ class TestEstimates:
         generator = torch.Generator().manual_seed(seed)
         x = torch.randn(2 * n, d, generator=generator, dtype=torch.float64) + offset
         y = torch.arange(2 * n) % 2
-        laws = LabeledDataset(x, y).moments()
+        laws = LabeledDataset(x, y).laws()
         for code in (0, 1):
             part = x[y == code].numpy()
             # a mean near 0 is a sum that cancels: either is right to rounding of what was summed
@@ -227,7 +204,7 @@ class TestEstimates:
 
     def test_weighted_against_numpy(self):
         x, w = torch.randn(20, 3, dtype=torch.float64), torch.rand(20, dtype=torch.float64)
-        got = LabeledDataset(x, [0] * 20, weights=w).moments().covariances()[0]
+        got = LabeledDataset(x, [0] * 20, weights=w).laws().covariances()[0]
         np.testing.assert_allclose(
             got, np.cov(x.numpy(), rowvar=False, aweights=w.numpy()), rtol=1e-9
         )
@@ -239,7 +216,7 @@ class TestEstimates:
         weights = torch.ones(4, dtype=torch.float64)
         nudged = torch.tensor([1.0, 1.0, 1.0, 1.001], dtype=torch.float64)
         before, after = (
-            LabeledDataset(x, [0] * 4, weights=w).moments().covariances().item()
+            LabeledDataset(x, [0] * 4, weights=w).laws().covariances().item()
             for w in (weights, nudged)
         )
         assert after == pytest.approx(before, rel=1e-3)
@@ -248,8 +225,8 @@ class TestEstimates:
         """Of half the weight each: the scatter is the same, the freedom 1 − Σ p² is larger."""
         x = torch.randn(10, 4, dtype=torch.float64)
         one, two = LabeledDataset(x, [0] * 10), LabeledDataset(torch.cat([x, x]), [0] * 20)
-        expected = one.moments().covariances() * (1 - 1 / 10) / (1 - 1 / 20)
-        torch.testing.assert_close(two.moments().covariances(), expected, rtol=1e-12, atol=0)
+        expected = one.laws().covariances() * (1 - 1 / 10) / (1 - 1 / 20)
+        torch.testing.assert_close(two.laws().covariances(), expected, rtol=1e-12, atol=0)
 
     @pytest.mark.parametrize("share", [0.001, 0.1, 0.5])
     def test_equal_samples_of_equal_weight_all_count(self, share):
@@ -258,7 +235,7 @@ class TestEstimates:
         x = torch.zeros(1000, 2, dtype=torch.float64)
         x[: round(1000 * share), 0] = 1
         x[:5, 1] = torch.arange(5.0, dtype=torch.float64)
-        got = LabeledDataset(x, [0] * 1000).moments().covariances()[0]
+        got = LabeledDataset(x, [0] * 1000).laws().covariances()[0]
         np.testing.assert_allclose(got, np.cov(x.numpy(), rowvar=False), rtol=1e-9, atol=1e-12)
 
     @pytest.mark.parametrize("offset", [0.0, 10.0, 1000.0, 1e5])
@@ -276,7 +253,7 @@ class TestEstimates:
             else torch.randn(shape, generator=generator)
         )
         weights = 1 + 0.01 * (torch.arange(len(x)) % 2).double()
-        laws = LabeledDataset(x, [0] * len(x), weights=weights).moments()
+        laws = LabeledDataset(x, [0] * len(x), weights=weights).laws()
         centred = x.double().numpy() - offset
         expected = np.cov(centred, rowvar=False, aweights=weights.numpy()).reshape(
             laws.covariances()[0].shape
@@ -291,15 +268,15 @@ class TestEstimates:
         data = LabeledDataset(
             [[1.0, 2.0], [3.0, 4.0], [3.0, 4.0]], ["single", "coinciding", "coinciding"]
         )
-        assert float(data.moments().covariances().abs().max()) == 0
-        many = LabeledDataset(torch.full((20, 3), 0.1), [0] * 20, weights=torch.rand(20)).moments()
+        assert float(data.laws().covariances().abs().max()) == 0
+        many = LabeledDataset(torch.full((20, 3), 0.1), [0] * 20, weights=torch.rand(20)).laws()
         assert float(many.covariances().abs().max()) == 0  # once 5e-32, whose roots are directions
-        with_empty = LabeledDataset([[1.0, 2.0]], ["a"], classes=["a", "b"]).moments()
+        with_empty = LabeledDataset([[1.0, 2.0]], ["a"], classes=["a", "b"]).laws()
         assert with_empty.means[1].tolist() == [0.0, 0.0]
 
     def test_class_without_mass(self):
         data = LabeledDataset([[1.0], [3.0], [9.0]], ["a", "a", "b"], weights=[0.0, 0.0, 1.0])
-        assert data.moments().means.flatten().tolist() == [2.0, 9.0]
+        assert data.laws().means.flatten().tolist() == [2.0, 9.0]
 
 
 class TestLinearAlgebra:
@@ -347,11 +324,11 @@ class TestLinearAlgebra:
         other = LabeledDataset(
             torch.randn(16, 40, dtype=torch.float64, requires_grad=True), [0] * 16
         )
-        distances = bures(blank, other.moments())
+        distances = bures(blank, other.laws())
         (gradient,) = torch.autograd.grad(distances.sum(), other.x)
         assert bool(torch.isfinite(gradient).all())
         spread = distances[0, 0] - other.x.mean(dim=0).square().sum()
-        assert spread.item() == pytest.approx(other.moments().covariance.traces().item())
+        assert spread.item() == pytest.approx(other.laws().covariance.traces().item())
 
     def test_empty_blocks(self):
         a = torch.randn(3, 4, dtype=torch.float64)
@@ -370,115 +347,3 @@ def test_shapes_are_checked():
         Gaussians(torch.zeros(2, 3), Diagonal(torch.ones(1, 3)))
     with pytest.raises(InputError, match="finite"):
         Gaussians(torch.full((1, 3), torch.nan), Diagonal(torch.ones(1, 3)))
-
-
-@dataclass(frozen=True, eq=False)
-class Isotropic(ad.Covariance):
-    """A user's own kind: one standard deviation for each law."""
-
-    deviations: torch.Tensor  # (k,)
-    features: int
-    is_diagonal = True
-
-    def dense(self):
-        return torch.diag_embed(self.scales().square())
-
-    def scales(self):
-        return self.deviations[:, None].expand(-1, self.features)
-
-
-@dataclass(frozen=True, eq=False)
-class LowRank(ad.Covariance):
-    """Another, of two tensors that do not commute: S = u uᵀ + s² I; nothing but ``dense``."""
-
-    directions: torch.Tensor  # (k, d)
-    deviations: torch.Tensor  # (k,)
-
-    def dense(self):
-        outer = self.directions[:, :, None] * self.directions[:, None, :]
-        return outer + torch.diag_embed(self.deviations[:, None].expand_as(self.directions) ** 2)
-
-
-def isotropic(k, d, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return Isotropic(torch.rand(k, generator=generator, dtype=torch.float64) + 0.2, d)
-
-
-def low_rank(k, d, seed):
-    generator = torch.Generator().manual_seed(seed)
-    draw = torch.randn(k, d + 1, generator=generator, dtype=torch.float64)
-    return LowRank(draw[:, 1:], draw[:, 0].abs() + 0.2)
-
-
-@pytest.mark.parametrize("own", [isotropic, low_rank])
-class TestOwnCovariance:
-    """A kind of covariance that the package has never seen works wherever laws do."""
-
-    def pair(self, own, k=3, d=4, seed=0):
-        means = torch.randn(k, d, generator=torch.Generator().manual_seed(seed)).double()
-        covariance = own(k, d, seed)
-        return Gaussians(means, covariance), Gaussians(means, Full(covariance.dense()))
-
-    def test_laws(self, own):
-        mine, full = self.pair(own)
-        rows, basis = torch.tensor([2, 0, 2]), torch.randn(4, 2, dtype=torch.float64)
-        mass = torch.rand(3)
-        for a, b in (
-            (mine.take(rows), full.take(rows)),
-            (mine.carried(basis), full.carried(basis)),
-            (mine.diagonal(), full.diagonal()),
-            (mine.to(dtype=torch.float32), full.to(dtype=torch.float32)),
-            (mine.joined(rows // 2, mass, 2), full.joined(rows // 2, mass, 2)),
-        ):
-            torch.testing.assert_close(a.means, b.means)
-            torch.testing.assert_close(a.covariances(), b.covariances())
-        torch.testing.assert_close(mine.covariance.traces(), full.covariance.traces())
-        along = mine.covariance.along(basis)
-        torch.testing.assert_close(along, full.covariance.along(basis))
-        assert mine.take(rows).distinct()[1].tolist() == [0, 1, 0]
-
-    def test_bures_and_its_gradient(self, own):
-        (a, full_a), (b, full_b) = self.pair(own), self.pair(own, seed=1)
-        leaves = {k: v.clone().requires_grad_() for k, v in a.tensors().items()}
-        moving = a.with_tensors(leaves)
-        assert moving.requires_grad and not a.requires_grad
-        expected = Gaussians(moving.means, Full(moving.covariance.dense()))
-        torch.testing.assert_close(bures(a, b), bures(full_a, full_b), rtol=1e-9, atol=1e-9)
-        one = torch.autograd.grad(bures(moving, b).sum(), list(leaves.values()))
-        two = torch.autograd.grad(bures(expected, full_b).sum(), list(leaves.values()))
-        torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
-
-    @pytest.mark.slow
-    def test_costs_and_flows(self, own):
-        mine, full = self.pair(own, k=2)
-        x, y = torch.randn(12, 4, dtype=torch.float64), [0, 1] * 6
-        target = LabeledDataset(torch.randn(10, 4, dtype=torch.float64) + 1, [0, 1] * 5)
-        ours, theirs = (LabeledDataset(x, y, law=law) for law in (mine, full))
-        cost = ad.GroundCost()
-        torch.testing.assert_close(
-            cost.between(ours, target).matrix(), cost.between(theirs, target).matrix()
-        )
-        found, expected = (
-            ad.sliced_otdd(data, target, generator=torch.Generator().manual_seed(0)).value
-            for data in (ours, theirs)
-        )
-        assert found == pytest.approx(expected, rel=1e-9)
-        for dynamics in (ad.JointFixedLabels(), ad.JointVariableLabels()):
-            options = {"dynamics": dynamics, "integrator": ad.Euler(0.1), "n_steps": 3}
-            runs = [ad.flow(data, ad.OTDD(target), **options) for data in (ours, theirs)]
-            torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, rtol=1e-6, atol=1e-6)
-            assert runs[0].values[-1] < runs[0].values[0]
-
-    def test_files(self, own):
-        from advect.data.store import pack_dataset, unpack_dataset
-
-        mine, _ = self.pair(own, k=2)
-        data = LabeledDataset(torch.zeros(2, 4), ["a", "b"], law=mine)
-        tensors, facts = pack_dataset(data)
-        back = unpack_dataset(tensors, facts)
-        assert back.law is not None and type(back.law.covariance) is type(mine.covariance)
-        for name, value in mine.tensors().items():
-            assert torch.equal(back.law.tensors()[name], value)
-        facts["law"]["kind"] = "unheard"
-        with pytest.raises(InputError, match="unheard.*Import the module"):
-            unpack_dataset(tensors, facts)

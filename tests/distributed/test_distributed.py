@@ -16,14 +16,15 @@ import torch
 from covering import first_of_each
 
 import advect as ad
-from advect._util.ranks import rows_of
+from advect.cost.pair import PairCost
 from advect.data.store import read_tensors
-from advect.datasets.logs import read_lines
 from advect.flows.snapshots import load_snapshot
+from advect.io.logs import read_lines
+from advect.ot.ranks import Group, rows_of
 from advect.transport.ranks import own_pairs
 
 SCRIPT = str(Path(worker.__file__))
-ALONE = ad.distributed.Group()
+ALONE = Group()
 
 
 def free_port():
@@ -242,7 +243,7 @@ def test_rows_are_dealt_out_evenly():
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_every_pair_of_classes_has_one_rank(symmetric):
-    groups = [ad.distributed.Group(rank, 3) for rank in range(3)]
+    groups = [Group(rank, 3) for rank in range(3)]
     masks = torch.stack(
         [own_pairs((5, 5), symmetric, group, torch.device("cpu")) for group in groups]
     )
@@ -251,22 +252,10 @@ def test_every_pair_of_classes_has_one_rank(symmetric):
     assert masks.sum(dim=(1, 2)).max() - masks.sum(dim=(1, 2)).min() <= 1
 
 
-def test_refusals():
-    source, target = worker.pair()
-    with pytest.raises(ad.InputError, match="Sinkhorn"):
-        ad.OTDD(target, solver=ad.ExactOT(), group=ALONE)
-    with pytest.raises(ad.InputError, match="LabeledDataset"):
-        ad.OTDD(target.x, group=ALONE)
-    with pytest.raises(ad.InputError, match="cost must be finite"):
-        ad.OTDD(target, cost=ad.GroundCost(label=ad.NoLabels()), group=ALONE)(
-            source.replace(x=source.x * 1e200)
-        )
-
-
 @pytest.mark.slow
 def test_rows_that_do_not_fit_are_never_a_matrix(monkeypatch):
     source, functional, walk = worker.problem("blocks", ALONE)
-    monkeypatch.setattr(ad.PairCost, "matrix", lambda *_: pytest.fail("a matrix was made"))
+    monkeypatch.setattr(PairCost, "matrix", lambda *_: pytest.fail("a matrix was made"))
     assert ad.distributed.flow(source, functional, group=ALONE, **walk).status == "completed"
 
 
@@ -295,9 +284,3 @@ def test_energy_is_below_its_neighbours_along_the_velocity():
             float(energy(source.replace(x=source.x + size * way))) for size in (1e-4, -1e-4)
         )
     assert float((gradient * way).sum()) == pytest.approx((after - before) / 2e-4, rel=1e-5)
-
-
-def test_traffic_of_one_rank_is_none():
-    source, functional, walk = worker.problem("fd", group := ad.distributed.Group())
-    ad.distributed.flow(source, functional, group=group, **walk)
-    assert all(traffic.calls == 0 for traffic in group.traffic.values())

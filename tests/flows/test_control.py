@@ -1,6 +1,5 @@
 """Step control: descent with a guarantee, rejections without a trace, what is left alone."""
 
-import warnings
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import ClassVar
@@ -133,21 +132,16 @@ class TestBacktracking:
             held.speeds[-1] < 1e-3 * held.speeds[0]
         )  # at rest: a guarantee, not only a value that falls a little
 
-    def test_armijo_ends_oscillation(self):
+    def test_armijo_ends_oscillation(self, monkeypatch):
         """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is
         made smaller.
         """
         data = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
         square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
-        slow = ad.flow(
-            data,
-            square,
-            integrator=ad.Euler(1.9999),
-            n_steps=20,
-            control=ad.Backtracking(least_share=0.0),
-        )
-        assert slow.values[-1] > 0.49
         assert ad.flow(data, square, integrator=ad.Euler(1.9999), n_steps=20).values[-1] < 1e-6
+        monkeypatch.setattr("advect.flows.control._LEAST_SHARE", 0.0)
+        slow = ad.flow(data, square, integrator=ad.Euler(1.9999), n_steps=20)
+        assert slow.values[-1] > 0.49
 
     def test_heun_does_not_rest_where_its_velocities_cancel(self):
         """x ← (1 − z + z²/2) x with z = 2 stays where it is: its way is short and promises nothing,
@@ -219,25 +213,6 @@ class TestBacktracking:
         assert result.status == "stalled" and result.n_steps == 0 and "smaller" in result.message
         assert torch.equal(result.dataset.x, SOURCE.x)
 
-    @pytest.mark.parametrize("bounds", [None, (-0.5, 0.5)])
-    def test_bounds(self, bounds):
-        """Coordinates that bounds hold back are not counted as a way that was made."""
-        options = {
-            "dynamics": ad.FeatureDriven(bounds=bounds),
-            "integrator": ad.Euler(0.3),
-            "n_steps": 40,
-        }
-        result = ad.flow(SOURCE, ad.Potential(lambda x, y: bowl(x - 2)), **options)
-        assert result.status == "completed" and rises(result.values, torch.float64) == 0
-
-    @pytest.mark.parametrize(
-        "options",
-        [{"shrink": 1.0}, {"shrink": 0.0}, {"grow": 0.9}, {"least_share": 1.0}, {"smallest": 2.0}],
-    )
-    def test_bad_options(self, options):
-        with pytest.raises(ad.InputError, match=next(iter(options))):
-            ad.Backtracking(**options)
-
 
 class TestEmbeddings:
     """Through a network whose slopes are steep, a fixed step is far too long."""
@@ -259,14 +234,6 @@ class TestEmbeddings:
         return ad.flow(source, energy, n_steps=n_steps, **options)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("integrator", [ad.Euler(0.2), ad.Momentum(0.1)])
-    def test_fixed_steps_explode(self, integrator):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = self.flow(12, integrator=integrator, control=ad.FixedSteps())
-        assert result.values[-1] > 1e4 * result.values[0] and result.status in ("rose", "diverged")
-
-    @pytest.mark.slow
     @pytest.mark.parametrize("laws", [True, False])
     @pytest.mark.parametrize(
         "integrator",
@@ -280,25 +247,6 @@ class TestEmbeddings:
         assert rises(result.values, torch.float64) == 0
         assert result.values[-1] < 0.5 * result.values[0]
         assert float(result.dataset.x.abs().max()) < 20
-
-    @pytest.mark.slow
-    def test_noise_that_explodes_is_said(self):
-        solver = ad.MiniBatch(size=8, batches=1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = self.flow(integrator=ad.Euler(0.2), solver=solver)
-            calm = self.flow(integrator=ad.Euler(1e-4), solver=solver)
-        assert any("too long for the embedding" in str(note) for note in result.diagnosis)
-        assert not any("too long" in str(note) for note in calm.diagnosis)
-
-    def test_what_is_curved(self):
-        target = labeled([6, 6], 3, 2)
-        through = ad.OTDD(target, cost=ad.GroundCost(feature=self.network()))
-        own = ad.OTDD(target, cost=ad.GroundCost(feature=lambda x, y: torch.cdist(x, y)))
-        sketch = ad.OTDD(target, cost=ad.GroundCost(feature=ad.Sketch(2)))
-        assert through.curved and own.curved and not sketch.curved and not ad.OTDD(target).curved
-        assert (ad.Potential(bowl) + 2 * through).curved
-        assert not (ad.Potential(bowl) + 2 * sketch).curved
 
 
 class TestDefaults:
@@ -317,28 +265,6 @@ class TestDefaults:
     def test_which(self, options, controlled):
         result = ad.flow(SOURCE, ad.OTDD(self.target), n_steps=1, **options)
         assert isinstance(result.control, ad.Backtracking if controlled else ad.FixedSteps)
-
-    @pytest.mark.parametrize("weight", [1.0, 0.5])
-    def test_noise_is_not_controlled(self, weight):
-        for noisy in (
-            ad.SlicedOTDD(self.target),
-            ad.OTDD(self.target, solver=ad.MiniBatch(size=6, batches=2)),
-        ):
-            total = weight * noisy + ad.Potential(bowl)
-            result = ad.flow(SOURCE, total, n_steps=2)
-            assert isinstance(result.control, ad.FixedSteps) and "random" in str(
-                result.diagnosis[0]
-            )
-            with pytest.raises(ad.InputError, match="noise"):
-                ad.flow(SOURCE, total, n_steps=2, control=ad.Backtracking())
-        with pytest.raises(ad.InputError, match="noise"):
-            ad.flow(
-                SOURCE,
-                ad.Potential(bowl),
-                integrator=ad.EulerMaruyama(0.1),
-                n_steps=2,
-                control=ad.Backtracking(),
-            )
 
 
 class TestSeam:
@@ -369,43 +295,6 @@ class TestSeam:
             ]
             assert 3.4 < errors[0] / errors[1] < 5.0 and 3.4 < errors[1] / errors[2] < 5.0
 
-    @pytest.mark.parametrize("control", [ad.FixedSteps(), ad.Backtracking()])
-    def test_implicit_steps(self, control):
-        """x' = x + τ v(x'), by iteration: at a step far beyond what an explicit one stands."""
-
-        class Implicit(ad.Integrator):
-            def step(self, field, here, state):
-                there = here
-                for _ in range(60):
-                    way = there.dataset.x - here.dataset.x
-                    there = field.move(here, {"x": 0.9 * way + 0.1 * 2.0 * there.velocity["x"]})
-                return there, state
-
-        quadratic = ad.Potential(lambda x, y: 2.0 * x.square().sum(1))  # v(x) = −4 x
-        walk = states(SOURCE, quadratic, 2, integrator=Implicit(), control=control)
-        torch.testing.assert_close(walk[1].dataset.x, SOURCE.x / 9)
-        torch.testing.assert_close(walk[2].dataset.x, SOURCE.x / 81)
-
-    def test_a_step_of_its_own_size(self):
-        """An integrator that rejects keeps the size in its state, and counts what it evaluates."""
-
-        class Own(ad.Integrator):
-            def init(self, parameters):
-                return {"size": torch.tensor(2.0)}
-
-            def step(self, field, here, state):
-                size = float(state["size"])
-                while True:
-                    there = field.move(here, {k: size * v for k, v in here.velocity.items()})
-                    if there.value < here.value:
-                        return there, {"size": torch.tensor(1.2 * size)}
-                    size /= 2
-
-        energy = Counted(ad.Potential(bowl))
-        result = ad.flow(SOURCE, energy, integrator=Own(), n_steps=8)
-        assert rises(result.values, torch.float64) == 0 and result.values[-1] < result.values[0] / 9
-        assert int(result.state["calls"]) == 9 < energy.evaluations
-
 
 class TestResume:
     def test_the_size_of_steps_is_kept(self, tmp_path):
@@ -434,22 +323,14 @@ class TestResume:
             first.evaluations + rest.evaluations == all_of_it.evaluations + 1
         )  # the state of the checkpoint, once more
 
-    def test_checkpoints_of_before_open(self, tmp_path):
-        """Without a control and without a best state, as they were once written; it is said that
-        defaults have changed.
-        """
+    def test_checkpoints_of_0_1_are_refused(self, tmp_path):
         path = tmp_path / "old.safetensors"
         save_snapshot(states(SOURCE, ad.Potential(bowl), 2)[-1].snapshot, path)
         tensors, facts = read_tensors(path)
-        write_tensors(
-            path, tensors, {name: fact for name, fact in facts.items() if name != "control"}
-        )
-        with pytest.warns(UserWarning, match="earlier version.*through_laws=False"):
-            result = ad.flow(SOURCE, ad.Potential(bowl), n_steps=4, resume=path)
-        assert result.n_steps == 4 and result.status == "completed"
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            ad.flow(SOURCE, ad.Potential(bowl), n_steps=4, resume=path, control=ad.FixedSteps())
+        del facts["control"]
+        write_tensors(path, tensors, facts)
+        with pytest.raises(ad.InputError, match="advect 0.1"):
+            ad.flow(SOURCE, ad.Potential(bowl), n_steps=4, resume=path)
 
     def test_the_best_state_is_kept(self, tmp_path):
         def run(n_steps, resume=None):
@@ -519,12 +400,6 @@ class TestNearTheTarget:
         assert result.values[-1] < 1e-4 * result.values[0]
         assert result.values[-1] == pytest.approx(self.exact(result, target).energy, rel=0.05)
 
-    @pytest.mark.slow
-    def test_far_away(self):
-        source, target = blobs(), blobs(shift=1000.0, seed=1)
-        result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=60)
-        assert result.values[-1] == pytest.approx(self.exact(result, target).energy, rel=1e-3)
-
     def test_velocities_are_those_of_the_energy(self):
         source = blobs()
         target = source.replace(x=source.x + 4)
@@ -539,12 +414,6 @@ class TestNearTheTarget:
         ).loss.backward()
         expected = -x.grad / step.dataset.weights[:, None]
         assert float((step.velocity["x"] - expected).norm() / expected.norm()) < 0.05
-
-    @pytest.mark.slow
-    def test_long_steps_do_not_rise_below_the_rounding_of_the_start(self):
-        source, target = blobs(), blobs(shift=1000.0, seed=1)
-        result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(1.5), n_steps=60)
-        assert rises(result.values, torch.float32) == 0 and result.values[-1] == min(result.values)
 
     @pytest.mark.slow
     def test_a_sharpened_solver_resumes_bit_for_bit(self, tmp_path):
@@ -562,22 +431,3 @@ class TestNearTheTarget:
             source, ad.OTDD(target), integrator=ad.Euler(0.4), n_steps=20, resume=tmp_path
         )
         assert torch.equal(whole.dataset.x, resumed.dataset.x) and whole.values == resumed.values
-
-    def test_a_very_steep_functional_is_not_called_stalled(self):
-        data = blobs().to(dtype=torch.float64)
-        steep = 1e9 * ad.Potential(lambda x, y: x.square().sum(1) / 2)
-        result = ad.flow(data, steep, integrator=ad.Euler(1.0), n_steps=5)
-        assert result.status == "completed" and result.values[-1] < 0.9 * result.values[0]
-
-    def test_words_on_steps_that_were_taken_back_are_not_said(self, recwarn):
-        data = ad.LabeledDataset([[1.0]], ["a"])
-
-        def bowl(x, y):
-            if float(x.abs().max()) > 1:
-                warnings.warn("outside", UserWarning, stacklevel=1)
-            return x.square().sum(1) / 2
-
-        result = ad.flow(data, ad.Potential(bowl), integrator=ad.Euler(3.0), n_steps=2)
-        assert result.values[-1] < 0.2 and not [
-            word for word in recwarn if "outside" in str(word.message)
-        ]

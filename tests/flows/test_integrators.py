@@ -7,7 +7,6 @@ import torch
 from flow_cases import bowl, draw, labeled, states
 
 import advect as ad
-from advect.flows.integrators import step_size_at
 
 
 class TestIntegrators:
@@ -80,16 +79,6 @@ class TestIntegrators:
         assert torch.equal(first, again)
         assert not torch.equal(first, other)
 
-    def test_noise_without_generator(self):
-        torch.manual_seed(0)
-        moved = states(self.source, ad.Potential(bowl), 1, integrator=ad.EulerMaruyama(0.01))[
-            1
-        ].dataset.x
-        assert not torch.equal(
-            moved,
-            states(self.source, ad.Potential(bowl), 1, integrator=ad.Euler(0.01))[1].dataset.x,
-        )
-
     @pytest.mark.parametrize(
         "integrator",
         [ad.Euler(0.1), ad.EulerMaruyama(0.1), ad.Momentum(0.1), ad.Adam(0.1), ad.Adagrad(0.1)],
@@ -154,17 +143,6 @@ class TestIntegrators:
     def test_bad_step_size(self, make, size):
         with pytest.raises(ad.InputError, match="step_size"):
             make(size)
-
-    def test_bad_schedule(self):
-        with pytest.raises(ad.InputError, match="step_size at step 3"):
-            step_size_at(lambda step: 0.3 - 0.1 * step if step < 3 else -1.0, 3)
-        with pytest.raises(ad.InputError, match="step_size at step 1"):
-            states(
-                self.source,
-                ad.Potential(bowl),
-                3,
-                integrator=ad.Euler(lambda step: 0.1 - 0.1 * step),
-            )
 
     @pytest.mark.parametrize(
         ("make", "options", "name"),

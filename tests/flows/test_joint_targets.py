@@ -71,18 +71,6 @@ def test_targets_under_a_monotone_map_are_carried_onto_each_other():
         assert abs(float(there - here)) < 0.1 * spread
 
 
-@pytest.mark.slow
-def test_laws_carry_features_and_leave_targets():
-    a, b = table(60, 0), table(60, 1, shift=2.0, aim=lambda y: -y.exp())
-    cost = ad.GroundCost(label=ad.TargetLaws())
-    result = ad.flow(a, ad.OTDD(b, cost=cost), integrator=ad.Euler(0.3), n_steps=25)
-    assert result.values[-1] < 0.02 * result.values[0]
-    assert torch.equal(result.dataset.targets, a.targets)
-    # without laws, samples go to the nearest ones, whatever their targets are
-    moved = result.dataset.x - a.x
-    assert float((moved - 2).abs().mean()) < 0.5
-
-
 @pytest.mark.parametrize("integrator", INTEGRATORS, ids=repr)
 @pytest.mark.parametrize("dynamics", [ad.FeatureDriven(), ad.JointTargets()], ids=repr)
 def test_every_integrator_goes_down(integrator, dynamics):
@@ -101,8 +89,7 @@ def test_every_integrator_goes_down(integrator, dynamics):
     ("label", "dynamics"),
     [
         (ad.TargetValues(), ad.JointTargets()),
-        (ad.TargetLaws(), ad.FeatureDriven()),
-        (ad.TargetLaws(), ad.FeatureDriven(through_laws=False)),
+        (ad.TargetValues(), ad.FeatureDriven()),
     ],
     ids=repr,
 )
@@ -130,29 +117,15 @@ def test_what_a_checkpoint_holds(tmp_path):
     assert {"dataset.targets", "dataset.target_unit", "functional.values_scale"} <= set(held)
 
 
-def test_laws_that_are_fixed_have_no_gradient():
-    a, b = table(12, 0), table(10, 1, 1.0)
-    cost = ad.GroundCost(label=ad.TargetLaws()).fitted(a, b)
-    energy = ad.OTDD(b, cost=cost, solver=EXACT)
-    x = a.x.clone().requires_grad_()
-    (through,) = torch.autograd.grad(energy(a.replace(x=x)), x)
-    (fixed,) = torch.autograd.grad(energy(a.replace(x=x, fixed_laws=True)), x)
-    plan = ad.otdd(a, b, cost=cost, solver=EXACT).plan()
-    plan = plan if torch.is_tensor(plan) else torch.as_tensor(plan)
-    image = a.weights[:, None] * a.x - plan.double() @ b.x
-    assert torch.allclose(fixed, image, atol=1e-9)  # mass (x − T(x)), as if laws stood still
-    assert not torch.allclose(through, fixed, atol=1e-3)
-
-
 def test_solvers_blocks_and_parts():
     a, b = table(40, 0), table(30, 1, 1.0)
     whole = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.5)).value
     assert ad.otdd(
         a, b, solver=ad.Sinkhorn(epsilon=0.5), memory_limit=40_000
     ).value == pytest.approx(whole, rel=1e-6)
-    for solver in (ad.MiniBatch(size=20), ad.NystromSinkhorn(epsilon=0.5)):
-        result = ad.flow(a, ad.OTDD(b, solver=solver), dynamics=ad.JointTargets(), n_steps=3)
-        assert torch.isfinite(result.dataset.targets).all()
+    energy = ad.OTDD(b, solver=ad.MiniBatch(size=20))
+    result = ad.flow(a, energy, dynamics=ad.JointTargets(), n_steps=3)
+    assert torch.isfinite(result.dataset.targets).all()
 
 
 def test_who_cannot_move_targets_says_so():
@@ -160,10 +133,7 @@ def test_who_cannot_move_targets_says_so():
     for dynamics in (ad.JointFixedLabels(), ad.JointVariableLabels()):
         with pytest.raises(ad.InputError, match="needs classes"):
             ad.flow(a, ad.OTDD(b), dynamics=dynamics, n_steps=1)
-    energy = ad.OTDD(b, cost=ad.GroundCost(label=ad.TargetLaws()))
     plain = ad.LabeledDataset(a.x, [0] * 8)
-    with pytest.raises(ad.InputError, match="order of targets"):
-        ad.flow(a, energy, dynamics=ad.JointTargets(), n_steps=1)
     with pytest.raises(ad.InputError, match="needs continuous targets"):
         ad.flow(plain, ad.Potential(ad.norm()), dynamics=ad.JointTargets(), n_steps=1)
     with pytest.raises(ad.InputError, match="needs continuous targets"):
@@ -175,7 +145,7 @@ def test_sharded_rows_are_those_of_one_process():
     from advect.transport.ranks import as_points
 
     a, b = table(12, 0), table(10, 1, 1.0)
-    cost = ad.GroundCost(label=ad.TargetLaws()).fitted(a, b)
+    cost = ad.GroundCost(label=ad.TargetValues()).fitted(a, b)
     first, second = as_points(cost, a, b)
     rows = torch.arange(5, 12)
     plain = ad.GroundCost(label=ad.NoLabels())

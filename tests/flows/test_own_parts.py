@@ -2,8 +2,7 @@
 and what they remember is left to them.
 """
 
-from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 
 import pytest
 import torch
@@ -42,11 +41,6 @@ def test_a_functional_that_is_no_single_number(value, got):
             ad.flow(DATA, functional, n_steps=1)
 
 
-def test_terms_without_names():
-    with pytest.raises(ad.InputError, match=r"must be a single number.*shape \(\)"):
-        ad.flow(DATA, Given(lambda rho: rho.x.sum()), n_steps=1)
-
-
 @pytest.mark.parametrize(
     ("remembered", "got"), [({"count": 1.0}, "'count': float"), ([1], "'state': list")]
 )
@@ -74,21 +68,6 @@ def test_a_displacement_of_other_names_or_shapes(displacement, got):
 
     with pytest.raises(ad.InputError, match=rf"a displacement must.*'x': \(3, 2\).*got.*{got}"):
         ad.flow(DATA, BOWL, integrator=Own(), n_steps=1)
-
-
-def test_a_displacement_without_the_laws_that_move():
-    class FeaturesAlone(ad.Integrator):
-        def displace(self, velocity, state, step, generator):
-            return {"x": 0.1 * velocity["x"]}, state
-
-    with pytest.raises(ad.InputError, match="a displacement must.*'mean'"):
-        ad.flow(
-            DATA,
-            ad.OTDD(DATA.replace(x=DATA.x + 1)),
-            dynamics=ad.JointFixedLabels(),
-            integrator=FeaturesAlone(),
-            n_steps=1,
-        )
 
 
 class TestDynamics:
@@ -166,34 +145,3 @@ class TestSharedGenerators:
         seen += [next(first) for _ in range(3)]
         assert all(map(torch.equal, (step.dataset.x for step in seen), alone))
         assert all(map(torch.equal, again, alone[1:5]))
-
-
-@dataclass(frozen=True)
-class Counting(ad.Integrator):
-    """Euler that counts the steps it has made; its state has no say in where it goes."""
-
-    descends = True
-    step_size: float = 3.0
-
-    def init(self, parameters):
-        return {"made": torch.zeros((), dtype=torch.int64)}
-
-    def displace(self, velocity, state, step, generator):
-        moved = {name: self.step_size * v for name, v in velocity.items()}
-        return moved, {"made": state["made"] + 1}
-
-
-class TestStatesOfRejectedSteps:
-    def test_one_that_descends_keeps_its_state(self):
-        steps = list(islice(ad.iterate(DATA, BOWL, integrator=Counting()), 9))
-        scales = [step.snapshot.control["scale"] for step in steps]
-        assert any(after < before for before, after in pairwise(scales[1:]))  # some were rejected
-        assert [int(step.snapshot.integrator["made"]) for step in steps] == list(range(9))
-
-    def test_one_that_does_not_starts_anew(self):
-        """A momentum that points uphill is emptied: then the flow goes down all the same."""
-        steps = islice(
-            ad.iterate(DATA, BOWL, integrator=ad.Momentum(1.5), control=ad.Backtracking()), 8
-        )
-        values = [step.value for step in steps]
-        assert values == sorted(values, reverse=True)

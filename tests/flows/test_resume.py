@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from sklearn.cluster import DBSCAN
 
 import advect as ad
-from advect.datasets.logs import read_lines
 from advect.flows.snapshots import CHECKPOINTS, load_snapshot
+from advect.io.logs import read_lines
 
 N_STEPS = 7
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
@@ -28,12 +29,12 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["
 DYNAMICS = {
     "fd": ad.FeatureDriven(),
     "fd-detached": ad.FeatureDriven(through_laws=False),
-    "fl-euclidean": ad.JointFixedLabels(ad.EuclideanMotion()),
-    "fl-bures": ad.JointFixedLabels(ad.BuresMotion()),
-    "fl-factored": ad.JointFixedLabels(ad.FactoredMotion()),
-    "fl-diagonal": ad.JointFixedLabels(ad.DiagonalMotion()),
-    "vl-kmeans": ad.JointVariableLabels(ad.KMeans()),
-    "vl-dbscan": ad.JointVariableLabels(ad.DBSCAN(radius=1.5, min_points=2), every=2),
+    "fl-euclidean": ad.JointFixedLabels("euclidean"),
+    "fl-bures": ad.JointFixedLabels("bures"),
+    "fl-factored": ad.JointFixedLabels("factored"),
+    "fl-diagonal": ad.JointFixedLabels("diagonal"),
+    "vl-kmeans": ad.JointVariableLabels(),
+    "vl-dbscan": ad.JointVariableLabels(DBSCAN(eps=1.5, min_samples=2), every=2),
 }
 INTEGRATORS = {
     "euler": ad.Euler(0.3),
@@ -213,27 +214,10 @@ def test_sums_and_solvers_resume(dynamics, energy, tmp_path, unsynced):
 
 
 @pytest.mark.slow
-@DTYPES
-def test_sketches_resume(dtype, tmp_path, unsynced):
-    # Once: the fitted basis was a slice of a larger matrix, and the one that was read was not;
-    # products differed by rounding.
-    generator = torch.Generator().manual_seed(1)
-    source, target = (
-        ad.LabeledDataset(torch.randn(n, 37, generator=generator, dtype=dtype), torch.arange(n) % 3)
-        for n in (41, 53)
-    )
-    cost = ad.GroundCost(feature=ad.Sketch(7))
-    crash_and_resume(
-        Setting(source, target, lambda to: ad.OTDD(to, cost=cost), integrator=ad.Euler(0.3)),
-        tmp_path,
-    )
-
-
-@pytest.mark.slow
 def test_a_class_that_is_born_survives_a_resume(tmp_path, unsynced):
     source, target = pair()
     source = ad.LabeledDataset(source.x, ["only"] * len(source))
-    dynamics = ad.JointVariableLabels(ad.KMeans(3), laws=ad.DiagonalMotion())
+    dynamics = ad.JointVariableLabels("kmeans?n_clusters=3", laws="diagonal")
     whole = crash_and_resume(
         Setting(source, target, dynamics=dynamics, integrator=ad.Euler(0.3)), tmp_path
     )
@@ -255,27 +239,6 @@ def test_noise_goes_on_where_it_was():
     assert not torch.equal(case.run(n_steps=3).dataset.x, other.dataset.x)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("every", [1, 3, 100])
-@pytest.mark.parametrize("stop", [0, 1, 3, 5, 7])
-def test_every_and_where_it_stopped(every, stop, tmp_path, unsynced):
-    case = setting("fl-euclidean", "adam")
-    whole = case.run()
-    first = case.run([ad.Checkpoint(tmp_path, every=every)], n_steps=stop)
-    assert first.values == whole.values[: stop + 1] and load_snapshot(tmp_path).index == stop
-    same_result(whole, case.run([ad.Checkpoint(tmp_path, every=every)], resume=tmp_path))
-    assert load_snapshot(tmp_path).index == N_STEPS
-
-
-@pytest.mark.slow
-def test_resume_again_and_again(tmp_path, unsynced):
-    case, callbacks = setting("fd-detached", "maruyama"), [ad.Checkpoint(tmp_path, every=2)]
-    case.run(callbacks, n_steps=0)
-    for n_steps in range(1, N_STEPS + 1):
-        result = case.run(callbacks, n_steps=n_steps, resume=tmp_path)
-    same_result(case.run(), result)
-
-
 def test_resume_from_a_file_of_the_middle(tmp_path, unsynced):
     case = setting()
     whole = case.run([ad.Checkpoint(tmp_path, every=6)])
@@ -284,64 +247,6 @@ def test_resume_from_a_file_of_the_middle(tmp_path, unsynced):
     middle = next(name for name, index in indices.items() if index == 6)
     same_result(whole, case.run(resume=tmp_path / middle))
     same_result(whole, case.run(resume=str(tmp_path / middle)))
-
-
-def test_resume_of_a_finished_flow(tmp_path):
-    case = setting()
-    whole = case.run([ad.Checkpoint(tmp_path)])
-    same_result(whole, case.run([ad.Checkpoint(tmp_path)], resume=tmp_path))
-
-
-def test_resume_in_another_directory_leaves_a_checkpoint_there(tmp_path):
-    case = setting()
-    case.run([ad.Checkpoint(tmp_path / "one")])
-    case.run([ad.Checkpoint(tmp_path / "two")], resume=tmp_path / "one")
-    # Once: Checkpoint takes the state it started from for saved, though it is not in its own
-    # directory.
-    assert load_snapshot(tmp_path / "two").index == N_STEPS
-
-
-@pytest.mark.slow
-def test_an_older_branch_is_not_mistaken_for_the_newer(tmp_path, unsynced):
-    """Go back to step 6 of 7 with another step size: from then on the directory is of the new flow,
-    frames included.
-    """
-    case, callbacks = (
-        setting("fd", "euler"),
-        [ad.Recorder(directory=tmp_path), ad.Checkpoint(tmp_path, every=6)],
-    )
-    old = case.run(callbacks)
-    six = next(tmp_path / name for name in CHECKPOINTS if load_snapshot(tmp_path / name).index == 6)
-    shutil.copy(six, tmp_path / "six.safetensors")
-    case.integrator = ad.Euler(0.01)
-    new = case.run(
-        [callbacks[0], ad.Checkpoint(tmp_path, every=100)], resume=tmp_path / "six.safetensors"
-    )
-    assert not torch.equal(old.dataset.x, new.dataset.x)
-    # Once: frames beyond the checkpoint stay those of the abandoned flow.
-    assert (
-        torch.equal(new.trajectory[-1].dataset.x, new.dataset.x)
-        and new.trajectory[-1].value == new.values[-1]
-    )
-    short = case.run([callbacks[0]], n_steps=6, resume=tmp_path / "six.safetensors")
-    assert short.trajectory.indices == list(range(7))
-
-
-@pytest.mark.slow
-def test_a_stale_checkpoint_of_the_future_goes_with_the_first_save(tmp_path, unsynced):
-    case = setting("fd", "euler")
-    case.run([ad.Checkpoint(tmp_path, every=3)], n_steps=3)  # 3, and 0 before
-    shutil.copy(
-        next(tmp_path / n for n in CHECKPOINTS if load_snapshot(tmp_path / n).index == 3),
-        tmp_path / "kept",
-    )
-    case.run([ad.Checkpoint(tmp_path, every=3)], resume=tmp_path)  # 6 and 7
-    case.integrator = ad.Euler(0.01)
-    part = case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4, resume=tmp_path / "kept")
-    # Once: the newest by index is still that of the flow that was left behind.
-    assert load_snapshot(tmp_path).index == 4 and torch.equal(
-        load_snapshot(tmp_path).dataset.x, part.dataset.x
-    )
 
 
 @pytest.mark.slow
@@ -375,39 +280,6 @@ def test_the_good_file_stays_when_the_newer_was_damaged(tmp_path, unsynced):
 
 
 @pytest.mark.slow
-def test_a_forgotten_resume_does_not_cost_the_checkpoints(tmp_path):
-    """Recorder refuses, and says to resume: so there must still be something to resume from,
-    whatever the order.
-    """
-    case = setting()
-    callbacks = [
-        ad.Checkpoint(tmp_path),
-        ad.Metric("n", len, directory=tmp_path),
-        ad.Recorder(directory=tmp_path),
-    ]
-    whole = case.run(callbacks)
-    with pytest.raises(ad.InputError, match="Resume it"):
-        case.run(callbacks)
-    # Once: Checkpoint.begin has deleted them by then.
-    same_result(whole, case.run(callbacks, resume=tmp_path))
-    assert [line["index"] for line in read_lines(tmp_path / "metrics.jsonl")] == list(
-        range(N_STEPS + 1)
-    )
-
-
-@pytest.mark.slow
-def test_a_source_that_is_refused_does_not_cost_the_checkpoints(tmp_path):
-    case = setting()
-    whole = case.run([ad.Checkpoint(tmp_path)])
-    with pytest.raises(ad.InputError, match="not finite on the source"):
-        ad.flow(
-            case.source, ad.Potential(lambda x, y: x[:, 0] / 0), callbacks=[ad.Checkpoint(tmp_path)]
-        )
-    # Once: as above.
-    same_result(whole, case.run(resume=tmp_path))
-
-
-@pytest.mark.slow
 def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)])
@@ -416,23 +288,6 @@ def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
         load_snapshot(tmp_path).index == 0
         and sum((tmp_path / name).exists() for name in CHECKPOINTS) == 1
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("index", [0, 1, 4, 7])
-def test_interrupt_in_a_callback(index, tmp_path, unsynced):
-    case = setting("fl-factored", "maruyama", torch.float64)
-    run = tmp_path / "run"
-    whole = case.run([ad.Recorder(directory=tmp_path / "whole", every=2)])
-    callbacks = [ad.Recorder(directory=run, every=2), ad.Checkpoint(run, every=3)]
-    first = case.run([*callbacks, interrupt_at(index)])
-    assert first.status == "interrupted" and first.message == f"interrupted after step {index}"
-    assert first.n_steps == index and first.values == whole.values[: index + 1]
-    assert load_snapshot(run).index == index
-    resumed = case.run(callbacks, resume=run)
-    assert resumed.status == "completed"
-    same_result(whole, resumed)
-    same_frames(whole.trajectory, resumed.trajectory)
 
 
 def test_interrupt_while_evaluating(tmp_path, unsynced):
@@ -453,15 +308,6 @@ def test_interrupt_while_evaluating(tmp_path, unsynced):
     assert first.status == "interrupted" and first.n_steps == 2 and len(first.values) == 3
     resumed = case.run(resume=tmp_path)
     same_result(case.run(), resumed)
-
-
-def test_interrupt_before_anything_is_an_interrupt(tmp_path):
-    def v(x, y):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ad.flow(pair()[0], ad.Potential(v), callbacks=[ad.Checkpoint(tmp_path)])
-    assert not any(tmp_path.iterdir())
 
 
 def test_resume_needs_enough_steps(tmp_path):
@@ -555,23 +401,6 @@ def test_pickles_are_never_opened(form, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tear", [b'{"ind', b'{"index": 4, "value": 1.0}', b"\0\0\0\0"])
-def test_a_torn_last_line_is_ignored_and_repaired(tear, tmp_path, unsynced):
-    case = setting()
-    whole = case.run([ad.Recorder(directory=tmp_path / "whole")])
-    run = tmp_path / "run"
-    callbacks = [ad.Recorder(directory=run), ad.Checkpoint(run, every=1)]
-    case.run([*callbacks, interrupt_at(3)])
-    with open(run / "frames.jsonl", "ab") as file:
-        file.write(tear)
-    assert ad.Trajectory.open(run).indices == [0, 1, 2, 3]
-    resumed = case.run(callbacks, resume=run)
-    same_frames(whole.trajectory, resumed.trajectory)
-    lines = (run / "frames.jsonl").read_bytes().splitlines()
-    assert [json.loads(line)["index"] for line in lines] == list(range(N_STEPS + 1))
-
-
-@pytest.mark.slow
 def test_the_log_has_each_frame_once_after_a_crash(tmp_path, unsynced):
     case, run, copies = setting(), tmp_path / "run", {5: tmp_path / "crash"}
     metrics = ad.Metric("spread", lambda rho: rho.x.std(), directory=run)
@@ -587,17 +416,6 @@ def test_the_log_has_each_frame_once_after_a_crash(tmp_path, unsynced):
     assert [line["index"] for line in read_lines(run / "frames.jsonl")] == list(range(N_STEPS + 1))
     # Once: what was measured after the checkpoint is appended once more.
     assert [line["index"] for line in read_lines(run / "metrics.jsonl")] == list(range(N_STEPS + 1))
-
-
-def test_seconds_go_on(tmp_path):
-    def slow(step):
-        time.sleep(0.02)
-
-    case = setting()
-    first = case.run([ad.Checkpoint(tmp_path), slow], n_steps=3)
-    resumed = case.run([slow], resume=tmp_path)
-    assert resumed.seconds[:3] == first.seconds[:3] and resumed.seconds == sorted(resumed.seconds)
-    assert resumed.seconds[-1] >= 0.02 * (N_STEPS - 1) and resumed.seconds[-1] < 30
 
 
 # Killed processes. Each dies at a system call of its own choice, or when the test says so.

@@ -2,7 +2,6 @@
 written out, and finite differences.
 """
 
-import json
 import math
 from statistics import NormalDist
 
@@ -15,21 +14,18 @@ from flow_cases import first_velocity, labeled
 from hypothesis import given, strategies as st
 
 import advect as ad
-from advect.cli.app import main
-from advect.functionals import class_quantiles
-from advect.functionals.class_quantiles import (
+from advect.data.labels import memberships
+from advect.functionals import class_measures
+from advect.functionals.class_measures import (
     Groups,
     class_squares,
     drawn_directions,
     quantile_means,
 )
-from advect.report.story import Story
 
 KERNELS = {
     "riesz": lambda s, h: -s,
     "gaussian": lambda s, h: h * math.exp(-s * s / (2 * h * h)),
-    "laplace": lambda s, h: h * math.exp(-s / h),
-    "imq": lambda s, h: h / math.sqrt(1 + s * s / (h * h)),
 }
 
 
@@ -135,14 +131,6 @@ class TestDistances:
         expected = float((x.mean(0) - y.mean(0)).square().sum()) + 3 * shapes
         assert float(found[0, 1]) == pytest.approx(expected, rel=1e-12)
 
-    def test_levels_make_distances_smaller(self):
-        a, b = pair()
-        theta = drawn_directions(3, 3, generator(4))
-        fine = squares(a, b, theta, 12_000)
-        for levels in (1, 2, 7, 100):
-            for coarse, exact in zip(squares(a, b, theta, levels), fine, strict=True):
-                assert bool((coarse <= exact + 1e-6).all())
-
     def test_two_gaussians(self):
         """Of N(m, s²) and N(m', s'²): (m − m')² + (s − s')²."""
         steps = [NormalDist().inv_cdf((i + 0.5) / 4000) for i in range(4000)]
@@ -158,7 +146,7 @@ class TestDistances:
         a, b = pair()
         theta = drawn_directions(3, 20, generator())
         whole = squares(a, b, theta, 50)
-        monkeypatch.setattr(class_quantiles, "_ENTRIES", 1500)
+        monkeypatch.setattr(class_measures, "_ENTRIES", 1500)
         for part, before in zip(squares(a, b, theta, 50), whole, strict=True):
             torch.testing.assert_close(part, before, rtol=1e-12, atol=0)
 
@@ -198,10 +186,6 @@ class TestValue:
         names = torch.tensor([2, 0, 1])
         renamed = a.subset(order).replace(y=names[a.y[order]], classes=("x", "y", "z"))
         assert ad.class_mmd(a, renamed, 10, kernel=kernel).energy == pytest.approx(0, abs=1e-14)
-
-    def test_many_classes_are_zero_from_themselves_too(self):
-        a = labeled([2] * 80, 3, 0)  # more pairs than are looked at one by one
-        assert ad.class_mmd(a, a, 5).energy == 0.0
 
     def test_a_class_under_two_names_is_one_point(self):
         a, b = pair(False)
@@ -309,7 +293,7 @@ class TestGradient:
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("entries", [2_000_000, 700])
     def test_finite_differences(self, kernel, weighted, entries, monkeypatch):
-        monkeypatch.setattr(class_quantiles, "_ENTRIES", entries)
+        monkeypatch.setattr(class_measures, "_ENTRIES", entries)
         a, b = pair(weighted)
         energy = ad.ClassMMD(b, 7, kernel=kernel, n_levels=14)
         state = energy.begin(a)
@@ -375,11 +359,10 @@ class TestFlow:
         assert set(ad.ClassMatching.between(result.dataset, target).hard.values()) == {0, 1}
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "imq"])
-    def test_other_kernels_reach_it_too(self, kernel):
+    def test_the_gaussian_kernel_reaches_it_too(self):
         source, target = labeled([20, 20], 2, 0), labeled([20, 20], 2, 1, shift=3.0)
         result = ad.flow(
-            source, ad.ClassMMD(target, 8, kernel=kernel), integrator=self.steps, n_steps=120
+            source, ad.ClassMMD(target, 8, kernel="gaussian"), integrator=self.steps, n_steps=120
         )
         assert result.values[-1] < 0.05 * result.values[0]
 
@@ -399,7 +382,9 @@ class TestFlow:
         steps = [
             step.state
             for step, _ in zip(
-                ad.iterate(source, ad.ClassMMD(target, 5, kernel="imq")), range(4), strict=False
+                ad.iterate(source, ad.ClassMMD(target, 5, kernel="gaussian")),
+                range(4),
+                strict=False,
             )
         ]
         assert len({float(state["bandwidth"]) for state in steps}) == 1
@@ -413,35 +398,6 @@ class TestFlow:
         torch.testing.assert_close(result.dataset.laws().means, start.laws().means)
         assert not torch.equal(result.dataset.x, source.x)
 
-    def test_float32_stays(self):
-        source, target = (data.to(dtype=torch.float32) for data in pair())
-        result = ad.flow(source, ad.ClassMMD(target, 10), n_steps=2)
-        assert result.dataset.x.dtype == torch.float32
-        exact = ad.flow(*(pair()[0], ad.ClassMMD(pair()[1], 10)), n_steps=2)
-        assert result.values == pytest.approx(exact.values, rel=1e-5)
-
-    @pytest.mark.parametrize("options", [{}, {"kernel": "imq", "bandwidth": 2.0, "n_levels": 7}])
-    def test_the_page_says_how_to_do_it_again(self, options):
-        source, target = pair()
-        energy = ad.ClassMMD(target, 5, **options)
-        options = {"integrator": self.steps, "n_steps": 2, "callbacks": [ad.Recorder()]}
-        result = ad.flow(source, energy, **options)
-        names = {"source": source, "target": target}
-        exec(Story.of_result(result).code, names)
-        assert names["result"].values == result.values
-
-    @pytest.mark.slow
-    def test_from_the_command_line(self, tmp_path, capsys):
-        run = tmp_path / "run"
-        words = ["flow", "toy:gaussians?n=60", "toy:gaussians?n=60&shift=5,0&seed=1"]
-        words += ["-f", "class-mmd?n_projections=5&kernel=laplace", "--steps", "10"]
-        assert main([*words, "--integrator.step-size", "0.3", "-o", str(run), "--json"]) == 0
-        assert json.loads((run / "result.json").read_text())
-        assert "laplace" in (run / "report.html").read_text()
-        capsys.readouterr()
-        assert main([*words[:4], "class-mmd?kernel=cauchy", "-o", str(tmp_path / "other")]) == 2
-        assert "gaussian" in capsys.readouterr().err and not (tmp_path / "other").exists()
-
 
 def test_classes_that_are_certain_are_asked_for():
     """Continuous targets have none, and labels with doubt are not taken for certain ones."""
@@ -450,8 +406,6 @@ def test_classes_that_are_certain_are_asked_for():
     with pytest.raises(ad.InputError, match="needs classes"):
         ad.class_mmd(aimed, data)
     with pytest.raises(ad.InputError, match=r"data\.hard\(\)"):
-        ad.class_mmd(data, data.with_probabilities(0.7 * data.memberships + 0.1))
+        ad.class_mmd(data, data.replace(probabilities=0.7 * memberships(data) + 0.1))
     with pytest.raises(ad.InputError, match="needs classes"):
         ad.class_shares(aimed, data)
-    with pytest.raises(ad.InputError, match="needs classes"):
-        ad.apps.condense(aimed, 2, progress=False)

@@ -1,6 +1,4 @@
-"""The sliced distance against closed forms in one dimension, exact transport and finite
-differences.
-"""
+"""Sliced distances against closed forms, exact transport, the published formula and finite differences."""
 
 import math
 
@@ -10,10 +8,11 @@ import pytest
 import torch
 from covering import examples
 from hypothesis import given, strategies as st
+from scipy import stats
 
 import advect as ad
-from advect.functionals import SlicedOTDD, sliced_otdd, slicing
-from advect.functionals.sliced import wasserstein_1d
+from advect.functionals import SlicedOTDD, sliced, sliced_otdd
+from advect.functionals.sliced import controlled, wasserstein_1d
 
 
 def generator(seed=0):
@@ -74,26 +73,14 @@ class TestOneDimension:
 
 
 class TestValue:
-    @pytest.mark.slow
     @pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
-    def test_a_translation(self, weight):
-        """Samples move by |v|, label laws too: |v| √(1 + w), the exact distance."""
+    def test_a_translation_is_exact(self, weight):
+        """Samples move by |v|, label laws too: |v| √(1 + w). The control variate is all of it."""
         a = labeled(90, d=4)
         v = torch.tensor([3.0, 0.0, -4.0, 1.0], dtype=torch.float64)
-        distance = sliced_otdd(
-            a,
-            a.replace(x=a.x + v),
-            20_000,
-            label_weight=weight,
-            control=False,
-            generator=generator(1),
-        )
-        expected = float(v.norm()) * math.sqrt(1 + weight)
-        spread = (
-            distance.standard_error / distance.value
-        )  # of the value: half its relative error, times the value
-        assert distance.value == pytest.approx(expected, abs=4 * spread)
-        assert spread < 0.02 * expected
+        found = sliced_otdd(a, a.replace(x=a.x + v), 60, label_weight=weight, generator=generator())
+        assert found.value == pytest.approx(float(v.norm()) * math.sqrt(1 + weight), rel=1e-9)
+        assert found.standard_error < 1e-9
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("n", "m", "weighted"), [(60, 60, False), (70, 45, True)])
@@ -134,7 +121,7 @@ class TestValue:
     def test_groups_of_projections_do_not_matter(self, monkeypatch):
         a, b = labeled(50, weighted=True), labeled(41, 3)
         whole = sliced_otdd(a, b, 30, generator=generator())
-        monkeypatch.setattr(slicing, "ENTRIES", 300)
+        monkeypatch.setattr(sliced, "ENTRIES", 300)
         assert sliced_otdd(a, b, 30, generator=generator()).energy == pytest.approx(
             whole.energy, rel=1e-12
         )
@@ -150,21 +137,111 @@ class TestValue:
             SlicedOTDD([[1.0]])
 
 
+class TestMoments:
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_against_loops(self, weighted):
+        """The definition of the paper, sample by sample."""
+        a, b = labeled(9, weighted=weighted), labeled(7, 3, k=2, shift=0.5, weighted=weighted)
+        options = {"label_weight": 2.5, "projection": "moments", "n_moments": 4}
+        found = sliced_otdd(a, b, 6, **options, generator=generator(2))
+        draw = generator(2)
+        theta, psi = (torch.randn(k, 6, generator=draw, dtype=torch.float64) for k in (3, 5))
+        theta, psi = (part / part.norm(dim=0) for part in (theta, psi))
+        orders = sliced._Lines(6, 1.0, "moments", 4)._orders(draw)
+        total = 0.0
+        for line in range(6):
+            images = []
+            for data in (a, b):
+                z = (data.x @ theta[:, line]).numpy()
+                image = []
+                for i in range(len(z)):
+                    own = (data.y == data.y[i]).numpy() * data.weights.numpy()
+                    own = own / own.sum()
+                    number = float(psi[0, line]) * z[i]
+                    for part in range(4):
+                        order = int(orders[part, line])
+                        moment = (own * z**order).sum() / math.factorial(order)
+                        number += math.sqrt(2.5) * float(psi[1 + part, line]) * moment
+                    image.append(number)
+                images.append(np.array(image))
+            total += pot.emd2_1d(*images, a.weights.numpy(), b.weights.numpy())
+        assert found.energy == pytest.approx(total / 6 / 2, rel=1e-10)
+
+    def test_orders_are_zero_truncated_poisson(self):
+        drawn = sliced._Lines(40_000, 1.0, "moments", 5)._orders(generator())
+        for rate, row in enumerate(drawn.numpy(), start=1):
+            counts = np.bincount(row, minlength=40)[1:]
+            expected = stats.poisson(rate).pmf(np.arange(1, len(counts) + 1)) / -math.expm1(-rate)
+            many = 40_000 * expected > 10
+            chi = ((counts - 40_000 * expected)[many] ** 2 / (40_000 * expected)[many]).sum()
+            assert stats.chi2(many.sum() - 1).sf(chi) > 1e-4
+
+    def test_moments_of_gaussian_laws_by_quadrature(self):
+        means = torch.randn(8, 3, generator=generator(2), dtype=torch.float64)
+        variances = torch.rand(8, 3, generator=generator(3), dtype=torch.float64) * 2
+        given = torch.randn(7, 8, generator=generator(4), dtype=torch.float64)
+        found = sliced._gaussian_moments(given, means, variances)
+        nodes, mass = np.polynomial.hermite_e.hermegauss(40)
+        z = means[:, :, None].numpy() + variances.sqrt()[:, :, None].numpy() * nodes
+        values = sliced._polynomial(given, torch.from_numpy(z.reshape(8, -1))).reshape(8, 3, -1)
+        expected = values @ torch.from_numpy(mass / mass.sum())
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+    def test_sees_more_than_mean_and_deviation(self):
+        """Classes of equal features, means and deviations, and other skewness."""
+        skewed = torch.tensor([-1.0, -1.0, 2.0], dtype=torch.float64)
+        x = torch.cat([skewed, -skewed]).repeat(20)[:, None]
+        side = torch.cat([torch.zeros(3), torch.ones(3)]).repeat(20).long()
+        one = ad.LabeledDataset(x, side)
+        other = ad.LabeledDataset(x, torch.where(torch.arange(120) // 6 % 2 == 0, side, 1 - side))
+        plain = sliced_otdd(one, other, 200, generator=generator())
+        assert plain.energy == pytest.approx(0, abs=1e-12)
+        assert sliced_otdd(one, other, 200, projection="moments").energy > 1e-3
+
+    def test_overflow_is_refused(self):
+        a, b = (data.replace(x=1e60 * data.x) for data in (labeled(20), labeled(20, 1, shift=1.0)))
+        with pytest.raises(ad.InputError, match="standardize"):
+            sliced_otdd(a, b, 50, projection="moments", generator=generator())
+
+
+class TestControl:
+    def test_takes_off_what_it_explains(self):
+        drawn = torch.randn(1000, generator=generator(), dtype=torch.float64)
+        better = controlled(3 + drawn.square(), drawn.square(), torch.tensor(1.0))
+        assert better.mean().item() == pytest.approx(4) and better.std() < 1e-9
+
+    @pytest.mark.parametrize("own_laws", [False, True])
+    def test_unbiased_and_less_noisy(self, own_laws):
+        a, b = labeled(12), labeled(15, 1, shift=1.0)
+        a = a.replace(law=labeled(30, 5).laws()) if own_laws else a
+        lines = sliced._Lines(40_000, 2.0, "gaussian", 5)
+        plain = lines.energies(a, b, generator())
+        better = lines.energies(a, b, generator(), control=True)
+        gap = better - plain
+        assert abs(float(gap.mean())) < 4 * float(gap.std()) / 200
+        assert float(better.var()) < 0.5 * float(plain.var())
+        few = sliced._Lines(20, 2.0, "gaussian", 5)
+        assert torch.equal(
+            few.energies(a, b, generator()), few.energies(a, b, generator(), control=True)
+        )
+
+
 class TestGradient:
+    @pytest.mark.parametrize("projection", ["gaussian", "moments"])
     @pytest.mark.parametrize("dynamics", ["fd", "fd-through", "jd-fl", "jd-diagonal"])
     @pytest.mark.parametrize("sizes", [(24, 24, False), (24, 31, True)], ids=["even", "uneven"])
-    def test_finite_differences(self, dynamics, sizes, monkeypatch):
+    def test_finite_differences(self, dynamics, sizes, projection, monkeypatch):
         n, m, weighted = sizes
         rho, target = labeled(n, weighted=weighted), labeled(m, 4, shift=1.0, weighted=weighted)
-        monkeypatch.setattr(slicing, "ENTRIES", 6 * (n + m))  # several groups
+        monkeypatch.setattr(sliced, "ENTRIES", 6 * (n + m))  # several groups
         how = {
             "fd": ad.FeatureDriven(),
             "fd-through": ad.FeatureDriven(through_laws=True),
             "jd-fl": ad.JointFixedLabels(),
-            "jd-diagonal": ad.JointFixedLabels(laws=ad.DiagonalMotion()),
+            "jd-diagonal": ad.JointFixedLabels(laws="diagonal"),
         }[dynamics]
         rho = how.start(rho)
-        energy = SlicedOTDD(target, 20)
+        energy = SlicedOTDD(target, 20, projection=projection, n_moments=3)
 
         def value(parameters):
             return energy(how.attach(rho, parameters))
@@ -194,7 +271,7 @@ class TestGradient:
         x = rho.x.clone().requires_grad_()
         energy = SlicedOTDD(target, 20)
         (fixed,) = torch.autograd.grad(energy(rho.replace(x=x, fixed_laws=True)), x)
-        (given,) = torch.autograd.grad(energy(rho.replace(x=x, law=rho.moments())), x)
+        (given,) = torch.autograd.grad(energy(rho.replace(x=x, law=rho.laws())), x)
         torch.testing.assert_close(fixed, given, atol=1e-10, rtol=1e-8)
 
     def test_one_dimension_moves_by_sorting(self):

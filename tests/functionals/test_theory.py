@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from scipy.stats import norm as gaussian
 
 import advect as ad
+from advect.functionals.interaction import Radial
 
 FEATURES_ONLY = ad.GroundCost(label=ad.NoLabels())
 EXACT_LAWS = ad.GroundCost()
@@ -186,10 +187,10 @@ class TestLawMotion:
         source, target = two_classes(dim, 1, 1.0), two_classes(dim, 5, 2.0)
         energy = ad.OTDD(target, cost=ad.GroundCost(label=label or ad.Bures()), solver=ad.ExactOT())
         options = {"dynamics": ad.JointFixedLabels(motion), "integrator": ad.Euler(tau)}
-        return target.moments(), states(source, energy, n_steps, **options)
+        return target.laws(), states(source, energy, n_steps, **options)
 
     @pytest.mark.parametrize("tau", [0.05, 0.3])
-    @pytest.mark.parametrize("motion", [ad.BuresMotion(), ad.FactoredMotion()])
+    @pytest.mark.parametrize("motion", ["bures", "factored"])
     def test_covariances_follow_the_geodesic(self, motion, tau):
         """A step is S ← ((1 − τ) I + τ T) S ((1 − τ) I + τ T); k steps are the geodesic at 1 − (1 −
         τ)^k; means go straight.
@@ -218,8 +219,8 @@ class TestLawMotion:
 
     @pytest.mark.parametrize("dim", [2, 5])
     def test_factored_is_bures(self, dim):
-        _, by_matrix = self.run(ad.BuresMotion(), dim)
-        _, by_factor = self.run(ad.FactoredMotion(), dim)
+        _, by_matrix = self.run("bures", dim)
+        _, by_factor = self.run("factored", dim)
         for a, b in zip(by_matrix, by_factor, strict=True):
             torch.testing.assert_close(
                 a.dataset.laws().covariances(),
@@ -234,7 +235,7 @@ class TestLawMotion:
         """W₂² of diagonal laws is Euclidean in (μ, s), so s_k = s' + (1 − τ)^k (s_0 − s'), to
         rounding.
         """
-        target, run = self.run(ad.DiagonalMotion(), 3, tau, label=ad.Bures(diagonal=True))
+        target, run = self.run("diagonal", 3, tau, label=ad.Bures(diagonal=True))
         goal, start = target.covariance.scales(), run[0].dataset.laws().covariance.scales()
         for step in run:
             expected = goal + (1 - tau) ** step.index * (start - goal)
@@ -245,7 +246,7 @@ class TestLawMotion:
     @pytest.mark.slow
     @pytest.mark.parametrize("dim", [2, 4])
     def test_euclidean_descends_among_covariances(self, dim):
-        _, run = self.run(ad.EuclideanMotion(), dim, tau=0.1, n_steps=30)
+        _, run = self.run("euclidean", dim, tau=0.1, n_steps=30)
         values = [step.value for step in run]
         assert all(after < before for before, after in pairwise(values))
         for step in run:
@@ -262,7 +263,7 @@ class TestLawMotion:
             cloud(torch.zeros(30, 2)),
         )
         options = {
-            "dynamics": ad.JointFixedLabels(ad.EuclideanMotion()),
+            "dynamics": ad.JointFixedLabels("euclidean"),
             "integrator": ad.Euler(0.5),
         }
         run = states(source, ad.OTDD(target, solver=ad.ExactOT()), 8, **options)
@@ -442,7 +443,7 @@ class TestAggregation:
         step, e^(−t) in the limit.
         """
         source = cloud(draw(40, 3, seed=2) + 7)
-        gravity = ad.Interaction(ad.Radial(lambda squared, same: squared / 2))
+        gravity = ad.Interaction(Radial(lambda squared, same: squared / 2))
         for step in states(source, gravity, 10, integrator=ad.Euler(tau)):
             mean = source.x.mean(dim=0)
             expected = mean + (1 - tau) ** step.index * (source.x - mean)
@@ -584,7 +585,7 @@ class TestDescent:
         energy = ad.OTDD(
             target, cost=ad.GroundCost(label=ad.Bures(diagonal=True)), solver=ad.ExactOT()
         )
-        dynamics = ad.JointFixedLabels(ad.DiagonalMotion())
+        dynamics = ad.JointFixedLabels("diagonal")
         run = states(source, energy, 5, dynamics=dynamics, integrator=ad.Euler(tau))
         for before, after in pairwise(run):
             assert after.value <= before.value + 1e-12 * (1 + before.value)  # rounding
@@ -644,6 +645,6 @@ class TestNumberOfParticles:
         them.
         """
         heavy = cloud([[0.0], [1.0]], weights=[2.0, 1.0])
-        gather = ad.Interaction(ad.Radial(lambda squared, same: squared / 2))
+        gather = ad.Interaction(Radial(lambda squared, same: squared / 2))
         x = states(heavy, gather, 1, integrator=ad.Euler(0.3))[1].dataset.x.flatten().tolist()
         assert x == pytest.approx([0.3 / 3, 1 - 0.3 * 2 / 3], abs=1e-15)

@@ -2,24 +2,17 @@
 limits and their messages.
 """
 
-import warnings
-
 import oracles
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import advect as ad
-from advect._util.memory import ScaleWarning, as_bytes, free_memory, readable
-from advect.ot import (
-    BlockedCost,
-    DenseCost,
-    certificate,
-    cost as costs,
-    divergence,
-    row_kernel,
-    sinkhorn,
-)
+from advect._util.memory import as_bytes, free_memory
+from advect.cost import SquaredEuclidean
+from advect.ot import certificate, cost as costs, row_kernel
+from advect.ot.blocks import BlockedCost, DenseCost
+from advect.ot.solver import divergence
 
 
 @pytest.fixture(autouse=True)
@@ -99,14 +92,6 @@ class TestLimits:
         with pytest.raises(ad.InputError, match="memory_limit"):
             ad.OTDD(labeled(9, 0), memory_limit=limit)
 
-    def test_in_words(self):
-        assert [readable(size) for size in (5, 1536, 5 * 2**20, 2**40)] == [
-            "5 bytes",
-            "1.5 KiB",
-            "5.0 MiB",
-            "1.0 TiB",
-        ]
-
     def test_free_memory_is_what_the_system_says(self):
         with open("/proc/meminfo") as file:
             total = (
@@ -153,33 +138,6 @@ class TestSolve:
         assert other.value == pytest.approx(dense.value, abs=1e-10)
         assert other.potentials[0] is other.potentials[1]
 
-    def test_warm_start(self, matrices):
-        x, y, a, b = clouds()
-        solver = ad.Sinkhorn(epsilon=0.02)
-        cost = blocked(half_squared(x, y), matrices)
-        first = solver.solve(cost, a, b)
-        assert solver.solve(cost, a, b, init=first.potentials).n_iter <= 2
-
-    def test_relative_epsilon(self, matrices):
-        x, y, a, b = clouds()
-        cost = half_squared(x, y)
-        assert ad.Sinkhorn().solve(blocked(cost, matrices), a, b).epsilon == pytest.approx(
-            0.01 * float(a @ cost @ b)
-        )
-
-    @pytest.mark.slow
-    def test_groups_that_float32_cannot_connect(self, matrices):
-        generator = torch.Generator().manual_seed(0)
-        x, y = (torch.randn(600, 2, generator=generator) for _ in range(2))
-        x[:300, 0] += 60
-        y[:310, 0] += 60
-        cost = half_squared(x, y)
-        solution = ad.Sinkhorn(epsilon=1.0).solve(blocked(cost, matrices))
-        assert solution.converged
-        assert solution.value == pytest.approx(
-            ad.Sinkhorn(epsilon=1.0).solve(cost.double()).value, rel=1e-5
-        )
-
     def test_underflow_everywhere(self, matrices):
         generator = torch.Generator().manual_seed(1)
         x, y = (torch.rand(60, 2, generator=generator, dtype=torch.float64) for _ in range(2))
@@ -189,18 +147,6 @@ class TestSolve:
         )
         assert solution.converged
         assert solution.value == pytest.approx(ad.ExactOT().solve(cost).value, rel=1e-5)
-
-    def test_useless_start(self, matrices):
-        x, y, a, b = clouds(60, 50)
-        cost = blocked(half_squared(x, y), matrices)
-        junk = (
-            1e3 * torch.randn(60, dtype=torch.float64),
-            1e3 * torch.randn(50, dtype=torch.float64),
-        )
-        expected = ad.Sinkhorn(epsilon=0.1).solve(cost, a, b).value
-        assert ad.Sinkhorn(epsilon=0.1).solve(cost, a, b, init=junk).value == pytest.approx(
-            expected, rel=1e-7
-        )
 
     @pytest.mark.slow
     def test_divergence(self, matrices):
@@ -261,38 +207,6 @@ class TestSizes:
             patch.setattr(torch, "empty", counted)
             solved = divergence(*costs, a, b, solver=ad.Sinkhorn(epsilon=0.05))
         assert solved.converged and most[0] == 1 and live[0] == 0
-
-    @pytest.mark.slow
-    def test_kernel_of_a_matrix_that_leaves_no_room(self):
-        x, y, a, b = clouds(700, 600, dtype=torch.float32)
-        cost = half_squared(x, y)
-        with Largest() as seen:
-            solution = ad.Sinkhorn(epsilon=0.05, memory_limit="1MB").solve(cost, a, b)
-        assert seen.entries < cost.numel()  # the matrix is the caller's; no other of its size
-        assert solution.value == pytest.approx(
-            ad.Sinkhorn(epsilon=0.05).solve(cost, a, b).value, rel=1e-5
-        )
-
-    def test_says_when_it_takes_long(self, monkeypatch):
-        x, y, *_ = clouds(300, 200)
-        cost = blocked(half_squared(x, y), 0)
-        monkeypatch.setattr(sinkhorn, "_LARGE", 0)
-        monkeypatch.setattr(BlockedCost, "seconds", lambda self: 60.0)
-        with pytest.warns(
-            ScaleWarning,
-            match="300 × 200 costs takes about 60 s.* 60 minutes.*memory_limit above .*MiniBatch",
-        ):
-            ad.Sinkhorn(epsilon=0.1).solve(cost)
-        monkeypatch.setattr(BlockedCost, "seconds", lambda self: 1.0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            ad.Sinkhorn(epsilon=0.1).solve(cost)
-
-    def test_time_of_a_pass_is_measured(self):
-        cost = BlockedCost.of(
-            lambda rows: torch.zeros(rows.stop - rows.start, 400), (200, 400), room=0
-        )
-        assert 0 < cost.seconds() < 1
 
     def test_exact_transport_needs_its_matrix(self):
         x, y, a, b = clouds(60, 50)
@@ -357,13 +271,6 @@ class TestDistance:
         for other in (data, data.subset(order)):
             assert ad.otdd(data, other, memory_limit=2**17).value <= 1e-6
 
-    @pytest.mark.slow
-    def test_an_embedding_is_evaluated_once_for_each_dataset(self):
-        calls = []
-        cost = ad.GroundCost(feature=ad.Embedding(lambda x: calls.append(len(x)) or x[:, :2]))
-        ad.otdd(labeled(90, 0), labeled(80, 1), cost=cost, memory_limit=2**15)
-        assert sorted(calls) == [80, 90]
-
 
 class TestFlow:
     def run(self, limit, *, dynamics=None, label=None, dtype=torch.float64, n=150):
@@ -396,35 +303,6 @@ class TestFlow:
             step = next(iter(ad.iterate(source, energy)))
         assert step.value > 0 and seen.entries < 400 * 350 / 4
 
-    def test_a_limit_below_any_work_says_what_it_takes(self):
-        with pytest.raises(ad.InputError, match="some rows of costs, .* KiB; got 1.0 KiB"):
-            self.run(1024)
-        with pytest.raises(ad.InputError, match="memory_limit must leave room"):
-            ad.otdd(labeled(90, 0), labeled(80, 1), memory_limit=2000)
-
-    @pytest.mark.slow
-    def test_a_law_for_each_sample_says_what_it_needs_and_what_to_do(self):
-        """Once: refused whatever memory there was, "needs a table of 31.6 KiB; got 11.4 GiB of
-        memory".
-        """
-        with pytest.raises(
-            ad.InputError,
-            match="150 and 150 label laws need 351.6 KiB; got .* JointFixedLabels in a flow",
-        ):
-            self.run(2**17, dynamics=ad.JointVariableLabels())
-        assert len(self.run(2**17, dynamics=ad.JointFixedLabels()).values) == len(
-            self.run(2**20, dynamics=ad.JointVariableLabels()).values
-        )
-
-    @pytest.mark.slow
-    def test_resumes_bit_for_bit(self, tmp_path):
-        source, target = labeled(200, 0), labeled(190, 1, shift=2.0)
-        make = lambda: ad.OTDD(target, memory_limit=2**17)
-        whole = ad.flow(source, make(), n_steps=4)
-        ad.flow(source, make(), n_steps=2, callbacks=[ad.Checkpoint(tmp_path / "run", every=1)])
-        again = ad.flow(source, make(), n_steps=4, resume=tmp_path / "run")
-        assert torch.equal(again.dataset.x, whole.dataset.x)
-
 
 class TestMiniBatch:
     @pytest.mark.slow
@@ -453,15 +331,6 @@ class TestMiniBatch:
             drawn = moved[~stayed]
             assert len(drawn) in range(9 * batches, 10 * batches + 1)
             torch.testing.assert_close(drawn, shift.expand(len(drawn), 2), rtol=0, atol=1e-4)
-
-    @pytest.mark.slow
-    def test_a_flow_by_one_part_at_a_time_comes_down(self):
-        generator = torch.Generator().manual_seed(0)
-        source = ad.datasets.gaussians(300, generator=generator)
-        target = ad.datasets.gaussians(300, shift=(5.0, 0.0), generator=generator)
-        energy = ad.OTDD(target, solver=ad.MiniBatch(size=60, batches=1))
-        result = ad.flow(source, energy, integrator=ad.Euler(0.5), n_steps=25)
-        assert result.values[-1] < 0.3 * result.values[0] and result.dataset.x.abs().max() < 15
 
     def test_one_batch_of_everything_is_the_distance(self):
         a, b = labeled(120, 0), labeled(110, 1, shift=0.7)
@@ -520,62 +389,9 @@ class TestMiniBatch:
         )
 
     @pytest.mark.slow
-    def test_bias_is_upward_and_shrinks(self):
-        generator = torch.Generator().manual_seed(0)
-        x, y = (torch.randn(1200, 5, generator=generator, dtype=torch.float64) for _ in range(2))
-        a, b = (ad.LabeledDataset(z, torch.zeros(1200, dtype=torch.int64)) for z in (x, y))
-        whole = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.3)).energy
-        gaps = [
-            ad.otdd(a, b, solver=ad.MiniBatch(ad.Sinkhorn(epsilon=0.3), size)).energy - whole
-            for size in (60, 300)
-        ]
-        assert gaps[0] > 2 * gaps[1] > 0
-
-    def test_exact_transport_of_parts(self):
-        a, b = labeled(60, 0), labeled(50, 1, shift=1.0)
-        distance = ad.otdd(a, b, solver=ad.MiniBatch(ad.ExactOT(), size=100))
-        assert distance.value == pytest.approx(ad.otdd(a, b, solver=ad.ExactOT()).value, rel=1e-6)
-        moved = distance.divergence.cross.coupling @ torch.ones(50, 1, dtype=torch.float64)
-        assert float(moved.sum()) == pytest.approx(1)
-
-    @pytest.mark.slow
-    def test_seeds(self):
-        a, b = labeled(120, 0), labeled(90, 1)
-        values = [
-            ad.otdd(a, b, solver=ad.MiniBatch(size=30, seed=seed)).value for seed in (0, 0, 1)
-        ]
-        assert values[0] == values[1] != values[2]
-
-    @pytest.mark.slow
-    def test_time_and_memory_do_not_see_the_matrix(self):
-        a, b = labeled(900, 0), labeled(800, 1)
-        with Largest() as seen:
-            ad.otdd(a, b, solver=ad.MiniBatch(size=50))
-        assert seen.entries <= 100 * 100
-
-    @pytest.mark.slow
-    def test_gradient_of_a_batch_of_everything(self):
-        gradients = []
-        for solver in (
-            ad.Sinkhorn(epsilon=0.5, tol=1e-9),
-            ad.MiniBatch(ad.Sinkhorn(epsilon=0.5, tol=1e-9), size=500),
-        ):
-            a, b = (
-                labeled(100, 0, dtype=torch.float64),
-                labeled(90, 1, shift=1.0, dtype=torch.float64),
-            )
-            x = a.x.requires_grad_()
-            energy = ad.OTDD(b, cost=ad.GroundCost(), solver=solver)
-            energy(a.replace(x=x)).backward()
-            gradients.append(x.grad)
-        torch.testing.assert_close(*gradients, atol=1e-8, rtol=1e-6)
-
-    @pytest.mark.slow
     @pytest.mark.parametrize("own", [False, True], ids=["euclidean", "own cost"])
     def test_gradient_by_finite_differences(self, own):
-        feature = (
-            (lambda x, y: (x[:, None] - y).square().sum(dim=2)) if own else ad.SquaredEuclidean()
-        )
+        feature = (lambda x, y: (x[:, None] - y).square().sum(dim=2)) if own else SquaredEuclidean()
         a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=1.0, dtype=torch.float64)
         solver = ad.MiniBatch(ad.Sinkhorn(epsilon=1.0, tol=1e-11), size=20)
         energy = ad.OTDD(b, cost=ad.GroundCost(feature=feature), solver=solver)
@@ -593,105 +409,10 @@ class TestMiniBatch:
             (moved[0] - moved[1]) / 2e-5, rel=1e-5
         )
 
-    @pytest.mark.slow
-    def test_flow_draws_anew_and_resumes(self, tmp_path):
-        source, target = labeled(120, 0), labeled(100, 1, shift=2.0)
-        make = lambda: ad.OTDD(target, solver=ad.MiniBatch(size=40))
-        still = ad.flow(source, make(), integrator=ad.Euler(1e-9), n_steps=2).values
-        assert abs(still[0] - still[1]) > 1e-4 * still[0]
-        whole = ad.flow(source, make(), integrator=ad.Euler(0.3), n_steps=6)
-        assert whole.values[-1] < 0.5 * whole.values[0]
-        options = {
-            "integrator": ad.Euler(0.3),
-            "callbacks": [ad.Checkpoint(tmp_path / "run", every=1)],
-        }
-        ad.flow(source, make(), n_steps=2, **options)
-        again = ad.flow(
-            source, make(), n_steps=6, integrator=ad.Euler(0.3), resume=tmp_path / "run"
-        )
-        assert torch.equal(again.dataset.x, whole.dataset.x)
-
     def test_misuse(self):
         for options in ({"size": 0}, {"batches": 0}, {"seed": -1}):
             with pytest.raises(ad.InputError):
                 ad.MiniBatch(**options)
-
-
-class TestNystrom:
-    @pytest.mark.slow
-    def test_full_rank_is_exact(self):
-        a, b = labeled(150, 0, dtype=torch.float64), labeled(140, 1, shift=0.7, dtype=torch.float64)
-        exact = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=4.0))
-        fast = ad.otdd(a, b, solver=ad.NystromSinkhorn(rank=290, epsilon=4.0))
-        assert fast.converged and fast.marginal_error < 1e-3
-        assert fast.value == pytest.approx(exact.value, rel=1e-4)
-        torch.testing.assert_close(
-            fast.plan(), exact.plan(), atol=1e-3 * float(exact.plan().max()), rtol=0
-        )
-        plan = fast.plan()
-        torch.testing.assert_close(fast.divergence.cross.coupling @ b.x, plan @ b.x)
-        torch.testing.assert_close(fast.divergence.cross.coupling.T @ a.x, plan.T @ a.x)
-        assert abs(fast.class_coupling.values - exact.class_coupling.values).max() < 1e-3
-
-    @pytest.mark.slow
-    def test_error_falls_with_the_rank(self):
-        a, b = labeled(300, 0, dtype=torch.float64), labeled(280, 1, shift=0.7, dtype=torch.float64)
-        exact = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=6.0)).energy
-        gaps, reported = [], []
-        for rank in (40, 250):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                fast = ad.otdd(a, b, solver=ad.NystromSinkhorn(rank=rank, epsilon=6.0))
-            gaps.append(abs(fast.energy / exact - 1))
-            reported.append(fast.marginal_error)
-        assert gaps[1] < 0.01 and reported[1] < reported[0]
-
-    def test_is_honest_at_small_epsilon(self):
-        generator = torch.Generator().manual_seed(0)
-        a, b = (
-            ad.LabeledDataset(
-                torch.randn(200, 60, generator=generator), torch.zeros(200, dtype=torch.int64)
-            )
-            for _ in range(2)
-        )
-        with pytest.warns(ad.ConvergenceWarning, match="rank 50 leaves a marginal error"):
-            assert not ad.otdd(
-                a, b, solver=ad.NystromSinkhorn(rank=50, epsilon=ad.Relative(0.01))
-            ).converged
-
-    def test_reported_error_is_that_of_the_exact_kernel(self):
-        a, b = labeled(150, 0, dtype=torch.float64), labeled(140, 1, shift=0.7, dtype=torch.float64)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            solution = ad.otdd(
-                a, b, solver=ad.NystromSinkhorn(rank=120, epsilon=4.0)
-            ).divergence.cross
-        f, g = solution.potentials
-        cost = ad.GroundCost().between(a, b).matrix()
-        plan = a.weights[:, None] * b.weights * torch.exp((f[:, None] + g - cost) / 4.0)
-        error = float((plan.sum(1) - a.weights).abs().sum() + (plan.sum(0) - b.weights).abs().sum())
-        assert solution.marginal_error == pytest.approx(
-            error, rel=1e-3
-        )  # fewer samples than rows are drawn
-
-    @pytest.mark.slow
-    def test_flow(self):
-        source, target = labeled(150, 0), labeled(140, 1, shift=2.0)
-        solvers = ad.NystromSinkhorn(rank=290, epsilon=4.0), ad.Sinkhorn(epsilon=4.0, tol=1e-7)
-        runs = [
-            ad.flow(source, ad.OTDD(target, cost=ad.GroundCost(), solver=s), n_steps=3)
-            for s in solvers
-        ]
-        torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, atol=1e-3, rtol=0)
-
-    def test_misuse(self):
-        with pytest.raises(ad.InputError, match="rank"):
-            ad.NystromSinkhorn(rank=0)
-        with pytest.raises(ad.InputError, match="squared distance"):
-            ad.NystromSinkhorn(epsilon=1.0).solve(torch.rand(4, 4))
-        own = ad.GroundCost(feature=lambda x, y: (x[:, None] - y).abs().sum(dim=2))
-        with pytest.raises(ad.InputError, match="of one's own"):
-            ad.otdd(labeled(9, 0), labeled(9, 1), cost=own, solver=ad.NystromSinkhorn())
 
 
 class TestSketch:
@@ -720,19 +441,6 @@ class TestSketch:
         value = ad.otdd(a, b, cost=ad.GroundCost(feature=sketch)).value
         assert value == pytest.approx(ad.otdd(a, b).value, rel=1e-4)
 
-    def test_gaussian_distortion(self):
-        generator = torch.Generator().manual_seed(0)
-        a, b = (
-            ad.LabeledDataset(torch.randn(40, 900, generator=generator, dtype=torch.float64))
-            for _ in range(2)
-        )
-        sketch = ad.Sketch(400, "gaussian").fit(a, b)
-        error = sketch.error(a, b)
-        assert 0.2 < error.distortion < 0.6 and error.bound is None
-        ratio = (torch.cdist(sketch.embed(a), sketch.embed(b)) / torch.cdist(a.x, b.x)).square()
-        assert float((ratio - 1).abs().max()) < error.distortion
-        assert ad.Sketch(20, "gaussian").error(a, b).distortion == float("inf")
-
     def test_gradient_stays_in_its_directions(self):
         a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=0.7, dtype=torch.float64)
         sketch = ad.Sketch(2).fit(a, b)
@@ -740,24 +448,3 @@ class TestSketch:
         ad.OTDD(b, cost=ad.GroundCost(feature=sketch))(a.replace(x=x)).backward()
         outside = x.grad - x.grad @ sketch.basis @ sketch.basis.T
         assert float(outside.abs().max()) < 1e-12 < float(x.grad.abs().max())
-
-    @pytest.mark.slow
-    def test_flow_keeps_its_directions_and_resumes(self, tmp_path):
-        source, target = labeled(60, 0), labeled(50, 1, shift=2.0)
-        make = lambda: ad.OTDD(target, cost=ad.GroundCost(feature=ad.Sketch(2)))
-        whole = ad.flow(source, make(), n_steps=5)
-        ad.flow(source, make(), n_steps=2, callbacks=[ad.Checkpoint(tmp_path / "run", every=1)])
-        again = ad.flow(source, make(), n_steps=5, resume=tmp_path / "run")
-        assert torch.equal(again.dataset.x, whole.dataset.x)
-
-    def test_misuse(self):
-        data = labeled(20, 0)
-        for options, match in (
-            ({"dim": 0}, "dim"),
-            ({"dim": 2, "kind": "svd"}, "kind of sketch"),
-            ({"dim": 9}, "more dimensions"),
-        ):
-            with pytest.raises(ad.InputError, match=match):
-                ad.Sketch(**options).fit(data, data)
-        with pytest.raises(ad.InputError, match="fitted"):
-            ad.GroundCost(feature=ad.Sketch(2)).between(data, data).matrix()

@@ -9,7 +9,9 @@ import torch
 from oracles import central_differences, half_squared
 
 import advect as ad
-from advect.ot import DenseCost, ShardedCost
+from advect.ot.blocks import DenseCost
+from advect.ot.ranks import Group
+from advect.ot.sharded import ShardedCost
 from advect.ot.solver import divergence
 
 WIDE = torch.float64
@@ -72,25 +74,6 @@ def test_the_plan_is_that_of_pot(epsilon, reach):
     assert found.value == pytest.approx(primal(found.plan(), cost, a, b, epsilon, reach), rel=1e-10)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("epsilon", "reach"), [(0.5, 0.01), (0.03, 0.01), (0.5, 1.0), (0.03, 0.5), (0.5, 3.0)]
-)
-def test_a_plain_loop_finds_the_same(epsilon, reach):
-    x, y, a, b = points(25, 30, seed=1)
-    cost = cost_of(x, y)
-    value, plan = loop(cost, a, b, epsilon, reach)
-    found = ad.Sinkhorn(epsilon, reach=reach).solve(cost, a, b)
-    assert found.converged and abs(found.value - value) <= found.value_error + 1e-13
-    np.testing.assert_allclose(found.plan().numpy(), plan, atol=1e-9)
-    # at the optimum the value is (2ρ + ε) of the mass that is left
-    assert found.value == pytest.approx((2 * reach**2 + epsilon) * (1 - found.mass), rel=1e-7)
-    (h, k), (rows, columns) = found.parts, found.asked(a, b)
-    assert float(a @ h + b @ k) == pytest.approx(found.value, rel=1e-12)
-    np.testing.assert_allclose(found.plan().sum(1), rows, atol=1e-8)
-    np.testing.assert_allclose(found.plan().sum(0), columns, atol=1e-8)
-
-
 @pytest.mark.parametrize("apart", [1e-3, 1.0, 4.0, 30.0])
 def test_two_single_points(apart):
     """m = exp(−c/(2ρ + ε)) is carried, and (2ρ + ε)(1 − m) is the value."""
@@ -118,25 +101,6 @@ def test_a_large_reach_leaves_nothing():
     # the first term of what a reach takes off is of order 1/ρ
     assert gaps[0] / gaps[1] == pytest.approx(100, rel=0.1)
     assert gaps[1] / gaps[2] == pytest.approx(100, rel=0.01)
-
-
-def test_nothing_changes_without_a_reach():
-    x, y, a, b = points(30, 25, seed=3)
-    found = ad.Sinkhorn(0.1).solve(cost_of(x, y), a, b)
-    assert (found.reach, found.mass) == (None, 1.0)
-    assert found.parts is found.potentials and found.slopes is found.potentials
-
-
-@pytest.mark.parametrize("scale", [1e-8, 1e8])
-def test_units_do_not_matter(scale):
-    x, y, a, b = points(20, 25, seed=4)
-    one = ad.Sinkhorn(0.05, reach=0.8).solve(cost_of(x, y), a, b)
-    other = ad.Sinkhorn(0.05 * scale**2, reach=0.8 * scale).solve(
-        cost_of(scale * x, scale * y), a, b
-    )
-    assert one.converged and other.converged
-    assert other.value == pytest.approx(one.value * scale**2, rel=1e-9)
-    assert other.mass == pytest.approx(one.mass, rel=1e-9)
 
 
 def test_an_offset_does_not_matter():
@@ -181,34 +145,6 @@ def test_what_is_stated_holds_whatever_the_tolerance():
         assert not cut.converged and best.value - cut.value <= cut.value_error
 
 
-def test_where_it_starts_changes_the_work_alone():
-    x, y, a, b = points(60, 50, seed=7)
-    cost, solver = cost_of(x, y), ad.Sinkhorn(0.05, reach=1.0)
-    cold = solver.solve(cost, a, b)
-    warm = solver.solve(cost, a, b, init=cold.potentials)
-    assert warm.n_iter < cold.n_iter / 5 and warm.value == pytest.approx(cold.value, rel=1e-12)
-    for f, g in ((4e2, -1.0), (5e4, -3e4), (-1e3, 2e3), (0.0, 1e5)):
-        bad = torch.full_like(a, f), torch.full_like(b, g)
-        found = solver.solve(cost, a, b, init=bad)
-        assert found.converged and found.value == pytest.approx(cold.value, rel=1e-9)
-
-
-@pytest.mark.slow
-def test_points_that_come_into_reach_again():
-    """Potentials of a step before, when they were out of it, in float32."""
-    x, y, a, b = points(600, 500, seed=15)
-    x[:20] += 25
-    solver = ad.Sinkhorn(1.0, tol=1e-3, reach=2.0)
-    start = solver.solve(cost_of(x, y).float(), a, b).potentials
-    for back in (0.5, 2.3, 2.4, 2.45, 2.5, 2.55, 5.0, 25.0):
-        moved = x.clone()
-        moved[:20] -= back
-        cost = cost_of(moved, y).float()
-        found, cold = solver.solve(cost, a, b, init=start), solver.solve(cost, a, b)
-        assert found.converged and found.n_iter < 200
-        assert abs(found.value - cold.value) <= found.value_error + cold.value_error
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_blocks_and_ranks_and_memory(dtype):
@@ -220,7 +156,7 @@ def test_blocks_and_ranks_and_memory(dtype):
     assert abs(whole.value - truth.value) <= whole.value_error + truth.value_error
     small = ad.Sinkhorn(0.2, reach=1.5, memory_limit="500kB").solve(matrix, a, b)
     assert small.value == pytest.approx(whole.value, rel=1e-6)
-    alone = ad.distributed.Group()
+    alone = Group()
     shared = solver.solve(ShardedCost(DenseCost(matrix), 700, alone), a, b)
     assert (shared.value, shared.mass) == pytest.approx((whole.value, whole.mass), rel=1e-9)
 
@@ -298,20 +234,6 @@ def test_the_gradient_is_that_of_differences():
     energy(moving).loss.backward()
     wanted = central_differences(lambda at: energy(at).energy, x, step=1e-5)
     torch.testing.assert_close(moving.grad, wanted, rtol=1e-5, atol=1e-7)
-
-
-def test_parts_drawn_at_random():
-    x, y, a, b = points(60, 50, seed=14)
-    source, target = ad.LabeledDataset(x, weights=a), ad.LabeledDataset(y, weights=b)
-    blind, inner = ad.GroundCost(label=ad.NoLabels()), ad.Sinkhorn(0.2, reach=1.0)
-    whole = ad.otdd(source, target, cost=blind, solver=ad.MiniBatch(inner, size=100))
-    plain = ad.otdd(source, target, cost=blind, solver=inner)
-    assert whole.energy == pytest.approx(plain.energy, rel=1e-6)
-    assert whole.mass_left == pytest.approx(plain.mass_left, rel=1e-6)
-    parts = ad.otdd(source, target, cost=blind, solver=ad.MiniBatch(inner, size=20))
-    assert 0 < parts.mass_left < 1
-    own, others = parts.contributions
-    assert float(own.sum() + others.sum()) == pytest.approx(parts.energy, rel=1e-6)
 
 
 @pytest.mark.parametrize("reach", [0.0, -1.0, math.inf, math.nan, "far"])

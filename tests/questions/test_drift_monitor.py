@@ -3,7 +3,6 @@
 import json
 import os
 
-import numpy as np
 import pytest
 import torch
 
@@ -35,7 +34,7 @@ def test_windows_are_remembered_in_a_file(tmp_path, fast):
     kept = json.loads(place.read_text())
     assert [one["window"] for one in kept["windows"]] == ["day 0", "day 1", "day 2", "4"]
     assert [one["drifted"] for one in monitor.windows] == [False, False, False, True]
-    assert len(monitor.alarms) == 1 and monitor.alarms[0]["sentences"]
+    assert len(monitor.alarms) == 1 and monitor.alarms[0]["notes"]
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
 
@@ -45,16 +44,10 @@ def test_a_repeated_window_is_not_counted_again(tmp_path, fast):
     monitor.update(gaussians(seed=2), progress=False)
     before = (tmp_path / "state.json").read_bytes()
     again = monitor.update(gaussians(seed=1), progress=False)
-    assert again.json() == first.json() and (tmp_path / "state.json").read_bytes() == before
+    assert again.to_dict() == first.to_dict() and (tmp_path / "state.json").read_bytes() == before
     relabeled = gaussians(seed=1)
     monitor.update(relabeled.replace(y=1 - relabeled.y), progress=False)
     assert len(monitor.windows) == 3
-
-
-def test_without_a_file_the_object_remembers():
-    monitor = ad.DriftMonitor(gaussians(), horizon=2)
-    monitor.update(gaussians(seed=1), progress=False)
-    assert len(monitor.windows) == 1 and monitor.window_level == 0.025
 
 
 def test_a_window_is_tested_at_its_share_of_the_level(monkeypatch):
@@ -75,18 +68,6 @@ def test_a_window_is_tested_at_its_share_of_the_level(monkeypatch):
     smallest = min(test.adjusted for test in found.tests)
     assert 0.05 / 30 < smallest <= 0.05 and not found.drifted
     assert ad.drift(gaussians(), window, progress=False).drifted
-
-
-@pytest.mark.slow
-def test_false_alarms_over_a_horizon_are_rare():
-    """100 seasons of ten windows: any alarm in at most five of a hundred, but for chance."""
-    alarms = 0
-    for season in range(100):
-        monitor = ad.DriftMonitor(gaussians(40, seed=season), level=0.2, horizon=10, seed=season)
-        for day in range(10):
-            monitor.update(gaussians(40, seed=1000 + 10 * season + day), progress=False)
-        alarms += bool(monitor.alarms)
-    assert alarms <= 32  # 0.999 of a binomial of 100 and 0.2
 
 
 def test_another_reference_or_setting_is_refused(tmp_path, fast):
@@ -169,13 +150,3 @@ def test_a_second_writer_waits_its_turn(tmp_path, fast):
         thread.start()
         thread.join()
     assert seen and not place.exists()
-
-
-def test_a_bad_window_is_not_remembered(tmp_path, fast):
-    monitor = ad.DriftMonitor(gaussians(), tmp_path / "state.json")
-    with pytest.raises(ad.InputError):
-        monitor.update(gaussians(d=3), progress=False)
-    assert not list(tmp_path.iterdir())
-    unlabeled = ad.LabeledDataset(np.random.default_rng(0).random((30, 2)))
-    monitor.update(unlabeled, progress=False)
-    assert monitor.windows[0]["labels"] == [60, 0]

@@ -1,6 +1,5 @@
 """An index on disk: what is near, what is kept, and what a killed process leaves."""
 
-import json
 import os
 import signal
 import time
@@ -43,9 +42,8 @@ class TestFinding:
         query = blobs(2, n=25, seed=1)
         found = index.nearest(query, k=4)
         for row in found:
-            kept = index.entry(row.name).sample()
-            assert kept is not None and len(kept) == 30
-            assert row.otdd == ad.otdd(query, kept, solver=ad.ExactOT()).value
+            kept = blobs(float(row.name[3:])).sample(30, generator=torch.Generator().manual_seed(0))
+            assert row.otdd == pytest.approx(ad.otdd(query, kept, solver=ad.ExactOT()).value)
 
     def test_embeddings_are_those_of_embed(self, index):
         vectors, names = index.vectors()
@@ -57,32 +55,10 @@ class TestFinding:
     def test_by_name_without_itself(self, index):
         assert index.nearest("at/0", k=9).names == ("at/1", "at/5", "at/20")
 
-    def test_given_references_replace_what_was_kept(self, index):
-        far = blobs(100)
-        found = index.nearest(blobs(0, seed=1), k=2, rerank=2, references={"at/0": far})
-        assert found.names == ("at/1", "at/0")
-        assert found[1].otdd is not None and found[1].otdd > 100
-
-    def test_those_without_samples_keep_their_place(self, tmp_path):
-        index = ad.DatasetIndex.create(tmp_path / "index", blobs(0), keep=0)
-        index.add("b", blobs(1), sample=blobs(50)).add("c", blobs(2)).add(
-            "d", blobs(3), sample=blobs(0)
-        )
-        found = index.nearest(blobs(0, seed=1), k=3)
-        assert found.names == ("d", "c", "b")
-        assert [row.otdd is None for row in found] == [False, True, False]
-        assert found.reranked == 2
-
     def test_other_classes_and_numbers_of_them(self, index):
         two = blobs(5).subset(blobs(5).y < 2)
         index.add("two", ad.LabeledDataset(two.x, ["x" if y else "z" for y in two.y.tolist()]))
         assert set(index.nearest(two, k=2).names) == {"two", "at/5"}
-
-    def test_features_alone(self, tmp_path):
-        index = ad.DatasetIndex.create(tmp_path / "index", blobs(0), label_weight=0)
-        for shift in (0, 4):
-            index.add(str(shift), ad.LabeledDataset(blobs(shift).x))
-        assert index.nearest(ad.LabeledDataset(blobs(1, seed=1).x), k=2).names == ("0", "4")
 
     def test_images_of_other_sizes_and_channels(self, tmp_path):
         digits = ad.datasets.load("digits", n=100)
@@ -97,34 +73,12 @@ class TestFinding:
         assert one == pytest.approx(two, rel=1e-4)
         assert one < 0.5 * dark
 
-    def test_a_space_of_its_own_is_found_again(self, tmp_path):
-        digits = ad.datasets.load("digits", n=200)
-        space = ad.FeatureSpace.fit(digits, digits, scale="standardize", project=5)
-        made = ad.DatasetIndex.create(tmp_path / "index", space, n_directions=5, n_levels=8)
-        made.add("digits", digits)
-        again = ad.DatasetIndex(tmp_path / "index")
-        assert again.nearest(digits, k=1)[0].sliced < 1e-9
-        assert np.allclose(
-            again.vectors()[0][0], ad.embed(digits, space, n_directions=5, n_levels=8).vector
-        )
-
-    def test_data_in_parts(self, index, tmp_path):
-        data = blobs(1, n=300, seed=3)
-        path = data.save(tmp_path / "data.npz")
-        index.add("parts", index.sketch().read(path, batch=70))
-        assert index.nearest(data, k=1, rerank=0).names == ("parts",)
-        entry = index.entry("parts")
-        assert entry.embedding.n == 300 and entry.sample() is None
-        assert index.embed(data).distance(entry.embedding) <= entry.embedding.grid_error
-        with pytest.raises(InputError, match=r"index\.sketch"):
-            index.add("other", ad.EmbeddingSketch(seed=5).update(data.x, data.labels))
-
     def test_looking_at_it(self, index):
-        assert repr(index) == "DatasetIndex(4 datasets, sample_shape=(2,), numbers=6144)"
-        assert "at/20" in index._repr_html_()
+        assert "at/20" in str(index) and index.to_dict()["datasets"][0]["name"] == "at/0"
         found = index.add("<b>", blobs(0)).nearest(blobs(0), k=1)
         assert "&lt;b&gt;" in found._repr_html_()
-        assert list(found.to_pandas().columns)[:2] == ["name", "sliced"]
+        page = index.report(index.path.parent / "page.html").read_text(encoding="utf-8")
+        assert "&lt;b&gt;" in page and "<b>" not in page
         assert "at/0" in index and "nobody" not in index and len(index) == 5
 
 
@@ -157,7 +111,7 @@ class TestOnDisk:
         index.add(name, blobs(3))
         assert name in index.names
         assert len(list((index.path / "sets").iterdir())) == 5
-        assert sorted(os.listdir(index.path)) == ["directions.safetensors", "index.json", "sets"]
+        assert sorted(os.listdir(index.path)) == ["index.safetensors", "sets"]
         index.remove(name)
 
     def test_another_process_sees_what_was_added(self, index):
@@ -166,7 +120,7 @@ class TestOnDisk:
         index.add("new", blobs(3))
         assert "new" in other.names
         index.add("new", blobs(4), overwrite=True)
-        assert np.allclose(other.entry("new").embedding.vector, index.embed(blobs(4)).vector)
+        assert other.nearest(blobs(4), k=1)[0].sliced < 1e-9
         index.remove("new")
         assert "new" not in other.names
 
@@ -177,42 +131,19 @@ class TestOnDisk:
         with pytest.warns(DamageWarning, match="left out"):
             assert len(index.names) == 3
 
-    def test_a_changed_number_is_noticed(self, index):
-        entry = index.entry("at/5")
-        content = bytearray(entry.path.read_bytes())
-        at = content.find(entry.embedding.vector[17].tobytes())
-        content[at] ^= 1
-        entry.path.write_bytes(content)
-        with pytest.warns(DamageWarning, match="checksum"):
-            assert "at/5" not in index.names
-
-    def test_entries_of_another_index_are_left_out(self, index, tmp_path):
-        other = ad.DatasetIndex.create(tmp_path / "other", blobs(0), seed=1).add("x", blobs(0))
-        file = next((other.path / "sets").iterdir())
-        (index.path / "sets" / file.name).write_bytes(file.read_bytes())
-        with pytest.warns(DamageWarning, match="another index"):
-            assert "x" not in index.names
-
-    def test_parts_of_different_indexes_do_not_fit(self, index, tmp_path):
-        other = ad.DatasetIndex.create(tmp_path / "other", ad.LabeledDataset(torch.zeros(3, 5)))
-        name = "directions.safetensors"
-        (index.path / name).write_bytes((other.path / name).read_bytes())
-        with pytest.raises(InputError, match="another space"):
-            ad.DatasetIndex(index.path)
-        (index.path / name).unlink()
-        with pytest.raises(InputError, match="no such file"):
-            ad.DatasetIndex(index.path)
-
     def test_what_is_no_index(self, tmp_path):
-        with pytest.raises(InputError, match="no index here"):
+        with pytest.raises(InputError, match="no index"):
             ad.DatasetIndex(tmp_path)
-        (tmp_path / "index.json").write_text("[]")
+        (tmp_path / "index.safetensors").write_text("[]")
         with pytest.raises(InputError, match="damaged"):
+            ad.DatasetIndex(tmp_path)
+        (tmp_path / "index.json").write_text("{}")
+        with pytest.raises(InputError, match="0.2"):
             ad.DatasetIndex(tmp_path)
         with pytest.raises(InputError, match="not empty"):
             ad.DatasetIndex.create(tmp_path, blobs(0))
         (tmp_path / "file").write_text("")
-        with pytest.raises(InputError, match="in the way"):
+        with pytest.raises(InputError, match="directory"):
             ad.DatasetIndex.create(tmp_path / "file", blobs(0))
 
     def test_what_does_not_fit(self, index):
@@ -220,7 +151,7 @@ class TestOnDisk:
         for bad, message in (
             (ad.LabeledDataset(torch.zeros(3, 5), ["a", "b", "c"]), "shape"),
             (ad.LabeledDataset(torch.zeros(3, 2), ["a", None, "c"]), "label for each"),
-            (np.zeros((3, 2)), "dataset is needed"),
+            (np.zeros((3, 2)), "LabeledDataset"),
         ):
             with pytest.raises(InputError, match=message):
                 index.add("bad", bad)
@@ -231,11 +162,6 @@ class TestOnDisk:
             index.nearest("nobody")
         with pytest.raises(InputError, match="no other datasets"):
             ad.DatasetIndex.create(index.path.parent / "empty", blobs(0)).nearest(blobs(0))
-
-    def test_no_file_is_unpickled(self, index):
-        for path in index.path.rglob("*"):
-            assert path.is_dir() or path.suffix in (".json", ".safetensors")
-        json.loads((index.path / "index.json").read_text())
 
 
 def adding(path, kind, report):

@@ -339,7 +339,7 @@ class TestResult:
         that asks for it.
         """
         a, b = pair
-        once, each = otdd(a, b), otdd(a.replace(law=a.moments(), law_index=a.y), b)
+        once, each = otdd(a, b), otdd(a.replace(law=a.laws(), law_index=a.y), b)
         np.testing.assert_allclose(
             each.class_distances.values, once.class_distances.values, rtol=1e-6
         )
@@ -369,3 +369,16 @@ class TestResult:
         first = x.grad.clone()
         otdd(a, pair[1]).loss.backward()
         torch.testing.assert_close(x.grad, 2 * first)
+
+
+def test_a_distance_is_a_result(tmp_path):
+    a = LabeledDataset([[0.0], [1.0], [8.0], [9.0]], ["low", "low", "<high>", "<high>"])
+    distance = otdd(a, a.replace(x=a.x + 1), solver=ExactOT())
+    facts = distance.to_dict()
+    assert facts["value"] == distance.value and facts["converged"] is True
+    assert facts["class distances"][0]["<high>"] == pytest.approx(1)
+    assert "class matching" in str(distance) and "&lt;high&gt;" in distance._repr_html_()
+    assert set(distance.figures()) == {"class distances", "class matching"}
+    blind = otdd(a, a, cost=GroundCost(label=NoLabels()))
+    assert "class matching" not in blind.to_dict() and blind.figures() == {}
+    assert distance.report(tmp_path / "page.html").exists()

@@ -3,14 +3,13 @@ distance.
 """
 
 import dataclasses
-import time
 
 import pytest
 import torch
 from flow_cases import draw, labeled
 
 import advect as ad
-from advect.transport.notes import ended_above, of_mixing, of_solver, of_values
+from advect.transport.notes import ended_above, of_mixing, of_values
 
 
 def words(notes):
@@ -52,7 +51,7 @@ class TestDistance:
         assert "1 of 2 classes of the source and 1 of 2 classes of the target" in words(
             ad.otdd(a, b).notes
         )
-        assert "(3 at the least)" in words(ad.otdd(a, b).notes)
+        assert "as few as 3" in words(ad.otdd(a, b).notes)
         for label in (ad.Bures(diagonal=True), ad.MeansOnly(), ad.NoLabels()):
             assert "estimated" not in words(ad.otdd(a, b, cost=ad.GroundCost(label=label)).notes)
 
@@ -88,7 +87,7 @@ class TestDistance:
         said = words(
             ad.otdd(a.replace(weights=weights / weights.sum()), blobs([4, 20], 1, dim=5)).notes
         )
-        assert "1 of 2 classes of the source" in said and "(4 at the least)" in said
+        assert "1 of 2 classes of the source" in said and "as few as 4" in said
 
     @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
     def test_not_converged(self):
@@ -105,15 +104,8 @@ class TestDistance:
         with pytest.warns(ad.ConvergenceWarning, match="smaller epsilon"):
             lost = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=1e15))
         assert not lost.converged and lost.error > ad.otdd(a, b).energy
-        assert (
-            lost.notes[0].remedy.startswith("Lower epsilon")
-            and "Lower --solver.epsilon" in lost.notes[0].on_command_line
-        )
+        assert lost.notes[0].remedy.startswith("Lower epsilon")
         assert ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=1e3)).notes == ()
-
-    def test_flows_are_not_told_to_raise_epsilon_alone(self):
-        remedy = of_solver(3, 10)[0].remedy
-        assert "above the costs, lower it" in remedy and "else raise it" in remedy
 
     @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
     def test_too_close(self):
@@ -132,7 +124,7 @@ class TestParts:
             assert found.error > found.divergence.standard_error > 0.01 * whole.energy
             assert (
                 found.converged
-                and "larger on average" in words(found.notes)
+                and "larger than" in words(found.notes)
                 and "size" in found.notes[0].remedy
             )
 
@@ -140,7 +132,7 @@ class TestParts:
         found = ad.otdd(
             blobs([20, 20]), blobs([20, 20], 1), solver=ad.MiniBatch(size=10, batches=1)
         )
-        assert found.error == float("inf") and "one part only" in words(found.notes)
+        assert found.error == float("inf") and "one batch only" in words(found.notes)
 
     def test_parts_that_are_all_there_is(self):
         a, b = blobs([20, 20]), blobs([20, 20], 1, shift=1.0)
@@ -157,7 +149,7 @@ class TestParts:
             a, b, solver=ad.MiniBatch(size=10)
         )  # without a warning: they are errors here
         assert found.energy > 0 and found.error == found.energy and not found.converged
-        assert len(found.notes) == 1 and "random parts" in words(found.notes)
+        assert len(found.notes) == 1 and "random batches" in words(found.notes)
 
 
 class TestStandardError:
@@ -230,7 +222,7 @@ class TestStandardError:
 class TestFlow:
     def test_silent_where_all_is_well(self):
         result = ad.flow(blobs([20, 20]), ad.OTDD(blobs([20, 20], 1, shift=1.0)), n_steps=5)
-        assert result.diagnosis == () and result.status == "completed" and result.best.index == 5
+        assert result.notes == () and result.status == "completed" and result.best.index == 5
 
     @pytest.mark.parametrize(
         ("values", "said", "above"),
@@ -263,7 +255,7 @@ class TestFlow:
         result = ad.flow(
             blobs([20, 20]), energy + ad.Potential(ad.norm()), n_steps=3, control=ad.FixedSteps()
         )
-        assert result.unconverged == 4 and "in 4 of 4 evaluations" in words(result.diagnosis)
+        assert result.unconverged == 4 and "in 4 of 4 evaluations" in words(result.notes)
 
     def test_mixed(self):
         """Two classes that are drawn into one place are mixed; those that stay apart are not, nor
@@ -298,20 +290,13 @@ class TestFlow:
         apart = ad.LabeledDataset(draw(n, 2) + 9.0 * labels[:, None], labels)
         assert "have mixed" in words(of_mixing(apart, apart.replace(x=draw(n, 2, seed=3))))
 
-    def test_cheap(self):
-        """Little memory and time for many samples: rows to look at are bounded."""
-        data = ad.LabeledDataset(torch.randn(200_000, 8), torch.arange(200_000) % 4)
-        begun = time.perf_counter()
-        of_mixing(data, data)
-        assert time.perf_counter() - begun < 2.0
-
 
 def test_a_term_of_some_steps_only_is_no_obstacle():
     result = ad.flow(
         ad.LabeledDataset([[4.0], [8.0]], ["a", "b"]), ad.Potential(ad.norm()), n_steps=3
     )
     late = dataclasses.replace(result, terms={**result.terms, "late": [1.0]})
-    assert late.diagnosis == result.diagnosis
+    assert late.notes == result.notes
 
 
 def test_one_of_many_columns_that_carries_most_is_named():

@@ -36,7 +36,7 @@ def test_a_step_changes_nothing_but_what_it_returns(name):
 def test_a_step_and_a_distance_are_one_divergence(name):
     transport = Transport(ad.GroundCost(), SOLVERS[name])
     found, _ = transport(SOURCE, TARGET, {})
-    kept, _ = transport.kept(SOURCE, TARGET)
+    kept, _ = transport.solve_with_plans(SOURCE, TARGET)
     assert found.value == pytest.approx(kept.value, rel=1e-9)
     assert kept.signed == pytest.approx(float(sum(part.sum() for part in kept.contributions)))
 

@@ -10,18 +10,20 @@ known, they are spread to the rest.
 # %%
 
 import matplotlib.pyplot as plt
+from sklearn.cluster import HDBSCAN, AgglomerativeClustering
+from sklearn.mixture import GaussianMixture
 
 import advect as ad
-from advect.classes import clustering_accuracy
+from advect.classes.naming import clustering_accuracy
 
 digits = ad.datasets.load("digits", n=700)
 data = ad.LabeledDataset(digits.samples)  # what there would be without labels
 clusterers = {
-    "Spectral": ad.Spectral(),
-    "Ward": ad.Ward(),
-    "GaussianMixture": ad.GaussianMixture(covariance="diag"),
-    "KMeans": ad.KMeans(),
-    "HDBSCAN": ad.HDBSCAN(min_cluster_size=10),
+    "spectral": "spectral",
+    "Ward": AgglomerativeClustering(10),
+    "GaussianMixture": GaussianMixture(10, covariance_type="diag"),
+    "kmeans": "kmeans",
+    "HDBSCAN": HDBSCAN(min_cluster_size=10),
 }
 scores = {}
 for name, clusterer in clusterers.items():

@@ -22,12 +22,13 @@ draw = torch.Generator().manual_seed(0)
 seen, held = digits.sample(600, balanced=True, generator=draw).split(1 / 3, generator=draw)
 
 # names mean the same in both here, so they may count
-options = ad.apps.RepurposeOptions(n_steps=12, bounds=(0, 1), label=ad.ByName())
 found = ad.apps.repurpose(
     lambda images: model.predict_proba(images.flatten(1)),  # images in, probabilities out
     mnist.sample(300, balanced=True, generator=draw),
     seen,
-    options,
+    n_steps=12,
+    bounds=(0, 1),
+    label=ad.ByName(),
     posterior="auto",
 )
 
@@ -37,7 +38,7 @@ found = ad.apps.repurpose(
 direct = model.score(held.x, held.labels)
 carried = sum(a == b for a, b in zip(found.predict(held.x), held.labels, strict=True)) / len(held)
 print(f"accuracy on held-out digits: {direct:.1%} as they are, {carried:.1%} carried")
-print(found.recommendation)
+print(found.comparison)
 
 # %%
 # One of each digit, before (above) and after the flow (below).

@@ -52,7 +52,7 @@ for seed in range(100, 108):
     for column, data in zip(found.values(), (few, made.recommended), strict=True):
         column.append(score(data))
     print(
-        f"draw {seed}: {made.choice.way}, {found['the few alone'][-1]:.1%} → {found['recommended'][-1]:.1%}"
+        f"draw {seed}: {made.choice.method}, {found['the few alone'][-1]:.1%} → {found['recommended'][-1]:.1%}"
     )
 gain = 100 * np.subtract(found["recommended"], found["the few alone"])
 print(f"gain {gain.mean():+.1f} points on average, {gain.min():+.1f} at worst")

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.collections import LineCollection
 
 import advect as ad
-from advect import viz
+from advect.viz.theme import PALETTE
 
 source = ad.datasets.load("toy:moons?n=120")
 target = ad.datasets.load("toy:rings?n=120&seed=1")
@@ -44,7 +44,7 @@ for axis, (share, plan) in zip(axes, plans.items(), strict=True):
     colours[:, 3] = np.minimum(1, strength[i, j])
     axis.add_collection(LineCollection(lines, colors=colours, linewidths=0.6))
     for data in (source, target):
-        axis.scatter(*data.x.T, c=[viz.PALETTE[code] for code in data.y], s=9)
+        axis.scatter(*data.x.T, c=[PALETTE[code] for code in data.y], s=9)
     goes = (plan / plan.sum(1, keepdim=True)).to(target.x.dtype) @ target.x
     axis.scatter(*goes.T, c="k", marker="x", s=16, linewidths=0.9, zorder=3)
     axis.set(title=f"epsilon {share:.1%} of the mean cost", aspect="equal")

@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import advect as ad
+from advect.cost import SquaredEuclidean
 
 first, second = ad.datasets.load("mnist", n=600, balanced=True).split(
     0.5, generator=torch.Generator().manual_seed(0)
@@ -31,7 +32,7 @@ def city_block(x, y):
 
 
 features = {
-    "SquaredEuclidean()": ad.SquaredEuclidean(),
+    "SquaredEuclidean()": SquaredEuclidean(),
     "Sketch(64)": ad.Sketch(64),
     "Embedding(spectrum)": ad.Embedding(spectrum),
     "a function": city_block,

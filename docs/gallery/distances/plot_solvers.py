@@ -1,8 +1,8 @@
 """
-Four solvers, their values and their price
-==========================================
+Three solvers, their values and their price
+===========================================
 
-``Sinkhorn``, ``ExactOT``, ``MiniBatch`` and ``NystromSinkhorn`` on one pair of datasets of
+``Sinkhorn``, ``ExactOT`` and ``MiniBatch`` on one pair of datasets of
 growing size. For when a distance takes too long: what is each of them worth, and what does it
 leave open?
 """
@@ -22,7 +22,6 @@ solvers = {
     "Sinkhorn()": ad.Sinkhorn(),
     "Sinkhorn, blocks within 8 MB": ad.Sinkhorn(memory_limit="8MB"),
     "MiniBatch(size=200)": ad.MiniBatch(size=200),
-    "NystromSinkhorn(100)": ad.NystromSinkhorn(100),
 }
 sizes = (200, 400, 800, 1600)
 seconds, values = ({name: [] for name in solvers} for _ in range(2))
@@ -37,8 +36,7 @@ for n in sizes:
 
 # %%
 # Each says how far it may be off. ``MiniBatch`` is a mean over parts, which are a little further
-# from each other than the whole; ``NystromSinkhorn`` needs a larger epsilon, which blurs, and its
-# value is that of the blurred problem.
+# from each other than the whole.
 
 exact = values["ExactOT()"][-1]
 for name in solvers:

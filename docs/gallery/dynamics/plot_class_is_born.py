@@ -11,6 +11,7 @@ counts before you trust the labels.
 
 import matplotlib.pyplot as plt
 import torch
+from sklearn.cluster import DBSCAN, HDBSCAN, KMeans
 
 import advect as ad
 from advect import viz
@@ -21,9 +22,9 @@ target = ad.datasets.gaussians(
     100, 4, separation=15.0, spread=3.0, shift=(48.0, 10.0), rotation=0.6, generator=draw
 )
 clusterers = {
-    "DBSCAN(6)": ad.DBSCAN(radius=6.0, min_points=4),
-    "HDBSCAN(8)": ad.HDBSCAN(min_cluster_size=8),
-    "KMeans(4)": ad.KMeans(4),
+    "DBSCAN(6)": DBSCAN(eps=6.0, min_samples=4),
+    "HDBSCAN(8)": HDBSCAN(min_cluster_size=8),
+    "KMeans(4)": KMeans(4),
 }
 results = {}
 for name, clusterer in clusterers.items():
@@ -40,7 +41,7 @@ for name, clusterer in clusterers.items():
 
 # %%
 
-figure = viz.class_counts(results["DBSCAN(6)"])
+figure = viz.curves(results["DBSCAN(6)"])
 
 # %%
 # The number of classes that have samples, by clusterer.

@@ -2,9 +2,9 @@
 How a covariance moves
 ======================
 
-In joint dynamics the law of a class is an ellipse that moves by itself. ``BuresMotion`` takes it
-along Wasserstein geodesics, ``EuclideanMotion`` adds matrices and repairs them,
-``FactoredMotion`` moves factors, ``DiagonalMotion`` keeps axes. Take the default, unless d × d
+In joint dynamics the law of a class is an ellipse that moves by itself. ``laws="bures"`` takes it
+along Wasserstein geodesics, ``"euclidean"`` adds matrices and repairs them, ``"factored"`` moves
+factors, ``"diagonal"`` keeps axes. Take the default, unless d × d
 matrices are too large: then factors.
 """
 
@@ -23,19 +23,14 @@ cloud = torch.randn(150, 2, generator=draw) * torch.tensor([3.0, 0.5])
 source = ad.LabeledDataset(cloud, ["a"] * 150)
 turn = torch.tensor([[0.3, -0.95], [0.95, 0.3]])
 target = ad.LabeledDataset(cloud @ turn.T + torch.tensor([10.0, 0.0]), ["b"] * 150)
-motions = {
-    "BuresMotion": ad.BuresMotion(),
-    "EuclideanMotion": ad.EuclideanMotion(),
-    "FactoredMotion": ad.FactoredMotion(),
-    "DiagonalMotion": ad.DiagonalMotion(),
-}
+motions = ("bures", "euclidean", "factored", "diagonal")
 figure, axes = plt.subplots(2, 2, figsize=(10, 6), layout="constrained", sharex=True, sharey=True)
-for axis, (name, motion) in zip(axes.flat, motions.items(), strict=True):
-    diagonal = name == "DiagonalMotion"
+for axis, name in zip(axes.flat, motions, strict=True):
+    diagonal = name == "diagonal"
     result = ad.flow(
         source,
         ad.OTDD(target, cost=ad.GroundCost(label=ad.Bures(diagonal=diagonal))),
-        dynamics=ad.JointFixedLabels(motion),
+        dynamics=ad.JointFixedLabels(laws=name),
         integrator=ad.Euler(0.1),
         n_steps=30,
         callbacks=[ad.Recorder(every=6)],

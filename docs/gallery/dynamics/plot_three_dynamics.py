@@ -24,7 +24,7 @@ target = ad.datasets.gaussians(
 dynamics = {
     "fd": ad.FeatureDriven(),
     "jd-fl": ad.JointFixedLabels(),
-    "jd-vl": ad.JointVariableLabels(ad.DBSCAN(radius=6.0, min_points=4)),
+    "jd-vl": ad.JointVariableLabels("dbscan?eps=6"),
 }
 results = {}
 for name, kind in dynamics.items():
@@ -43,4 +43,4 @@ for name, kind in dynamics.items():
 # %%
 # With fixed labels one class must be in two places at once. Ellipses are label laws.
 
-figure = viz.particle_grid(results, target, columns=4)
+figure = viz.particles(results, target, columns=4)

@@ -2,9 +2,9 @@
 Integrators on one landscape
 ============================
 
-``Euler``, ``Momentum``, ``Adam``, ``Adagrad``, ``Heun``, ``Proximal`` and ``EulerMaruyama`` go down
-the same functional from the same place. Look here for what they do differently; for most flows to a
-dataset ``Euler`` with its step control is all one needs.
+``Euler``, ``Momentum``, ``Adam``, ``Adagrad``, ``Heun`` and ``EulerMaruyama`` go down the same
+functional from the same place. Look here for what they do differently. For most flows to a dataset
+``Euler`` with its step control is enough.
 """
 
 # %%
@@ -23,7 +23,6 @@ schemes = {
     "Momentum(0.1)": ad.Momentum(0.1),
     "Adam(0.3)": ad.Adam(0.3),
     "Heun(0.45)": ad.Heun(0.45),
-    "Proximal(3)": ad.Proximal(3.0),
     "EulerMaruyama(0.1, 0.1)": ad.EulerMaruyama(0.1, temperature=0.1),
     "Adagrad(0.5)": ad.Adagrad(0.5),
 }
@@ -43,8 +42,7 @@ results = {
 # %%
 # Euler swings across the valley, at the edge of what is stable. Momentum runs through the end and
 # comes back. Adam moves all coordinates at one pace. Heun follows the path of the flow more
-# closely for two evaluations a step. The implicit step of Proximal takes the whole valley at
-# once. Euler–Maruyama samples from the valley instead of ending in it.
+# closely for two evaluations a step. Euler–Maruyama samples from the valley instead of ending in it.
 
 figure, axes = plt.subplots(2, 4, figsize=(12, 6.8), layout="constrained")
 across, along = torch.meshgrid(

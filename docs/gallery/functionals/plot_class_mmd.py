@@ -40,4 +40,4 @@ for name, result in results.items():
         ad.class_mmd(data, target, generator=draw).energy for data in (source, result.dataset)
     )
     print(f"{name}: class discrepancy {before:.2f} → {after:.4f}")
-figure = viz.particle_grid(results, target, columns=4)
+figure = viz.particles(results, target, columns=4)

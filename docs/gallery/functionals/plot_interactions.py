@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 from sklearn.linear_model import LogisticRegression
 
 import advect as ad
-from advect import viz
+from advect.viz.theme import PALETTE
 
 source = ad.datasets.load("toy:gaussians?n=210&separation=1.5")
 energies = {
@@ -35,6 +35,6 @@ for name, energy in energies.items():
 figure, axes = plt.subplots(2, 3, figsize=(9, 6), layout="constrained")
 for axis, (name, data) in zip(axes.flat, states.items(), strict=True):
     right = LogisticRegression().fit(data.x, data.y).score(data.x, data.y)
-    axis.scatter(*data.x.T, s=8, c=[viz.PALETTE[code] for code in data.y])
+    axis.scatter(*data.x.T, s=8, c=[PALETTE[code] for code in data.y])
     axis.set(title=f"{name}: {right:.0%} separable", aspect="equal")
     print(f"{name:12} a linear model: {right:.1%}")

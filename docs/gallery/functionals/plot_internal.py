@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import advect as ad
-from advect import viz
+from advect.viz.theme import PALETTE
 
 draw = torch.Generator().manual_seed(0)
 cloud = ad.LabeledDataset(0.5 * torch.randn(300, 2, generator=draw), ["a"] * 300)
@@ -53,7 +53,7 @@ left.plot(times, variance[1.0][0] + 2 * times, "k--", label="heat equation: + 2t
 left.set(title="variance of a cloud", xlabel="flow time")
 left.legend()
 for axis, data, title in ((middle, alone, "OTDD alone"), (right, spread, "OTDD + 2 Internal")):
-    axis.scatter(*data.x.T, s=14, color=viz.PALETTE[0], label="80 samples")
+    axis.scatter(*data.x.T, s=14, color=PALETTE[0], label="80 samples")
     axis.scatter(*few.x.T, s=60, marker="x", color="k", label="8 targets")
     axis.set(title=title, aspect="equal")
 right.legend(loc="lower right")

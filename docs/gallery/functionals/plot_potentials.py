@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import advect as ad
-from advect import viz
+from advect.viz.theme import PALETTE
 
 source = ad.datasets.load("toy:gaussians?n=180&shift=1,1")
 potentials = {
@@ -39,6 +39,6 @@ moved["yours: a corner for each"] = ad.flow(source, own, n_steps=8).dataset
 figure, axes = plt.subplots(2, 4, figsize=(12, 6), layout="constrained")
 states = {"before": source, **moved}
 for axis, (name, data) in zip(axes.flat, states.items(), strict=False):
-    axis.scatter(*data.x.T, s=7, c=[viz.PALETTE[code] for code in data.y])
+    axis.scatter(*data.x.T, s=7, c=[PALETTE[code] for code in data.y])
     axis.set(title=name, aspect="equal", xlim=(-6, 7), ylim=(-6, 7))
 axes.flat[-1].axis("off")

@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import LogLocator
 
 import advect as ad
-from advect import viz
+from advect.viz.theme import PALETTE
 
 sizes, seconds, ends = (300, 600, 1200), {}, {}
 moons = ad.datasets.load("toy:moons?n=50")
@@ -51,5 +51,5 @@ left.yaxis.set_major_formatter("{x:g}")
 left.legend()
 for axis, (name, end) in zip((middle, right), ends.items(), strict=True):
     axis.scatter(*target.x[::7].T, s=16, facecolors="none", edgecolors="0.6", linewidths=0.6)
-    axis.scatter(*end.x[::7].T, s=6, c=[viz.PALETTE[code] for code in end.y[::7]])
+    axis.scatter(*end.x[::7].T, s=6, c=[PALETTE[code] for code in end.y[::7]])
     axis.set(title=f"{name}, end (circles: target)", aspect="equal")

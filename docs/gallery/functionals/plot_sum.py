@@ -30,7 +30,7 @@ print({name: f"{values[0]:.2f} → {values[-1]:.2f}" for name, values in shaped.
 
 for name, result in {"distance alone": plain, "sum": shaped}.items():
     print(f"{name}: OTDD to the target {ad.otdd(result.dataset, target).value:.3f}")
-figure = viz.particle_grid({"OTDD": plain, "OTDD + V + W": shaped}, target, columns=3)
+figure = viz.particles({"OTDD": plain, "OTDD + V + W": shaped}, target, columns=3)
 
 # %%
 

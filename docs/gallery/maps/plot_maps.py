@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import advect as ad
-from advect import viz
+from advect.viz.theme import PALETTE
 
 draw = torch.Generator().manual_seed(0)
 source = ad.datasets.gaussians(240, generator=draw)
@@ -49,5 +49,5 @@ print("the same after saving:", torch.equal(again, maps["entropic"].transform(fr
 figure, axes = plt.subplots(2, 3, figsize=(10.5, 6), layout="constrained", sharex=True, sharey=True)
 for axis, (name, data) in zip(axes.flat, {"fresh samples": fresh, **moved}.items(), strict=True):
     axis.scatter(*target.x.T, s=12, facecolors="none", edgecolors="0.7", linewidths=0.6)
-    axis.scatter(*data.x.T, s=6, c=[viz.PALETTE[code] for code in data.y])
+    axis.scatter(*data.x.T, s=6, c=[PALETTE[code] for code in data.y])
     axis.set(title=f"{name}: {ad.otdd(data, target).value:.2f} to the target")

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import advect as ad
-from advect import viz
+from advect.viz.theme import PALETTE
 
 draw = torch.Generator().manual_seed(0)
 source = ad.datasets.gaussians(600, generator=draw)
@@ -29,9 +29,9 @@ for axis, (name, sampler) in zip(axes, {"blind": blind, "by labels": knows}.item
     mixed = sampler.mixed(batch.y0, batch.y1)
     for begin, end, code in zip(batch.x0, batch.x1, batch.y0, strict=True):
         pair = torch.stack([begin, end]).T
-        axis.plot(*pair, color=viz.PALETTE[int(code)], linewidth=0.5, alpha=0.6)
-    axis.scatter(*batch.x0.T, s=9, c=[viz.PALETTE[code] for code in batch.y0])
-    axis.scatter(*batch.x1.T, s=9, c=[viz.PALETTE[code] for code in batch.y1])
+        axis.plot(*pair, color=PALETTE[int(code)], linewidth=0.5, alpha=0.6)
+    axis.scatter(*batch.x0.T, s=9, c=[PALETTE[code] for code in batch.y0])
+    axis.scatter(*batch.x1.T, s=9, c=[PALETTE[code] for code in batch.y1])
     axis.set(title=f"{name}: {float(mixed):.0%} of the pairs mix classes")
     print(f"{name:10} {float(mixed):.1%} of the pairs mix classes")
 

@@ -32,8 +32,8 @@ for day in range(7):
 # %%
 # What changed, in a sentence.
 
-for sentence in days[-1].sentences:
-    print(sentence)
+for note in days[-1].notes:
+    print(note)
 figure, axis = plt.subplots(figsize=(7.5, 4), layout="constrained")
 for name in ("joint", "features"):
     axis.semilogy([found[name].p_value for found in days], "o-", label=f"test: {name}")

@@ -12,10 +12,11 @@ ones were; the classifier stays.
 
 import matplotlib.pyplot as plt
 import torch
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 
 import advect as ad
-from advect import viz
+from advect.viz.theme import PALETTE
 
 digits = ad.datasets.load("digits")
 x = digits.x - digits.x.mean(0)
@@ -31,19 +32,18 @@ seen, held = new.split(0.5, generator=torch.Generator().manual_seed(1))
 # how to guess the label of a new sample while it is carried.
 
 some = old.sample(450, generator=torch.Generator().manual_seed(2))
-options = ad.apps.RepurposeOptions(n_steps=15)
-found = ad.apps.repurpose(model.predict_proba, some, seen, options, posterior="auto")
+found = ad.apps.repurpose(model.predict_proba, some, seen, n_steps=15, posterior="auto")
 before = model.score(held.x, held.y)
 after = sum(a == b for a, b in zip(found.predict(held.x), held.labels, strict=True)) / len(held)
 print(f"accuracy on held-out embeddings: {before:.1%} as they are, {after:.1%} carried")
-print(found.recommendation)
+print(found.comparison)
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
 carried = held.replace(x=found.map.transform(held.x))  # by features alone
 for axis, (name, data) in zip(axes, {"as they are": held, "carried": carried}.items(), strict=True):
-    view = viz.pca([data], old)
-    axis.scatter(*view.target.x.T, s=5, color="0.8")
-    axis.scatter(*view.frames[0].x.T, s=8, c=[viz.PALETTE[code] for code in data.y])
+    view = PCA(2).fit(old.x)
+    axis.scatter(*view.transform(old.x).T, s=5, color="0.8")
+    axis.scatter(*view.transform(data.x).T, s=8, c=[PALETTE[code] for code in data.y])
     right = model.score(data.x, data.y)
     axis.set(title=f"held-out embeddings, {name}: accuracy {right:.0%}", xticks=[], yticks=[])
 figure.suptitle("Colours are digits, old embeddings are grey (principal components)")

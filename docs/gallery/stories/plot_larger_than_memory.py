@@ -24,7 +24,7 @@ x = (rng.normal(size=(200_000, 8)) + 2 * y[:, None]).astype(np.float32)
 file = Path(tempfile.mkdtemp()) / "large.npz"
 np.savez(file, x=x, y=y)
 
-laws = ad.ClassStatistics.from_source(file, batch=8192)
+laws = ad.ClassStatistics.from_source(file)
 print(laws, laws.counts)
 del x, y  # from here on nothing holds the data
 

@@ -2,8 +2,8 @@
 Labels that are numbers
 =======================
 
-``TargetValues`` and ``TargetLaws`` compare samples by a continuous target, ``JointTargets`` moves
-it too. For regression: a table of one clinic carried to another where both features and outcome
+``TargetValues`` compares samples by a continuous target, ``JointTargets`` moves it too. For
+regression: a table of one clinic carried to another where both features and outcome
 are on another scale.
 """
 
@@ -26,10 +26,7 @@ here = ad.LabeledDataset(x[:220], targets=y[:220], **names)
 bmi = torch.eye(10)[2]
 there = ad.LabeledDataset(x[220:] + 2 * bmi, targets=1.5 * y[220:] + 3, **names)
 
-costs = {"values": ad.TargetValues(), "laws": ad.TargetLaws()}
-for name, label in costs.items():
-    distance = ad.otdd(here, there, cost=ad.GroundCost(label=label))
-    print(f"OTDD by target {name}: {distance.value:.3f}")
+print(f"OTDD with targets: {ad.otdd(here, there).value:.3f}")
 
 # %%
 # The flow of features and outcome, and a ridge regression on what it made, tried on the other
@@ -43,9 +40,8 @@ result = ad.flow(
     n_steps=20,
     callbacks=[ad.Recorder(every=10)],
 )
-laws = ad.OTDD(there, cost=ad.GroundCost(label=ad.TargetLaws()))
-only_x = ad.flow(here, laws, integrator=ad.Euler(0.2), n_steps=20).dataset.with_targets_like(there)
-for name, data in {"as it is": here, "x and y moved": result.dataset, "x by laws": only_x}.items():
+only_x = ad.flow(here, ad.OTDD(there), integrator=ad.Euler(0.2), n_steps=20).dataset
+for name, data in {"as it is": here, "x and y moved": result.dataset, "x moved": only_x}.items():
     fit = Ridge(10.0).fit(data.x, data.targets.flatten())
     print(f"trained on ours, {name:14} R² there {fit.score(there.x, there.targets.flatten()):.2f}")
-figure = viz.regression(result, there, feature="bmi")
+figure = viz.particles(result, there, feature="bmi")

@@ -30,7 +30,7 @@ ours.loc[rose[::2], "colour"] = "dark"
 # everything goes back.
 
 load = {"label": "cultivar", "categorical": "onehot"}
-source, target = (ad.LabeledDataset.from_pandas(part, **load) for part in (ours, theirs))
+source, target = (ad.LabeledDataset.from_frame(part, **load) for part in (ours, theirs))
 space = ad.FeatureSpace.fit(source, target, scale="standardize")
 a, b = space.apply(source), space.apply(target, side="target")
 cost = ad.GroundCost(label=ad.ByName(plus=ad.Bures()))  # cultivars mean the same in both

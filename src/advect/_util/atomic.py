@@ -1,25 +1,18 @@
-"""Files and folders that are there whole or not at all: written beside their place and renamed at
-the end.
+"""Files and folders that are written completely or not at all: each is written under a temporary name next
+to its place, flushed to the disk and renamed.
 
-A folder changes places with the one before it in a single step where the system can do that, and in
-two renames elsewhere: what a process leaves that is killed in between is put back by ``recover``.
-Renames are flushed to the disk with their directory.
-
-Every writer has a place of its own, so that several may write the same file at a time, and the last
-one stays. What killed processes leave is removed by those that come later. What is in the files,
-and what may be written over, is for others to say."""
+Every writer uses its own temporary name, so several may write the same file and the last one wins. Later
+writers remove what killed ones left. A folder takes the place of another in two renames; ``recover``
+puts the old one back if the process was killed between them."""
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import functools
 import hashlib
 import os
 import platform
 import re
 import shutil
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -30,117 +23,99 @@ import psutil
 
 from advect.errors import InputError
 
-_OWN = re.compile(
-    r"(?P<stem>\..*\.(?P<where>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{12})\.(?P<kind>tmp|old)",
+_TEMPORARY = re.compile(
+    r"(?P<stem>\..*)\.(?P<host>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{12}\.(?P<kind>tmp|old)",
     re.DOTALL,
 )
-# seconds without a change, after which a writer is gone even where its process cannot be looked for
-_STALE = 24 * 3600
-_LONGEST = 48  # characters of a name: file systems have a limit, and some take four bytes
+_STALE = 24 * 3600  # seconds after which a writer on another machine is taken for dead
+_MAX_NAME = 48  # characters of a name: file systems have a limit, and some use four bytes for each
 
-_writing: set[str] = set()  # stems of the names that writers of this process are at
+_active: set[str] = set()  # temporary names that this process is writing
 _tidied: set[tuple[int, Path]] = set()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, whatever happens in between."""
-    with atomic_file(path) as beside:
-        beside.write_bytes(content)
+    """Write a file completely or not at all."""
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content)
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A place beside ``path`` to write a file to; it gets its name once it is on the disk, and goes
-    away on any error.
+    """A temporary file to write; it is renamed to ``path`` at the end and removed on any error.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with atomic_file(Path(folder, "notes.txt")) as beside:
-        ...         _ = beside.write_text("done")
+        ...     with atomic_file(Path(folder, "notes.txt")) as temporary:
+        ...         _ = temporary.write_text("done")
         ...     print(Path(folder, "notes.txt").read_text())
         done
     """
-    with _beside(path) as beside:
+    with _temporary(path) as temporary:
         try:
-            yield beside
-            with open(beside, "rb+") as file:
+            yield temporary
+            with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
-            os.replace(beside, path)
+            os.replace(temporary, path)
             sync_directory(path.parent)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A new folder beside ``path`` to fill; it takes its place at the end, and goes away on any
-    error.
+    """A temporary folder to fill; it takes the place of ``path`` at the end and is removed on any error.
 
     Args:
-        path: where the folder will be.
-        overwrite: a folder that has anything in it is an error, unless this is set.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with atomic_directory(Path(folder, "images")) as beside:
-        ...         _ = (beside / "notes.txt").write_text("done")
-        ...     print([file.name for file in Path(folder, "images").iterdir()])
-        ['notes.txt']
+        path: where the folder will be. A symbolic link stays, and what it points to is replaced.
+        overwrite: replace a folder that is not empty; otherwise that is an error.
     """
-    if path.is_symlink():  # the link stays, and what it points to is replaced
-        path = path.resolve()
+    path = path.resolve() if path.is_symlink() else path
     recover(path)
-    _check_free(path, overwrite)
-    with _beside(path) as beside:
-        beside.mkdir()
+    _check_empty(path, overwrite)
+    with _temporary(path) as temporary:
+        temporary.mkdir()
         try:
-            yield beside
-            _sync_files(beside)
-            take_place(beside, path, overwrite=overwrite)
+            yield temporary
+            for folder, _, names in os.walk(temporary):
+                for name in names:
+                    with suppress(OSError), open(os.path.join(folder, name), "rb+") as file:
+                        os.fsync(file.fileno())
+                sync_directory(Path(folder))
+            _check_empty(path, overwrite)
+            replace_directory(temporary, path)
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _check_free(path: Path, overwrite: bool) -> None:
+def _check_empty(path: Path, overwrite: bool) -> None:
     if not overwrite and path.is_dir() and any(path.iterdir()):
-        raise InputError(
-            "the directory is not empty", path, "Choose another one, or empty it first."
-        )
+        raise InputError("the directory is not empty", path, "Choose another one, or empty it.")
 
 
-def take_place(beside: Path, path: Path, *, overwrite: bool) -> None:
-    """Rename a folder to ``path``. One that has anything in it cannot be renamed over: they change
-    places, or it is put aside.
-
-    What was there before may be left at ``beside``, for the caller to remove.
-    """
-    before = path.with_name(f"{_own_name(path)}.old")
-    while not _renamed(beside, path):
-        _check_free(path, overwrite)  # another writer may have been faster
-        if _exchanged(beside, path):
-            break
-        try:
-            os.rename(path, before)
-        except FileNotFoundError:  # another writer has just put it aside
-            continue
-        try:
-            done = _renamed(beside, path)
-        except OSError:
-            os.rename(before, path)
-            raise
-        _remove(before)
-        if done:
-            break
-    sync_directory(path.parent)
-    for place in _left_in(path.parent, "old", hidden_name(path)):
-        _remove(place)  # of a writer killed between two renames: not needed any more
+def replace_directory(new: Path, path: Path) -> None:
+    """Rename a folder to ``path``; a folder that is there is moved aside first and then removed."""
+    with _temporary(path, "old") as old:
+        while True:
+            with suppress(FileNotFoundError):
+                os.rename(path, old)
+            try:
+                os.rename(new, path)
+                break
+            except OSError:
+                if not path.is_dir():  # not another writer, which would be tried again
+                    if old.exists():
+                        os.rename(old, path)
+                    raise
+            _remove(old)
+        sync_directory(path.parent)
+        for place in (old, *_leftovers(path.parent, "old", hidden_name(path))):
+            _remove(place)
 
 
 def recover(path: Path) -> bool:
-    """Put a folder back that a writer had put aside when it was killed; whether there was one and
-    nothing in its place.
+    """Put back a folder that a killed writer had moved aside; whether there was one.
 
     Example:
         >>> recover(Path("no-such-folder"))
@@ -148,7 +123,7 @@ def recover(path: Path) -> bool:
     """
     if path.exists() or path.is_symlink():
         return False
-    left = _left_in(path.parent, "old", hidden_name(path))
+    left = _leftovers(path.parent, "old", hidden_name(path) if path.name else "")
     if not left:
         return False
     os.rename(max(left, key=lambda place: place.stat().st_mtime), path)
@@ -157,7 +132,7 @@ def recover(path: Path) -> bool:
 
 
 def sync_directory(folder: Path) -> None:
-    """Flush the names in a folder to the disk, where a system can: a rename is not safe before."""
+    """Flush the names in a folder to the disk where the system can: a rename is not safe before."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -166,113 +141,68 @@ def sync_directory(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _sync_files(folder: Path) -> None:
-    """Flush all that is in a folder to the disk."""
-    for where, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError), open(os.path.join(where, name), "rb+") as file:
-                os.fsync(file.fileno())
-        sync_directory(Path(where))
-
-
-def _exchanged(one: Path, other: Path) -> bool:
-    """Whether two folders have changed places in one step, which Linux can do."""
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return call(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
-
-
-def _renamed(beside: Path, path: Path) -> bool:
-    """Whether ``path`` was free to be taken by a folder; any other hindrance is an error."""
-    try:
-        os.rename(beside, path)
-    except OSError as error:
-        full = error.errno in (errno.ENOTEMPTY, errno.EEXIST) or path.is_symlink()
-        if not full or (path.exists() and not path.is_dir()):
-            raise
-        return False
-    return True
-
-
-@contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A name that no other writer has, in this process or another."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stem = _own_name(path)
-    _writing.add(stem)
-    try:
-        _tidy(path.parent.absolute())
-        yield path.with_name(f"{stem}.tmp")
-    finally:
-        _writing.discard(stem)
-
-
-def _own_name(path: Path) -> str:
-    return f"{hidden_name(path)}.{_where()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
-
-
 def hidden_name(path: Path) -> str:
-    """How names of files beside a path begin; not too long for a file system."""
+    """The beginning of names of hidden files next to a path, short enough for any file system."""
     name = path.name
     if not name:
-        raise InputError(
-            "the root of the file system is no place to write to", path, "Choose a directory in it."
-        )
-    return f".{name if len(name) <= _LONGEST else name[: _LONGEST - 9] + '-' + _short(name)}"
+        raise InputError("cannot write to the root of the file system", path, "Choose a directory.")
+    return f".{name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 9] + '-' + _short_hash(name)}"
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a name is that of a place beside another, as writers use them until they are done.
+    """Whether a name is a temporary name of a writer.
 
     Example:
         >>> is_leftover(".notes.txt.0123abcd-4711-0123456789ab.tmp"), is_leftover("notes.txt")
         (True, False)
     """
-    return _OWN.fullmatch(name) is not None
+    return _TEMPORARY.fullmatch(name) is not None
 
 
-def _tidy(folder: Path) -> None:
-    """Remove what killed writers left; once for each process and folder, which may be large."""
-    key = (os.getpid(), folder)  # a forked process has more to look for than its parent
-    if key not in _tidied:
-        _tidied.add(key)
-        for place in _left_in(folder, "tmp"):
-            _remove(place)
-
-
-def _left_in(folder: Path, kind: str, stem: str = "") -> list[Path]:
+@contextmanager
+def _temporary(path: Path, kind: str = "tmp") -> Iterator[Path]:
+    """A name next to a path that no other writer uses; leftovers are removed once for each folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = f"{hidden_name(path)}.{_host()}-{os.getpid()}-{uuid.uuid4().hex[:12]}.{kind}"
+    folder = path.parent.absolute()
+    _active.add(name)
     try:
-        matches = [match for name in os.listdir(folder) if (match := _OWN.fullmatch(name))]
-    except OSError:  # to write in a folder, one need not be allowed to read it
+        if (os.getpid(), folder) not in _tidied:
+            _tidied.add((os.getpid(), folder))
+            for place in _leftovers(folder, "tmp"):
+                _remove(place)
+        yield path.with_name(name)
+    finally:
+        _active.discard(name)
+
+
+def _leftovers(folder: Path, kind: str, stem: str = "") -> list[Path]:
+    """What killed writers left in a folder."""
+    try:
+        matches = [match for name in os.listdir(folder) if (match := _TEMPORARY.fullmatch(name))]
+    except OSError:  # a folder may be writable but not readable
         return []
     return [
         folder / match[0]
         for match in matches
         if match["kind"] == kind
-        and (not stem or match["stem"].rsplit(".", 1)[0] == stem)
-        and match["stem"] not in _writing
-        and _is_left(folder / match[0], match)
+        and (not stem or match["stem"] == stem)
+        and match[0] not in _active
+        and _writer_is_gone(folder / match[0], match)
     ]
 
 
-def _is_left(place: Path, match: re.Match[str]) -> bool:
+def _writer_is_gone(place: Path, match: re.Match[str]) -> bool:
     pid = int(match["pid"])
-    alive = pid != os.getpid() and pid < 2**31 and psutil.pid_exists(pid)  # numbers come again
-    if match["where"] == _where() and not alive:
+    alive = pid != os.getpid() and pid < 2**31 and psutil.pid_exists(pid)
+    if match["host"] == _host() and not alive:
         return True
-    try:
+    with suppress(OSError):
         return time.time() - place.lstat().st_mtime > _STALE
-    except OSError:  # gone in the meantime
-        return False
+    return False
 
 
 def _remove(place: Path) -> None:
-    """As far as it can be: what is left over is no reason to fail."""
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place, ignore_errors=True)
     else:
@@ -281,14 +211,14 @@ def _remove(place: Path) -> None:
 
 
 @functools.cache
-def _where() -> str:
-    """What process numbers belong to: the machine, and the container if there is one."""
+def _host() -> str:
+    """The machine, and the container if there is one, to which process numbers belong."""
     try:
-        space = os.readlink("/proc/self/ns/pid")
+        namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
-        space = ""
-    return _short(f"{platform.node()} {space}")
+        namespace = ""
+    return _short_hash(f"{platform.node()} {namespace}")
 
 
-def _short(text: str) -> str:
+def _short_hash(text: str) -> str:
     return hashlib.blake2b(os.fsencode(text), digest_size=4).hexdigest()

@@ -6,7 +6,7 @@ import difflib
 import importlib
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,27 +18,23 @@ if TYPE_CHECKING:
 
 def check_number(name: str, value: object) -> float:
     """A finite number, as a float."""
-    number = _as_number(name, value)
-    if not math.isfinite(number):
-        raise InputError(f"{name} must be finite", value, "Pass a finite number.")
-    return number
+    return _checked(name, value, "finite", lambda number: True)
 
 
 def check_positive(name: str, value: object) -> float:
     """A finite number above 0, as a float."""
-    number = _as_number(name, value)
-    if not (number > 0 and math.isfinite(number)):
-        raise InputError(f"{name} must be a finite number above 0", value, "Pass a positive value.")
-    return number
+    return _checked(name, value, "a finite number above 0", lambda number: number > 0)
 
 
 def check_non_negative(name: str, value: object) -> float:
     """A finite number of at least 0, as a float."""
+    return _checked(name, value, "a finite number of at least 0", lambda number: number >= 0)
+
+
+def _checked(name: str, value: object, kind: str, holds: Callable[[float], bool]) -> float:
     number = _as_number(name, value)
-    if not (number >= 0 and math.isfinite(number)):
-        raise InputError(
-            f"{name} must be a finite number of at least 0", value, "Pass 0 or a positive value."
-        )
+    if not (math.isfinite(number) and holds(number)):
+        raise InputError(f"{name} must be {kind}", value, "Pass another value.")
     return number
 
 
@@ -56,7 +52,7 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
 _LOOKED_AT, _LISTED = 10_000, 100
 
 
-def check_known(kind: str, name: object, known: Iterable[str]) -> None:
+def check_known(kind: str, name: object, known: Iterable[str], remark: str = "") -> None:
     """``name`` is one of ``known``; the message suggests near misses."""
     known = sorted(known)
     if name not in known:
@@ -64,7 +60,9 @@ def check_known(kind: str, name: object, known: Iterable[str]) -> None:
         hint = f"Did you mean {near[0]!r}? " if near else ""
         more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
         raise InputError(
-            f"unknown {kind}", repr(name), f"{hint}Known: {', '.join(known[:_LISTED])}{more}."
+            f"unknown {kind}",
+            repr(name),
+            f"{hint}Known: {', '.join(known[:_LISTED])}{more}{remark}.",
         )
 
 
@@ -145,10 +143,7 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
             f"shape {tuple(weights.shape)}",
             "Pass a vector of that length, or None for uniform weights.",
         )
-    from advect._util.facts import with_fact
-
-    found = seen_weights(weights)
-    finite, least, top, whole = found
+    finite, least, top, whole = seen_weights(weights)
     if not finite:
         check_finite(name, weights, "Weights are plain non-negative numbers.")
     if least < 0:
@@ -164,24 +159,18 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     rounding = 8 * sys.float_info.epsilon
     if weights.dtype.itemsize == 8 and weights.is_floating_point() and abs(whole - 1) <= rounding:
         # what was scaled before is the same after it was saved and read
-        return with_fact(weights.clone(), "weights", found)
+        return weights.clone()
     # first by the largest, so that huge or tiny weights neither overflow nor vanish
     weights = weights / weights.max()
     return weights / weights.sum()
 
 
 def seen_weights(weights: Tensor) -> tuple[bool, float, float, float]:
-    """Whether the sum of weights is finite, the least, the largest, and the sum; looked at once."""
-    from advect._util.facts import fetched, remembered
-
-    def look() -> tuple[bool, float, float, float]:
-        if not len(weights):
-            return True, 0.0, 0.0, 0.0
-        whole = weights.sum()
-        finite, least, top, total = fetched(whole.isfinite(), weights.min(), weights.max(), whole)
-        return bool(finite), least, top, total
-
-    return remembered(weights, "weights", look)
+    """Whether the sum of weights is finite, the least, the largest, and the sum."""
+    if not len(weights):
+        return True, 0.0, 0.0, 0.0
+    least, top, total = (float(part) for part in (weights.min(), weights.max(), weights.sum()))
+    return math.isfinite(total), least, top, total
 
 
 def _as_number(name: str, value: object) -> float:

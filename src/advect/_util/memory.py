@@ -24,7 +24,7 @@ _SHARE = 0.5  # of what is free, where no limit is given
 _LARGE = 2**26  # bytes below which it is not worth asking the system
 _UNITS = {"": 1} | {unit: 1000**power for power, unit in enumerate("kmgt", 1)}
 _UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("kmgt", 1)}
-# limit and use of a container, which the system's free memory does not show: cgroups, two versions
+# limit and use of memory in a container: cgroups, two versions
 _CONTAINERS = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -42,18 +42,11 @@ class ScaleWarning(UserWarning):
 
 
 def free_memory(device: torch.device | str | None = None) -> int:
-    """Bytes that can be allocated now: on a GPU what the driver reports, else what the system and
-    the container leave.
-
-    Example:
-        >>> free_memory() > 0
-        True
-    """
+    """Bytes that can be allocated now, on a GPU or in the system and its container."""
     if device is not None and str(device) != "cpu":
         import torch
 
-        device = torch.device(device)
-        if device.type == "cuda":
+        if torch.device(device).type == "cuda":
             return int(torch.cuda.mem_get_info(device)[0])
     return min(psutil.virtual_memory().available, *map(_container_room, _CONTAINERS))
 
@@ -95,15 +88,7 @@ def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> in
 
 
 def check_room(what: str, size: int, remedy: str, device: torch.device | str | None = None) -> None:
-    """An error before an array of so many bytes is made that memory cannot hold.
-
-    Example:
-        >>> try:
-        ...     check_room("the plan", 2**60, "Use products with it.")
-        ... except InputError as error:
-        ...     print(error.what, error.remedy)
-        the plan does not fit into memory: it has 1048576.0 TiB Use products with it.
-    """
+    """Raise an error if an array of so many bytes does not fit into memory."""
     if size > _LARGE and size > (free := free_memory(device)):
         raise InputError(
             f"{what} does not fit into memory: it has {readable(size)}",
@@ -113,12 +98,7 @@ def check_room(what: str, size: int, remedy: str, device: torch.device | str | N
 
 
 def readable(size: float) -> str:
-    """Bytes in words.
-
-    Example:
-        >>> readable(3 * 2**30), readable(2000)
-        ('3.0 GiB', '2.0 KiB')
-    """
+    """Bytes as text, such as 3.0 GiB."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = min(int(math.log2(max(size, 1)) // 10), len(units) - 1)
     return f"{size / 1024**power:.{min(power, 1)}f} {units[power]}"

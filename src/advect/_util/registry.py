@@ -1,20 +1,23 @@
-"""The one table of names: which class a word stands for on the command line, in a TOML file and in
-``DatasetTransport``.
+"""The table of short names, such as "adam", that stand for classes in text: on the command line, in TOML
+files and in ``DatasetTransport``.
 
-Names exist only at these edges; everything behind them takes objects. A kind is called like the
-parameter that takes its objects (``ad.JointFixedLabels(laws=…)``), so that a signature says by
-itself where a name will do. Nothing is imported before it is used."""
+A kind is called like the parameter that takes its objects, so a signature shows where a name can be
+used. Classes are imported only when they are needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Mapping
 from functools import reduce
 from typing import Any
+from urllib.parse import quote, unquote
 
-from advect._util.signatures import REQUIRED, Option, of_object, of_source
+from advect._util.checks import check_known
+from advect._util.query import split, typed
 from advect.errors import InputError
 
-# A text is where an object is found: "Adam" is advect.Adam, "maps.NearestMap" advect.maps.NearestMap.
+# "Adam" is advect.Adam, "maps.NearestMap" is advect.maps.NearestMap
+_LABELS = {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"}
 _NAMES: dict[str, dict[str, Any]] = {
     "dynamics": {
         "fd": "FeatureDriven",
@@ -22,48 +25,23 @@ _NAMES: dict[str, dict[str, Any]] = {
         "jd-vl": "JointVariableLabels",
         "jd-y": "JointTargets",
     },
-    "laws": {
-        "euclidean": "EuclideanMotion",
-        "bures": "BuresMotion",
-        "factored": "FactoredMotion",
-        "diagonal": "DiagonalMotion",
-    },
-    "clustering": {
-        "kmeans": "KMeans",
-        "dbscan": "DBSCAN",
-        "ward": "Ward",
-        "mixture": "GaussianMixture",
-        "spectral": "Spectral",
-        "hdbscan": "HDBSCAN",
-    },
     "integrator": {
         "euler": "Euler",
         "heun": "Heun",
-        "proximal": "Proximal",
         "momentum": "Momentum",
         "adam": "Adam",
         "adagrad": "Adagrad",
         "euler-maruyama": "EulerMaruyama",
     },
+    "step_size": {"decay": "Decay"},
     "control": {"backtracking": "Backtracking", "fixed": "FixedSteps"},
-    "solver": {
-        "sinkhorn": "Sinkhorn",
-        "exact": "ExactOT",
-        "mini-batch": "MiniBatch",
-        "nystrom": "NystromSinkhorn",
-    },
+    "solver": {"sinkhorn": "Sinkhorn", "exact": "ExactOT", "mini-batch": "MiniBatch"},
+    "epsilon": {"relative": "Relative"},
+    "penalty": {"relative": "Relative"},
     "feature": {"euclidean": "SquaredEuclidean", "embedding": "Embedding", "sketch": "Sketch"},
     "cost": {"ground": "GroundCost"},
-    "label": {
-        "bures": "Bures",
-        "exact": "ExactLabelOT",
-        "means": "MeansOnly",
-        "names": "ByName",
-        "none": "NoLabels",
-        "values": "TargetValues",
-        "laws": "TargetLaws",
-    },
-    "plus": {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"},
+    "label": _LABELS | {"names": "ByName", "values": "TargetValues"},
+    "plus": _LABELS,
     "map": {
         "entropic": "maps.EntropicMap",
         "nearest": "maps.NearestMap",
@@ -82,64 +60,50 @@ _NAMES: dict[str, dict[str, Any]] = {
     "interaction": {name: name for name in ("attraction", "repulsion", "spreading")},
 }
 
-_CALLED = {  # where errors use another word than the parameter
-    "clustering": "clusterer",
-    "feature": "feature cost",
-    "label": "label cost",
-    "plus": "label cost",
-    "laws": "motion of laws",
-}
-
 
 def kinds() -> tuple[str, ...]:
-    """The kinds of things that have names."""
+    """The kinds of objects that have short names."""
     return tuple(_NAMES)
 
 
 def known(kind: str) -> tuple[str, ...]:
-    """The names of a kind, in order.
+    """The names of a kind; the first is the default.
 
     Example:
-        >>> known("solver")
-        ('sinkhorn', 'exact', 'mini-batch', 'nystrom')
+        >>> known("control")
+        ('backtracking', 'fixed')
     """
     return tuple(_NAMES[kind])
 
 
 def register(kind: str, name: str, target: Any) -> None:
-    """Give a class or function of one's own a name: from then on it is known wherever names of its
-    kind are, with the options of its own signature.
+    """Give a class or function a short name for the command line, TOML files and ``DatasetTransport``.
 
     Args:
-        kind: one of ``kinds()``, such as ``"integrator"`` or ``"map"``.
-        name: a new one.
-        target: what makes the object, called with the options by name.
+        kind: the kind of object, such as ``"integrator"`` or ``"map"``.
+        name: the new name.
+        target: a class or function; it is called with the options as keyword arguments.
 
     Raises:
-        InputError: no such kind, or a name that stands for something else.
+        InputError: unknown kind, or a name that stands for something else.
 
     Example:
         >>> import advect as ad
-        >>> class Still(ad.Euler): pass
-        >>> ad.register("integrator", "still", Still)
-        >>> make("integrator", "still", {"step_size": 0.5})
-        Still(step_size=0.5)
-        >>> _ = _NAMES["integrator"].pop("still")
+        >>> class SlowEuler(ad.Euler): pass
+        >>> ad.register("integrator", "slow", SlowEuler)
+        >>> make("integrator", "slow?step_size=0.5")
+        SlowEuler(step_size=0.5)
+        >>> _ = _NAMES["integrator"].pop("slow")
     """
-    check_name("kind of name", kind, _NAMES)
+    check_known("kind", kind, _NAMES)
     if _NAMES[kind].get(name, target) is not target:
-        raise InputError(f"there is a {kind} of that name", repr(name), "Choose another name.")
+        raise InputError(f"the {kind} name is taken", repr(name), "Choose another name.")
     _NAMES[kind][name] = target
 
 
 def found(kind: str, name: str) -> Any:
-    """What a name stands for.
-
-    Example:
-        >>> found("solver", "exact").__name__
-        'ExactOT'
-    """
-    check_name(_CALLED.get(kind, kind), name, _NAMES[kind])
+    """The class or function that a name stands for."""
+    check_known(kind.replace("_", " "), name, _NAMES[kind])
     target = _NAMES[kind][name]
     if type(target) is not str:
         return target
@@ -148,86 +112,121 @@ def found(kind: str, name: str) -> Any:
     return reduce(getattr, target.split("."), advect)
 
 
-def where(kind: str, name: str) -> str:
-    """The public name behind a name: "DBSCAN" is ``ad.DBSCAN``; that of its class, if it was added.
+def parameters(target: Any) -> dict[str, inspect.Parameter]:
+    """The keyword parameters of a class or function."""
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    own = inspect.signature(target).parameters.items()
+    return {name: one for name, one in own if one.kind not in free and not name.startswith("_")}
+
+
+def make(kind: str, spec: str | Mapping[str, Any], **shared: Any) -> Any:
+    """The object of a kind from ``name?key=value&…``, or from a table with the same keys.
+
+    ``shared`` are arguments that the object gets if it takes them and the text does not set them.
 
     Example:
-        >>> where("clustering", "dbscan")
-        'DBSCAN'
-    """
-    target = _NAMES[kind][name]
-    return target if type(target) is str else target.__name__
-
-
-def options(kind: str, name: str) -> dict[str, Option]:
-    """The options of what a name stands for, from its own signature and docstring.
-
-    Example:
-        >>> {name: option.default for name, option in options("integrator", "momentum").items()}
-        {'step_size': 0.1, 'momentum': 0.9, 'nesterov': False}
-    """
-    check_name(_CALLED.get(kind, kind), name, _NAMES[kind])
-    target = _NAMES[kind][name]
-    return of_source(target) if type(target) is str else of_object(target)
-
-
-def make(kind: str, name: str, given: Mapping[str, Any]) -> Any:
-    """The object of a name with its options; those of another object are an error that says whose
-    they are.
-
-    Example:
-        >>> make("integrator", "adam", {"step_size": 0.05}).step_size
+        >>> make("integrator", "adam?step_size=0.05").step_size
         0.05
-        >>> make("integrator", "euler", {"beta1": 0.5})
+        >>> make("solver", {"name": "sinkhorn", "epsilon": "5%"}).epsilon
+        Relative(share=0.05)
+        >>> make("integrator", "euler?beta1=0.5")
         Traceback (most recent call last):
         advect.errors.InputError: unknown option of euler; got 'beta1'. Known: step_size; beta1 belongs to adam.
     """
-    own = options(kind, name)
-    for option in given:
+    if isinstance(spec, str):
+        name, _, query = spec.partition("?")
+        texts: dict[str, Any] = split(query, spec)
+    else:
+        texts = {option.replace("-", "_"): value for option, value in spec.items()}
+        name = str(texts.pop("name", known(kind)[0]))
+    target = found(kind, name)
+    own = parameters(target)
+    for option in texts:
         if option not in own:
-            others = [other for other in known(kind) if option in options(kind, other)]
+            others = [one for one in known(kind) if option in parameters(found(kind, one))]
             belongs = f"; {option} belongs to {' and '.join(others)}" if others else ""
-            check_name(f"option of {name}", option, own, belongs)
-    return call(name, found(kind, name), own, given)
+            check_known(f"option of {name}", option, own, belongs)
+    return call(name, target, texts, {one: shared[one] for one in shared if one in own})
 
 
-def call(name: str, target: Any, own: Mapping[str, Option], given: Mapping[str, Any]) -> Any:
-    """``target(**given)``, with an error that says which options it needs."""
-    missing = [one for one in own if own[one].default is REQUIRED and one not in given]
+def call(name: str, target: Any, texts: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+    """``target(**shared, **texts)``, with texts converted to the types of its signature."""
+    own = parameters(target)
+    arguments = {**shared, **converted(name, target, texts)}
+    missing = [one for one in own if own[one].default is own[one].empty and one not in arguments]
     if missing:
+        given = ", ".join(arguments) or "none"
+        raise InputError(f"{name} needs more options", given, f"Also give {', '.join(missing)}.")
+    return target(**arguments)
+
+
+def converted(name: str, target: Any, texts: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts as values of the types in the signature of ``target``; unknown names are an error."""
+    own = parameters(target)
+    for option in texts:
+        check_known(f"option of {name}", option, own)
+    return {
+        option: _converted(f"{option} of {name}", option, text, own[option])
+        for option, text in texts.items()
+    }
+
+
+def _converted(what: str, option: str, value: Any, parameter: inspect.Parameter) -> Any:
+    text = as_text(value)
+    annotation = parameter.annotation
+    annotation = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    annotation = "" if parameter.annotation is parameter.empty else annotation
+    inner = unquote(text)
+    if inner.partition("?")[0] in _NAMES.get(option, ()):
+        return make(option, inner)
+    try:
+        if "Relative" in annotation and text.endswith("%"):
+            return found("epsilon", "relative")(float(text[:-1]) / 100)
+        return typed(text, annotation)
+    except ValueError:
         raise InputError(
-            f"{name} needs more options", _listed(given), f"Give {_listed(missing)} as well."
-        )
-    return target(**given)
+            f"{what} must be {annotation or 'valid'}", repr(text), f"Write {option}=…."
+        ) from None
 
 
 def describe(kind: str, made: Any) -> dict[str, Any]:
-    """The name of an object and its options as they are: what ``make`` takes to make it again. An
-    object of no registered class has none.
+    """The name of an object and its options as plain values, from which ``make`` makes it again; empty
+    if its class has no name.
 
     Example:
         >>> import advect as ad
-        >>> describe("integrator", ad.Momentum(0.2))
-        {'name': 'momentum', 'step_size': 0.2, 'momentum': 0.9, 'nesterov': False}
+        >>> describe("integrator", ad.Euler(ad.Decay(0.4, 2, 0.1)))
+        {'name': 'euler', 'step_size': 'decay?first=0.4&half_life=2&last=0.1'}
     """
-    for name in known(kind):
-        if found(kind, name) is type(made):
-            values = vars(made)
-            return {"name": name} | {one: values.get(one) for one in options(kind, name)}
-    return {}
+    name = next((one for one in known(kind) if found(kind, one) is type(made)), None)
+    if name is None:
+        return {}
+    table: dict[str, Any] = {"name": name}
+    for option in parameters(type(made)):
+        value = getattr(made, option, None)
+        if option in _NAMES and type(value) not in (int, float, str, type(None)):
+            inner = describe(option, value)
+            if inner:
+                table[option] = _line(inner)
+        elif type(value) in (bool, int, float, str) or _is_flat(value):
+            table[option] = list(value) if type(value) is tuple else value
+    return table
 
 
-def check_name(what: str, name: str, names: Iterable[str], more: str = "") -> None:
-    """One of these names; otherwise an error that suggests the nearest."""
-    if name not in names:
-        from advect._util.checks import check_known  # for which torch is loaded
-
-        try:
-            check_known(what, name, names)
-        except InputError as error:
-            remedy = f"{error.remedy.rstrip('.')}{more}."
-            raise InputError(error.what, error.got, remedy) from None
+def _line(table: Mapping[str, Any]) -> str:
+    options = [f"{key}={quote(as_text(table[key]), safe=',')}" for key in table if key != "name"]
+    return table["name"] + ("?" + "&".join(options) if options else "")
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
+def _is_flat(value: Any) -> bool:
+    return type(value) in (tuple, list) and all(type(part) in (int, float) for part in value)
+
+
+def as_text(value: Any) -> str:
+    """A value of a TOML file as it would be typed."""
+    match value:
+        case bool() | None:
+            return str(value).lower()
+        case list() | tuple():
+            return ",".join(as_text(part) for part in value)
+    return str(value)

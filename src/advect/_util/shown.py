@@ -1,32 +1,10 @@
-"""How objects show themselves: the call that makes them, with what differs from the defaults."""
+"""Objects that show themselves as the call that makes them, with the arguments that differ from the defaults."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
-_EMPTY = inspect.Parameter.empty
-_LONG = 80
-
-
-def call_of(made: object) -> str:
-    """An object as the call that makes it, of arguments that it keeps under their own names and that
-    are not the defaults.
-
-    Example:
-        >>> class Pet:
-        ...     def __init__(self, name, legs=4, wild=False):
-        ...         self.name, self.legs, self.wild = name, legs, wild
-        >>> call_of(Pet("Rex", legs=3))
-        "Pet(name='Rex', legs=3)"
-    """
-    parts = []
-    for name, parameter in inspect.signature(type(made)).parameters.items():
-        value = getattr(made, name, _EMPTY)
-        if value is _EMPTY or _is(value, parameter.default):
-            continue
-        parts.append(f"{name}={_short(value)}")
-    return f"{type(made).__name__}({', '.join(parts)})"
+_MAX_LENGTH = 80
 
 
 class Shown:
@@ -41,20 +19,14 @@ class Shown:
     """
 
     def __repr__(self) -> str:
-        return call_of(self)
-
-
-def _is(value: Any, default: Any) -> bool:
-    if value is default:
-        return True
-    try:
-        return type(value) is type(default) and bool(value == default)
-    except (TypeError, ValueError, RuntimeError):  # arrays have no one answer
-        return False
-
-
-def _short(value: Any) -> str:
-    if inspect.isroutine(value):
-        return getattr(value, "__qualname__", repr(value)).rpartition(".")[2]
-    text = " ".join(repr(value).split())
-    return text if len(text) <= _LONG else f"{type(value).__name__}(…)"
+        parts = []
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            value = getattr(self, name, parameter.default)
+            if inspect.isroutine(value):
+                text = getattr(value, "__qualname__", repr(value)).rpartition(".")[2]
+            else:
+                text = " ".join(repr(value).split())
+            if value is not parameter.default and text != repr(parameter.default):
+                short = text if len(text) <= _MAX_LENGTH else f"{type(value).__name__}(…)"
+                parts.append(f"{name}={short}")
+        return f"{type(self).__name__}({', '.join(parts)})"

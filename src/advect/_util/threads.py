@@ -1,8 +1,7 @@
-"""Many small decompositions side by side, each on one thread.
+"""Many small decompositions in parallel, one thread each.
 
-A threaded decomposition of a few hundred rows gains little on an idle machine, and waits at every
-barrier for the thread that another program keeps from running, many times as long.
-One thread each, as many at a time as torch may use, is faster alone and does not mind company."""
+A threaded decomposition of a few hundred rows gains little, and waits at every barrier on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +20,7 @@ _WORTHWHILE = 100  # rows below which handing work over takes longer than the wo
 def side_by_side(
     function: Callable[[Item], Result], items: Iterable[Item], rows: int
 ) -> list[Result]:
-    """``[function(item) for item in items]`` in order, for functions of matrices of about so many
-    rows, without gradients.
-
-    Example:
-        >>> import torch
-        >>> side_by_side(torch.trace, [torch.eye(2), torch.eye(3)], rows=3)
-        [tensor(2.), tensor(3.)]
-    """
+    """``[function(item) for item in items]`` without gradients, for matrices of about so many rows."""
     items, threads = list(items), torch.get_num_threads()
     workers = min(threads, len(items)) if rows >= _WORTHWHILE else 1
 

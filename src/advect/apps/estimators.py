@@ -1,8 +1,4 @@
-"""scikit-learn's habits over a flow and a map: flat options, ``fit`` and ``transform``, clones,
-pipelines.
-
-Names such as "entropic" and "fd" are those of the registry, which the command line uses too.
-"""
+"""A scikit-learn transformer over a flow and a map."""
 
 from __future__ import annotations
 
@@ -17,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from advect._util import defaults
 from advect._util.checks import check_methods
-from advect._util.query import made
-from advect._util.registry import known
+from advect._util.registry import known, make
 from advect.cost import Bures, GroundCost, NoLabels
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
@@ -28,35 +23,31 @@ from advect.flows.integrators import Euler
 from advect.flows.loop import flow
 from advect.functionals.otdd import OTDD
 from advect.maps import Map
-from advect.ot import Relative, Sinkhorn
+from advect.ot.sinkhorn import Relative, Sinkhorn
 from advect.transport.distance import Distance, otdd
 
 
 class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Flow a source dataset to a target, and carry any new sample of the source the same way.
+    """Flow a source dataset to a target, and map new samples of the source the same way.
 
     ``fit(X, y, Xt, yt)`` decreases ½ OTDD² from (X, y) to (Xt, yt) and fits a map on the first and
-    last states, which ``transform(X)`` applies. Labels count where both sides have them, otherwise
-    features alone do. Without a target there is nowhere to go: the transport is the identity. In a
-    pipeline, pass it as ``name__Xt`` and ``name__yt``.
+    last states; ``transform(X)`` applies the map. Labels are used where both sides have them. Without
+    a target it is the identity. In a pipeline, pass the target as ``name__Xt`` and ``name__yt``.
 
     Args:
-        n_steps, step_size: of the flow, by explicit Euler steps.
-        label_weight: how much a change of label costs against a change of features.
+        n_steps, step_size: explicit Euler steps of the flow.
+        label_weight: weight of the label cost.
         epsilon: of the transport, in units of the cost, or ``ad.Relative(share)`` of its mean; None
             for 1 % of the mean.
-        map: "entropic", "nearest?k=3", "neural", a name that ``ad.register`` gave, or a map of
-            ``ad.maps``, of which a copy is fitted.
+        map: "entropic", "nearest?k=3", "neural", a name of ``ad.register``, or a map of ``ad.maps``.
         dynamics: "fd", "jd-fl", "jd-vl", or a dynamics object. Joint dynamics need labels.
-        random_state: of a neural map.
+        random_state: seed of a neural map.
 
     Attributes:
-        flowed_: the samples of the fit at the end of the flow, (n, d).
+        flowed_: the fitted samples at the end of the flow, (n, d).
         map_: the fitted map; its ``transform`` also takes labels.
-        distance_: the ``Distance`` from the source to the target before the flow, made on first
-            use.
+        distance_: the ``Distance`` of source and target before the flow, computed on first use.
         class_matching_: which class of the source matches which of the target; needs labels.
-        n_features_in_, feature_names_in_: as elsewhere in scikit-learn.
 
     Example:
         >>> import numpy as np, advect as ad
@@ -91,11 +82,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Flow (X, y) to (Xt, yt) and fit the map.
 
         Args:
-            X: source samples (n, d).  y: their labels, of any hashable kind, or None.
+            X: source samples (n, d).  y: their labels, or None.
             Xt: target samples (m, d), or None for the identity.  yt: their labels, or None.
-
-        Raises:
-            InputError: options or labels that cannot be used, or a flow that diverged.
         """
         precise: dict[str, Any] = {"dtype": (np.float64, np.float32)}
         samples = validate_data(self, X, **precise)
@@ -135,14 +123,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Carry samples (n, d) of the source the way of the flow.
-
-        Example:
-            >>> import numpy as np, advect as ad
-            >>> x = np.random.default_rng(0).normal(size=(30, 2))
-            >>> bool(np.allclose(ad.DatasetTransport().fit(x).transform(x), x))      # no target: the identity
-            True
-        """
+        """Map samples (n, d) of the source."""
         check_is_fitted(self)
         return self.map_.transform(
             validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
@@ -161,7 +142,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
-        return {name: state[name] for name in state if name != "distance_"}  # made on first use
+        return {name: state[name] for name in state if name != "distance_"}  # computed on first use
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -174,11 +155,9 @@ def _labels(y: Any) -> Any:
 
 
 def _chosen(kind: str, value: Any, methods: tuple[str, ...], **shared: Any) -> Any:
-    """What a name stands for, with those of the shared options that it takes; or a copy of an
-    object.
-    """
+    """The object of a name, with those of the shared options that it takes; or a copy of an object."""
     if isinstance(value, str):
-        return made(kind, value, **shared)
+        return make(kind, value, **shared)
     names = f"Known names: {', '.join(known(kind))}."
     check_methods(f"{kind} must be a name or an object", value, methods, names)
     return copy.deepcopy(value)

@@ -1,157 +1,157 @@
-"""The distances between all pairs of several labeled datasets (paper, eq. 5), by as many workers as
-there are.
-
-Each pair is a job of its own: see ``_jobs`` for what happens to results and errors. What is known
-about one dataset alone, its label laws and the distances between them, is found once in each worker
-and used for all of its pairs. The self terms OT(A, A) are solved for each pair, since a relative
-epsilon belongs to the pair."""
+"""The distances between all pairs of several labeled datasets (paper, eq. 5), in parallel."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from itertools import combinations
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
-from advect import datasets as references
+from advect._util.atomic import write_atomically
 from advect._util.checks import check_kind
-from advect._util.jobs import Job, jobs_at_once, run_jobs
-from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes
-from advect._util.progress import Progress, time_left
-from advect.apps.pairwise_table import FORMAT, Pairwise
+from advect._util.memory import MemoryLimit, as_bytes
+from advect._util.progress import Progress, track
+from advect._util.result import Result, Table, plain
 from advect.cost import GroundCost
 from advect.cost.ground import check_cost
-from advect.cost.labels import Hints, LabelCost
+from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
-from advect.data.spaces.harmonize import harmonize
-from advect.datasets.reference import Reference
 from advect.errors import InputError
-from advect.ot import Sinkhorn, Solver
-from advect.ot.solver import check_solver
+from advect.io.loading import load
+from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solver import Solver, check_solver
+from advect.spaces.harmonize import harmonize
 from advect.transport.distance import Distance, otdd
+from advect.transport.notes import Note
+from advect.transport.variation import between_values, check_level, energy_error_of
 
-# pairs are taken in tiles of so many datasets by so many, so that a worker finds most of them at
-# hand
-_TILE = 4
-_LONG = 60.0  # seconds: before longer runs there is a word
-_REFERENCE = (str, os.PathLike)
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FORMAT = "advect.pairwise/2"  # of stored pairs
+_HALF_INTERVAL = NormalDist().inv_cdf(0.975)  # half a 95 % interval in standard errors
+_ROUND = 4  # pairs per worker between two writes, for backends that do not return one by one
+_MAX_NAMED = 3  # datasets that a note names
+Pair = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class _Item:
-    """A dataset on its way to a worker, or a reference and its options; what it holds is known by
-    its digest.
+@dataclass(frozen=True, eq=False)
+class Pairwise(Result):
+    """Distances between k datasets, of ``ad.pairwise``.
+
+    Attributes:
+        names: names of the datasets.
+        values: (k, k) distances, symmetric, 0 on the diagonal, NaN where a pair failed.
+        converged: (k, k), whether the transport problems of the pair converged.
+        seconds: (k, k), the computing time of each pair.
+        errors: the error message of each pair of names that failed.
+        standard_errors: (k, k), standard errors of the distances over other draws of as many samples
+            (``Distance.standard_error``); NaN where unknown.
     """
 
-    held: LabeledDataset | None = field(default=None, compare=False, repr=False)
-    reference: str | Path = field(default="", compare=False, repr=False)
-    options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    content: str = ""
-    shape: tuple[int, ...] = ()
+    title = "Distances between datasets"
+    names: tuple[str, ...]
+    values: np.ndarray
+    converged: np.ndarray
+    seconds: np.ndarray
+    errors: dict[Pair, str]
+    standard_errors: np.ndarray
 
-    def read(self) -> LabeledDataset:
-        if self.held is not None:
-            return self.held
-        data = references.load(self.reference, progress=False, **self.options)
-        if self.content and digest(data) != self.content:
-            raise InputError(
-                "a dataset has changed while distances to it were computed",
-                self.reference,
-                "Compute them again.",
-            )
-        return data
+    def __getitem__(self, pair: Pair) -> float:
+        return self.table[pair]
 
+    def _summary(self) -> dict[str, Any]:
+        k, failed = len(self.names), len(self.errors)
+        late = int(np.triu(~self.converged, 1).sum()) - failed
+        problems = {"failed pairs": failed, "pairs that did not converge": late}
+        found = {name: count for name, count in problems.items() if count}
+        return {"datasets": k, "pairs": k * (k - 1) // 2, **found}
 
-@dataclass(frozen=True)
-class _Settings:
-    cost: GroundCost = field(compare=False, repr=False)
-    solver: Solver = field(compare=False, repr=False)
-    memory_limit: MemoryLimit
-    at_once: int
-    content: str
-    errors: bool = True
+    def _tables(self) -> list[Table]:
+        rows = [[name, *(self._cell(name, other) for other in self.names)] for name in self.names]
+        caption = "± half of a 95 % interval over other draws of as many samples of each class."
+        tables = [Table("Distances", ("", *self.names), rows, caption=caption)]
+        if self.errors:
+            failed = [[" and ".join(pair), why] for pair, why in self.errors.items()]
+            tables.append(Table("Failed pairs", ("pair", "error"), failed))
+        return tables
 
+    def _cell(self, one: str, other: str) -> str:
+        value, error = self[one, other], self._errors[one, other]
+        return f"{value:.4g} ± {_HALF_INTERVAL * error:.2g}" if error > 0 else f"{value:.4g}"
 
-class _Ready:
-    """A dataset in a worker, with what is known about it alone."""
+    def figures(self) -> dict[str, Any]:
+        return {"Distances": import_module("advect.viz").pairwise(self)}
 
-    def __init__(self, data: LabeledDataset, label: LabelCost) -> None:
-        self.data, self.label = data, label
-
-    @cached_property
-    def label_distances(self) -> Tensor:
-        return self.label(self.data, self.data)
-
-
-class _KnownLabels(LabelCost):
-    """A label cost that has been asked before about some datasets and themselves."""
-
-    def __init__(self, label: LabelCost, *ready: _Ready) -> None:
-        self.label, self.ready = label, ready
-
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        return self.hinted(source, target, Hints())
-
-    def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
-        for one in self.ready:
-            if source is target is one.data:
-                return one.label_distances
-        return self.label.hinted(source, target, hints)
-
-    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
-        self.label.check(source, target)
+    def to_dict(self) -> dict[str, Any]:
+        names = ("names", "values", "standard_errors", "converged", "seconds")
+        errors = [{"pair": pair, "error": message} for pair, message in self.errors.items()]
+        found = {name: getattr(self, name) for name in names}
+        return plain({**found, "errors": errors, "notes": [str(note) for note in self.notes]})
 
     @property
-    def estimates_covariances(self) -> bool:
-        return self.label.estimates_covariances
+    def table(self) -> ClassTable:
+        """The distances as a matrix with names on both sides."""
+        return ClassTable(self.values, self.names, self.names)
 
+    @property
+    def _errors(self) -> ClassTable:
+        return ClassTable(self.standard_errors, self.names, self.names)
 
-@lru_cache(maxsize=2 * _TILE)
-def _ready(item: _Item, settings: _Settings) -> _Ready:
-    return _Ready(item.read(), settings.cost.label_cost)
+    def nearest(self, name: str) -> list[tuple[str, float]]:
+        """The other datasets with their distances, the nearest first; without failed pairs."""
+        others = [(other, self[name, other]) for other in self.names if other != name]
+        return sorted((one for one in others if not math.isnan(one[1])), key=lambda one: one[1])
 
+    def interval(self, one: str, other: str, level: float = 0.95) -> tuple[float, float]:
+        """Confidence interval of the mean distance over other draws, as ``Distance.interval``."""
+        deviations, value = check_level(level), self[one, other]
+        error = energy_error_of(value, float(self._errors[one, other]))
+        return between_values(value**2, deviations * error)
 
-def _fingerprint(item: _Item) -> dict[str, Any]:
-    data = item.read()
-    return {"content": digest(data), "shape": list(data.sample_shape)}
+    def ties(self, name: str, level: float = 0.95) -> list[str]:
+        """The datasets whose interval overlaps that of the nearest one, which is the first."""
+        others = [other for other, _ in self.nearest(name)]
+        highest = self.interval(name, others[0], level)[1] if others else math.nan
+        if math.isnan(highest):
+            return []
+        near = [other for other in others if not self.interval(name, other, level)[0] > highest]
+        return list(dict.fromkeys([others[0], *near]))
 
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """A note where the nearest dataset is not clear from these samples."""
+        unclear = {name: ties for name in self.names if len(ties := self.ties(name)) > 1}
+        if not unclear:
+            return ()
+        parts = [
+            f"nearest to {name} is {ties[0]} at {self._cell(name, ties[0])}, or {ties[1]} at "
+            f"{self._cell(name, ties[1])}" + (f", or {len(ties) - 2} more" if len(ties) > 2 else "")
+            for name, ties in list(unclear.items())[:_MAX_NAMED]
+        ]
+        if len(unclear) > _MAX_NAMED:
+            parts.append(f"and {len(unclear) - _MAX_NAMED} more datasets")
+        what = f"Some differences are within sampling noise: {'; '.join(parts)}."
+        return (Note(what, "Use more samples."),)
 
-def _distance(a: _Item, b: _Item, settings: _Settings) -> dict[str, Any]:
-    source, target = _ready(a, settings), _ready(b, settings)
-    cost = settings.cost.fitted(source.data, target.data)
-    if cost.label_cost.costs and cost.label is settings.cost.label:  # not fitted to the pair
-        cost = replace(cost, label=_KnownLabels(cost.label_cost, source, target))
-    limit = settings.memory_limit
-    if settings.at_once > 1:
-        limit = as_bytes(limit, source.data.x.device) // settings.at_once
-    found = otdd(source.data, target.data, cost=cost, solver=settings.solver, memory_limit=limit)
-    return {
-        "value": found.value,
-        "converged": found.converged,
-        "marginal_error": found.marginal_error,
-        "n_iter": found.n_iter,
-        "standard_error": _standard_error(found) if settings.errors else None,
-    }
+    def to_pandas(self) -> DataFrame:
+        """The distances as a data frame with the names as index and columns."""
+        from pandas import DataFrame
 
-
-def _standard_error(found: Distance) -> float | None:
-    """None where the first order does not tell, or the potentials that it comes of are not right."""
-    if not found.converged:
-        return None
-    try:
-        return found.standard_error()
-    except InputError:
-        return None
+        return DataFrame(self.values, index=list(self.names), columns=list(self.names))
 
 
 def pairwise(
@@ -166,194 +166,200 @@ def pairwise(
     progress: Progress | bool = None,
     standard_errors: bool = True,
 ) -> Pairwise:
-    """The distance ``otdd`` between each two of several datasets.
+    """Compute the distance ``otdd`` between each two of several datasets.
 
     Args:
         datasets: by name, or in order (then a reference is its own name, and other datasets are
-            called "0", "1", …). A reference such as ``"csv:pets.csv?label=kind"`` is read by the
-            workers, with ``ad.datasets.load``. Images of different sizes or colours are brought to
-            those of the largest first (``ad.harmonize``), with a word; other datasets must live in
-            one feature space.
+            called "0", "1", …). References such as ``"csv:pets.csv?label=kind"`` are loaded. Images
+            of different shapes are resized, with a warning; others must have the same features.
         cost, solver: as for ``otdd``.
-        memory_limit: as for ``otdd``, for all pairs on one machine that are computed at the same
-            time.
+        memory_limit: as for ``otdd``, for all pairs together that one machine computes at a time.
         n_jobs: how many pairs at a time, −1 for one on each core. By default one, or what
             ``joblib.parallel_config`` says, which is also how to use a Dask or Ray cluster.
-        store: a directory where the result of each pair is written as soon as it is there. A later
-            call finds those of equal data, cost and solver, and computes the others: also those
-            that failed.
-        progress: None or True shows it on stderr when it takes long, False is silent, a function is
-            called with (done, total).
-        standard_errors: how much each distance would vary with other samples
-            (``Distance.standard_error``), for about as much work again; without, nothing says
-            whether two distances differ by more than noise.
+        store: a directory. The result of each pair is written there at once; a later call reads
+            those of equal data, cost and solver, and computes the others and those that failed.
+        progress: None or True shows long runs on stderr, False is silent, a function gets (done,
+            total).
+        standard_errors: whether to compute ``Distance.standard_error``, for about twice the work.
 
     Returns:
-        A ``Pairwise``. A pair that fails is NaN there, with the reason in ``errors``; the others
-        are not lost. With as many threads for each worker, values are those of ``otdd`` to the last
-        bit.
-
-    Raises:
-        InputError: fewer than two datasets, unknown references, or options that cannot be used.
+        A ``Pairwise`` result. A pair that fails is NaN there, with the message in ``errors``.
 
     Example:
         >>> import advect as ad
-        >>> found = ad.pairwise({"near": "toy:moons?n=50", "far": "toy:moons?n=50&seed=1", "ring": "toy:rings?n=50&classes=2"})
-        >>> found.values.shape, found.nearest("near")[0][0]
-        ((3, 3), 'far')
+        >>> sets = {"a": "toy:moons?n=50", "b": "toy:moons?n=50&seed=1", "c": "toy:rings?n=50&classes=2"}
+        >>> found = ad.pairwise(sets, progress=False)
+        >>> found.values.shape, found.nearest("a")[0][0]
+        ((3, 3), 'b')
     """
     cost, solver = check_cost(cost) or GroundCost(), check_solver(solver or Sinkhorn())
-    items, failed = _recognised(_named(datasets), n_jobs)
-    items = _in_one_space(items, failed)
-    names = tuple(items)
-    content = uuid4().hex if store is None else digest(FORMAT, cost, solver, standard_errors)
-    at_once = jobs_at_once(n_jobs)
-    settings = _Settings(cost, solver, memory_limit, at_once, content, standard_errors)
-    errors = {
-        (a, b): f"{bad}: {failed[bad]}"
-        for a, b in combinations(names, 2)
-        for bad in (b, a)
-        if bad in failed
-    }
-    places = combinations(range(len(names)), 2)
-    tiles = sorted(places, key=lambda place: (place[0] // _TILE, place[1] // _TILE, place))
-    pairs = [(names[i], names[j]) for i, j in tiles if (names[i], names[j]) not in errors]
-    jobs = [
-        Job(
-            f"{a} and {b}",
-            (items[a], items[b], settings),
-            digest(items[a].content, items[b].content, settings.content),
-        )
-        for a, b in pairs
-    ]
-    try:
-        outcomes = run_jobs(
-            _distance,
-            jobs,
-            label="pairs of datasets",
-            n_jobs=n_jobs,
-            store=store,
-            progress=progress,
-            begun=_warn_if_long,
-        )
-    finally:
-        _ready.cache_clear()
-    values = np.diag(
-        [math.nan if name in failed else 0.0 for name in names]
-    )  # a divergence of equal measures vanishes
-    converged, seconds = np.diag([name not in failed for name in names]), np.zeros_like(values)
-    varying = np.full_like(values, math.nan)
-    for a, b in errors:
-        _set(values, names, (a, b), math.nan)
-    for pair, outcome in zip(pairs, outcomes, strict=True):
-        result = outcome.result or {"value": math.nan, "converged": False}
-        _set(values, names, pair, result["value"])
-        _set(converged, names, pair, result["converged"])
-        _set(seconds, names, pair, outcome.seconds)
-        stated = result.get("standard_error")
-        _set(varying, names, pair, math.nan if stated is None else stated)
-        if outcome.error is not None:
-            errors[pair] = outcome.error
-    return Pairwise(names, values, converged, seconds, errors, varying)
+    if n_jobs is not None and (type(n_jobs) is not int or n_jobs == 0):
+        remedy = "Pass a number of pairs, or -1 for every core."
+        raise InputError("n_jobs must be a whole number other than 0", repr(n_jobs), remedy)
+    folder = None if store is None else _make_folder(store)
+    sets = _read_all(_named(datasets))
+    settings = digest(FORMAT, cost, solver, standard_errors)
+    contents = {name: digest(data) for name, data in sets.items()}
+    pairs = list(combinations(sets, 2))
+    keys = {(a, b): digest(contents[a], contents[b], settings) for a, b in pairs}
+    results: dict[Pair, dict[str, Any]] = {}
+    if folder is not None:
+        stored = {pair: _read(folder / f"{key}.json") for pair, key in keys.items()}
+        results = {pair: result for pair, result in stored.items() if result is not None}
+    todo = [pair for pair in pairs if pair not in results]
+    options = (cost, solver, memory_limit, standard_errors)
+    jobs = [(pair, (sets[pair[0]], sets[pair[1]], *options)) for pair in todo]
+    with track(len(pairs), "pairs of datasets", None if progress is True else progress) as advance:
+        if results:
+            advance(len(results))
+        for pair, result in _run(jobs, n_jobs):
+            if folder is not None and "error" not in result:
+                _write(folder / f"{keys[pair]}.json", " and ".join(pair), result)
+            results[pair] = result
+            advance(1)
+    return _collected(tuple(sets), results)
 
 
-def _warn_if_long(seconds: float, left: int, workers: int) -> None:
-    """A word before a long run, when its first pairs are done."""
-    if seconds * left / workers < _LONG:
+def _collected(names: tuple[str, ...], results: Mapping[Pair, Any]) -> Pairwise:
+    values, seconds = np.zeros((2, len(names), len(names)))
+    converged = np.eye(len(names), dtype=bool)
+    errors: dict[Pair, str] = {}
+    deviations = np.full_like(values, math.nan)
+    np.fill_diagonal(deviations, 0.0)
+    for pair in combinations(names, 2):
+        i, j = map(names.index, pair)
+        found = results[pair].get("result", {"value": math.nan, "converged": False})
+        error = found.get("standard_error")
+        values[i, j] = values[j, i] = found["value"]
+        converged[i, j] = converged[j, i] = found["converged"]
+        seconds[i, j] = seconds[j, i] = results[pair].get("seconds", 0.0)
+        deviations[i, j] = deviations[j, i] = math.nan if error is None else error
+        if "error" in results[pair]:
+            errors[pair] = results[pair]["error"]
+    return Pairwise(names, values, converged, seconds, errors, deviations)
+
+
+def _run(jobs: Sequence[tuple[Pair, Any]], n_jobs: Any) -> Iterator[Any]:
+    """The results of the jobs, as they come."""
+    import joblib
+
+    if not jobs:
         return
-    warnings.warn(
-        f"{left} more pairs take about {time_left(left / workers, 1 / seconds)}: one took {seconds:.2g} s. "
-        "Shorter: fewer samples (data.sample(500)), n_jobs=-1 for "
-        "all cores, standard_errors=False, or a sliced distance (ad.SlicedOTDD); store=directory "
-        "keeps what is done when you stop it.",
-        ScaleWarning,
-        stacklevel=4,
-    )
+    workers = min(joblib.effective_n_jobs(n_jobs), len(jobs))
+    share = min(workers, joblib.cpu_count())  # of memory and threads on one machine
+    calls = [joblib.delayed(_attempt)(pair, job, share) for pair, job in jobs]
+    options: dict[str, Any] = {"n_jobs": workers, "batch_size": 1}
+    try:
+        parallel = joblib.Parallel(return_as="generator_unordered", **options)
+    except ValueError:  # a backend such as Ray's, which returns all results at once: call in rounds
+        size = 1 if workers == 1 else _ROUND * workers
+        with joblib.Parallel(**options) as parallel:
+            for start in range(0, len(calls), size):
+                yield from parallel(calls[start : start + size])
+        return
+    yield from parallel(calls)
 
 
-def _set(matrix: np.ndarray, names: tuple[str, ...], pair: tuple[str, str], value: float) -> None:
-    i, j = map(names.index, pair)
-    matrix[i, j] = matrix[j, i] = value
+def _attempt(pair: Pair, job: Sequence[Any], share: int) -> tuple[Pair, dict[str, Any]]:
+    start = time.perf_counter()
+    try:
+        found = {"result": _distance(share, *job)}
+    except Exception as error:
+        found = {"error": f"{type(error).__name__}: {error}"}
+    return pair, {**found, "seconds": time.perf_counter() - start}
 
 
-def _named(datasets: Any) -> dict[str, _Item]:
+def _distance(
+    share: int,
+    source: LabeledDataset,
+    target: LabeledDataset,
+    cost: GroundCost,
+    solver: Solver,
+    memory_limit: MemoryLimit,
+    standard_errors: bool,
+) -> dict[str, Any]:
+    limit = memory_limit if share == 1 else as_bytes(memory_limit, source.x.device) // share
+    found = otdd(source, target, cost=cost, solver=solver, memory_limit=limit)
+    result = {name: getattr(found, name) for name in ("value", "converged", "n_iter")}
+    error = _standard_error(found) if standard_errors else None
+    return plain({**result, "marginal_error": found.marginal_error, "standard_error": error})
+
+
+def _standard_error(found: Distance) -> float | None:
+    """None where the potentials have not converged, or the first order vanishes."""
+    try:
+        return found.standard_error() if found.converged else None
+    except InputError:
+        return None
+
+
+def _named(datasets: Any) -> dict[str, Any]:
     match datasets:
         case Mapping():
-            given = {str(name): data for name, data in datasets.items()}
+            sets = {str(name): data for name, data in datasets.items()}
         case [*some]:
-            plain = all(isinstance(data, _REFERENCE) for data in some) and len({*some}) == len(some)
-            given = {str(data if plain else place): data for place, data in enumerate(some)}
+            references = all(isinstance(data, (str, os.PathLike)) for data in some)
+            unique = references and len({*some}) == len(some)
+            sets = {str(data if unique else at): data for at, data in enumerate(some)}
         case _:
-            raise InputError(
-                "datasets must be several, by name or in order",
-                type(datasets).__name__,
-                "Pass a dict or a list.",
-            )
-    if len(given) < 2 or len(given) < len(datasets):
-        raise InputError(
-            "pairs need two or more datasets with different names",
-            f"{len(given)}",
-            "Add some, or rename them.",
-        )
-    return {name: _item(name, data) for name, data in given.items()}
+            what = "datasets must be a mapping or a sequence"
+            raise InputError(what, type(datasets).__name__, "Pass a dict or a list.")
+    if len(sets) < 2 or len(sets) < len(datasets):
+        remedy = "Add some, or rename them."
+        raise InputError("pairs need two or more datasets with names", f"{len(sets)}", remedy)
+    return sets
 
 
-def _item(name: str, data: Any) -> _Item:
-    if isinstance(data, LabeledDataset):
-        held = data.replace(x=data.x.detach()) if data.x.requires_grad else data
-        return _Item(held, content=digest(data), shape=data.sample_shape)
-    what = f"{name} must be a LabeledDataset or a reference"
-    check_kind(what, data, _REFERENCE, "Wrap arrays as ad.LabeledDataset(x, y).")
-    parsed = Reference.parse(data, [known.name for known in references.names()])
-    if not (parsed.is_file or parsed.kind == "run"):
-        return _Item(reference=os.fspath(data))
-    # workers may have been started in another directory
-    place = os.path.abspath(os.path.expanduser(parsed.path))
-    reference = Path(place) if parsed.kind == "path" else f"{parsed.kind}:{place}"
-    return _Item(reference=reference, options=parsed.options)
-
-
-def _recognised(
-    items: dict[str, _Item], n_jobs: int | None
-) -> tuple[dict[str, _Item], dict[str, str]]:
-    """The items with the digests of what is behind references; for those that cannot be read,
-    why.
-    """
-    unread = {name: item for name, item in items.items() if not item.content}
-    jobs = [Job(name, (item,)) for name, item in unread.items()]
-    outcomes = run_jobs(_fingerprint, jobs, label="reading datasets", n_jobs=n_jobs, progress=False)
-    told = dict(zip(unread, outcomes, strict=True))
-    found = {name: told[name].result or {} for name in unread}
-    known = {
-        name: replace(
-            item, content=found[name].get("content", ""), shape=tuple(found[name].get("shape", ()))
-        )
-        for name, item in unread.items()
-    }
-    return items | known, {
-        name: outcome.error for name, outcome in told.items() if outcome.error is not None
-    }
-
-
-def _in_one_space(items: dict[str, _Item], failed: Mapping[str, str]) -> dict[str, _Item]:
-    """Images of different shapes in the one of the largest, with a word; others as they are, and
-    pairs that do not fit say so.
-    """
-    sound = {name: item for name, item in items.items() if name not in failed}
-    shapes = {item.shape for item in sound.values()}
+def _read_all(given: Mapping[str, Any]) -> dict[str, LabeledDataset]:
+    """The datasets, images of different shapes in that of the largest."""
+    sets: dict[str, LabeledDataset] = {}
+    for name, data in given.items():
+        what = f"{name} must be a LabeledDataset or a reference"
+        kinds = (LabeledDataset, str, os.PathLike)
+        check_kind(what, data, kinds, "Wrap arrays as ad.LabeledDataset(x, y).")
+        read = data if isinstance(data, LabeledDataset) else load(data, progress=False)
+        sets[name] = read.replace(x=read.x.detach()) if read.x.requires_grad else read
+    shapes = {data.sample_shape for data in sets.values()}
     if len(shapes) < 2 or min(map(len, shapes)) < 2:
-        return items
-    sets = [item.read() for item in sound.values()]
+        return sets
     try:
-        made = harmonize(*sets)
-    except InputError:
-        return items
-    warnings.warn(
-        f"images of {len(shapes)} shapes are brought to {made[0].sample_shape}, that of the largest: "
-        "ad.harmonize(…, size=…, channels=…) chooses another",
-        stacklevel=3,
-    )
-    pairs = zip(sound, made, strict=True)
-    return items | {
-        name: _Item(data, content=digest(data), shape=data.sample_shape) for name, data in pairs
-    }
+        images = harmonize(*sets.values())
+    except InputError:  # pairs that do not fit have an error each
+        return sets
+    what = f"images of {len(shapes)} shapes are resized to {images[0].sample_shape}"
+    warnings.warn(f"{what}; use ad.harmonize for another shape", stacklevel=3)
+    return dict(zip(sets, images, strict=True))
+
+
+def _make_folder(store: str | os.PathLike[str]) -> Path:
+    folder = Path(store).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what, remedy = "the store must be a writable directory", "Choose another directory."
+        raise InputError(what, f"{folder} ({error.strerror})", remedy) from None
+    return folder
+
+
+def _write(path: Path, name: str, result: dict[str, Any]) -> None:
+    record = {"name": name, "key": path.stem, **result}
+    write_atomically(path, json.dumps(record | {"check": _checksum(record)}).encode())
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A stored result, or None if it has to be computed."""
+    try:
+        record = json.loads(path.read_bytes())
+        if record["key"] == path.stem and record["check"] == _checksum(record):
+            return {"result": record["result"], "seconds": record["seconds"]}
+        reason = "other content"
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    warnings.warn(f"{path} is damaged and computed again ({reason})", stacklevel=3)
+    return None
+
+
+def _checksum(record: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps([record["key"], record["result"], record["seconds"]]).encode())

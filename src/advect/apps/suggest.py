@@ -1,83 +1,67 @@
-"""How to flow one dataset to another: every choice made from the data, each with its reason.
+"""Settings of a flow from one dataset to another, chosen from the data, each with its reason.
 
-Nothing is solved and nothing moves: what is looked at are sizes, shares of classes, dimensions and
-the mean feature cost of some hundred samples. The rules were set on one half of five image datasets
-and tried on the other (docs/choosing-parameters.md says how far they are from the best of a grid)."""
+Nothing is solved: the rules look at sizes, class proportions, dimensions and the mean feature cost of
+some hundred samples. They were set on one half of five image datasets and tested on the other
+(docs/choosing-parameters.md).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from advect._util import defaults
-from advect._util.checks import check_kind
-from advect._util.html import facts_table
-from advect._util.linalg import squared_distances
 from advect._util.memory import as_bytes, readable
+from advect._util.result import Result
 from advect.cost import Bures, GroundCost, MeansOnly, NoLabels
+from advect.cost.ground import check_features
 from advect.cost.labels import LabelCost
 from advect.cost.targets import TargetValues
+from advect.data.conversions import has_classes
 from advect.data.dataset import LabeledDataset
-from advect.data.spaces.images import brightness_range
-from advect.errors import InputError
+from advect.data.laws.linalg import squared_distances
 from advect.flows.dynamics import FeatureDriven
 from advect.flows.integrators import Euler
 from advect.flows.loop import FlowResult, flow
 from advect.functionals import OTDD
-from advect.ot import MiniBatch, Relative, Sinkhorn, Solver
+from advect.ot.minibatch import MiniBatch
+from advect.ot.sinkhorn import Relative, Sinkhorn
+from advect.ot.solver import Solver
+from advect.spaces.images import brightness_range
 from advect.transport.notes import Note
+from advect.transport.transport import check_dataset
 
-_LABEL_WEIGHT = 2.0  # classes hold together, and the features are not forgotten
-_EPSILON = 0.03  # of the mean feature cost, which a label weight does not change
-_STEP_SIZE, _N_STEPS = 0.5, 30  # flow time 15; controlled steps of 0.5 fall as fast as any
-_SOME = 500  # samples to look at
-_SHARES = 0.02  # of mass, by which shares of classes may differ
-_LARGE = 20_000  # samples, beyond which parts are compared
+_LABEL_WEIGHT = 2.0  # classes stay together, and features still count
+_EPSILON = 0.03  # share of the mean feature cost, which does not depend on the label weight
+_STEP_SIZE, _N_STEPS = 0.5, 30
+_N_LOOKED_AT = 500  # samples
+_MAX_IMBALANCE = 0.02  # difference of class proportions
+_MAX_DENSE = 20_000  # samples above which mini-batches are used
 _BATCH = 2000
-_LAWS = 2e11  # multiplications of a step for label laws, beyond which diagonals do
+_MAX_LAW_WORK = 2e11  # multiplications per step above which covariances are diagonal
 
 
-@dataclass(frozen=True)
-class Advice:
-    """One choice: which part of a ``Suggestion``, its value in words, and why.
-
-    Example:
-        >>> print(Advice("n_steps", "30", "nothing moves any more"))
-        n_steps  30  (nothing moves any more)
-    """
+class Advice(NamedTuple):
+    """One choice: the option, its value as text, and the reason."""
 
     option: str
     value: str
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.option}  {self.value}  ({self.reason})"
-
 
 @dataclass(frozen=True, eq=False)
-class Suggestion:
-    """A flow from one dataset to another, ready to be run, changed, or written down.
+class Suggestion(Result):
+    """Settings of a flow, of ``ad.suggest``.
 
     Attributes:
         advice: every choice with its reason.
-        source, target: the datasets, with classes of equal mass where that is advised.
-        cost, solver, dynamics, integrator, n_steps: what ``ad.flow`` takes.
-        equal_mass: whether classes were given equal mass.
-        hints: what the data does not say and you may know.
-        memory_limit: what a step may take, as it was given.
-
-    Example:
-        >>> import advect as ad
-        >>> found = ad.suggest(ad.datasets.load("toy:gaussians?n=60"), ad.datasets.load("toy:moons?n=60"))
-        >>> found.n_steps, found.cost.label_weight
-        (30, 2.0)
-        >>> result = found.flow(n_steps=3)
-        >>> result.values[-1] < result.values[0]
-        True
+        source, target: the datasets, with classes of equal mass if ``equal_mass``.
+        cost, solver, dynamics, integrator, n_steps: arguments of ``ad.OTDD`` and ``ad.flow``.
     """
 
+    title = "Suggested settings of a flow"
     advice: tuple[Advice, ...]
     source: LabeledDataset = field(repr=False)
     target: LabeledDataset = field(repr=False)
@@ -87,209 +71,141 @@ class Suggestion:
     integrator: Euler
     n_steps: int
     equal_mass: bool
-    hints: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()
     memory_limit: int | str | None = None
+
+    def _summary(self) -> dict[str, Any]:
+        return {one.option: f"{one.value}: {one.reason}" for one in self.advice}
 
     @property
     def objective(self) -> OTDD:
-        """The functional to decrease: ½ OTDD² to the target.
-
-        Example:
-            >>> import advect as ad
-            >>> moons = ad.datasets.load("toy:moons?n=40")
-            >>> round(ad.suggest(moons, moons).objective(moons).item(), 6) + 0
-            0.0
-        """
+        """The functional to decrease, ½ OTDD² to the target."""
         return OTDD(self.target, cost=self.cost, solver=self.solver, memory_limit=self.memory_limit)
 
     def flow(self, **changes: Any) -> FlowResult:
-        """Run it; options of ``ad.flow`` replace what was suggested."""
-        parts = {
-            "dynamics": self.dynamics,
-            "integrator": self.integrator,
-            "n_steps": self.n_steps,
-        }
-        return flow(self.source, self.objective, **{**parts, **changes})
+        """Run the flow; arguments of ``ad.flow`` replace what is suggested."""
+        names = ("dynamics", "integrator", "n_steps")
+        settings = {name: getattr(self, name) for name in names}
+        return flow(self.source, self.objective, **{**settings, **changes})
 
     @property
     def code(self) -> str:
-        """The same as lines of Python, for ``source`` and ``target``.
-
-        Example:
-            >>> import advect as ad
-            >>> moons = ad.datasets.load("toy:moons?n=40")
-            >>> print(ad.suggest(moons, moons).code.splitlines()[0])
-            objective = ad.OTDD(
-        """
+        """The same as Python code, for ``source`` and ``target``."""
         mass = ".balanced()" if self.equal_mass else ""
         solver = repr(self.solver).replace("=Relative(", "=ad.Relative(")
-        limit = (
-            f"    memory_limit={self.memory_limit!r},\n" if self.memory_limit is not None else ""
-        )
+        cost = f"GroundCost(label=ad.{self.cost.label!r}, label_weight={self.cost.label_weight:g})"
+        limit = ""
+        if self.memory_limit is not None:
+            limit = f"    memory_limit={self.memory_limit!r},\n"
         return (
-            f"objective = ad.OTDD(\n    target{mass},\n    cost=ad.{_written(self.cost)},\n"
+            f"objective = ad.OTDD(\n    target{mass},\n    cost=ad.{cost},\n"
             f"    solver=ad.{solver},\n{limit})\n"
             f"result = ad.flow(\n    source{mass},\n    objective,\n    dynamics=ad.{self.dynamics!r},\n"
             f"    integrator=ad.{self.integrator!r},\n    n_steps={self.n_steps},\n)"
         )
 
-    def __str__(self) -> str:
-        wide = [max(len(getattr(one, part)) for one in self.advice) for part in ("option", "value")]
-        rows = [
-            f"{one.option:<{wide[0]}}  {one.value:<{wide[1]}}  {one.reason}" for one in self.advice
-        ]
-        return "\n".join([*rows, *(f"hint: {note}" for note in self.hints)])
-
-    def _repr_html_(self) -> str:
-        facts = {one.option: f"{one.value}: {one.reason}" for one in self.advice}
-        facts |= {"hint": " ".join(map(str, self.hints))} if self.hints else {}
-        return facts_table("Suggestion", facts)
-
 
 def suggest(
     source: LabeledDataset, target: LabeledDataset, *, memory_limit: int | str | None = None
 ) -> Suggestion:
-    """Epsilon, label weight, label law, solver, balance, steps for a flow of one dataset to another.
+    """Suggest epsilon, label weight, label cost, solver, class masses and steps of a flow.
 
-    Use it before the first flow of two datasets, or where a flow mixed its classes: it looks at the
-    data, takes a second, and says why it chooses what. It is about flows whose end is used by class;
-    to compare a distance with published ones, keep the defaults.
+    Use it before the first flow between two datasets, or where a flow mixed its classes. It is made
+    for flows whose end is used by class; to compare a distance with published ones, keep the defaults.
 
     Args:
         source, target: labeled datasets in one feature space (``ad.harmonize``).
-        memory_limit: bytes, or a text like "2GiB", that a step may take; by default half of what is
-            free.
-
-    Raises:
-        InputError: datasets that have no common space, or no samples.
+        memory_limit: bytes, or text like "2GiB", for a step; by default half of the free memory.
 
     Example:
         >>> import advect as ad
-        >>> digits, mnist = ad.harmonize(ad.datasets.load("digits", n=100), ad.datasets.load("mnist", n=100))
-        >>> found = ad.suggest(digits, mnist)
-        >>> found.equal_mass, found.dynamics.bounds
-        (True, (0.0, 1.0))
+        >>> source, target = ad.datasets.load("toy:gaussians?n=60"), ad.datasets.load("toy:moons?n=60")
+        >>> found = ad.suggest(source, target)
+        >>> found.n_steps, found.cost.label_weight
+        (30, 2.0)
+        >>> result = found.flow(n_steps=3)
+        >>> result.values[-1] < result.values[0]
+        True
     """
-    for name, data in {"source": source, "target": target}.items():
-        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-        check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
-    if source.dim != target.dim:
-        raise InputError(
-            "source and target need one feature space",
-            f"{source.dim} and {target.dim} features",
-            "Bring them together with ad.harmonize(source, target), or ad.align.",
-        )
-    seen = _with_mass(source), _with_mass(target)  # samples without mass change nothing
-    label, weight, told = _label(*seen)
-    equal, mass = _mass(*seen, label)
-    if equal:
+    check_features(check_dataset("source", source), check_dataset("target", target))
+    one, two = (data.subset(data.weights > 0) for data in (source, target))
+    cost, label_advice = _label_cost(one, two)
+    equal_mass, mass_advice = _mass(one, two, cost.label_cost)
+    if equal_mass:
         source, target = source.balanced(), target.balanced()
-    cost = GroundCost(label=label, label_weight=weight)
-    solver, solved = _solver(*seen, memory_limit)
-    bounds = brightness_range(*((data.sample_shape, data.x) for data in seen))
-    steps = (
-        Advice(
-            "n_steps", f"{_N_STEPS}", f"flow time {_N_STEPS * _STEP_SIZE:g}: nothing moves any more"
-        ),
-        Advice(
-            "integrator.step_size",
-            f"{_STEP_SIZE:g}",
-            "only the end is used; a step that would make the value rise is made smaller",
-        ),
+    solver, solver_advice = _solver(one, two, memory_limit)
+    bounds = brightness_range(*((data.sample_shape, data.x) for data in (one, two)))
+    end = f"flow time {_N_STEPS * _STEP_SIZE:g}, after which little changes"
+    size = "only the end is used, and a step that raises the objective is shortened"
+    limits = Advice("dynamics.bounds", "none", "features have no known range")
+    if bounds is not None:
+        limits = Advice(limits.option, f"{bounds[0]:g} to {bounds[1]:g}", "the range of the images")
+    advice = (
+        *label_advice,
+        mass_advice,
+        *solver_advice,
+        Advice("n_steps", f"{_N_STEPS}", end),
+        Advice("integrator.step_size", f"{_STEP_SIZE:g}", size),
+        limits,
     )
-    kept = Advice(
-        "dynamics.bounds",
-        "none" if bounds is None else f"{bounds[0]:g} to {bounds[1]:g}",
-        "features have no range of their own" if bounds is None else "images stay images",
-    )
-    return Suggestion(
-        (*told, mass, *solved, *steps, kept),
-        source,
-        target,
-        cost,
-        solver,
-        FeatureDriven(bounds=bounds),
-        Euler(_STEP_SIZE),
-        _N_STEPS,
-        equal,
-        _hints(*seen, label),
-        memory_limit,
-    )
+    dynamics, integrator = FeatureDriven(bounds=bounds), Euler(_STEP_SIZE)
+    settings = (cost, solver, dynamics, integrator, _N_STEPS, equal_mass)
+    notes = _notes(one, two, cost.label_cost)
+    return Suggestion(advice, source, target, *settings, notes, memory_limit)
 
 
-def _with_mass(data: LabeledDataset) -> LabeledDataset:
-    """The samples that have a weight, of which all that is advised comes."""
-    return data if bool((data.weights > 0).all()) else data.subset(data.weights > 0)
-
-
-def _written(cost: GroundCost) -> str:
-    """A ground cost as it would be typed, without what is the default anyway."""
-    return f"GroundCost(label=ad.{cost.label!r}, label_weight={cost.label_weight:g})"
-
-
-def _label(
+def _label_cost(
     source: LabeledDataset, target: LabeledDataset
-) -> tuple[LabelCost, float, tuple[Advice, ...]]:
-    """What labels are compared by, and how much they count."""
+) -> tuple[GroundCost, tuple[Advice, ...]]:
+    """The label cost and its weight."""
     sides = (source, target)
-    if _by_number(*sides):
-        if not _same_targets(*sides):
-            why = "both sides do not have the same targets: features alone are compared"
-            return NoLabels(), defaults.LOOK.label_weight, (Advice("cost.label", "NoLabels", why),)
-        law = Advice("cost.label", "TargetValues", "labels are numbers: they are compared by value")
-        one = Advice(
-            "cost.label_weight", "1", "a deviation of the targets counts as one of the features"
-        )
-        return TargetValues(), 1.0, (law, one)
-    if not all(data.complete and data.has_classes for data in sides):
-        why = "labels are missing: features alone are compared"
-        return NoLabels(), defaults.LOOK.label_weight, (Advice("cost.label", "NoLabels", why),)
+    if _has_targets(*sides) and _same_targets(*sides):
+        kind = Advice("cost.label", "TargetValues", "labels are numbers")
+        one = Advice("cost.label_weight", "1", "targets have the scale of the features")
+        return GroundCost(label=TargetValues(), label_weight=1.0), (kind, one)
+    if _has_targets(*sides) or not all(
+        bool(data.labeled.all()) and has_classes(data) for data in sides
+    ):
+        why = "the targets of both sides differ" if _has_targets(*sides) else "labels are missing"
+        cost = GroundCost(label=NoLabels(), label_weight=defaults.LOOK.label_weight)
+        return cost, (Advice("cost.label", "NoLabels", f"{why}: only features are compared"),)
     sizes = [count for data in sides for count in data.counts.values() if count]
     median, dim = sorted(sizes)[len(sizes) // 2], source.dim
     pairs = len(source.classes) * len(target.classes)
-    weight = Advice(
-        "cost.label_weight",
-        f"{_LABEL_WEIGHT:g}",
-        "what comes out is used by its classes: at 1 nearness of samples outweighs them",
-    )
     if median < 2:
-        law = Advice("cost.label", "MeansOnly", "classes of one sample have no spread")
-        return MeansOnly(), _LABEL_WEIGHT, (law, weight)
-    work = pairs * min(dim, max(sizes)) ** 3
-    if work > _LAWS:
-        why = f"{pairs} pairs of classes in {dim} dimensions: full covariances would take most of the time"
-        return (
-            Bures(diagonal=True),
-            _LABEL_WEIGHT,
-            (Advice("cost.label", "Bures, diagonal", why), weight),
-        )
-    why = f"full covariances of {len(sizes)} classes, {median} samples in the median"
-    return Bures(), _LABEL_WEIGHT, (Advice("cost.label", "Bures", why), weight)
+        label, kind, why = MeansOnly(), "MeansOnly", "classes of one sample have no covariance"
+    elif pairs * min(dim, max(sizes)) ** 3 > _MAX_LAW_WORK:
+        label, kind = Bures(diagonal=True), "Bures, diagonal"
+        why = f"full covariances of {pairs} pairs of classes in {dim} dimensions take too long"
+    else:
+        label, kind = Bures(), "Bures"
+        why = f"full covariances of {len(sizes)} classes, {median} samples in the median"
+    reason = "keeps classes together; at 1 the distance of samples outweighs them"
+    weight = Advice("cost.label_weight", f"{_LABEL_WEIGHT:g}", reason)
+    cost = GroundCost(label=label, label_weight=_LABEL_WEIGHT)
+    return cost, (Advice("cost.label", kind, why), weight)
 
 
-def _by_number(*sides: LabeledDataset) -> bool:
-    """Whether a side has targets in place of classes."""
-    return any(data.targets is not None and not data.has_classes for data in sides)
+def _has_targets(*sides: LabeledDataset) -> bool:
+    """Whether a side has continuous targets instead of classes."""
+    return any(data.targets is not None and not has_classes(data) for data in sides)
 
 
 def _same_targets(*sides: LabeledDataset) -> bool:
-    """Whether each side has targets, and as many."""
+    """Whether both sides have targets of the same dimension."""
     return len({None if data.targets is None else data.targets[0].numel() for data in sides}) == 1
 
 
 def _mass(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> tuple[bool, Advice]:
-    """Whether classes should have the same mass."""
+    """Whether classes should have equal mass."""
     if not label.costs:
         return False, Advice("equal_mass", "no", "classes are not compared")
-    shares = [
-        sorted(mass for mass in data.class_mass.tolist() if mass) for data in (source, target)
-    ]
-    uneven = max(most[-1] - most[0] for most in shares)
-    if uneven <= _SHARES:
-        return False, Advice("equal_mass", "no", "classes have equal shares already")
-    low, high = min(shares[0][0], shares[1][0]), max(shares[0][-1], shares[1][-1])
+    masses = [[m for m in data.class_mass.tolist() if m] for data in (source, target)]
+    if max(max(own) - min(own) for own in masses) <= _MAX_IMBALANCE:
+        return False, Advice("equal_mass", "no", "class proportions are equal")
+    low, high = min(map(min, masses)), max(map(max, masses))
     why = (
-        f"shares go from {low:.1%} to {high:.1%}: mass that a class has too much would have to "
+        f"class proportions go from {low:.1%} to {high:.1%}; excess mass of a class would have to "
         "become another class"
     )
     return True, Advice("equal_mass", "yes", why)
@@ -298,57 +214,43 @@ def _mass(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> t
 def _solver(
     source: LabeledDataset, target: LabeledDataset, memory_limit: int | str | None
 ) -> tuple[Solver, tuple[Advice, ...]]:
-    """Which solver, and its epsilon in the units of the cost."""
-    x, y = (data.x[_some_of(len(data))].double() for data in (source, target))
+    """The solver, with epsilon in units of the cost."""
+    n, m = len(source), len(target)
+    if max(n, m) > _MAX_DENSE:
+        kind = Advice("solver", "MiniBatch", f"batches of {_BATCH} for {n} × {m} samples")
+        share = Advice("solver.epsilon", "1 % of the mean cost", "for each batch")
+        return MiniBatch(size=_BATCH), (kind, share)
+    x, y = (data.x[_some_rows(len(data))].double() for data in (source, target))
     mean = float(squared_distances(x, y).mean()) / 2
     epsilon: float | Relative = float(f"{_EPSILON * mean:.3g}")
-    share = Advice(
-        "solver.epsilon",
-        f"{epsilon:g}",
-        f"{_EPSILON:.0%} of the mean feature cost, {mean:.3g}: it does not grow with the label weight",
-    )
+    why = f"{_EPSILON:.0%} of the mean feature cost, {mean:.3g}, whatever the label weight"
+    share = Advice("solver.epsilon", f"{epsilon:g}", why)
     if not epsilon:
         epsilon = Relative(defaults.LOOK.epsilon)
-        share = Advice("solver.epsilon", "1 % of the mean cost", "all samples are in one place")
-    n, m = len(source), len(target)
-    tol = defaults.LOOK.tol
-    if max(n, m) > _LARGE:
-        why = f"{n} × {m} samples: parts of {_BATCH}, others at each step"
-        share = Advice(
-            "solver.epsilon", "1 % of the mean cost", "of the whole problem, for each part"
-        )
-        return MiniBatch(size=_BATCH), (Advice("solver", "MiniBatch", why), share)
+        share = Advice("solver.epsilon", "1 % of the mean cost", "all features are equal")
     need, room = 6 * n * m * source.x.element_size(), as_bytes(memory_limit)
-    why = (
-        f"{n} × {m} samples fit into memory"
-        if need <= room
-        else f"about {readable(need)} for {n} × {m} samples are more than {readable(room)}: it works in blocks"
-    )
-    return Sinkhorn(epsilon, tol=tol), (Advice("solver", "Sinkhorn", why), share)
+    why = f"{n} × {m} samples fit into memory"
+    if need > room:
+        why = f"in blocks: {n} × {m} samples need {readable(need)}, more than {readable(room)}"
+    return Sinkhorn(epsilon, tol=defaults.LOOK.tol), (Advice("solver", "Sinkhorn", why), share)
 
 
-def _some_of(count: int) -> torch.Tensor:
-    """Places of some samples, from the first to the last, whatever their number."""
-    return torch.linspace(0, count - 1, _SOME, dtype=torch.float64).long().unique()
+def _some_rows(count: int) -> torch.Tensor:
+    """Evenly spaced rows."""
+    return torch.linspace(0, count - 1, _N_LOOKED_AT, dtype=torch.float64).long().unique()
 
 
-def _hints(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> tuple[Note, ...]:
-    """What the data cannot say."""
-    if _by_number(source, target):
+def _notes(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> tuple[Note, ...]:
+    if _has_targets(source, target):
         if _same_targets(source, target):
             return ()
-        why = "Targets do not count, since both sides do not have the same."
-        return (Note(why, "Give both ad.LabeledDataset(x, targets=y).", "Name them: ?target=…."),)
+        why = "Targets do not count, since those of both sides differ."
+        return (Note(why, "Give both sides the same targets."),)
     if not label.costs:
-        why = "Labels are missing on one side at least, so that classes are not kept together."
-        return (Note(why, "ad.pseudo_labels makes classes of clusters.", "Name them: ?label=…."),)
+        why = "Labels are missing, so classes may mix."
+        return (Note(why, "Use ad.pseudo_labels to make classes of clusters."),)
     both = set(map(str, source.classes)) & set(map(str, target.classes))
     if len(both) < 2:
         return ()
-    return (
-        Note(
-            f"{len(both)} classes have the same names on both sides, and names do not count.",
-            "If they mean the same, take label=ad.ByName().",
-            "If they mean the same, take --cost.label names.",
-        ),
-    )
+    why = f"{len(both)} classes have the same names on both sides, and names do not count."
+    return (Note(why, "Use label=ad.ByName() if they have the same meaning."),)

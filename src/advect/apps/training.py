@@ -1,41 +1,50 @@
-"""Trainers as users bring them, and what they are given: ``fit(x, y)`` and ``predict(x)`` on samples in
-their shape and positions of classes.
+"""What the applications share: trainers, weighted training sets, and the flow to another dataset.
 
-Where ``fit`` takes a ``sample_weight``, samples count by their mass. A trainer that also has
-``predict_proba(x)`` is asked for that where shares say more than answers."""
+A trainer has ``fit(x, y)`` and ``predict(x)`` on samples in their shape and on positions of classes.
+Where ``fit`` takes ``sample_weight``, samples count by their weights.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from advect._util.checks import check_count, check_non_negative, check_positive
+from advect._util.progress import Progress, track
+from advect._util.result import Result, Table
+from advect.cost import GroundCost
+from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset
+from advect.data.labels import memberships
 from advect.errors import InputError
+from advect.flows.dynamics import FeatureDriven, check_bounds
+from advect.flows.integrators import Euler
+from advect.flows.loop import Callback, FlowResult, flow
+from advect.functionals import OTDD
+from advect.maps import EntropicMap
+from advect.maps.posteriors import Posterior
+from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solver import Solver
+from advect.spaces.images import layout
 
 Classifier = Callable[[int], Any]  # from a seed to a new trainer
 
 
 class Logistic:
-    """Multinomial logistic regression on flat features in units of their common spread: the quick
-    trainer that stands in where none is given.
+    """Multinomial logistic regression on features in units of their common spread.
 
-    Beside its ridge, samples count by their effective number, (Σw)²/Σw²: ten samples that have half
-    of the mass do not become thousands because thousands have the other half.
-
-    Example:
-        >>> import torch
-        >>> model = Logistic().fit(torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([0, 0, 1]))
-        >>> model.predict(torch.tensor([[4.9]])).tolist()
-        [1]
+    Its ridge penalty is weighed against the effective number of samples, (Σw)²/Σw².
     """
 
     def __init__(self, seed: int = 0) -> None:
-        self.seed = seed  # nothing here is random; trainers are made from a seed
+        self.seed = seed  # not used: the fit is deterministic
 
     def fit(self, x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Logistic:
         from sklearn.linear_model import LogisticRegression
@@ -49,15 +58,15 @@ class Logistic:
                 weights = sample_weight.cpu().double().numpy()
                 weights = weights * (weights.sum() / np.square(weights).sum())
             self.model = LogisticRegression(max_iter=500)
-            self.model.fit(self._standard(rows), y.cpu().numpy(), sample_weight=weights)
+            self.model.fit(self._scaled(rows), y.cpu().numpy(), sample_weight=weights)
         return self
 
     def predict(self, x: Tensor) -> np.ndarray:
         if len(self.classes) == 1:
             return np.full(len(x), self.classes[0])
-        return np.asarray(self.model.predict(self._standard(_rows(x))))
+        return np.asarray(self.model.predict(self._scaled(_rows(x))))
 
-    def _standard(self, rows: np.ndarray) -> np.ndarray:
+    def _scaled(self, rows: np.ndarray) -> np.ndarray:
         return (rows - self.centre) / self.unit
 
 
@@ -65,22 +74,12 @@ def _rows(x: Tensor) -> np.ndarray:
     return x.detach().cpu().double().reshape(len(x), -1).numpy()
 
 
-def check_classifier(classifier: Any) -> None:
-    """Something that makes trainers, and is none itself."""
-    if not callable(classifier):
-        raise InputError(
-            "classifier must be a function from a seed to a new trainer",
-            type(classifier).__name__,
-            "Pass for instance classifier=lambda seed: KNeighborsClassifier(1).",
-        )
-
-
 def fit_on(train: Callable[..., Any], data: LabeledDataset) -> None:
-    """Train on all samples that have a label, by their weights where the trainer takes them."""
-    known = data if data.complete else data.subset(data.labeled)
+    """Train on all labeled samples, with weights where the trainer takes them."""
+    labeled = data if bool(data.labeled.all()) else data.subset(data.labeled)
     weighted = "sample_weight" in inspect.signature(train).parameters
-    weights = {"sample_weight": known.weights * len(known)} if weighted else {}
-    train(known.samples, known.y, **weights)
+    weights = {"sample_weight": labeled.weights * len(labeled)} if weighted else {}
+    train(labeled.samples, labeled.y, **weights)
 
 
 def predicted(model: Any, samples: Tensor) -> Tensor:
@@ -89,62 +88,138 @@ def predicted(model: Any, samples: Tensor) -> Tensor:
     answers = np.asarray(answers.detach().cpu() if torch.is_tensor(answers) else answers)
     whole = answers.dtype.kind in "biuf" and bool((answers == np.floor(answers)).all())
     if answers.shape != (len(samples),) or not whole:
-        raise InputError(
-            f"predict must give a class position for each of {len(samples)} samples",
-            f"shape {answers.shape} of {answers.dtype}",
-            "Return argmax(1), not scores; the positions that fit was given, not names.",
-        )
+        what = f"predict must return a class position for each of {len(samples)} samples"
+        remedy = "Return the integers that fit was given, for instance scores.argmax(1)."
+        raise InputError(what, f"shape {answers.shape} of {answers.dtype}", remedy)
     return torch.as_tensor(answers.astype(np.int64))
 
 
-def score(model: Any, test: LabeledDataset) -> float:
-    """The share of a test part that is named right."""
-    return float((predicted(model, test.samples) == test.y.cpu()).double().mean())
-
-
-def joined(parts: list[LabeledDataset]) -> LabeledDataset:
-    """Datasets with the same classes one after the other, each with the same mass for each of its
-    samples as before.
+def joined(parts: Sequence[LabeledDataset]) -> LabeledDataset:
+    """Datasets with the same classes as one; every part counts by its number of samples.
 
     Example:
-        >>> import advect as ad
-        >>> a = ad.LabeledDataset([[0.0]], ["u"], classes=["u", "v"])
-        >>> b = ad.LabeledDataset([[1.0], [2.0]], ["v", "u"])
-        >>> ad.apps.joined([a, b]).labels
+        >>> a = LabeledDataset([[0.0]], ["u"], classes=["u", "v"])
+        >>> joined([a, LabeledDataset([[1.0], [2.0]], ["v", "u"])]).labels
         ['u', 'v', 'u']
     """
     first = parts[0]
     for part in parts:
         if part.classes != first.classes or part.sample_shape != first.sample_shape:
-            raise InputError(
-                "datasets to join must have the same classes and sample shape",
-                f"{part.classes} of {part.sample_shape} with {first.classes} of "
-                f"{first.sample_shape}",
-                "Give them the same class names in the same order, and harmonize them.",
-            )
+            what = "datasets to join must have the same classes and sample shape"
+            got = f"{part.classes} of {part.sample_shape}"
+            raise InputError(what, got, "Harmonize them, and give them the same classes.")
     weights = torch.cat([part.weights.to(first.weights) * len(part) for part in parts])
-    shares = None
-    if any(part.has_doubt for part in parts):
-        shares = torch.cat([part.memberships.to(first.weights) for part in parts])
+    probabilities = None
+    if any(part.has_soft_labels for part in parts):
+        probabilities = torch.cat([memberships(part).to(first.weights) for part in parts])
     return first.replace(
         x=torch.cat([part.x.to(first.x) for part in parts]),
         y=torch.cat([part.y.to(first.y) for part in parts]),
         weights=weights / weights.sum(),
         law=None,
         law_index=None,
-        probabilities=shares,
+        probabilities=probabilities,
     )
 
 
-def shared(
-    few: LabeledDataset, others: list[LabeledDataset], few_share: float = 0.5
-) -> LabeledDataset:
-    """All of them, the few with their share of the mass."""
-    others = [part if part.complete else part.subset(part.labeled) for part in others if len(part)]
-    if not others:
+def half_and_half(few: LabeledDataset, others: LabeledDataset | None) -> LabeledDataset:
+    """Both datasets as one, each with half of the mass."""
+    if others is not None and not bool(others.labeled.all()):
+        others = others.subset(others.labeled)
+    if others is None or not len(others):
         return few
-    data = joined([few, *others])
+    data = joined([few, others])
     weights = data.weights.clone()
-    weights[: len(few)] *= few_share / weights[: len(few)].sum()
-    weights[len(few) :] *= (1 - few_share) / weights[len(few) :].sum()
+    for part in (slice(len(few)), slice(len(few), None)):
+        weights[part] *= 0.5 / weights[part].sum()
     return data.replace(weights=weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Result):
+    """A method chosen by its accuracy on held-out samples, with the reason in one sentence.
+
+    Attributes:
+        method: the name of the method.
+        accuracies: the accuracy of each method; empty if nothing could be held out.
+        held_out: how many samples were held out.
+        reason: one sentence.
+    """
+
+    title = "Choice of a method"
+    method: str
+    accuracies: dict[str, float]
+    held_out: int
+    reason: str
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (self.reason,)
+
+    def _summary(self) -> dict[str, Any]:
+        return {"method": self.method, "held-out samples": self.held_out}
+
+    def _tables(self) -> list[Table]:
+        rows = list(self.accuracies.items())
+        return [Table("Held-out accuracy", ("method", "accuracy"), rows)] if rows else []
+
+
+@dataclass(frozen=True)
+class FlowOptions:
+    """How ``transfer`` and ``repurpose`` flow a dataset to another; they document the fields."""
+
+    n_steps: int
+    step_size: float
+    label_weight: float
+    label: LabelCost
+    solver: Solver | None = None
+    bounds: tuple[float, float] | None = None
+    every: int = 10
+    progress: Progress = None
+    callbacks: Sequence[Callback] = ()
+
+    def __post_init__(self) -> None:
+        check_count("n_steps", self.n_steps)
+        check_count("every", self.every)
+        check_positive("step_size", self.step_size)
+        check_non_negative("label_weight", self.label_weight)
+        check_bounds(self.bounds)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        names = ("n_steps", "step_size", "label_weight", "label", "solver", "bounds")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def flow(
+        self, data: LabeledDataset, target: LabeledDataset, callbacks: Sequence[Callback] = ()
+    ) -> FlowResult:
+        """Flow data to a target, both with classes of equal mass, along T(x) − x: each sample goes
+        straight to its image under the transport map, and classes are not reshaped.
+        """
+        cost = GroundCost(label=self.label, label_weight=self.label_weight)
+        with track(self.n_steps, "flow", self.progress) as advance:
+            return flow(
+                data.balanced(),
+                OTDD(target.balanced(), cost=cost, solver=self.solver),
+                dynamics=FeatureDriven(through_laws=False, bounds=self.bounds),
+                integrator=Euler(self.step_size),
+                n_steps=self.n_steps,
+                callbacks=[*callbacks, *self.callbacks, lambda step: advance(int(step.index > 0))],
+            ).checked()
+
+    def map(self, posterior: Posterior = None) -> EntropicMap:
+        """A map for other samples; not debiased, which was the best of all maps on held-out USPS."""
+        same = {"epsilon": self.solver.epsilon} if isinstance(self.solver, Sinkhorn) else {}
+        return EntropicMap(
+            label_weight=self.label_weight, debias=False, posterior=posterior, **same
+        )
+
+
+def sample_figures(title: str, frames: Sequence[LabeledDataset], names: Sequence[str]) -> Any:
+    """A figure of some samples by its title: images in rows, points of the plane in panels."""
+    viz = import_module("advect.viz")
+    if layout(frames[0].sample_shape) is not None:
+        return {title: viz.image_grid(list(frames), titles=list(names))}
+    if frames[0].dim == 2:
+        return {title: viz.particles(list(frames), titles=list(names))}
+    return {}

@@ -1,11 +1,10 @@
-"""More samples for classes of which there are few: how samples differ within a class is borrowed from
-the classes of another dataset. Beyond the paper.
+"""More samples for classes of which there are few: the variation within classes of another dataset.
 
-    x_new = s_i + c (x_j − μ_j) ,     j drawn from the classes of the source by P(source class | class of s_i)
+    x_new = s_i + (x_j − μ_j) ,     j drawn from the source by P(source class | class of s_i)
 
-A flow ends on the few samples s_i and nowhere else, while what a learner lacks is how a class varies:
-strokes get bolder, slant, open and close in digits as in letters. Means are the target's, residuals
-the source's, and no transport between samples is needed."""
+Beyond the paper. A flow ends on the few samples s_i, while a classifier lacks the variation within a
+class, which is similar across classes. Means are those of the target, residuals those of the source.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +13,21 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_known, check_non_negative
-from advect.classes.class_means import calibrated_means, class_means
+from advect._util.checks import check_count, check_kind, check_known
 from advect.classes.matching import ClassMatching
 from advect.cost import GroundCost, MeansOnly
 from advect.cost.ground import check_features
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
-from advect.data.laws import Factored, Gaussians
+from advect.data.labels import estimated_laws
+from advect.data.laws import Factored, Gaussians, group_shares
 from advect.data.laws.shrinkage import pooled
 from advect.data.sampling import by_turns
 from advect.errors import InputError
 
-_MEANS = GroundCost(label=MeansOnly())
+_FLOOR = 0.1  # of the mean variance, added to all of W: unseen directions may vary
+_ALIKE = 0.5  # from this a on, classes do not vary as those of the source
+_MORE = 10.0 ** torch.linspace(-3, 2, 41, dtype=torch.float64)  # grid of a
 
 
 def borrow(
@@ -35,46 +36,33 @@ def borrow(
     matching: ClassMatching | ClassTable | None = None,
     *,
     n: int | None = None,
-    centre: Literal["shots", "mean", "calibrated"] = "shots",
+    centre: Literal["shots", "calibrated"] = "shots",
     proportional: bool = False,
-    scale: float | Literal["shots"] = 1.0,
     generator: torch.Generator | None = None,
 ) -> LabeledDataset:
-    """New samples of the classes of ``few``, which vary as the classes of ``source`` do.
+    """New samples of the classes of ``few`` that vary as the classes of ``source``.
 
-    To train on beside the few samples, above all in features of a network, where classes differ
-    within themselves in much the same directions. In pixels the sum of an image and a residual is no
-    image of the class when the shapes are unlike: there ``ad.maps.GaussianMap`` or plain augmentation
-    may do better. The two label sets may be any, of any sizes.
+    Use them to train a classifier from few samples, above all in features of a network. In pixels,
+    the sum of an image and a residual is often no image of the class; there ``ad.maps.GaussianMap``
+    or augmentation can be better.
 
     Args:
-        source: plenty of labeled samples of other classes, in the same feature space (see
-            ``ad.harmonize``).
+        source: many labeled samples of other classes, in the same feature space.
         few: the target samples.
-        matching: from the classes of ``few`` to those of ``source``, which says whose residuals a
-            class takes: ``ClassMatching.between(few, source)``, its ``sharpened()`` for one class
-            each, ``ClassMatching.nearest(few, source, m)``, or any table of P(source class | class).
-            By default that of equal masses under distances of class means. A class that it gives
-            nothing takes residuals of all.
-        n: how many; by default as many as the source has. Classes come in proportion to their mass
-            in ``few`` (``few.balanced()`` for equal ones), samples by their weights.
-        centre: ``"shots"`` puts residuals around single samples, ``"mean"`` around the mean of their
-            class, so that the matched source classes are translated to where the class is;
-            ``"calibrated"`` around the samples of a class, moved together so that their mean is the
-            one that they and the way the source's classes lie make likeliest: of one sample, what is
-            chance is left out (``advect.classes.class_means``).
-        proportional: what a source sample has more or less of its class mean multiplies the few
-            sample, and only the rest is added: x_new = ρ s_i + c (x_j − ρ μ_j) with
-            ρ = ⟨x_j, μ_j⟩ / ‖μ_j‖². For features whose zero means that nothing is there: counts,
-            outputs of a ReLU, ink.
-        scale: what residuals are multiplied with; ``"shots"`` for the number that gives them the
-            mean squared length that the few samples have around their class means, with n − 1 (1
-            where no class has two samples).
-        generator: source of randomness, for repeatable draws.
+        matching: from the classes of ``few`` to those of ``source``, which give the residuals:
+            ``ClassMatching.between(few, source)``, ``ClassMatching.nearest(few, source)``, or a table
+            of P(source class | class). By default that of equal masses and distances of class means.
+        n: number of samples; by default that of the source. Classes and samples are drawn in
+            proportion to their weights in ``few``.
+        centre: ``"shots"`` adds residuals to single samples; ``"calibrated"`` first moves the samples
+            of each class to the likeliest mean given how the classes of the source lie.
+        proportional: multiply a sample by the ratio ρ = ⟨x_j, μ_j⟩ / ‖μ_j‖² and add the rest,
+            x_new = ρ s_i + x_j − ρ μ_j. For features in which zero means absence, such as counts or
+            outputs of a ReLU.
+        generator: source of randomness.
 
     Returns:
-        n samples in the order of their classes, all of the same weight, with the classes, sample
-        shape and dtype of ``few``. Samples without a label are left out on both sides.
+        n samples of equal weight in the order of their classes.
 
     Raises:
         InputError: another feature space, no labels, or a matching of other classes.
@@ -88,29 +76,29 @@ def borrow(
         >>> more.counts, round(more.of_class("v").x[:, 0].mean().item())
         ({'u': 100, 'v': 100}, 90)
     """
-    check_known("centre", centre, ("shots", "mean", "calibrated"))
-    source, few = _together(source, few)
+    check_known("centre", centre, ("shots", "calibrated"))
+    source, few = _labeled_pair(source, few)
     n = len(source) if n is None else check_count("n", n)
-    shares = _shares(source, few, matching)
+    shares = _class_shares(source, few, matching)
     y = by_turns(few.class_mass, n, generator).sort().values
-    shots, kin = torch.empty_like(y), torch.empty(n, dtype=torch.long, device=source.x.device)
+    shots, donors = torch.empty_like(y), torch.empty(n, dtype=torch.long, device=source.x.device)
     for code in y.unique().tolist():
         rows = y == code
-        size = int(rows.sum())
         shots[rows] = _drawn(few, y[rows], generator)
-        donors = by_turns(shares[code], size, generator).to(source.y)
-        kin[rows.to(kin.device)] = _drawn(source, donors, generator)
-    middles = class_means(source)[source.y[kin]]
-    taken, ratio = source.x[kin].double(), torch.ones(n, 1, dtype=torch.float64)
+        classes = by_turns(shares[code], int(rows.sum()), generator).to(source.y)
+        donors[rows.to(donors.device)] = _drawn(source, classes, generator)
+    x, means = source.x[donors].double(), class_means(source)[source.y[donors]]
+    ratio = torch.ones_like(x[:, :1])
     if proportional:
-        ratio = _ratio(taken, middles)
-    residuals = (taken - ratio.to(taken) * middles).to(few.x.device)
+        squares = means.square().sum(dim=1, keepdim=True)
+        tiny = torch.finfo(squares.dtype).tiny
+        found = (x * means).sum(dim=1, keepdim=True) / squares.clamp_min(tiny)
+        ratio = torch.where(squares > 0, found, ratio)
+    residuals, ratio = (part.to(few.x.device) for part in (x - ratio * means, ratio))
     around = few.x[shots].double()
-    if centre == "mean":
-        around = class_means(few)[y]
-    elif centre == "calibrated":
+    if centre == "calibrated":
         around = around + (calibrated_means(source, few) - class_means(few))[y]
-    x = ratio.to(around) * around + _factor(scale, source, few, shares) * residuals
+    x = ratio * around + residuals
     weights = few.weights.new_full((n,), 1 / n)
     return few.replace(x=x.to(few.x), y=y, weights=weights, law=None, law_index=None)
 
@@ -120,19 +108,16 @@ def borrowed_laws(
     few: LabeledDataset,
     matching: ClassMatching | ClassTable | None = None,
 ) -> Gaussians:
-    """Laws of the classes of ``few`` with their own means, and covariances of the source classes that
-    they are matched with: S_y = Σ_c P(c | y) S_c.
+    """Label laws with the means of ``few`` and covariances S_y = Σ_c P(c | y) S_c of the source.
 
-    To smooth few samples with (``few.smoothed(laws)``), to shrink their laws toward
-    (``few.shrunk_laws(laws)``), or as the end of an ``ad.maps.GaussianMap``. Source classes count by
-    what varies within them; that their means differ adds nothing.
+    Use them in ``ad.classes.smoothed(few, laws)``, ``ad.classes.shrunk_laws(few, laws)`` or as the end of a
+    ``ad.maps.GaussianMap``.
 
     Args:
         source, few, matching: as in ``borrow``.
 
     Returns:
-        One law for each of ``few.classes``, factored, in float64. A class of ``few`` without samples
-        is at the origin.
+        One factored law for each class of ``few``, in float64.
 
     Example:
         >>> import torch, advect as ad
@@ -143,89 +128,75 @@ def borrowed_laws(
         >>> laws = ad.classes.borrowed_laws(many, few)
         >>> laws.means.tolist(), laws.covariance.scales().round().tolist()
         ([[51.0, 0.0], [90.0, 0.0]], [[1.0, 3.0], [1.0, 3.0]])
-
-        The mean of these, at the scale of the few, and of the covariance within all of the few:
-
-        >>> half = few.shrunk_laws("pooled", 1.0).shrunk(laws, 0.5, rescale=True)
-        >>> half.covariance.traces().tolist()          # that of the shots of u, which tell of v too
-        [2.0, 2.0]
     """
-    source, few = _together(source, few)
-    lent, means = source.moments().covariance, class_means(few)
-    rows = [pooled(lent, share.to(source.x.device)) for share in _shares(source, few, matching)]
-    factors = [each.compressed.rows for each in rows]
+    source, few = _labeled_pair(source, few)
+    covariance, means = estimated_laws(source).covariance, class_means(few)
+    shares = _class_shares(source, few, matching).to(source.x.device)
+    factors = [pooled(covariance, share).compressed.rows for share in shares]
     return Gaussians(means, Factored(torch.cat(factors).to(means), tuple(map(len, factors))))
 
 
-def _together(source: LabeledDataset, few: LabeledDataset) -> tuple[LabeledDataset, LabeledDataset]:
-    """Their labeled samples, which are in one feature space."""
-    source, few = _labeled("source", source), _labeled("few", few)
-    check_one_space("source", source, few)
-    return source, few
-
-
 def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
-    """Data of a name has samples and columns like the few."""
+    """An error if samples or columns of ``data`` and ``few`` differ."""
     if data.sample_shape != few.sample_shape:
         raise InputError(
             f"{name} and few must be in one feature space",
             f"samples of shape {data.sample_shape} and {few.sample_shape}",
-            "Bring both to one with ad.harmonize.",
+            "Use ad.harmonize first.",
         )
     check_features(data, few)
 
 
-def _labeled(name: str, data: LabeledDataset) -> LabeledDataset:
-    """The samples that have a label and a weight."""
-    remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-    check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
-    known = data.labeled & (data.weights > 0)
-    if not bool(known.any()):
-        raise InputError(
-            f"{name} must have labeled samples",
-            f"{len(data)} without a label",
-            "Label some; ad.pseudo_labels gives clusters as labels.",
-        )
-    data = data.replace(x=data.x.detach(), law=None, law_index=None)
-    return data if bool(known.all()) else data.subset(known)
+def _labeled_pair(
+    source: LabeledDataset, few: LabeledDataset
+) -> tuple[LabeledDataset, LabeledDataset]:
+    """The samples of both that have a label and a weight."""
+    parts = []
+    for name, data in (("source", source), ("few", few)):
+        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+        check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
+        known = data.labeled & (data.weights > 0)
+        if not bool(known.any()):
+            got = f"none of {len(data)} samples with a label and a weight"
+            raise InputError(f"{name} must have labels", got, "Label some of them.")
+        data = data.replace(x=data.x.detach(), law=None, law_index=None)
+        parts.append(data if bool(known.all()) else data.subset(known))
+    check_one_space("source", parts[0], parts[1])
+    return parts[0], parts[1]
 
 
-def _shares(
+def _class_shares(
     source: LabeledDataset, few: LabeledDataset, matching: ClassMatching | ClassTable | None
 ) -> Tensor:
-    """P(source class | class of the few), (k, k'), rows summing to one, nothing for source classes
-    without samples.
-    """
+    """P(source class | class of few), (k, k'); uniform for classes without a match."""
     if matching is None:
-        matching = ClassMatching.between(few, source, cost=_MEANS)
+        matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
     elif not isinstance(matching, ClassMatching):
         remedy = "Pass for instance ad.ClassMatching.nearest(few, source)."
         check_kind("matching must be a ClassMatching", matching, ClassTable, remedy)
         matching = ClassMatching(matching)
     present = [name for name, count in few.counts.items() if count]
-    strange = set(present) - set(matching.data_classes) or set(matching.reference_classes) - set(
-        source.classes
-    )
-    if strange:
+    unknown = set(present) - set(matching.data_classes)
+    unknown = unknown or set(matching.reference_classes) - set(source.classes)
+    if unknown:
         raise InputError(
-            "a matching must lead from the classes of few to those of source",
-            f"{min(map(repr, strange))} on the wrong side or unknown",
-            "Build it with ad.ClassMatching.between(few, source), or turn it with .reversed().",
+            "matching must lead from the classes of few to those of source",
+            f"{min(map(repr, unknown))} on the wrong side or unknown",
+            "Build it with ad.ClassMatching.between(few, source), in this order.",
         )
-    filled = torch.tensor([float(count) for count in source.counts.values()]).clamp_max(1).double()
+    filled = torch.tensor([float(count > 0) for count in source.counts.values()]).double()
     table = torch.zeros(len(few.classes), len(source.classes), dtype=torch.float64)
-    rows = [few.classes.index(name) for name in present]
+    rows = torch.tensor([few.classes.index(name) for name in present])
+    columns = torch.tensor([source.classes.index(name) for name in matching.reference_classes])
     taken = [matching.data_classes.index(name) for name in present]
-    columns = [source.classes.index(name) for name in matching.reference_classes]
-    soft = torch.as_tensor(matching.soft.values[taken], dtype=torch.float64)
-    table[torch.tensor(rows)[:, None], torch.tensor(columns)] = soft
+    table[rows[:, None], columns] = torch.as_tensor(matching.soft.values[taken]).double()
     table = table * filled
     table = torch.where(table.sum(dim=1, keepdim=True) > 0, table, filled)
     return table / table.sum(dim=1, keepdim=True)
 
 
 def _drawn(data: LabeledDataset, codes: Tensor, generator: torch.Generator | None) -> Tensor:
-    """A row of the class of each code, by weight and by turns."""
+    """A row of the class of each code, by weight."""
     rows = torch.empty_like(codes)
     for code in codes.unique().tolist():
         members, places = ((part == code).nonzero()[:, 0] for part in (data.y, codes))
@@ -233,27 +204,89 @@ def _drawn(data: LabeledDataset, codes: Tensor, generator: torch.Generator | Non
     return rows
 
 
-def _ratio(rows: Tensor, middles: Tensor) -> Tensor:
-    """How much of its class mean each row has, (n, 1); 1 where that is 0."""
-    squares = middles.square().sum(dim=1, keepdim=True)
-    tiny = torch.finfo(squares.dtype).tiny
-    found = (rows * middles).sum(dim=1, keepdim=True) / squares.clamp_min(tiny)
-    return torch.where(squares > 0, found, 1.0)
+def class_means(data: LabeledDataset) -> Tensor:
+    """Weighted class means (k, d) in float64; 0 without samples."""
+    shares = group_shares(data.y, data.weights, len(data.classes))
+    means = shares.new_zeros(len(data.classes), data.dim)
+    return means.index_add_(0, data.y, shares[:, None] * data.x.double())
 
 
-def _factor(
-    scale: float | str, source: LabeledDataset, few: LabeledDataset, shares: Tensor
-) -> float:
-    if not isinstance(scale, str):
-        return check_non_negative("scale", scale)
-    check_known("scale", scale, ("shots",))
-    counts = torch.tensor(list(few.counts.values()), dtype=torch.float64)
-    several = counts > 1
-    if not bool(several.any()):
-        return 1.0
-    # class by class with n − 1, and classes by the samples that tell: pooled
-    own = few.moments().covariance.traces().cpu()
-    pool = torch.where(several, counts - 1, 0)
-    lent = shares @ source.moments().covariance.traces().cpu()
-    wanted, got = (pool * own).sum() / pool.sum(), (pool * lent).sum() / pool.sum()
-    return float((wanted / got).sqrt()) if got > 0 else 1.0
+def calibrated_means(source: LabeledDataset, few: LabeledDataset) -> Tensor:
+    """Posterior class means of ``few``, (k, d) in float64, given how the classes of ``source`` lie.
+
+        m_y  ~  N(c, t (B + a W)) ,        x̄_y | m_y  ~  N(m_y, t W / k_y)
+        m̂_y  =  c + (B + a W) (B + a W + W / k_y)⁻¹ (x̄_y − c)
+
+    with B the covariance of the class means of the source, W the covariance within its classes, k_y
+    the number of samples of a class and c the mean of the class means. a and t maximise the
+    likelihood. If a ≥ ½, the classes lie unlike those of the source, and the means stay.
+
+    Example:
+        Classes differ in the first direction, samples of a class in the second:
+
+        >>> import torch, advect as ad
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> y = torch.arange(600) % 6
+        >>> noise = torch.randn(600, 2, generator=generator) * torch.tensor([0.1, 3.0])
+        >>> source = ad.LabeledDataset(noise + torch.stack([10.0 * y, 0 * y], 1), y)
+        >>> few = ad.LabeledDataset([[4.0, 5.0], [26.0, -4.0], [47.0, 0.5]], ["u", "v", "w"])
+        >>> calibrated_means(source, few).round().abs().tolist()
+        [[4.0, 2.0], [26.0, 1.0], [47.0, 0.0]]
+    """
+    means, counts = class_means(few), effective_counts(few)
+    present = counts > 0
+    own, other = means[present], class_means(source)
+    other = other[effective_counts(source) > 0].to(own.device)
+    if len(own) < 2 or len(other) < 2:
+        return means
+    residuals = source.x.double() - class_means(source)[source.y]
+    shares = source.weights.double() / source.weights.sum()
+    within = (residuals.mT * shares @ residuals).to(own.device)
+    unit = within.diagonal().mean()
+    if float(unit) <= 0:
+        return means
+    within.diagonal().add_(_FLOOR * unit)
+    factor = torch.linalg.cholesky(within)
+
+    # in coordinates where W is the identity, B + a W is diagonal in the eigenvectors of B
+    def whitened(rows: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(factor, rows.mT, upper=False).mT
+
+    centre = own.mean(dim=0)
+    apart = whitened(own - centre)  # (k, d)
+    between = whitened(other - other.mean(dim=0)) / (len(other) - 1) ** 0.5
+    _, singular, axes = torch.linalg.svd(between, full_matrices=False)
+    along = apart @ axes.mT  # (k, r), in the directions in which classes of the source differ
+    rest = (apart.square().sum(dim=1) - along.square().sum(dim=1)).clamp_min(0)
+    chance = 1 / counts[present].to(own)
+    more = _likeliest(along, rest, own.shape[1], singular.square(), chance)
+    if float(more) >= _ALIKE:
+        return means
+    gain = (more / (more + chance))[:, None]  # in the other directions
+    prior = singular.square() + more
+    gains = prior / (prior + chance[:, None])
+    calibrated = gain * apart + ((gains - gain) * along) @ axes
+    means[present] = centre + calibrated @ factor.mT
+    return means
+
+
+def effective_counts(data: LabeledDataset) -> Tensor:
+    """Effective number of samples of each class, (Σw)² / Σw², (k,)."""
+    weights, zeros = data.weights.double(), data.weights.new_zeros(len(data.classes)).double()
+    total, squares = (zeros.index_add(0, data.y, part) for part in (weights, weights.square()))
+    tiny = torch.finfo(torch.float64).tiny
+    return torch.where(total > 0, total.square() / squares.clamp_min(tiny), total)
+
+
+def _likeliest(along: Tensor, rest: Tensor, dim: int, variances: Tensor, chance: Tensor) -> Tensor:
+    """The a of the greatest likelihood on a grid, with the best t for each."""
+    more = _MORE.to(along)
+    elsewhere = more[:, None] + chance  # (a, k): variances in the other directions
+    inside = elsewhere[:, :, None] + variances  # (a, k, r)
+    scatter = (along.square() / inside).sum(dim=(1, 2)) + (rest / elsewhere).sum(dim=1)
+    free = dim - along.shape[1]
+    volume = inside.log().sum(dim=(1, 2)) + free * elsewhere.log().sum(dim=1)
+    tiny = torch.finfo(scatter.dtype).tiny
+    # the centre is estimated from the same means, which takes one degree of freedom of k
+    cost = volume / len(along) + dim * scatter.clamp_min(tiny).log()
+    return more[int(cost.argmin())]

@@ -1,6 +1,4 @@
-"""The points that are clustered: the features of a dataset, or an embedding of them, as float64
-rows.
-"""
+"""The points in which samples are clustered and compared: features or an embedding of them."""
 
 from __future__ import annotations
 
@@ -12,72 +10,60 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from advect._util.checks import check_count, check_kind, check_known
-from advect._util.linalg import principal_axes
-from advect.classes.gradients import OrientedGradients
 from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
-from advect.data.spaces.coders import as_coder
-from advect.data.spaces.encoding import Encoding, asked
+from advect.data.laws.linalg import principal_axes
 from advect.errors import InputError
+from advect.spaces.encoding import Encoding, as_coder, call_coder
+from advect.spaces.images import layout
 
-# more of the true classes of four sets of images are found there than in all pixels
-_COMPONENTS = 50
-_EDGES = 60  # components of oriented gradients
+_COMPONENTS = 50  # principal components for "auto": more true classes of images than all pixels
+_EDGES = 60  # principal components of oriented gradients
+_BLOCK = 512  # images at a time
 Embedded = int | float | Callable[[Tensor], Any] | Any | None
 
 
 def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarray:
-    """(n, p) points; what ``embedding`` may be is said at ``pseudo_labels``."""
+    """(n, p) points in float64; ``pseudo_labels`` describes ``embedding``."""
     remedy = "Wrap features as ad.LabeledDataset(x)."
     check_kind("data must be a LabeledDataset", data, LabeledDataset, remedy)
+    x = data.x.detach().cpu().double().numpy()
     match embedding:
-        case "auto":
-            count = _COMPONENTS if min(data.x.shape) > _COMPONENTS else None
-            return points_of(data, count, seed)
         case None:
-            return _features(data)
+            return x
+        case "auto":
+            return _principal(x, _COMPONENTS) if min(x.shape) > _COMPONENTS else x
         case "gradients":
-            rows = _embedded(data, Embedding(OrientedGradients()))
+            rows = _as_points(Embedding(oriented_gradients).embed(data))
             return _principal(rows, min(_EDGES, *rows.shape))
         case "standardized":
-            return _standardized(_features(data))
+            return _standardized(x)
         case int() | float() | np.number():
-            return _principal(_features(data), embedding)
+            return _principal(x, embedding)
         case Embedding():
-            return _embedded(data, embedding)
+            return _as_points(embedding.embed(data))
         case str() if not embedding.lower().endswith(".onnx"):
             check_known("embedding", embedding, ("auto", "gradients", "standardized"))
         case torch.nn.Module() | str() | Path():
             encoder = as_coder(embedding, "embedding")
-            rows = Encoding.fit(data.x, data.sample_shape, encoder, None).apply(data.x.detach())
-            return rows.detach().cpu().double().numpy()
+            step = Encoding.fit(data.x, data.sample_shape, encoder)
+            return _as_points(step.apply(data.x.detach()))
+    samples = data.samples.detach()
     if hasattr(embedding, "fit_transform"):
-        return _transformed(_features(data), embedding, seed)
-    if not callable(embedding):
-        raise InputError(
-            "an embedding must be a number of components, a share of variance, a transformer or a "
-            "function",
-            repr(embedding),
-            "Pass for instance embedding=50, embedding=0.9 or the body of a network.",
-        )
-    with torch.no_grad():  # all at once: it may look at other samples too
-        rows = asked(as_coder(embedding, "embedding"), data.samples.detach(), "embedding", None)
+        samples, embedding = torch.from_numpy(x), _seeded(embedding, seed).fit_transform
+    with torch.no_grad():  # in one batch: the function may depend on all samples
+        return _as_points(call_coder(as_coder(embedding, "embedding"), samples, "embedding", None))
+
+
+def _as_points(rows: Tensor) -> np.ndarray:
     return rows.detach().cpu().double().numpy()
 
 
-def _embedded(data: LabeledDataset, embedding: Embedding) -> np.ndarray:
-    with torch.no_grad():
-        return embedding.embed(data).detach().cpu().double().numpy()
-
-
-def _features(data: LabeledDataset) -> np.ndarray:
-    return data.x.detach().cpu().double().numpy()
-
-
 def _standardized(points: np.ndarray) -> np.ndarray:
-    """Each column with mean 0 and deviation 1; one that does not vary becomes 0."""
+    """Columns of mean 0 and deviation 1; constant ones become 0."""
     points = points / (np.abs(points).max() or 1.0)
     points = points - points.mean(axis=0)
     spread = points.std(axis=0)
@@ -86,54 +72,81 @@ def _standardized(points: np.ndarray) -> np.ndarray:
 
 
 def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
-    """Coordinates along principal components, in units of the features: so many, or as many as a
-    share of variance needs.
-    """
+    """Principal components: a number of them, or as many as hold a share of the variance."""
     n, d = points.shape
     top = np.abs(points).max() or 1.0
     points = points / top
     points = points - points.mean(axis=0)
     singular, axes = (part.numpy() for part in principal_axes([torch.from_numpy(points)]))
-    variances = singular**2
     if isinstance(wanted, (float, np.floating)) and 0 < wanted < 1:
-        count = int(np.searchsorted(np.cumsum(variances), wanted * variances.sum())) + 1
+        variances = np.cumsum(singular**2)
+        count = int(np.searchsorted(variances, wanted * variances[-1])) + 1
     else:
-        count = check_count(
-            "an embedding by principal components, if not a share of variance between 0 and 1,",
-            wanted,
-        )
+        count = check_count("embedding (components, or a share of variance below 1)", wanted)
     if count > min(n, d):
         raise InputError(
             f"{n} samples of dimension {d} have at most {min(n, d)} principal components",
             f"embedding={wanted}",
-            "Ask for fewer, or for a share of variance such as embedding=0.9.",
+            "Lower it, or pass a share of variance such as embedding=0.9.",
         )
     return points @ axes[:count].T * top
 
 
-def _transformed(points: np.ndarray, transformer: Any, seed: int) -> np.ndarray:
-    """Rows of a transformer such as scikit-learn's, which is cloned if it can be, and seeded if it
-    asks for it.
-    """
+def _seeded(transformer: Any, seed: int) -> Any:
+    """A clone of a scikit-learn transformer with this seed."""
     from sklearn.base import clone
 
     transformer = clone(transformer, safe=False)
-    if (
-        hasattr(transformer, "get_params")
-        and transformer.get_params().get("random_state", 0) is None
-    ):
+    options = transformer.get_params() if hasattr(transformer, "get_params") else {}
+    if options.get("random_state", 0) is None:
         transformer.set_params(random_state=seed % 2**32)
-    rows = np.asarray(transformer.fit_transform(points), dtype=np.float64)
-    if rows.ndim < 2 or len(rows) != len(points):
+    return transformer
+
+
+def oriented_gradients(samples: Tensor, bins: int = 12, cells: int = 9) -> Tensor:
+    """Histograms of oriented gradients of images (n, …), (n, bins · cells²) rows of norm 1.
+
+    As in Dalal and Triggs (2005), with overlapping Gaussian windows as cells and roots of the counts
+    (Hellinger distance). Shifts by a pixel, thickness and contrast change an image little here and
+    much in pixels. ``cells`` is at most half the pixels of a side."""
+    if layout(tuple(samples.shape[1:])) is None:
         raise InputError(
-            f"an embedding must return a row for each of the {len(points)} samples",
-            f"shape {rows.shape}",
-            "Check it.",
+            "oriented gradients are for images",
+            f"samples of shape {tuple(samples.shape[1:])}",
+            "Pass samples of shape (height, width), with or without channels.",
         )
-    if not np.isfinite(rows).all():
-        raise InputError(
-            "the embedded features must be finite",
-            "NaN or infinite values",
-            "Check it on these samples.",
-        )
-    return rows.reshape(len(rows), math.prod(rows.shape[1:]))
+    return torch.cat([_histograms(part, bins, cells) for part in samples.split(_BLOCK)])
+
+
+def _histograms(samples: Tensor, bins: int, cells: int) -> Tensor:
+    images = samples if samples.is_floating_point() else samples.float()
+    tiny = torch.finfo(images.dtype).tiny
+    if images.ndim == 4:
+        _, *sides = layout(tuple(samples.shape[1:])) or (0, 0, 0)
+        images = images.mean(dim=3 if list(images.shape[1:3]) == sides else 1)
+    low, high = images.flatten(1).aminmax(dim=1)
+    images = (images - low[:, None, None]) / (high - low).clamp(min=tiny)[:, None, None]
+    wide = pad(images[:, None], (1, 1, 1, 1), mode="replicate")[:, 0]
+    down = wide[:, 2:, 1:-1] - wide[:, :-2, 1:-1]  # central differences
+    across = wide[:, 1:-1, 2:] - wide[:, 1:-1, :-2]
+    strength = torch.hypot(down, across)
+    turn = torch.atan2(down, across) / (2 * math.pi) % 1 * bins  # in [0, bins]
+    below, share = turn.floor(), turn - turn.floor()
+    rows, columns = (_windows(side, cells, images) for side in images.shape[1:])
+    parts = []
+    for direction in range(bins):  # an edge counts for the two nearest directions
+        here = (below % bins == direction) * (1 - share)
+        here = here + ((below + 1) % bins == direction) * share
+        parts.append(rows @ (here * strength) @ columns.T)  # (m, cells, cells)
+    counts = torch.stack(parts, dim=1).flatten(1)
+    return (counts / counts.sum(dim=1, keepdim=True).clamp(min=tiny)).sqrt()
+
+
+def _windows(side: int, cells: int, like: Tensor) -> Tensor:
+    """Weights (cells, side) of evenly spaced Gaussian windows."""
+    cells = max(1, min(cells, side // 2))
+    places = torch.arange(max(side, cells), device=like.device, dtype=like.dtype)
+    centres = (places[:cells] + 0.5) * side / cells - 0.5
+    away = (places[:side] - centres[:, None]) * 1.5 * cells / side
+    weights = torch.exp(-away.square() / 2)
+    return weights / weights.sum(dim=1, keepdim=True)

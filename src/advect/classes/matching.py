@@ -1,9 +1,8 @@
-"""Which class of one dataset is which class of another, and a model's answers read through that
-(paper, section 5.4).
+"""Correspondence between the classes of two datasets, and predictions through it (paper, section 5.4).
 
-The class masses are coupled by exact optimal transport under the squared label distances. A model
-of k classes then answers for k' classes by a k' × k matrix, as a final linear layer or applied to
-its probabilities: its gradients are never needed."""
+The class masses are coupled by exact optimal transport under the squared label distances. A model of k
+classes then predicts k' classes by a k' × k matrix: a final linear layer, or applied to its
+probabilities. Its gradients are not needed."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_positive
+from advect._util.checks import check_count
 from advect.cost import GroundCost, MeansOnly
 from advect.cost.ground import check_cost
 from advect.data.class_table import ClassTable
@@ -29,15 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ClassMatching:
-    """A correspondence between the classes of a dataset and those of a reference, from a coupling
-    of their masses.
+    """A correspondence between the classes of a dataset and those of a reference.
 
     Args:
-        coupling: (k', k) masses shared by class i of the data and class j of the reference; see
-            ``between``.
-
-    Attributes:
-        data_classes, reference_classes: the names on both sides.
+        coupling: (k', k) masses shared by class i of the data and class j of the reference, for
+            instance the ``class_matching`` of ``ad.otdd``; see ``between``.
 
     Example:
         >>> import advect as ad
@@ -46,7 +41,7 @@ class ClassMatching:
         >>> matching = ad.ClassMatching.between(letters, digits)
         >>> matching.hard
         {'a': 1, 'b': 0}
-        >>> matching.apply([[0.9, 0.1]]).tolist()        # a model of digits answers for letters: P(a), P(b)
+        >>> matching.apply([[0.9, 0.1]]).tolist()        # a model of digits predicts letters: P(a), P(b)
         [[0.1, 0.9]]
     """
 
@@ -61,9 +56,6 @@ class ClassMatching:
                 "Pass the class_matching of an ad.otdd distance.",
             )
 
-    def _repr_html_(self) -> str:
-        return f"<p>Shares of mass, classes of the data in rows</p>{self.coupling._repr_html_()}"
-
     @classmethod
     def between(
         cls,
@@ -73,15 +65,13 @@ class ClassMatching:
         cost: GroundCost | None = None,
         balanced: bool = True,
     ) -> ClassMatching:
-        """The matching of two datasets' classes under the label distances of ``cost`` (Gaussian by
-        default).
+        """The matching of two datasets' classes by optimal transport of their masses.
 
         Args:
-            data: whose classes a model does not know.
-            reference: a sample of what it knows.
-            cost: its label cost is used.
-            balanced: give each class that has samples the same mass, so that a frequent class does
-                not spill over others.
+            data: the dataset with new classes.
+            reference: a dataset with the classes of the model.
+            cost: its label cost gives the distances; Gaussian (Bures) by default.
+            balanced: give each class the same mass, so that frequent classes do not spill over.
 
         Example:
             >>> import advect as ad
@@ -91,10 +81,9 @@ class ClassMatching:
             True
         """
         if balanced:
-            data, reference = (
-                data.balanced(),
-                data.balanced() if reference is data else reference.balanced(),
-            )
+            same = reference is data
+            data = data.balanced()
+            reference = data if same else reference.balanced()
         return cls(otdd_classes(data, reference, check_cost(cost) or GroundCost()))
 
     @classmethod
@@ -102,72 +91,39 @@ class ClassMatching:
         cls,
         data: LabeledDataset,
         reference: LabeledDataset,
-        m: int | None = 2,
+        m: int = 2,
         *,
-        temperature: float | None = None,
         cost: GroundCost | None = None,
     ) -> ClassMatching:
-        """Each class of the data with the m classes of the reference that are nearest to it, however
-        many others have them too.
+        """Each class of the data with the m nearest classes of the reference, equally.
 
-        For borrowing from classes that resemble one another (``ad.classes.borrow``), where nothing
-        has to be shared out; ``soft`` holds P(reference class | class of the data). ``between``
-        couples masses instead, so that each class of the reference is somebody's.
+        Unlike ``between``, a class of the reference may be matched often or never. Use it in
+        ``ad.classes.borrow``.
 
         Args:
             data, reference: as in ``between``.
-            m: how many; None for all.
-            temperature: None counts the m alike; t > 0 weighs them by exp(−W₂²/(t W̄₂²)), with W̄₂²
-                the mean over all pairs of classes.
-            cost: its label cost gives the distances W₂. By default those of class means: covariances
-                of a few samples are too small to be compared with those of many.
+            m: number of classes.
+            cost: its label cost gives the distances; by default those of class means, since
+                covariances of few samples are too small.
 
         Example:
             >>> import advect as ad
             >>> few = ad.LabeledDataset([[0.0], [9.0]], ["low", "high"])
             >>> many = ad.LabeledDataset([[0.0], [1.0], [7.0], [20.0]], list("abcd"))
-            >>> matching = ad.ClassMatching.nearest(few, many, 2)
-            >>> print(matching.soft)
+            >>> print(ad.ClassMatching.nearest(few, many, 2).soft)
                        a      b      c      d
             high       0    0.5    0.5      0
             low      0.5    0.5      0      0
         """
         cost = check_cost(cost) or GroundCost(label=MeansOnly())
-        squared = np.square(class_distances(cost.fitted(data, reference).between(data, reference)))
-        rows, columns = (~np.isnan(squared).all(axis=axis) for axis in (1, 0))
-        squared, known = np.where(np.isnan(squared), np.inf, squared), int(columns.sum())
-        squared[~rows] = 0.0
-        m = known if m is None else min(check_count("m", m), known)
-        order = squared.argsort(axis=1, kind="stable")
-        near = order.argsort(axis=1, kind="stable") < m
-        unit = squared[rows][:, columns].mean() if known else 0.0
-        weights = near.astype(np.float64)
-        if temperature is not None:
-            gaps = squared - squared.min(axis=1, keepdims=True, initial=np.inf, where=near)
-            unit = check_positive("temperature", temperature) * (unit or 1.0)
-            weights[near] = np.exp(-gaps[near] / unit)
-        weights[~rows] = 0.0
-        masses = weights.sum(axis=1, keepdims=True) * max(int(rows.sum()), 1)
-        return cls(ClassTable(_divided(weights, masses), data.classes, reference.classes))
-
-    def sharpened(self) -> ClassMatching:
-        """All mass of each class on the one that it shares most with: ``hard`` as a coupling.
-
-        Example:
-            >>> import advect as ad
-            >>> table = ad.ClassTable([[0.3, 0.1], [0.2, 0.4]], ("u", "v"), ("a", "b"))
-            >>> ad.ClassMatching(table).sharpened().coupling.values.tolist()
-            [[0.4, 0.0], [0.0, 0.6000000000000001]]
-        """
-        values = np.asarray(self.coupling.values, dtype=np.float64)
-        best = np.eye(values.shape[1])[values.argmax(axis=1)]
-        masses = values.sum(axis=1, keepdims=True)
-        return ClassMatching(ClassTable(best * masses, self.data_classes, self.reference_classes))
-
-    def reversed(self) -> ClassMatching:
-        """The same coupling read from the reference to the data."""
-        values = np.asarray(self.coupling.values).T
-        return ClassMatching(ClassTable(values, self.reference_classes, self.data_classes))
+        distances = class_distances(cost.fitted(data, reference).between(data, reference))
+        known = ~np.isnan(distances)
+        rows = known.any(axis=1, keepdims=True)
+        m = min(check_count("m", m), int(known.any(axis=0).sum()))
+        order = np.where(known, distances, np.inf).argsort(axis=1, kind="stable")
+        near = (order.argsort(axis=1, kind="stable") < m) & rows
+        masses = near / (max(m, 1) * max(int(rows.sum()), 1))
+        return cls(ClassTable(masses, data.classes, reference.classes))
 
     @property
     def data_classes(self) -> tuple[Hashable, ...]:
@@ -179,121 +135,74 @@ class ClassMatching:
 
     @cached_property
     def soft(self) -> ClassTable:
-        """How each class of the data is spread over the reference's, rows summing to one (zero for
-        classes without mass).
-        """
-        masses = self.coupling.values.sum(axis=1, keepdims=True)
-        return ClassTable(
-            _divided(self.coupling.values, masses), self.data_classes, self.reference_classes
-        )
+        """P(reference class | class of the data), rows; zero for classes without mass."""
+        return self._normalised(axis=1)
 
     @cached_property
     def weights(self) -> ClassTable:
-        """The (k', k) matrix that turns probabilities of reference classes to those of the data's:
-        π* by columns.
+        """P(class of the data | reference class), columns: the (k', k) matrix of ``apply``.
 
-        Column j says how the answer j is shared among the classes of the data that are coupled to
-        it. The paper's layer is π* itself; with columns scaled to sum to one, probabilities stay
-        probabilities."""
-        masses = self.coupling.values.sum(axis=0, keepdims=True)
-        return ClassTable(
-            _divided(self.coupling.values, masses), self.data_classes, self.reference_classes
-        )
+        It is π* of the paper with columns scaled to sum to one, so probabilities stay probabilities."""
+        return self._normalised(axis=0)
+
+    def _normalised(self, axis: int) -> ClassTable:
+        values = self.coupling.values
+        masses = values.sum(axis=axis, keepdims=True)
+        table = np.divide(values, masses, out=np.zeros_like(values), where=masses > 0)
+        return ClassTable(table, self.data_classes, self.reference_classes)
 
     @cached_property
     def hard(self) -> dict[Hashable, Hashable]:
-        """The reference class with most of each class's mass; classes of the data without mass are
-        left out.
-        """
-        values = self.coupling.values
+        """The reference class with most of the mass of each class of the data that has any."""
         return {
             name: self.reference_classes[int(row.argmax())]
-            for name, row in zip(self.data_classes, values, strict=True)
+            for name, row in zip(self.data_classes, self.coupling.values, strict=True)
             if row.sum() > 0
         }
 
     def apply(self, scores: Any) -> np.ndarray:
-        """A black box's answers for reference classes, (n, k) probabilities or n labels, as (n, k')
-        ones for the data's.
-
-        Labels are class names of the reference, each taken as a certain answer. What the model says
-        of classes without samples in the reference, which are matched to none, is left out: such
-        rows sum to less than one, to zero if it says nothing else."""
-        return self._answers(scores) @ self.weights.values.T
-
-    def predict(self, scores: Any, *, unknown: Hashable = ...) -> list[Hashable]:
-        """The most likely class of the data for each answer of the model; see ``apply``.
+        """Probabilities (n, k') of the classes of the data, from those of the reference or labels.
 
         Args:
-            scores: (n, k) probabilities or n labels.
-            unknown: what stands for an answer that has nothing but classes without samples in the
-                reference, which are matched to no class of the data. By default such an answer is
-                an error.
+            scores: (n, k) probabilities, or n class names of the reference. Classes without samples
+                in the reference are ignored, so rows can sum to less than one.
+        """
+        return self._probabilities(scores) @ self.weights.values.T
 
-        Raises:
-            InputError: such an answer, unless ``unknown`` is given.
+    def predict(self, scores: Any, *, unknown: Hashable = ...) -> list[Hashable]:
+        """The most likely class of the data for each prediction of the model.
+
+        Args:
+            scores: as in ``apply``.
+            unknown: returned for predictions with mass only on classes without samples in the
+                reference; by default they are an error.
 
         Example:
             >>> import advect as ad
             >>> data = ad.LabeledDataset([[0.0], [5.0]], ["low", "high"])
-            >>> digits = ad.LabeledDataset([[0.0], [5.0]], [0, 1], classes=[0, 1, 2])  # a model may answer 2
-            >>> matching = ad.ClassMatching.between(data, digits)
-            >>> matching.predict([[0.1, 0.2, 0.7]])
-            ['high']
-            >>> matching.predict([0, 2], unknown="neither")
+            >>> digits = ad.LabeledDataset([[0.0], [5.0]], [0, 1], classes=[0, 1, 2])  # 2 has no samples
+            >>> ad.ClassMatching.between(data, digits).predict([0, 2], unknown="neither")
             ['low', 'neither']
         """
-        answers = self._answers(scores)
+        rows = self._probabilities(scores)
         matched = self.coupling.values.sum(axis=0) > 0
-        empty: np.ndarray = np.abs(answers[:, matched]).sum(axis=1) == 0
+        empty: np.ndarray = np.abs(rows[:, matched]).sum(axis=1) == 0
         if unknown is ... and empty.any():
-            codes = np.where(matched, -np.inf, answers)[empty].argmax(axis=1)
+            codes = np.where(matched, -np.inf, rows)[empty].argmax(axis=1)
             names = dict.fromkeys(self.reference_classes[code] for code in codes)
             raise InputError(
-                "an answer of the model must be a class that has samples in the reference",
-                f"{', '.join(map(repr, names))} for {int(empty.sum())} of {len(answers)} samples",
-                "Add samples of it to the reference, let the model give probabilities, or say with "
-                "unknown=… what to return.",
+                "a prediction of the model must be a class with samples in the reference",
+                f"{', '.join(map(repr, names))} for {int(empty.sum())} of {len(rows)} samples",
+                "Add samples of it to the reference, pass probabilities, or set unknown=….",
             )
-        best = (answers @ self.weights.values.T).argmax(axis=1)
+        best = (rows @ self.weights.values.T).argmax(axis=1)
         return [
             unknown if nothing else self.data_classes[code]
             for code, nothing in zip(best, empty, strict=True)
         ]
 
-    def carry(self, data: LabeledDataset) -> LabeledDataset:
-        """The data with labels of the reference, in doubt as far as the coupling is: a sample of class i
-        has the probabilities ``soft[i]``; one whose label is in doubt, their mean.
-
-        Raises:
-            InputError: other classes, or samples of classes that are matched to none.
-
-        Example:
-            >>> import advect as ad
-            >>> table = ad.ClassTable(np.array([[0.3, 0.1], [0.0, 0.6]]), ("u", "v"), ("a", "b"))
-            >>> data = ad.ClassMatching(table).carry(ad.LabeledDataset([[0.0], [1.0]], ["u", "v"]))
-            >>> data.labels, data.probabilities.round(decimals=2).tolist()
-            (['a', 'b'], [[0.75, 0.25], [0.0, 1.0]])
-        """
-        if data.classes != self.data_classes:
-            raise InputError(
-                "data must have the classes that were matched",
-                ", ".join(map(str, data.classes[:10])),
-                f"They are {', '.join(map(str, self.data_classes[:10]))}.",
-            )
-        shares = data.memberships @ torch.as_tensor(self.soft.values).to(data.weights)
-        if bool((shares.sum(dim=1) < 0.999).any()):
-            raise InputError(
-                "a sample is of a class that is matched to none",
-                f"{int((shares.sum(dim=1) < 0.999).sum())} of {len(data)} samples",
-                "Match the classes of this data: ad.ClassMatching.between(data, reference).",
-            )
-        bare = data.replace(law=None, law_index=None, classes=self.reference_classes)
-        return bare.with_probabilities(shares)
-
     def as_layer(self, *, dtype: torch.dtype = torch.float32) -> nn.Linear:
-        """The paper's final linear layer, k → k' without bias, to append to a classifier that gives
-        probabilities.
+        """The final linear layer of the paper, k → k' without bias, after a layer of probabilities.
 
         Example:
             >>> import torch, advect as ad
@@ -305,43 +214,35 @@ class ClassMatching:
         """
         from torch import nn
 
-        layer = nn.Linear(
-            len(self.reference_classes), len(self.data_classes), bias=False, dtype=dtype
-        )
-        layer.weight = nn.Parameter(
-            torch.as_tensor(self.weights.values, dtype=dtype), requires_grad=False
-        )
+        k, m = len(self.reference_classes), len(self.data_classes)
+        layer = nn.Linear(k, m, bias=False, dtype=dtype)
+        weights = torch.as_tensor(self.weights.values, dtype=dtype)
+        layer.weight = nn.Parameter(weights, requires_grad=False)
         return layer
 
     def __str__(self) -> str:
         return "\n".join(f"{name} → {match}" for name, match in self.hard.items())
 
-    def _answers(self, scores: Any) -> np.ndarray:
-        """One row of numbers for each answer, one column for each reference class."""
-        array = _as_array(scores)
-        if array.ndim == 1:
-            array = self._one_hot(array)
-        if array.ndim != 2 or array.shape[1] != len(self.reference_classes):
+    def _probabilities(self, scores: Any) -> np.ndarray:
+        """Rows of probabilities of the reference classes."""
+        k = len(self.reference_classes)
+        try:
+            array: Any = np.asarray(scores.detach().cpu() if torch.is_tensor(scores) else scores)
+        except ValueError:
+            array = np.empty(0)
+        if array.ndim == 1 and len(array):
+            array = np.eye(k)[codes_of(array, self.reference_classes)]
+        if array.ndim != 2 or array.shape[1] != k or not np.isfinite(array).all():
             raise InputError(
-                f"answers must be probabilities of the {len(self.reference_classes)} reference "
-                "classes, or labels",
+                f"scores must be finite probabilities (n, {k}) of the reference classes, or labels",
                 f"shape {array.shape}",
-                "Check which classes the model answers for.",
-            )
-        if not np.isfinite(array).all():
-            raise InputError(
-                "answers must be finite",
-                "NaN or infinite scores",
-                "Check the model on these samples.",
+                "Check the classes of the model.",
             )
         return array
 
-    def _one_hot(self, labels: np.ndarray) -> np.ndarray:
-        return np.eye(len(self.reference_classes))[codes_of(labels, self.reference_classes)]
-
 
 def codes_of(labels: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
-    """Positions of a model's answers among the classes of its reference.
+    """Positions of labels among the classes.
 
     Example:
         >>> codes_of(np.array(["b", "a"]), ("a", "b")).tolist()
@@ -349,28 +250,8 @@ def codes_of(labels: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
     """
     position = {name: code for code, name in enumerate(classes)}
     names = labels.tolist()
-    strange = [name for name in names if name not in position]
-    if strange:
-        raise InputError(
-            "labels must be reference classes",
-            repr(strange[0]),
-            f"Classes: {', '.join(map(str, classes))}.",
-        )
+    unknown = [name for name in names if name not in position]
+    if unknown:
+        known = f"Classes: {', '.join(map(str, classes))}."
+        raise InputError("labels must be reference classes", repr(unknown[0]), known)
     return np.array([position[name] for name in names], dtype=np.int64)
-
-
-def _divided(values: np.ndarray, masses: np.ndarray) -> np.ndarray:
-    return np.divide(values, masses, out=np.zeros_like(values), where=masses > 0)
-
-
-def _as_array(scores: Any) -> np.ndarray:
-    if torch.is_tensor(scores):
-        scores = scores.detach().cpu().numpy()
-    try:
-        return np.asarray(scores)
-    except ValueError as error:
-        raise InputError(
-            "answers must be one row for each sample",
-            str(error),
-            "Pass an array (n, k) or n labels.",
-        ) from None

@@ -1,6 +1,4 @@
-"""Discrete labels from label laws that move one by one: the clusters of a flow with variable labels
-(paper, section 5.1 and appendix C).
-"""
+"""Discrete labels from label laws that move one by one (paper, section 5.1 and appendix C)."""
 
 from __future__ import annotations
 
@@ -10,75 +8,55 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.facts import waits_are_free, with_fact
-from advect.classes.clusterers import as_clusterer
+from advect.classes.clustering import clusters
 from advect.data.laws import Gaussians
 
 
-def law_points(laws: Gaussians, *beside: Tensor) -> np.ndarray:
-    """Laws as points: the mean, then the deviations or the entries of S^½, so that distances
-    resemble W₂; and columns that are to come along in the one transfer.
-    """
+def law_points(laws: Gaussians) -> np.ndarray:
+    """Laws as points whose distances resemble W₂: the mean, then the deviations or S^½."""
     covariance = laws.covariance
     spread = (
         covariance.scales()
         if covariance.is_diagonal
         else covariance.compressed.rows.reshape(len(laws), -1)
     )
-    columns = [laws.means.double(), spread.double(), *(part.double()[:, None] for part in beside)]
-    return torch.cat(columns, dim=1).detach().cpu().numpy()
+    return torch.cat([laws.means.double(), spread.double()], dim=1).detach().cpu().numpy()
 
 
 def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
-    """New class positions for each sample: clusters of its laws, each named after the class most of
-    it had before.
+    """The class position of each sample: clusters of the laws, named after the previous classes.
 
-    Samples outside every cluster join the nearest one (or stay as they are if there is none). A
-    cluster that no old class claims gets the next free position, so classes are born and die while
-    survivors keep their places."""
-    if waits_are_free(previous.device) and not all(
-        bool(torch.isfinite(part).all()) for part in laws.tensors().values()
-    ):
-        return previous  # the flow has diverged, and says so at its next value
-    found = law_points(laws, previous)
-    points, before = found[:, :-1], found[:, -1].astype(np.int64)
-    if not np.isfinite(points).all():
-        return previous
-    found = as_clusterer(clustering)(points, before)
+    A cluster gets the class that most of its samples had. Noise joins the nearest cluster. A cluster
+    that no previous class claims gets the next free position, so classes can appear and vanish."""
+    if not all(bool(torch.isfinite(part).all()) for part in laws.tensors().values()):
+        return previous  # the flow has diverged, which its next value shows
+    points, before = law_points(laws), previous.cpu().numpy()
+    found = clusters(clustering, points, before)
     codes = np.unique(found[found >= 0])
     if len(codes) == 0:
         return previous
     centres = np.stack([points[found == code].mean(axis=0) for code in codes])
-    lost = np.flatnonzero(found < 0)
-    if len(lost):
-        distances = ((points[lost, None, :] - centres) ** 2).sum(axis=2)
-        found = found.copy()
-        found[lost] = codes[distances.argmin(axis=1)]
-    names = _inherit_names(found, codes, before)
-    made = torch.as_tensor(names, device=previous.device)
-    return with_fact(with_fact(made, "largest", int(names.max())), "complete", names.min() >= 0)
+    noise = np.flatnonzero(found < 0)
+    if len(noise):
+        distances = ((points[noise, None, :] - centres) ** 2).sum(axis=2)
+        found[noise] = codes[distances.argmin(axis=1)]
+    names = _inherited_names(found, codes, before)
+    return torch.as_tensor(names, device=previous.device)
 
 
-def _inherit_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -> np.ndarray:
-    overlaps = sorted(
-        (
-            (int(((found == code) & (before == old)).sum()), int(code), int(old))
-            for code in codes
-            for old in np.unique(before)
-        ),
-        reverse=True,
-    )
+def _inherited_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -> np.ndarray:
+    overlaps = [
+        (int(((found == code) & (before == old)).sum()), int(code), int(old))
+        for code in codes
+        for old in np.unique(before)
+    ]
     names: dict[int, int] = {}
-    for count, code, old in overlaps:
+    for count, code, old in sorted(overlaps, reverse=True):
         if count and code not in names and old not in names.values():
             names[code] = old
-    fresh = (
-        position
-        for position in range(int(before.max()) + len(codes) + 1)
-        if position not in names.values()
-    )
-    taken = set(before.tolist())
+    taken = {*names.values(), *before.tolist()}
+    free = (place for place in range(int(before.max()) + len(codes) + 1) if place not in taken)
     for code in codes.tolist():
         if code not in names:
-            names[code] = next(position for position in fresh if position not in taken)
+            names[code] = next(free)
     return np.array([names[code] for code in found.tolist()], dtype=np.int64)

@@ -1,25 +1,26 @@
-"""Known labels as scores of all samples, over the graph of nearest neighbours (Zhou et al., Learning
-with local and global consistency, 2004).
+"""Label spreading over the graph of nearest neighbours (Zhou et al., Learning with local and global
+consistency, 2004).
 
-F solves (I − α S) F = Y, with S = D^−½ W D^−½ for the weights W of edges and their sums D. Each
-class's scores are then divided by their sum: otherwise one that has more labels, or labels at
-samples with more neighbours, spreads over the others. Rows divided by their sums are the shares of
-classes in what reaches a sample."""
+F solves (I − α S) F = Y with S = D^−½ W D^−½, for edge weights W and their row sums D. The scores of
+each class are divided by their sum, so that classes with more labels do not dominate, and rows are
+normalised to sum to one. scikit-learn's ``LabelSpreading`` has neither these class weights nor local
+scales, and finds fewer labels of images."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
 
-from advect._util.checks import check_count, check_positive
-from advect.classes.clustering import of_order_one
+from advect._util.checks import check_count, check_kind, check_known, check_positive
+from advect.classes.clustering import join_nearest, of_order_one
 from advect.classes.embedding import Embedded, points_of
 from advect.classes.neighbor_graph import neighbor_graph
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
-_REACHED = 1e-6  # of the highest score; far above what conjugate gradients leave as error
+_REACHED = 1e-6  # of the highest score; far above the error of conjugate gradients
 
 
 def spread_labels(
@@ -30,11 +31,10 @@ def spread_labels(
     embedding: Embedded = None,
     seed: int = 0,
 ) -> np.ndarray:
-    """For each sample, how much of each class reaches it from the known labels: (n, k) shares that
-    sum to one.
+    """Class probabilities (n, k) of all samples from the known labels.
 
-    A sample with a label has all of its own class. The shares order samples by how sure they are;
-    as probabilities they are not calibrated, for which see ``ad.apps.label``.
+    Labeled samples have probability 1 of their class. The others are ranked by their probability but
+    not calibrated; ``ad.apps.label`` calibrates.
 
     Args:
         data: samples, some of them with labels.
@@ -51,11 +51,9 @@ def spread_labels(
     """
     neighbors, seed = check_count("neighbors", neighbors), check_count("seed", seed, least=0)
     if check_positive("alpha", alpha) >= 1:
-        raise InputError(
-            "alpha must lie between 0 and 1", alpha, "0.99 spreads labels far, 0.5 stays near them."
-        )
+        raise InputError("alpha must lie between 0 and 1", alpha, "The default is 0.99.")
     points = of_order_one(points_of(data, embedding, seed))
-    check_some(data)
+    _check_some(data)
     known = one_hot(data.y.cpu().numpy(), len(data.classes))
     if len(points) == 1:
         return known
@@ -63,11 +61,64 @@ def spread_labels(
     return np.where(known.any(axis=1, keepdims=True), known, shares)
 
 
-def check_some(data: LabeledDataset) -> None:
-    """An error for data without any label."""
+def fill_labels(
+    data: LabeledDataset,
+    method: str = "propagate",
+    *,
+    neighbors: int = 10,
+    alpha: float = 0.99,
+    embedding: Embedded = None,
+    seed: int = 0,
+    soft: bool = False,
+) -> LabeledDataset:
+    """Label the unlabeled samples of partly labeled data; known labels stay.
+
+    ``ad.apps.label`` does this too, chooses the settings and estimates how sure each label is.
+
+    Args:
+        data: samples, some of them with labels.
+        method: ``"propagate"`` spreads labels over the graph of nearest neighbours, so they follow
+            the shape of the data; ``"nearest"`` takes the label of the nearest labeled sample.
+        neighbors: number of neighbours of each sample in the graph.
+        alpha: between 0 and 1; labels spread farther if it is near 1.
+        embedding: points to measure distances in; see ``pseudo_labels``. For small images
+            ``"gradients"`` is far better than pixels.
+        seed: seed of a random embedding.
+        soft: also keep the probabilities of ``spread_labels``.
+
+    Raises:
+        InputError: no sample has a label, an unknown method, or soft labels of the nearest one.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [1.0], [2.0], [7.0], [8.0]], ["a", None, None, None, "b"])
+        >>> ad.fill_labels(data, neighbors=1).labels
+        ['a', 'a', 'a', 'b', 'b']
+    """
+    check_known("method to fill labels", method, ("nearest", "propagate"))
+    remedy = "Wrap features as ad.LabeledDataset(x, labels)."
+    check_kind("data must be a LabeledDataset", data, LabeledDataset, remedy)
+    if bool(data.labeled.all()):
+        return data
+    _check_some(data)
+    if method == "nearest":
+        if soft:
+            raise InputError('method="nearest" has no soft labels', "soft=True", "Leave one out.")
+        points = of_order_one(points_of(data, embedding, seed))
+        codes = join_nearest(points, data.y.cpu().numpy(), 1)
+    else:
+        options = {"neighbors": neighbors, "alpha": alpha, "embedding": embedding, "seed": seed}
+        shares = spread_labels(data, **options)
+        if soft:
+            return data.replace(probabilities=shares)
+        codes = shares.argmax(axis=1)
+    return data.replace(y=torch.as_tensor(codes, device=data.y.device))
+
+
+def _check_some(data: LabeledDataset) -> None:
     if not bool(data.labeled.any()):
         raise InputError(
-            "labels can only be filled in from some that are known",
+            "labels can only be filled in from known ones",
             f"none of {len(data)}",
             "Use ad.pseudo_labels(data).",
         )
@@ -82,11 +133,11 @@ def one_hot(codes: np.ndarray, k: int) -> np.ndarray:
 
 
 def spread(graph: Any, alpha: float, known: np.ndarray) -> np.ndarray:
-    """Shares of classes (n, k) from known labels, the rows of ``known`` (n, k) that are not zero.
+    """Class proportions (n, k) from known labels, the nonzero rows of ``known`` (n, k).
 
-    Scores fall by a factor with each step away from the labels, soon below what the solution of an
-    equation resolves. Where the highest is that low, the equation is solved once more for these
-    rows alone: the others, which are known by then, go to its right side, and it is scaled."""
+    Scores fall by a factor with each step away from the labels, soon below the accuracy of the
+    solution. The equation is solved again for rows of low scores alone: the other rows move to its
+    right-hand side, which is rescaled."""
     roots = degree_roots(graph)
     scores = solved(graph, roots, alpha, known)
     sums = scores.sum(axis=0)
@@ -99,9 +150,8 @@ def spread(graph: Any, alpha: float, known: np.ndarray) -> np.ndarray:
         shares[rest[~far]] = scores[~far] / scores[~far].sum(axis=1, keepdims=True)
         if not far.any():
             return shares
-        right = (
-            right[far] + alpha * (graph[far][:, ~far] @ (scores[~far] / roots[~far])) / roots[far]
-        )
+        inflow = graph[far][:, ~far] @ (scores[~far] / roots[~far])
+        right = right[far] + alpha * inflow / roots[far]
         graph, roots, rest, right = graph[far][:, far], roots[far], rest[far], right / right.max()
         scores = solved(graph, roots, alpha, right)
 
@@ -114,9 +164,7 @@ def degree_roots(graph: Any) -> np.ndarray:
 def solved(
     graph: Any, roots: np.ndarray, alpha: float, right: np.ndarray, tol: float = 1e-12
 ) -> np.ndarray:
-    """(I − α S)^−1 of each column of the right side, by conjugate gradients; no entry is negative
-    where the right side has none.
-    """
+    """(I − α S)^−1 applied to non-negative columns, by conjugate gradients."""
     from scipy.sparse import diags_array, eye_array
     from scipy.sparse.linalg import cg
 

@@ -1,5 +1,5 @@
-"""The command line ``advect``: it parses, calls the library, and says what came out. Nothing is
-computed here.
+"""The command line ``advect``. A command parses its arguments, calls a public function, prints the result as
+text or JSON, and writes its page.
 
-``app`` wires the commands, ``config`` says what they can be asked for, ``build`` makes objects of
-it, ``output`` speaks."""
+``app`` assembles the commands, ``options`` holds the options that they share, ``session`` is what a running
+command uses, and ``rundir`` is the directory of a run."""

@@ -1,90 +1,89 @@
-"""``advect data``: look at a dataset, list those with names, convert one file to another."""
+"""``advect data``: describe a dataset, list the named ones, convert a file."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Any
 
-from cyclopts import App, Parameter
-
-from advect.cli.commands import COMMANDS
-from advect.cli.config import READ_ALL, DataOptions, Out, Overwrite
-from advect.cli.output import TALK, TalkOptions
-
-_COMMAND = next(command for command in COMMANDS if command.name == "data")
-app = App(name="data", help=_COMMAND.line, help_epilogue=_COMMAND.epilogue)
-Reading = Annotated[DataOptions, Parameter(name="*")]
+from advect._util.result import Table
+from advect.cli.options import RUN, TALK, Out, Run, Talk
+from advect.cli.session import Facts, session
 
 
-@app.command(help_epilogue="Example:\n  advect data info 'csv:pets.csv?label=kind'")
-def info(reference: str, *, options: Reading = READ_ALL, talk: TalkOptions = TALK) -> None:
-    """Size, shape, classes and range of a dataset.
+def info(reference: str, *, run: Run = RUN) -> None:
+    """Show size, shape, classes and range of a dataset.
 
     Args:
-        reference: A name, a file, toy:gaussians?n=500, or run:directory@-1; frames of a run are in
-            the units of its source, unless ?units=target or ?units=common (scaled, as in the flow)
-            is asked for.
+        reference: A name, a file, toy:gaussians?n=500, or a frame of a run such as run:directory@-1.
+            Frames have the units of the source unless ?units=target or ?units=common is added.
+
+    Example:
+        advect data info 'csv:pets.csv?label=kind'
     """
-    from advect.cli.inputs import facts, load
-
-    with talk.listening():
-        found = facts(load(reference, options, talk))
-    shape = " × ".join(map(str, found["sample_shape"]))
-    counts = "".join(f"\n  {name}: {count}" for name, count in found["counts"].items())
-    low, high = found["range"]
-    lines = [
-        f"{reference}: {found['n']} samples of {shape}, {found['dtype']}, values {low:g} to "
-        f"{high:g}",
-        *found.get("targets", ()),
-        f"{found['classes']} classes{counts}" if found["classes"] else "no labels",
-    ]
-    if found["classes"] and found["unlabeled"]:
-        lines.append(f"{found['unlabeled']} without a label")
-    if "confidence" in found:
-        lines.append(
-            f"labels are probabilities, of {found['confidence']:.2f} for the likeliest in the mean"
-        )
-    if found["columns"]:
-        lines.append(f"columns: {', '.join(found['columns'])}")
-    talk.result({"reference": reference, **found}, "\n".join(lines))
+    with session(run) as running:
+        facts = _facts(running.load(reference))
+        running.finish(Facts({"reference": reference, **facts}))
 
 
-@app.command(name="list", help_epilogue="Example:\n  advect data list")
-def list_names(*, talk: TalkOptions = TALK) -> None:
-    """The datasets that have names, and where each would come from."""
-    import advect as ad
+class _Names(Facts):
+    """The named datasets as a table."""
 
-    rows = ad.datasets.names()
-    width = max(len(row.name) for row in rows)
-    lines = [f"{row.name:{width}}  {'ready' if row.ready else '-':5}  {row.where}" for row in rows]
-    talk.result(
-        {"datasets": [{"name": row.name, "ready": row.ready, "where": row.where} for row in rows]},
-        "\n".join(lines),
-    )
+    def _summary(self) -> dict[str, Any]:
+        return {}
+
+    def _tables(self) -> list[Table]:
+        rows = [list(row.values()) for row in self.facts["datasets"]]
+        return [Table("", ("name", "ready", "where"), rows)]
 
 
-@app.command(
-    help_epilogue="Example:\n  advect data convert digits -o digits.parquet --max-samples 500"
-)
-def convert(
-    reference: str,
-    *,
-    out: Out,
-    options: Reading = READ_ALL,
-    overwrite: Overwrite = False,
-    talk: TalkOptions = TALK,
-) -> None:
-    """Write a dataset to a file: .npz, .csv, .tsv, .parquet; without a suffix, a folder of PNG
-    images.
+def list_names(*, talk: Talk = TALK) -> None:
+    """List the datasets that have names, and where each comes from.
+
+    Example:
+        advect data list
+    """
+    with session(talk, light=True) as running:
+        import advect as ad
+
+        names = ad.datasets.names()
+        rows = [{"name": row.name, "ready": row.ready, "where": row.where} for row in names]
+        running.finish(_Names({"datasets": rows}))
+
+
+def convert(reference: str, *, out: Out, run: Run = RUN) -> None:
+    """Write a dataset to a file: .npz, .csv, .tsv, .parquet, or a folder of PNG images without a suffix.
 
     Args:
-        reference: What to read. Frames of a run, run:directory@-1, are in the units of its source,
-            unless ?units=target or ?units=common (scaled, as in the flow) is asked for.
-    """
-    from advect.cli.inputs import facts, load
+        reference: What to read, such as a file or a frame of a run (run:directory@-1).
 
-    with talk.listening():
-        data = load(reference, options, talk)
-        path = data.save(out, overwrite=overwrite)
-    talk.result(
-        {"reference": reference, "out": path, **facts(data)}, f"{path}: {len(data)} samples"
-    )
+    Example:
+        advect data convert digits -o digits.parquet --max-samples 500
+    """
+    with session(run) as running:
+        data = running.load(reference)
+        path = data.save(out, overwrite=run.overwrite)
+        running.finish(Facts({"reference": reference, **_facts(data)}), None, {"out": path})
+
+
+def _facts(data: Any) -> dict[str, Any]:
+    from advect.data.conversions import has_classes
+    from advect.data.dataset import target_facts
+    from advect.data.labels import label_confidence
+
+    weights = data.weights
+    even = bool((weights - 1 / len(data)).abs().max() < 1e-12)
+    facts: dict[str, Any] = {
+        "n": len(data),
+        "sample_shape": list(data.sample_shape),
+        "dtype": str(data.x.dtype).removeprefix("torch."),
+        "classes": len(data.classes) if has_classes(data) else 0,
+        "counts": data.counts if has_classes(data) else {},
+        "unlabeled": int((~data.labeled).sum()),
+        "columns": None if data.columns is None else list(data.columns),
+        "range": [float(data.x.min()), float(data.x.max())],
+        "weights": "even" if even else "uneven",
+    }
+    if data.targets is not None:
+        facts["targets"] = [f"{name}: {text}" for name, text in target_facts(data).items()]
+    if data.has_soft_labels:
+        facts["mean_confidence"] = float(label_confidence(data).mean())
+    return facts

@@ -1,29 +1,44 @@
-"""The directory of a run: what was asked for, with what, and what became of it.
+"""The directory of a run, and other directories that commands write.
 
-config.toml     the resolved options; ``advect flow -c config.toml -o other`` does it again
+config.toml     the resolved options; ``advect flow -c config.toml -o other`` repeats the run
 env.json        versions, device, seed, digests of the inputs
-space.json      how both datasets came into one feature space
-frames.jsonl, frames/, metrics.jsonl, checkpoint-a and -b: see ``advect.data.store``
-result.json     how it ended; not there while it runs, or when it was killed
-report.html     the page about it
+space.json      the common feature space
+frames.jsonl, frames/, metrics.jsonl, checkpoint-a and -b: written along the flow
+result.json     how the run ended; missing while it runs, and after it was killed
+report.html     its page
 """
 
 from __future__ import annotations
 
 import json
+import os
 import platform
+import re
+import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import TypeAdapter
-
-from advect._util.atomic import write_atomically
-from advect.cli.config import FlowOptions
-from advect.cli.output import plain
-from advect.errors import InputError
+from advect._util import query
+from advect._util.atomic import (
+    hidden_name,
+    is_leftover,
+    recover,
+    replace_directory,
+    write_atomically,
+)
+from advect._util.lock import Hold
+from advect._util.registry import as_text
+from advect._util.result import plain
+from advect.cli.options import TABLES, FlowSettings
+from advect.cli.session import check_parents
+from advect.errors import DamageWarning, InputError
 
 if TYPE_CHECKING:
     from advect.data.dataset import LabeledDataset
@@ -31,87 +46,116 @@ if TYPE_CHECKING:
     from advect.flows.snapshots import Snapshot
 
 Kind = TypeVar("Kind")
+OBJECTS = [option.removeprefix("--") for option in TABLES if option != "--map"]
+_CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
+_FILES = {
+    "run": r"config\.toml|(env|space|result)\.json|(frames|metrics)\.jsonl|report\.html"
+    r"|checkpoint-[ab]\.safetensors|frames/[0-9]{6,18}(\.[0-9]{1,5}-of-[0-9]{1,5})?\.safetensors",
+    "map": r"map\.safetensors|space\.json",
+    "sets": r"result\.json",
+}
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    """Facts as readable JSON, whole or not at all."""
+    """Write a table as readable JSON."""
     write_atomically(path, (json.dumps(plain(facts), indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What ``write_json`` wrote; empty if it is not there."""
-    from advect.data.formats.guard import read_text
+    """Read what ``write_json`` wrote; empty if there is no file."""
+    from advect.io.formats.guard import read_text
 
     try:
-        found = json.loads(read_text(path))
+        table = json.loads(read_text(path))
     except FileNotFoundError:
         return {}
-    except InputError:  # no file at all
+    except InputError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            "not a JSON file, or damaged", f"{path} ({error})", "Remove it, or take it from a copy."
-        ) from None
-    if not isinstance(found, dict):
-        raise InputError("not a JSON object", path, "Remove it, or take it from a copy.")
-    return found
+        got = f"{path} ({error})"
+        raise InputError("not a JSON file, or damaged", got, "Restore it from a copy.") from None
+    if not isinstance(table, dict):
+        raise InputError("not a JSON object", path, "Restore it from a copy.")
+    return table
 
 
-def entry(table: Any, key: str, kind: type[Kind]) -> Kind | None:
-    """What a JSON object has under a key, if it is of that kind: files may be damaged.
-
-    Example:
-        >>> entry({"steps": 3, "status": 7}, "steps", int), entry({"status": 7}, "status", str)
-        (3, None)
-    """
-    found = table.get(key)
-    return found if type(found) is kind else None
+def entry(table: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind | None:
+    """The value of a key if it has that type, else None: files may be damaged."""
+    value = table.get(key)
+    return value if type(value) is kind else None
 
 
-def write_config(directory: Path, source: str, target: str | None, options: FlowOptions) -> None:
-    """The resolved options as TOML."""
-    import tomlkit
+@dataclass(frozen=True)
+class RunConfig:
+    """What a run was asked to do."""
 
-    whole = {
-        "source": source,
-        "target": target,
-        **options.model_dump(mode="json", exclude_none=True),
-    }
-    kept = {name: value for name, value in whole.items() if value is not None and value != {}}
-    ordered = dict(sorted(kept.items(), key=lambda item: type(item[1]) is dict))  # tables last
-    write_atomically(directory / "config.toml", tomlkit.dumps(ordered).encode())
+    source: str
+    target: str | None
+    settings: FlowSettings
+    old: bool = False  # written by advect 0.2 or earlier
+
+    def write(self, directory: Path) -> None:
+        """Write config.toml."""
+        import tomlkit
+
+        table = {"source": self.source, "target": self.target, **asdict(self.settings)}
+        for name in OBJECTS:
+            table[name] = {key: _native(text) for key, text in (table[name] or {}).items()}
+        values = {name: value for name, value in table.items() if value not in (None, {})}
+        ordered = dict(sorted(values.items(), key=lambda item: type(item[1]) is dict))
+        write_atomically(directory / "config.toml", tomlkit.dumps(ordered).encode())
+
+    @classmethod
+    def read(cls, directory: Path) -> RunConfig:
+        """Read config.toml."""
+        from advect.io.formats.guard import read_text
+
+        path = directory / "config.toml"
+        try:
+            return cls.parse(tomllib.loads(read_text(path)))
+        except FileNotFoundError:
+            raise InputError("the run has no config.toml", directory, _PASS_RUN) from None
+        except InputError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            got = f"{path} ({type(error).__name__}: {error})".splitlines()[0]
+            raise InputError("config.toml cannot be used", got, "Restore it from a copy.") from None
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> RunConfig:
+        """The content of config.toml; ``ValueError`` for wrong types and unknown names."""
+        source, target = values.pop("source"), values.pop("target", None)
+        if type(source) is not str or type(target) not in (str, type(None)):
+            raise ValueError("source and target must be text")
+        old = "steps" in values
+        if old:
+            values["n_steps"] = values.pop("steps")
+        for name in OBJECTS:
+            if type(values.get(name)) is dict:
+                values[name] = {key: as_text(value) for key, value in values[name].items()}
+        terms = values.get("functional", [])
+        if type(terms) is list:
+            values["functional"] = [json.dumps(t) if type(t) is dict else t for t in terms]
+        unknown = values.keys() - FlowSettings.__dataclass_fields__.keys()
+        if unknown:
+            raise ValueError(f"unknown options {', '.join(sorted(unknown))}")
+        return cls(source, target, _adapter().validate_python(values), old)
 
 
-def read_config(directory: Path) -> tuple[str, str | None, FlowOptions]:
-    """Source, target and options of a run."""
-    from advect.data.formats.guard import read_text
+@cache
+def _adapter() -> Any:
+    from pydantic import TypeAdapter
 
-    path = directory / "config.toml"
-    try:
-        values = tomllib.loads(read_text(path))
-        ends = TypeAdapter(tuple[str, str | None])
-        source, target = ends.validate_python((values.pop("source"), values.pop("target", None)))
-        return source, target, FlowOptions.model_validate(values)
-    except FileNotFoundError:
-        raise InputError(
-            "the run has no config.toml", directory, "Pass a directory that advect flow -o … wrote."
-        ) from None
-    except InputError:  # no file at all
-        raise
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        RecursionError,
-    ) as error:  # of TOML, of text, of pydantic
-        why = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(
-            "config.toml cannot be used", f"{path} ({why})", "Mend it, or take it from a copy."
-        ) from None
+    return TypeAdapter(FlowSettings)
 
 
-def environment(options: FlowOptions, digests: Mapping[str, str]) -> dict[str, Any]:
+def _native(text: str) -> Any:
+    """A number or truth value where the text stands for one."""
+    value = query.guess(text)
+    return value if type(value) in (bool, int, float) and as_text(value) == text else text
+
+
+def environment(settings: FlowSettings, digests: Mapping[str, str]) -> dict[str, Any]:
     """Versions, device, seed and digests."""
     import numpy
     import torch
@@ -124,57 +168,200 @@ def environment(options: FlowOptions, digests: Mapping[str, str]) -> dict[str, A
         "torch": str(torch.__version__),
         "numpy": numpy.__version__,
         "platform": platform.platform(),
-        "device": options.device,
+        "device": settings.device,
         "threads": torch.get_num_threads(),
-        "seed": options.seed,
+        "seed": settings.seed,
         "digests": dict(digests),
         "command": sys.argv,
     }
 
 
-class RunFiles:
-    """A callback: at the first state, once the functional has a value, it writes what says how the
-    run was made.
-    """
-
-    def __init__(self, write: Any) -> None:
-        self._write, self._done = write, False
-
-    def __call__(self, step: Step) -> None:
-        if not self._done:
-            self._write()
-            self._done = True
-
-
 class Curves:
-    """A callback: value, terms, speed and time of every step, a line each in metrics.jsonl under
-    the name ``flow``.
-    """
+    """A callback that logs value, terms, speed and time of every step in metrics.jsonl as "flow"."""
 
     def __init__(self, directory: Path) -> None:
-        self.path, self._first, self._offset = directory / "metrics.jsonl", 0, 0.0
-        self._clean = False
+        self.path = directory / "metrics.jsonl"
+        self._first, self._offset, self._clean = 0, 0.0, False
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        self._first = 0 if start is None else start.index
         seconds = [] if start is None else start.history.get("seconds", [])
-        self._offset = seconds[-1] if seconds else 0.0
-        self._clean = False
+        self._first = 0 if start is None else start.index
+        self._offset, self._clean = seconds[-1] if seconds else 0.0, False
 
     def __call__(self, step: Step) -> None:
-        from advect.datasets.logs import append_line, is_metric, keep_lines
+        from advect.io.logs import append_line, is_metric, keep_lines
 
-        if not self._clean:  # steps from here on are logged anew
-            keep_lines(
-                self.path,
-                is_metric,
-                lambda record: record["name"] != "flow" or record["index"] < self._first,
-            )
+        if not self._clean:  # steps from here on are logged again
+            first = self._first
+            keep_lines(self.path, is_metric, lambda r: r["name"] != "flow" or r["index"] < first)
             self._clean = True
-        record = {
-            "value": step.value,
-            "speed": step.speed,
-            "seconds": step.seconds + self._offset,
-            "terms": step.terms,
-        }
+        record = {"value": step.value, "speed": step.speed, "terms": step.terms}
+        record["seconds"] = step.seconds + self._offset
         append_line(self.path, {"name": "flow", "index": step.index, **record})
+
+
+_PASS_RUN = "Pass a directory that advect flow -o wrote."
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory looks like a run."""
+    names = ("config.toml", "frames.jsonl", *_CHECKPOINTS)
+    return any((directory / name).exists() for name in names)
+
+
+def has_checkpoint(directory: Path) -> bool:
+    """Whether a run can be resumed."""
+    return any((directory / name).exists() for name in _CHECKPOINTS)
+
+
+def checkpoint_step(path: Path) -> int | None:
+    """The step of a checkpoint, read from its header without torch; None if it is missing or damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            text = (file.metadata() or {})["advect"].partition(" ")[2]
+        return entry(json.loads(text), "index", int)
+    except (OSError, ValueError, KeyError, AttributeError, RecursionError, SafetensorError):
+        return None
+
+
+def open_run(directory: Path) -> Path:
+    """The directory of a run, expanded and checked."""
+    directory = directory.expanduser()
+    put_back(directory)
+    if is_run(pending(directory)):
+        message = (
+            f"{pending(directory)} is left of a killed flow with --overwrite: resume or remove it"
+        )
+        warnings.warn(message, UserWarning, stacklevel=2)
+    if not directory.is_dir():
+        raise InputError("no such run directory", directory, _PASS_RUN)
+    if not (directory / "frames.jsonl").exists():
+        raise InputError("not a run directory", directory, _PASS_RUN)
+    check_plain_files(directory)
+    return directory
+
+
+def check_plain_files(directory: Path) -> None:
+    """Raise an error if a file of a run is a link, a pipe or a directory."""
+    from advect.io.formats.guard import check_plain
+
+    logs = ("config.toml", "frames.jsonl", "metrics.jsonl")
+    for name in (*logs, "env.json", "space.json", "result.json", *_CHECKPOINTS):
+        check_plain(directory / name)
+
+
+def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str = "") -> None:
+    """Raise an error unless the directory is free, or may be replaced and holds only files of advect."""
+    if directory.exists() and not directory.is_dir():
+        raise InputError("a file is in the way", directory, "Choose another directory.")
+    check_parents(directory)
+    foreign, count = foreign_file(directory, kind) if directory.is_dir() else (None, 0)
+    if foreign is not None:
+        raise InputError(
+            f"{directory} has files that advect did not write",
+            foreign,
+            "Choose another directory, or move the file.",
+        )
+    if count and not overwrite:
+        what = "the directory has results already"
+        raise InputError(what, directory, f"{remedy}Pass --overwrite to replace them.")
+    place, here = directory.resolve(), Path.cwd().resolve()
+    if count and (place == here or place in here.parents):
+        what = "the current directory cannot be replaced"
+        raise InputError(what, place, "Change to another directory first.")
+
+
+def foreign_file(directory: Path, kind: str = "run") -> tuple[Path | None, int]:
+    """The first file in a directory that advect did not write, and how many it did write."""
+    names = [*_names(directory, "frames" if kind == "run" else "")]
+    listed = set(_listed(directory)) if kind == "sets" else set()
+    for name, is_file in names:
+        known = re.fullmatch(_FILES[kind], name) or name in listed
+        if not is_file or not known:
+            return directory / name, len(names)
+    if names and not _is_ours(directory, kind):
+        return directory / names[0][0], len(names)
+    return None, len(names)
+
+
+def _names(directory: Path, folder: str, prefix: str = "") -> Iterator[tuple[str, bool]]:
+    """Names in a directory, and whether each is a regular file; leftovers do not count."""
+    for item in sorted(os.scandir(directory / prefix), key=lambda item: item.name):
+        name, is_file = f"{prefix}{item.name}", item.is_file(follow_symlinks=False)
+        if folder and name == folder and item.is_dir(follow_symlinks=False):
+            yield from _names(directory, "", f"{name}/")
+        elif not (is_file and (is_leftover(item.name) or name == ".lock")):
+            yield name, is_file
+
+
+def _is_ours(directory: Path, kind: str) -> bool:
+    """Whether the content of a directory, not only its names, shows that advect wrote it."""
+    from advect.data.store import is_ours
+    from advect.io.logs import is_frame, read_lines
+
+    if kind == "sets":
+        return bool(_listed(directory))
+    names = ("map.safetensors",) if kind == "map" else _CHECKPOINTS
+    if any(is_ours(directory / name) for name in names):
+        return True
+    try:
+        started = "digests" in read_json(directory / "env.json")
+        return started or bool(read_lines(directory / "frames.jsonl", is_frame))
+    except InputError:
+        return False
+
+
+def _listed(directory: Path) -> list[str]:
+    """The files that result.json lists, itself included."""
+    try:
+        files = entry(read_json(directory / "result.json"), "files", list)
+    except InputError:
+        return []
+    return ["result.json", *map(str, files)] if files else []
+
+
+@contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Lock a run; put back what a killed process had moved aside."""
+    with Hold(directory):
+        put_back(directory)
+        yield
+
+
+def put_back(directory: Path) -> None:
+    """Put back a run that was moved aside by a process that was killed while replacing it."""
+    if recover(directory.resolve()):
+        message = f"{directory} was put back: a process that replaced it was killed"
+        warnings.warn(message, DamageWarning, stacklevel=2)
+
+
+def pending(directory: Path) -> Path:
+    """Where a run is made that will replace another."""
+    place = directory.resolve()
+    return place.with_name(f"{hidden_name(place)}.next")
+
+
+@contextmanager
+def replacing(directory: Path) -> Iterator[Path]:
+    """Where to make a run: its directory, or next to it if it replaces another at the end."""
+    place, new = directory.resolve(), pending(directory)
+    if not (place.is_dir() and any(place.iterdir())):
+        yield place
+        return
+    if new.exists():
+        check_free(new, True)
+        shutil.rmtree(new)
+    new.mkdir()
+    try:
+        yield new
+        check_free(directory, True)  # something may have been written meanwhile
+        replace_directory(new, place)
+    except BaseException:
+        if is_run(new):
+            message = f"{directory} is unchanged; the run that was to replace it is {new}"
+            warnings.warn(message, UserWarning, stacklevel=2)
+        else:
+            shutil.rmtree(new, ignore_errors=True)
+        raise

@@ -6,7 +6,7 @@ from advect.cost.labels import Bures, ExactLabelOT, LabelCost, MeansOnly, NoLabe
 from advect.cost.names import ByName
 from advect.cost.pair import PairCost
 from advect.cost.sketch import Sketch, SketchError
-from advect.cost.targets import TargetLaws, TargetValues
+from advect.cost.targets import TargetValues
 
 __all__ = [
     "Bures",
@@ -22,6 +22,5 @@ __all__ = [
     "Sketch",
     "SketchError",
     "SquaredEuclidean",
-    "TargetLaws",
     "TargetValues",
 ]

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite
-from advect._util.linalg import centred
 from advect.cost.label_pair import Index, LabelPart
+from advect.data.laws.linalg import centred
 from advect.errors import InputError
 from advect.ot.blocks import Rows
 from advect.ot.plan import Plan
@@ -214,11 +214,7 @@ class PointRows(Rows):
     y: Tensor
     left: Tensor
     right: Tensor
-    labels: LabelPart | None  # solvers may treat them apart
-
-    @property
-    def points(self) -> PointRows:
-        return self
+    labels: LabelPart | None
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
         y = self.y if columns is None else self.y[columns]

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_methods
-from advect._util.facts import waits_are_free
 from advect.cost.feature_pair import FeaturePair, FunctionPair, PointPair
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -76,7 +75,7 @@ class FeatureCost(ABC):
                 ".replace(law=None, law_index=None) for "
                 "a distance. Or embed the samples first, or use Sketch, which is linear.",
             )
-        return data.replace(x=points, sample_shape=tuple(points.shape[1:]))
+        return data._replace(x=points, sample_shape=tuple(points.shape[1:]))
 
     def fitted(self, source: LabeledDataset, target: LabeledDataset) -> FeatureCost:
         """The cost with what depends on the datasets made fixed; a flow does this once."""
@@ -127,7 +126,7 @@ class SquaredEuclidean(FeatureCost):
     Example:
         >>> import advect as ad
         >>> data = ad.LabeledDataset([[0.0, 0.0], [3.0, 4.0]], ["a", "b"])
-        >>> ad.SquaredEuclidean().embed(data).shape
+        >>> SquaredEuclidean().embed(data).shape
         torch.Size([2, 2])
     """
 
@@ -216,7 +215,7 @@ def as_feature_cost(feature: object) -> FeatureCost:
     if isinstance(feature, FeatureCost):
         return feature
     method = "embed" if hasattr(feature, "embed") else "__call__"
-    remedy = "Pass ad.SquaredEuclidean(), ad.Sketch(dim) or a function of (x, x')."
+    remedy = "Pass ad.Sketch(dim) or a function of (x, x')."
     check_methods("feature must be a feature cost", feature, (method,), remedy)
     if method == "embed":
         return _OwnEmbedding(cast(Embeds, feature))
@@ -229,15 +228,15 @@ def in_float64(
     """Both in float64 without a graph. Where they may be moved and carry no laws, to where they are
     by one sample: rounding is then that of differences.
     """
-    first = source.replace(x=source.x.detach()).to(dtype=torch.float64)
+    first = source._replace(x=source.x.detach()).to(dtype=torch.float64)
     second = first
     if target is not source:
-        second = target.replace(x=target.x.detach()).to(dtype=torch.float64)
+        second = target._replace(x=target.x.detach()).to(dtype=torch.float64)
     if not moved or source.law is not None or target.law is not None:
         return first, second
     middle = first.x[int(source.weights.argmax())]
-    about = first.replace(x=first.x - middle)
-    return about, about if target is source else second.replace(x=second.x - middle)
+    about = first._replace(x=first.x - middle)
+    return about, about if target is source else second._replace(x=second.x - middle)
 
 
 def _as_points(points: Any, data: LabeledDataset) -> Tensor:
@@ -253,7 +252,5 @@ def _as_points(points: Any, data: LabeledDataset) -> Tensor:
 
 def _checked_points(points: Any, data: LabeledDataset) -> Tensor:
     points = _as_points(points, data)
-    if not waits_are_free(points.device):  # costs that are no numbers are found with the extremes
-        return points
     check_finite("the embedded features", points, "Check the embedding on these samples.")
     return points

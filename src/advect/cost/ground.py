@@ -19,6 +19,7 @@ from advect._util.checks import check_non_negative
 from advect.cost.features import Embeds, FeatureCost, SquaredEuclidean, as_feature_cost
 from advect.cost.labels import Bures, LabelCost, NoLabels, as_label_cost
 from advect.cost.pair import PairCost
+from advect.data.conversions import has_classes
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
@@ -32,9 +33,8 @@ class GroundCost:
             ``FeatureCost``, any class with ``embed``, or a function (x, x') ↦ a matrix (n, m) for
             any rows of either.
         label: what it costs to change the label: ``Bures()``, ``ExactLabelOT()``, ``MeansOnly()``,
-            ``ByName()``, ``NoLabels()``; for continuous targets ``TargetValues()`` or
-            ``TargetLaws()``; or one's own: a ``LabelCost`` or a function (source, target) ↦ a matrix
-            (k, k').
+            ``ByName()``, ``NoLabels()``; for continuous targets ``TargetValues()``; or your own: a ``LabelCost`` or a function
+            (source, target) ↦ a matrix (k, k').
         label_weight: how much a change of label costs against a change of features; 1 in the paper.
 
     Example:
@@ -56,7 +56,7 @@ class GroundCost:
     @property
     def feature_cost(self) -> FeatureCost:
         """``feature`` as a feature cost, whatever was given, with labels that are points beside it
-        (``TargetValues``, ``TargetLaws``).
+        (``TargetValues``).
         """
         return self.label_cost.joined(as_feature_cost(self.feature), self.label_weight)
 
@@ -117,8 +117,8 @@ class GroundCost:
     ) -> tuple[GroundCost, LabeledDataset, LabeledDataset]:
         """The cost and the datasets in float64: all is computed there from what is given."""
         if not self.has_labels:
-            first = source.replace(law=None, law_index=None)
-            target = first if target is source else target.replace(law=None, law_index=None)
+            first = source._replace(law=None, law_index=None)
+            target = first if target is source else target._replace(law=None, law_index=None)
             source = first
         own = self.feature_cost
         feature, source, target = own.widened(source, target)
@@ -138,14 +138,14 @@ class GroundCost:
         Label distances are taken at once on copies, so that what the estimate of laws keeps is
         gone before a solve starts. A table of them that would pass ``limit`` bytes is an error."""
         self._check(source, target)
-        a = source.replace()
-        b = a if target is source else target.replace()
+        a = source._replace()
+        b = a if target is source else target._replace()
         features = self.feature_cost.between(a, b)
         within = features.within()
         return (
-            PairCost(self, a, b, features).settled(source, target, limit),
-            PairCost(self, a, a, within[0]).settled(source, source, limit),
-            PairCost(self, b, b, within[1]).settled(target, target, limit),
+            PairCost(self, a, b, features).with_fixed_labels(source, target, limit),
+            PairCost(self, a, a, within[0]).with_fixed_labels(source, source, limit),
+            PairCost(self, b, b, within[1]).with_fixed_labels(target, target, limit),
         )
 
     def within(self, data: LabeledDataset) -> PairCost:
@@ -156,7 +156,8 @@ class GroundCost:
 
         Example:
             >>> import torch, advect as ad
-            >>> laws = ad.Gaussians(torch.rand(90, 2), ad.Diagonal(torch.rand(90, 2)))
+            >>> from advect.data.laws import Diagonal
+            >>> laws = ad.Gaussians(torch.rand(90, 2), Diagonal(torch.rand(90, 2)))
             >>> data = ad.LabeledDataset(torch.rand(90, 2), [0] * 90, law=laws, law_index=range(90))
             >>> cost, together = ad.GroundCost(), ad.GroundCost().within(data)
             >>> together.source.dim, torch.allclose(together.matrix(), cost.between(data, data).matrix(), atol=1e-5)
@@ -169,18 +170,17 @@ class GroundCost:
         x, scale = pair.points[0], math.sqrt(self.label_weight)
         scaled = [part.to(x.dtype) if scale == 1 else scale * part.to(x.dtype) for part in laws]
         joined = torch.cat([x, *scaled], dim=1)
-        points = data.replace(
+        points = data._replace(
             x=joined, sample_shape=(joined.shape[1],), columns=None, law=None, law_index=None
         )
         return GroundCost(label=NoLabels()).between(points, points)
 
     def _check(self, source: LabeledDataset, target: LabeledDataset) -> None:
-        if self.has_labels and not (source.has_classes and target.has_classes):
+        if self.has_labels and not (has_classes(source) and has_classes(target)):
             raise InputError(
                 f"{type(self.label_cost).__name__} compares classes",
                 "continuous targets without labels",
-                "Use label=ad.TargetValues(), ad.TargetLaws() or ad.NoLabels() (--cost.label values, "
-                "laws or none).",
+                "Use label=ad.TargetValues() or ad.NoLabels().",
             )
         if self.feature_cost.one_space:
             check_features(source, target)
@@ -211,8 +211,7 @@ def check_features(source: LabeledDataset, target: LabeledDataset) -> None:
             "both datasets must live in one feature space",
             f"dimensions {source.dim} and {target.dim} (sample shapes {source.sample_shape} "
             f"and {target.sample_shape})",
-            "Bring them together with ad.harmonize(source, target); where their features have "
-            "nothing to do with each other, with ad.align(source, target).",
+            "Bring them together with ad.harmonize(source, target).",
         )
     if source.columns != target.columns and source.columns and target.columns:
         raise InputError(

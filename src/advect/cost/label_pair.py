@@ -128,23 +128,23 @@ class LabelDistances:
         laws; ``by_law`` is the plan times ``onto``, where that is known.
         """
         by_class = self.class_plan(plan) if by_law is None else self.gathered(by_law)
-        return self.pull(by_class), by_class
+        return self.label_gradient(by_class), by_class
 
     @property
     def largest(self) -> Tensor:
         """The largest distance, or a bound of what labels cost, as a number on the device."""
         return self.distances.detach().abs().max()
 
-    def pull(self, class_plan: Tensor) -> Tensor:
+    def label_gradient(self, class_plan: Tensor) -> Tensor:
         """½ label_weight Σ Π_ij D_ij, whose gradient is that of the plan's cost in the laws. In float32
         without pairs that have less than a millionth of the mass of either law.
         """
         if class_plan.dtype == torch.float32:
-            class_plan = class_plan * carrying(class_plan)
+            class_plan = class_plan * significant_pairs(class_plan)
         return self.weight / 2 * (class_plan * self.distances).sum().double()
 
 
-def carrying(class_plan: Tensor) -> Tensor:
+def significant_pairs(class_plan: Tensor) -> Tensor:
     """Which pairs of laws carry mass that a gradient feels, (k, k') bool: a millionth of either law's."""
     own = torch.minimum(class_plan.sum(dim=1, keepdim=True), class_plan.sum(dim=0, keepdim=True))
     return class_plan > _LIGHT * own

@@ -15,15 +15,14 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_methods
-from advect._util.facts import waits_are_free
-from advect._util.linalg import squared_distances, squared_gaps
-from advect._util.single_norms import SampleProducts
 from advect.cost.features import FeatureCost
-from advect.cost.inner_labels import class_samples, distances_on_host
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.labels import diagonal_laws, label_samples
 from advect.data.laws import Gaussians, bures
 from advect.data.laws.gaussians import group_sizes
+from advect.data.laws.linalg import squared_distances, squared_gaps
 from advect.data.laws.moments import sample_rows
+from advect.data.laws.single_norms import SampleProducts
 from advect.errors import InputError
 from advect.ot.divergence import debiased, envelope
 from advect.ot.exact import ExactOT
@@ -35,12 +34,7 @@ SINGLE_LABELS = 4e-6
 
 @dataclass(frozen=True, eq=False)
 class Hints:
-    """What may make label distances cheaper, and changes none.
-
-    Args:
-        pulled: (k, k') bool, pairs of laws whose gradient is likely to be asked for.
-        products: (n, m), x yᵀ of the samples about a common point.
-    """
+    """What may make label distances cheaper, and changes none."""
 
     pulled: Tensor | None = None
     products: Tensor | None = None
@@ -52,7 +46,7 @@ class Hints:
         rows = []
         for data in (source, target):
             # factors of classes with more samples than dimensions are of other rows
-            if data.law is not None or data.has_doubt or _largest_class(data) > data.dim:
+            if data.law is not None or data.has_soft_labels or _largest_class(data) > data.dim:
                 return None
             rows.append(sample_rows(data.y, data.weights, len(data.classes)))
         return SampleProducts(self.products, *rows)
@@ -88,7 +82,7 @@ class LabelCost(ABC):
         return self(source, target)
 
     def within(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Tensor, Tensor]:
-        """The distances within either dataset, (k, k) and (k', k'): what labels with doubt need beside
+        """The distances within either dataset, (k, k) and (k', k'): needed for soft labels besides
         those between them.
         """
         return self(source, source), self(target, target)
@@ -105,7 +99,7 @@ class LabelCost(ABC):
 
     def joined(self, feature: FeatureCost, weight: float) -> FeatureCost:
         """The feature cost, where it also holds what labels cost: those that are points beside the
-        features (``TargetValues``, ``TargetLaws``), which need no table.
+        features (``TargetValues``), which need no table.
         """
         return feature
 
@@ -179,7 +173,7 @@ class Bures(LabelCost):
         return (laws.means, laws.covariance.scales()) if laws.covariance.is_diagonal else ()
 
     def _laws(self, data: LabeledDataset) -> Gaussians:
-        return data.diagonal_laws() if self.diagonal else data.laws()
+        return diagonal_laws(data) if self.diagonal else data.laws()
 
     def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         above = wanted.triu(diagonal=1) if source is target else wanted
@@ -273,18 +267,20 @@ class ExactLabelOT(LabelCost):
                 "law_index=None), FeatureDriven in a flow.",
             )
         for data in (source, target):
-            data.require_labels("ExactLabelOT")
+            require_labels(data, "ExactLabelOT")
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return self.of_pairs(source, target, torch.ones(n_laws(source), n_laws(target)) > 0)
 
     def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         self.check(source, target)
-        if not waits_are_free(source.x.device):
-            return distances_on_host(source, target, self._squared, wanted)
-        symmetric = source is target
+        symmetric, device = source is target, source.x.device
+        if device.type != "cpu":  # many small problems
+            host = source.to("cpu")
+            other = host if symmetric else target.to("cpu")
+            return self.of_pairs(host, other, wanted.cpu()).to(device)
         distances = source.x.new_zeros(len(source.classes), len(target.classes))
-        a_parts, b_parts = (class_samples(*data.label_samples()) for data in (source, target))
+        a_parts, b_parts = (_class_samples(*label_samples(data)) for data in (source, target))
         entries = [
             (i, j, self._squared(a_parts[i], b_parts[j]))
             for i, j in (wanted.triu(diagonal=1) if symmetric else wanted).nonzero().tolist()
@@ -312,6 +308,17 @@ class ExactLabelOT(LabelCost):
             for part, cost in zip(solved.solutions, (xy, xx, yy), strict=True)
         ]
         return envelope(2 * solved.value, 2 * debiased(*contracted))
+
+
+def _class_samples(x: Tensor, y: Tensor, weights: Tensor) -> dict[int, tuple[Tensor, Tensor]]:
+    """The samples of each class that has any, with weights that sum to one."""
+    parts = {}
+    for code in y.unique().tolist():
+        rows = y == code
+        mass = weights[rows].double()
+        alike = torch.full_like(mass, 1 / len(mass))
+        parts[code] = (x[rows], mass / mass.sum() if bool(mass.sum() > 0) else alike)
+    return parts
 
 
 @dataclass(frozen=True)
@@ -352,9 +359,7 @@ def checked_distances(made: object, source: LabeledDataset, target: LabeledDatas
             "There is one law for each class, or for each sample where a dataset carries a law_index.",
         )
     distances = distances if distances.is_floating_point() else distances.to(source.x)
-    # elsewhere costs that are no numbers are found with the extremes: that is a wait less
-    if waits_are_free(distances.device):
-        check_finite("the label distances", distances, "Check the label laws.")
+    check_finite("the label distances", distances, "Check the label laws.")
     return distances
 
 

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_kind, check_non_negative
-from advect._util.linalg import mass_centre
 from advect.cost.features import FeatureCost
 from advect.cost.labels import Hints, LabelCost, NoLabels
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.laws.linalg import mass_centre
 from advect.errors import InputError
-from advect.ot.epsilon import Relative
+from advect.ot.sinkhorn import Relative
 
 _ROWS = 4096  # that are in float64 at a time
 _STATE = "name_penalty"
@@ -84,10 +84,10 @@ class ByName(LabelCost):
                 raise InputError(
                     "ByName compares classes, not laws of single samples",
                     "a dataset with a law for each sample",
-                    "Join them by class (data.with_class_laws()), flow with FeatureDriven or "
+                    "Join them by class (law=data.class_laws(), law_index=None), flow with FeatureDriven or "
                     "JointFixedLabels, or compare by laws: ad.Bures().",
                 )
-            data.require_labels("ByName")
+            require_labels(data, "ByName")
         self.plus.check(source, target)
 
     def fitted(
@@ -144,26 +144,14 @@ def _differ(
 
 
 def spelled(name: Hashable) -> str:
-    """A class name as it is compared: as text, whole numbers without a point.
-
-    Example:
-        >>> spelled(3), spelled(3.0), spelled("3"), spelled("Cat"), spelled(True)
-        ('3', '3', '3', 'Cat', 'True')
-    """
+    """A class name as it is compared: as text, whole numbers without a point."""
     plain: Any = name
     whole = type(plain) is float and plain.is_integer()
     return str(int(plain)) if whole else str(plain)
 
 
-def strangers(data: LabeledDataset, other: LabeledDataset) -> list[str]:
-    """Names of classes with samples that no class with samples of the other dataset has.
-
-    Example:
-        >>> import advect as ad
-        >>> a, b = ad.LabeledDataset([0.0, 1.0], ["cat", "3"]), ad.LabeledDataset([0.0, 1.0], [3, 4])
-        >>> strangers(a, b), strangers(b, a)
-        (['cat'], ['4'])
-    """
+def unmatched_classes(data: LabeledDataset, other: LabeledDataset) -> list[str]:
+    """Names of classes with samples that no class with samples of the other dataset has."""
     mine, theirs = (
         [spelled(name) for name, count in one.counts.items() if count] for one in (data, other)
     )

@@ -10,20 +10,20 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from advect._util.facts import remembered
 from advect._util.memory import readable
-from advect.cost.doubtful_pair import DoubtfulDistances, Side
 from advect.cost.feature_pair import FeaturePair
 from advect.cost.features import FeatureCost
 from advect.cost.label_pair import FEW_LAWS, LabelDistances, LabelPart
 from advect.cost.labels import Hints, LabelCost, checked_distances, n_laws
+from advect.cost.soft_pair import Side, SoftDistances
 from advect.data.dataset import LabeledDataset
+from advect.data.labels import law_rows, with_class_laws, with_shared_laws
 from advect.errors import InputError
 from advect.ot.blocks import BlockedCost, Rows
 from advect.ot.plan import Plan, as_plan
 
 
-class Formula(Protocol):
+class CostSpec(Protocol):
     """What a pair asks of the ground cost that it was made by."""
 
     @property
@@ -51,31 +51,24 @@ class Formula(Protocol):
 class PairCost:
     """The ground cost between two given datasets: a matrix to solve with, and a differentiable
     contraction.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> x = torch.tensor([[0.0], [1.0]], requires_grad=True)
-        >>> a, b = ad.LabeledDataset(x, ["s", "s"]), ad.LabeledDataset([[2.0], [3.0]], ["t", "t"])
-        >>> pair = ad.GroundCost(label=ad.NoLabels()).between(a, b)
-        >>> pair.contract(torch.eye(2) / 2).backward()       # ½ Σ P_ij ‖x_i − y_j‖²
-        >>> x.grad.flatten().tolist()
-        [-1.0, -1.0]
     """
 
     def __init__(
         self,
-        cost: Formula,
+        cost: CostSpec,
         source: LabeledDataset,
         target: LabeledDataset,
         features: FeaturePair | None = None,
-        labels: LabelDistances | DoubtfulDistances | None = None,
+        labels: LabelDistances | SoftDistances | None = None,
     ) -> None:
         self.cost, self.source, self.target = cost, source, target
         self._features, self._labels = features, labels
         self._pulled: Tensor | None = None
         self._products: Tensor | None = None  # of the points, while a matrix is made of them
 
-    def settled(self, source: LabeledDataset, target: LabeledDataset, limit: float) -> PairCost:
+    def with_fixed_labels(
+        self, source: LabeledDataset, target: LabeledDataset, limit: float
+    ) -> PairCost:
         """The same for equal datasets, with label distances taken now: what they were estimated
         with stays behind. A table of them that would pass ``limit`` bytes is an error.
         """
@@ -85,7 +78,7 @@ class PairCost:
             self.cost, source, target, self.features, self.labels if self.has_labels else None
         )
 
-    def expecting(self, pairs: Tensor | None) -> PairCost:
+    def with_likely_pairs(self, pairs: Tensor | None) -> PairCost:
         """The same, where plans are expected to put mass on these pairs of laws, (k, k') bool, so that
         the gradient of their distances is likely to be asked for.
         """
@@ -108,18 +101,14 @@ class PairCost:
         )
         if shares is not None:  # a mixture of points is their mean
             return tuple(shares.to(part.dtype) @ part for part in parts)
-        rows = self.sides[0].law_rows
-        each = parts and remembered(
-            rows,
-            ("each", len(parts[0])),
-            lambda: torch.equal(rows, torch.arange(len(parts[0]), device=rows.device)),
-        )
+        rows = law_rows(self.sides[0])
+        each = parts and torch.equal(rows, torch.arange(len(parts[0]), device=rows.device))
         return parts if each else tuple(part[rows] for part in parts)
 
     def by_classes(self) -> PairCost:
         """The cost with one law for each class: laws of single samples are joined by class."""
-        source = self.source.with_class_laws()
-        target = source if self.target is self.source else self.target.with_class_laws()
+        source = with_class_laws(self.source)
+        target = source if self.target is self.source else with_class_laws(self.target)
         same = source is self.source and target is self.target
         return self if same else PairCost(self.cost, source, target)
 
@@ -147,16 +136,16 @@ class PairCost:
         return self.features.points
 
     @cached_property
-    def labels(self) -> LabelDistances | DoubtfulDistances:
+    def labels(self) -> LabelDistances | SoftDistances:
         """What labels cost."""
         if self._labels is not None:
             return self._labels
-        if self.source.has_doubt or self.target.has_doubt:
-            return self._doubtful()
+        if self.source.has_soft_labels or self.target.has_soft_labels:
+            return self._soft_labels()
         return LabelDistances(self.label_distances, self.law_rows, self.cost.label_weight)
 
-    def _doubtful(self) -> DoubtfulDistances:
-        """What labels with doubt cost: distances within either dataset count too."""
+    def _soft_labels(self) -> SoftDistances:
+        """The cost of soft labels, which needs the distances within either dataset too."""
         (source, target), between = self.sides, self.label_distances
         own = (between, between)
         if source is not target:
@@ -166,7 +155,7 @@ class PairCost:
                 checked_distances(second, target, target),
             )
         sides = (Side.of(source), Side.of(target))
-        return DoubtfulDistances(between, own, sides, self.cost.label_weight, source is target)
+        return SoftDistances(between, own, sides, self.cost.label_weight, source is target)
 
     @cached_property
     def label_distances(self) -> Tensor:
@@ -185,7 +174,7 @@ class PairCost:
         """
         if self._labels is not None:
             return self._labels.codes
-        return self.sides[0].law_rows, self.sides[1].law_rows
+        return law_rows(self.sides[0]), law_rows(self.sides[1])
 
     @cached_property
     def sides(self) -> tuple[LabeledDataset, LabeledDataset]:
@@ -193,10 +182,10 @@ class PairCost:
         # before laws are carried, which may have a reason of its own against it
         self.cost.label_cost.check(self.source, self.target)
         features, carry = self.features, self.cost.feature_cost.carry
-        source = carry(self.source, features.x).with_shared_laws()
+        source = with_shared_laws(carry(self.source, features.x))
         if self.target is self.source:
             return source, source
-        return source, carry(self.target, features.y).with_shared_laws()
+        return source, with_shared_laws(carry(self.target, features.y))
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -232,15 +221,6 @@ class PairCost:
     ) -> BlockedCost:
         """The cost as blocks of rows, for solves that may take ``limit`` bytes: no (n, m) matrix
         unless it fits.
-
-        ``beside`` are bytes of the limit that are spoken for.
-
-        Example:
-            >>> import torch, advect as ad
-            >>> data = ad.datasets.gaussians(90, generator=torch.Generator().manual_seed(0))
-            >>> pair = ad.GroundCost().between(data, data)
-            >>> torch.allclose(pair.blocked(limit=2**20).rows(slice(3, 9)), pair.matrix()[3:9], atol=1e-5)
-            True
         """
         dtype, shape = dtype or self._dtype, (len(self.source), len(self.target))
         copies = beside + sum(part.numel() for part in self.points or ()) * dtype.itemsize
@@ -267,7 +247,7 @@ class PairCost:
                 f"the distances between {sizes[0]} and {sizes[1]} label laws need "
                 f"{readable(table)}",
                 f"{readable(int(max(0, room)))} of memory_limit beside the features",
-                "Join the laws of single samples by class (data.with_class_laws(); "
+                "Join the laws of single samples by class (data.replace(law=data.class_laws(), law_index=None); "
                 "JointFixedLabels in a flow), raise "
                 "memory_limit, or take fewer samples.",
             )
@@ -276,9 +256,7 @@ class PairCost:
     def contract(self, plan: Tensor | Plan) -> Tensor:
         """⟨P, C⟩ as a differentiable number: the gradient of a transport value, by the envelope
         theorem.
-
-        The features enter through products with the plan, the laws through the plan summed over
-        pairs of laws."""
+        """
         return self.contracted(plan)[0]
 
     def contracted(self, plan: Tensor | Plan) -> tuple[Tensor, Tensor | None]:

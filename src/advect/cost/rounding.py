@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect._util.facts import Numbers
-from advect._util.linalg import mass_centre
 from advect.cost.labels import SINGLE_LABELS
 from advect.cost.pair import PairCost
+from advect.data.laws.linalg import mass_centre
 
 _ROWS = 512  # that are moved at a time
 
@@ -31,25 +30,19 @@ class Sizes:
     labels: float
 
 
-def size_numbers(pair: PairCost) -> Numbers:
-    """The sizes of a pair, to be fetched along with other numbers."""
-
-    def make() -> tuple[Tensor, ...]:
-        zero = torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
-        weight, felt = pair.cost.label_weight, pair.has_labels or pair.cost.feature_cost.roundings
-        labels = weight / 2 * pair.labels.largest.double() if pair.has_labels else zero
-        reach = zero if pair.points is None else _reach(pair)
-        return reach, _far(pair) if felt else zero, labels
-
-    return Numbers(make)
+def sizes_of(pair: PairCost) -> Sizes:
+    """The sizes of a pair, in one transfer from the device."""
+    zero = torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
+    weight, felt = pair.cost.label_weight, pair.has_labels or pair.cost.feature_cost.roundings
+    labels = weight / 2 * pair.labels.largest.detach().double() if pair.has_labels else zero
+    reach = zero if pair.points is None else _reach(pair)
+    return Sizes(*torch.stack([reach, _far(pair) if felt else zero, labels]).tolist())
 
 
 def cost_rounding(pair: PairCost, dtype: torch.dtype, sizes: Sizes) -> float:
     """How far entries of a cost in this dtype are from ½(‖x − x'‖² + …) of features and laws as
     they are.
-
-    Products of centred features are off by a few roundings of (max‖x‖ + max‖x'‖)²/2. What a
-    function of one's own returns counts as exact."""
+    """
     unit, error, reach = product_unit(dtype, pair.source.x.device), 0.0, sizes.reach
     if pair.points is not None:
         error = unit * (12 + math.sqrt(pair.points[0].shape[1]) / 2) * reach**2 / 2
@@ -59,14 +52,9 @@ def cost_rounding(pair: PairCost, dtype: torch.dtype, sizes: Sizes) -> float:
 
 
 def product_unit(dtype: torch.dtype, device: torch.device) -> float:
-    """The rounding of a factor of a matrix product, relatively. Where TF32 has been allowed on a GPU,
-    products in float32 keep ten bits of a factor: costs are off by what the bounds then say, and
-    float64 takes over where that is too much.
-
-    Example:
-        >>> import torch
-        >>> product_unit(torch.float64, torch.device("cpu")) == torch.finfo(torch.float64).eps / 2
-        True
+    """The rounding of a factor of a matrix product, relatively. Where TF32 has been allowed on a
+    GPU, products in float32 keep ten bits of a factor: costs are off by what the bounds then say,
+    and float64 takes over where that is too much.
     """
     coarse = device.type != "cpu" and torch.backends.cuda.matmul.allow_tf32
     return 2.0**-11 if coarse and dtype == torch.float32 else torch.finfo(dtype).eps / 2
@@ -93,7 +81,7 @@ def largest_cost(pair: PairCost, sizes: Sizes | None = None) -> float | None:
     """A bound of the entries of a cost, without looking; None for a function of one's own."""
     if pair.points is None:
         return None
-    sizes = sizes or Sizes(*size_numbers(pair).values)
+    sizes = sizes or sizes_of(pair)
     return sizes.reach**2 / 2 + sizes.labels
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known
-from advect._util.linalg import mass_centre, principal_axes
+from advect._util.checks import check_count
 from advect.cost.features import FeatureCost
 from advect.data.dataset import LabeledDataset
+from advect.data.laws.linalg import mass_centre, principal_axes
 from advect.errors import InputError
 
 
@@ -22,34 +21,28 @@ class SketchError:
     """What a sketch leaves out.
 
     Attributes:
-        kept: share of the squared spread of both datasets that the sketch keeps (about 1 for random
-            directions).
-        bound: for ``"pca"``, how much an unregularised transport value with the ½ inside may grow without the sketch:
-            0 ≤ OT − OT_sketch ≤ bound, for features alone; label laws add at most label_weight
-            times the same, up to the n/(n − 1) of their covariances. None for random directions.
-        distortion: for ``"gaussian"``, ε such that every squared distance between two of the
-            samples is kept within the factor 1 ± ε with probability 0.95 (Johnson and
-            Lindenstrauss); inf where ``dim`` is too small for any. None for pca.
+        kept: share of the squared spread of both datasets that the sketch keeps.
+        bound: how much a transport value without entropy, with the ½ inside, may grow without the
+            sketch: 0 ≤ OT − OT_sketch ≤ bound, for features alone; label laws add at most
+            label_weight times the same, up to the n/(n − 1) of their covariances.
     """
 
     kept: float
-    bound: float | None
-    distortion: float | None
+    bound: float
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch(FeatureCost):
     """‖Bᵀ(x − x')‖² with a d × dim matrix B: a cost, and label laws, of fewer dimensions.
 
+    B holds the principal directions of both datasets together, fitted by ``otdd`` and ``OTDD`` when
+    they first see them.
+
     Gradients hold a fitted B fixed: they are those of the distance under this B, not of one that
     fits B anew to features that moved. A flow fits it once, at its first step.
 
     Args:
-        dim: how many.
-        kind: ``"pca"``, the principal directions of both datasets together, fitted by ``otdd`` and
-            ``OTDD`` when they first see them; or ``"gaussian"``, random directions that do not
-            depend on the data.
-        seed: of random directions.
+        dim: number of dimensions.
         basis: B, from ``fit``.
 
     Example:
@@ -64,14 +57,11 @@ class Sketch(FeatureCost):
     """
 
     dim: int
-    kind: str = "pca"
-    seed: int = 0
     basis: Tensor | None = field(default=None, repr=False)
     linear, roundings = True, 8.0
 
     def __post_init__(self) -> None:
         check_count("dim", self.dim)
-        check_known("kind of sketch", self.kind, ("pca", "gaussian"))
         if self.basis is not None:
             # as it is when a checkpoint is read: products with other strides differ in their last
             # digits
@@ -92,10 +82,6 @@ class Sketch(FeatureCost):
                 self.dim,
                 "Lower dim.",
             )
-        if self.kind == "gaussian":
-            generator = torch.Generator().manual_seed(self.seed)
-            basis = torch.randn(x.shape[1], self.dim, generator=generator, dtype=torch.float64)
-            return replace(self, basis=(basis / self.dim**0.5).to(x))
         few = x.new_zeros(self.dim, x.shape[1])  # so many axes, also of fewer samples
         axes = principal_axes(itertools.chain(_centred_rows(datasets), [few]))[1]
         return replace(self, basis=axes[: self.dim].mT.to(x))
@@ -128,7 +114,7 @@ class Sketch(FeatureCost):
         law = data.law
         if law is not None and self.basis is not None:
             law = law.carried(self.basis.to(law.means))
-        return data.replace(x=points, sample_shape=tuple(points.shape[1:]), law=law)
+        return data._replace(x=points, sample_shape=tuple(points.shape[1:]), law=law)
 
     def error(self, source: LabeledDataset, target: LabeledDataset) -> SketchError:
         """What the sketch leaves out between two datasets, around their common centre."""
@@ -140,12 +126,8 @@ class Sketch(FeatureCost):
             image = rows @ basis
             whole += float(rows.square().sum())
             inside += float(image.square().sum())
-            if self.kind == "pca":
-                residual += float((rows - image @ basis.T).square().sum())
-        kept = inside / whole if whole else 1.0
-        if self.kind == "pca":
-            return SketchError(kept, residual, None)
-        return SketchError(kept, None, _distortion(len(source) + len(target), self.dim))
+            residual += float((rows - image @ basis.T).square().sum())
+        return SketchError(inside / whole if whole else 1.0, residual)
 
 
 def _centred_rows(datasets: tuple[LabeledDataset, ...]) -> Iterator[Tensor]:
@@ -154,19 +136,3 @@ def _centred_rows(datasets: tuple[LabeledDataset, ...]) -> Iterator[Tensor]:
     for data in datasets:
         for x, weights in zip(data.x.detach().split(4096), data.weights.split(4096), strict=True):
             yield weights.sqrt()[:, None] * (x - centre).double()
-
-
-def _distortion(n: int, dim: int, doubt: float = 0.05) -> float:
-    """The least ε with n² exp(−dim (ε²/2 − ε³/3)/2) ≤ doubt, by bisection on (0, 1)."""
-    needed = 2 * math.log(n * n / doubt) / dim
-
-    def enough(epsilon: float) -> bool:
-        return epsilon**2 / 2 - epsilon**3 / 3 >= needed
-
-    if not enough(1.0):
-        return math.inf
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

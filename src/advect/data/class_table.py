@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
 
+from advect._util.result import Table
 from advect.errors import InputError
 
 
@@ -20,7 +20,8 @@ class ClassTable:
 
     Example:
         >>> import numpy as np, advect as ad
-        >>> table = ad.ClassTable(np.array([[0.0, 1.5], [2.0, 0.25]]), ("cat", "dog"), (0, 1))
+        >>> from advect.data.class_table import ClassTable
+        >>> table = ClassTable(np.array([[0.0, 1.5], [2.0, 0.25]]), ("cat", "dog"), (0, 1))
         >>> table["cat", 1]
         1.5
         >>> print(table)
@@ -62,36 +63,12 @@ class ClassTable:
         """Nested dictionaries: ``{row: {column: value}}``."""
         return {row: {column: self[row, column] for column in self.columns} for row in self.rows}
 
+    def _table(self) -> Table:
+        rows = [(str(n), *map(float, row)) for n, row in zip(self.rows, self.values, strict=True)]
+        return Table("", ("", *map(str, self.columns)), rows)
+
     def __str__(self) -> str:
-        cells = [["", *map(str, self.columns)]]
-        cells += [
-            [str(name), *(f"{value:.4g}" for value in line)]
-            for name, line in zip(self.rows, self.values, strict=True)
-        ]
-        return aligned(cells)
+        return "\n".join(self._table().lines())
 
     def _repr_html_(self) -> str:
-        lines = zip(self.rows, self.values, strict=True)
-        cells = [[str(name), *(f"{value:.4g}" for value in line)] for name, line in lines]
-        return html_table([["", *map(str, self.columns)], *cells])
-
-
-def aligned(cells: Sequence[Sequence[str]]) -> str:
-    """Lines of text with names to the left, and columns of one width to the right."""
-    first = max(len(line[0]) for line in cells)
-    width = max([6, *(len(cell) for line in cells for cell in line[1:])])
-    return "\n".join(
-        line[0].ljust(first) + "".join(cell.rjust(width + 1) for cell in line[1:]) for line in cells
-    )
-
-
-def html_table(cells: Sequence[Sequence[str]]) -> str:
-    """The same as a table of HTML: names in the first line and the first column."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in cells[0])
-    body = "".join(
-        f"<tr><th>{html.escape(line[0])}</th>"
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in line[1:])
-        + "</tr>"
-        for line in cells[1:]
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
+        return self._table().to_html()

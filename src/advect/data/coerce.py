@@ -1,12 +1,10 @@
-"""From what users have (lists, arrays, tensors, frames) to the tensors that a ``LabeledDataset``
-holds, or a clear error.
-"""
+"""Conversion of user input (lists, arrays, tensors, frames) to the tensors of a dataset."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Hashable, Sequence
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -14,13 +12,16 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite, check_kind, check_weights, one_or_more
-from advect.data.formats.content import class_names, plain
 from advect.data.laws import Gaussians
 from advect.errors import InputError
+from advect.io.formats.content import class_names, plain
 
 _SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)
-_MANY = 20  # classes that are fractions: more are hardly meant as such
+_MAX_FRACTIONS = 20  # more classes that are fractions are probably continuous targets
 _ONE_EACH = "Pass a list with one label for each sample."
+_SUM_TOLERANCE = 1e-3  # of a row of probabilities: half precision passes
+_BALANCE_STEPS = 200
+ALL = "all"  # the class of samples with targets and no labels
 
 
 def as_features(x: Any) -> Tensor:
@@ -88,16 +89,18 @@ def as_tensor(x: Any) -> Tensor:
     )
 
 
-def as_columns(columns: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[str, ...] | None:
-    if columns is None:
+def as_columns(
+    names: Sequence[str] | None, count: int, what: str = "columns"
+) -> tuple[str, ...] | None:
+    """``count`` different names, or None."""
+    if names is None:
         return None
-    names = tuple(one_or_more(columns))
-    texts = all(isinstance(name, str) for name in names)
-    if shape != (len(names),) or not texts or len(set(names)) != len(names):
+    names = tuple(one_or_more(names))
+    if not len(names) == len(set(names)) == count or not all(type(n) is str for n in names):
         raise InputError(
-            f"columns must be different names, one for each feature of samples of shape {shape}",
+            f"{what} must be {count} different names",
             f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
-            "Pass one string for each feature, or None.",
+            "Pass one string for each, or None.",
         )
     return names
 
@@ -114,11 +117,10 @@ def as_codes(
             "Pass one label for each sample.",
         )
     names = class_names(labels) if classes is None else _class_names(classes)
-    if (fractions := sum(type(name) is float for name in names)) > _MANY:
+    if (fractions := sum(type(name) is float for name in names)) > _MAX_FRACTIONS:
         warnings.warn(
-            f"{fractions} of the classes are fractions: numbers to be predicted are targets and no "
-            "labels, ad.LabeledDataset(x, targets=y), ?target=column of a file, from_torch(…, "
-            "targets=True)",
+            f"{fractions} classes are fractions. Pass continuous targets as targets=, or ?target=column "
+            "for a file",
             stacklevel=4,
         )
     position = {name: code for code, name in enumerate(names)}
@@ -173,37 +175,23 @@ def _labels(y: Any) -> list[Any]:
     return labels
 
 
-@singledispatch
 def _entries(y: Any) -> list[Any]:
-    if hasattr(y, "to_numpy"):
-        return _entries(y.to_numpy())
-    if not hasattr(y, "__iter__"):
+    if isinstance(y, Tensor):
+        y = y.detach().cpu()
+        y = (y.double() if y.is_floating_point() else y).numpy()  # numpy has no bfloat16
+    elif hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    if isinstance(y, str) or not hasattr(y, "__iter__"):
         raise InputError("labels must be a sequence", type(y).__name__, _ONE_EACH)
-    return list(y)
-
-
-@_entries.register
-def _(y: str) -> list[Any]:
-    raise InputError("labels must be a sequence", "one string", _ONE_EACH)
-
-
-@_entries.register
-def _(y: Tensor) -> list[Any]:
-    y = y.detach().cpu()
-    return _entries((y.double() if y.is_floating_point() else y).numpy())  # numpy has no bfloat16
-
-
-@_entries.register
-def _(y: np.ndarray) -> list[Any]:
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim != 1:
+    if not isinstance(y, np.ndarray):
+        return list(y)
+    if y.ndim != 1 and y.shape[1:] != (1,):
         raise InputError(
             "labels must be one for each sample",
             f"shape {y.shape}",
             "Pass a vector; turn one-hot rows to labels with argmax(1).",
         )
-    return y.tolist()
+    return y.reshape(-1).tolist()
 
 
 def as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Tensor:
@@ -223,14 +211,19 @@ def as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Ten
                 "Label them, or drop them first.",
             )
         return balanced_weights(codes, n_classes)
-    remedy = "Pass one non-negative number for each sample."
-    try:
-        values = as_tensor(weights)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError("weights must be numbers", type(weights).__name__, remedy) from None
-    if values.is_complex():
-        raise InputError("weights must be real", values.dtype, remedy)
+    values = _numbers("weights", weights, "Pass one non-negative number for each sample.")
     return check_weights("weights", values.to(device=like.device, dtype=torch.float64), len(codes))
+
+
+def _numbers(name: str, values: Any, remedy: str) -> Tensor:
+    """A real tensor from anything that holds numbers."""
+    try:
+        tensor = as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name} must be numbers", type(values).__name__, remedy) from None
+    if tensor.is_complex():
+        raise InputError(f"{name} must be real numbers", tensor.dtype, remedy)
+    return tensor
 
 
 def balanced_weights(codes: Tensor, n_classes: int) -> Tensor:
@@ -238,26 +231,126 @@ def balanced_weights(codes: Tensor, n_classes: int) -> Tensor:
     return 1 / (counts[codes] * (counts > 0).sum()).double()
 
 
-def as_shares(shares: Any, classes: tuple[Hashable, ...], like: Tensor) -> Tensor:
-    """Shares of classes that sum to one, from numbers by name or in order."""
-    if hasattr(shares, "keys"):
-        unknown = [name for name in shares if name not in classes]
-        if unknown:
+def as_class_weights(values: Any, classes: tuple[Hashable, ...], like: Tensor) -> Tensor:
+    """Class proportions that sum to one, from numbers by name or in order."""
+    if hasattr(values, "keys"):
+        if unknown := [name for name in values if name not in classes]:
             raise InputError(
-                "shares must be of classes of the dataset",
+                "proportions must be of classes of the dataset",
                 ", ".join(map(str, unknown[:5])),
                 f"Classes: {', '.join(map(str, classes))}.",
             )
-        shares = [shares.get(name, 0.0) for name in classes]
+        values = [values.get(name, 0.0) for name in classes]
     remedy = "Pass one non-negative number for each class, or a dictionary by name."
-    try:
-        values = as_tensor(shares)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError("shares must be numbers", type(shares).__name__, remedy) from None
-    if values.is_complex() or values.shape != (len(classes),):
-        got = f"{values.dtype} of shape {tuple(values.shape)}"
-        raise InputError(f"shares must be {len(classes)} real numbers", got, remedy)
-    return check_weights("shares", values.to(like), len(classes))
+    numbers = _numbers("proportions", values, remedy)
+    if numbers.shape != (len(classes),):
+        what = f"proportions must be {len(classes)} numbers"
+        raise InputError(what, f"shape {tuple(numbers.shape)}", remedy)
+    return check_weights("proportions", numbers.to(like), len(classes))
+
+
+def as_targets(targets: Any, n: int, device: torch.device) -> Tensor | None:
+    """Targets (n, q) in float64; a copy, unless gradients are to pass."""
+    if targets is None:
+        return None
+    remedy = "Pass a number or a vector for each sample; labels that are names go to y."
+    values = _numbers("targets", targets, remedy)
+    if values.dtype == torch.bool:
+        raise InputError("targets must be numbers", values.dtype, remedy)
+    values = values.clone() if values is targets and not values.requires_grad else values
+    values = values.to(device=device, dtype=torch.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or len(values) != n or values.shape[1] == 0:
+        raise InputError(
+            f"targets must be one number or vector for each of the {n} samples",
+            f"shape {tuple(values.shape)}",
+            remedy,
+        )
+    check_finite("targets", values, "Remove samples whose target is missing.")
+    return values
+
+
+def as_target_columns(
+    names: Sequence[str] | None, targets: Tensor | None
+) -> tuple[str, ...] | None:
+    """A name for each target, or None."""
+    return as_columns(names, 0 if targets is None else targets.shape[1], "target_columns")
+
+
+def as_probabilities(probabilities: Any, like: Tensor, k: int | None = None) -> Tensor:
+    """(n, k) in float64, with rows that sum to one to the last digits."""
+    n, remedy = len(like), "Pass for each sample one number from 0 to 1 for each class."
+    raw = _numbers("probabilities", probabilities, remedy)
+    if raw.dtype == torch.bool:
+        raise InputError("probabilities must be numbers", raw.dtype, remedy)
+    if raw.ndim != 2 or len(raw) != n or 0 in raw.shape or raw.shape[1] != (k or raw.shape[1]):
+        what = f"probabilities must have the shape ({n}, {'k' if k is None else k})"
+        raise InputError(what, f"shape {tuple(raw.shape)}", remedy)
+    values = raw.detach().to(device=like.device, dtype=torch.float64)
+    check_finite("probabilities", values, remedy)
+    if float(values.min()) < 0:
+        row, column = divmod(int(values.argmin()), values.shape[1])
+        where = f"{float(values.min()):.3g} in row {row}, column {column}"
+        raise InputError("probabilities must not be negative", where, remedy)
+    sums = values.sum(dim=1, keepdim=True)
+    worst = int((sums - 1).abs().argmax())
+    if abs(float(sums[worst]) - 1) > _SUM_TOLERANCE:
+        raise InputError(
+            "probabilities of a sample must sum to one",
+            f"{float(sums[worst]):.6g} in row {worst}",
+            "Divide rows by their sums, or take torch.softmax(scores, dim=1).",
+        )
+    exact = (sums - 1).abs() <= 4 * torch.finfo(torch.float64).eps
+    return torch.where(exact, values, values / sums)
+
+
+def as_soft_labels(
+    probabilities: Any, y: Any, classes: Sequence[Hashable] | None, like: Tensor
+) -> tuple[Tensor, Any, Sequence[Hashable]]:
+    """Checked probabilities, labels and class names of a new dataset."""
+    soft = as_probabilities(probabilities, like, None if classes is None else len(classes))
+    k = soft.shape[1]
+    if y is None:
+        names = tuple(range(k)) if classes is None else classes
+        # by name: positions would be looked up among names that are numbers
+        return soft, [names[code] for code in soft.argmax(dim=1).tolist()], names
+    labels, names = as_codes(y, classes, len(like))
+    if len(names) != k:
+        raise InputError(
+            f"probabilities need a class for each of {k} columns",
+            f"{len(names)} different labels",
+            "Name all classes: classes=[…].",
+        )
+    if bool((labels < 0).any()):
+        raise InputError(
+            "samples with probabilities need labels",
+            f"{int((labels < 0).sum())} missing",
+            "Leave y out: it is then the most probable class.",
+        )
+    return soft, [names[code] for code in labels.tolist()], names
+
+
+def balanced_soft_weights(probabilities: Tensor) -> Tensor:
+    """Weights with the same mass Σ w_i p_ic in each class, as far as the probabilities allow."""
+    present = probabilities.amax(dim=0) > 0
+    soft, goal = probabilities[:, present], 1 / int(present.sum())
+    weights = soft.new_full((len(soft),), 1 / len(soft))
+    for _ in range(_BALANCE_STEPS):
+        masses = weights @ soft
+        if float((masses - goal).abs().max()) < 1e-12:
+            break
+        weights = weights * (soft @ (goal / masses))
+    return weights / weights.sum()
+
+
+def check_soft_laws(law_index: Any) -> None:
+    """Soft labels mix the laws of classes: laws of single samples do not fit them."""
+    if law_index is not None:
+        raise InputError(
+            "soft labels need one law for each class",
+            "a law_index, with laws of single samples",
+            "Pass law=data.class_laws(), law_index=None.",
+        )
 
 
 def as_law(
@@ -290,11 +383,78 @@ def as_law(
 
 
 def _law_rows(index: Any) -> Tensor:
-    what, remedy = "law_index must be whole numbers", "Pass one row of law for each sample."
-    try:
-        rows = as_tensor(index)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(what, type(index).__name__, remedy) from None
-    if rows.is_floating_point() or rows.is_complex():
-        raise InputError(what, rows.dtype, remedy)
+    remedy = "Pass one row of law for each sample."
+    rows = _numbers("law_index", index, remedy)
+    if rows.is_floating_point():
+        raise InputError("law_index must be whole numbers", rows.dtype, remedy)
     return rows.clone() if rows is index else rows
+
+
+def checked_changes(data: Any, changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes of ``replace``, converted and checked against the fields that stay."""
+    if "x" in changes:
+        x = changes["x"]
+        if not (
+            isinstance(x, Tensor) and x.ndim == 2 and x.dtype in (torch.float32, torch.float64)
+        ):
+            x = as_features(x)
+            changes.setdefault("sample_shape", tuple(x.shape[1:]))
+            x = x.reshape(len(x), -1)
+        check_finite("features", x)
+        changes["x"] = x
+        if len(x) != len(data):  # targets of other samples
+            changes = {"targets": None, "target_columns": None, "law_index": None} | changes
+    x, device = changes.get("x", data.x), changes.get("x", data.x).device
+    n, dim = x.shape
+    shape = tuple(changes.get("sample_shape", data.sample_shape))
+    if dim != math.prod(shape):
+        raise InputError(
+            f"sample_shape {shape} needs {math.prod(shape)} features", dim, "Change both."
+        )
+    if changes.get("probabilities") is not None:
+        names = changes.get("classes", data.classes)
+        soft = as_probabilities(changes["probabilities"], x, len(names) or None)
+        changes["probabilities"] = soft
+        changes.setdefault("classes", tuple(names) or tuple(range(soft.shape[1])))
+        if "y" not in changes:
+            changes["y"] = soft.argmax(dim=1)
+            if data.law_index is not None and "law_index" not in changes:
+                changes = {"law": data.class_laws(), "law_index": None} | changes
+        check_soft_laws(changes.get("law_index", data.law_index))
+    if changes.keys() & {"x", "y", "classes"}:
+        y, classes = changes.get("y", data.y), changes.get("classes", data.classes)
+        positions = isinstance(y, Tensor) and y.dtype == torch.int64 and y.shape == (n,)
+        if positions and int(y.min()) >= -1 and int(y.max()) < len(classes):
+            changes |= {"classes": as_codes([], classes, 0)[1]} if "classes" in changes else {}
+        else:
+            changes["y"], changes["classes"] = as_codes(y, classes, n)
+            changes["y"] = changes["y"].to(device)
+            changes.setdefault("probabilities", None)
+    y, names = changes.get("y", data.y), changes.get("classes", data.classes)
+    soft = None if "y" in changes else data.probabilities
+    soft = changes.get("probabilities", soft)
+    if soft is not None and soft.shape != (n, len(names)):
+        raise InputError(
+            f"probabilities must have the shape ({n}, {len(names)})",
+            f"shape {tuple(soft.shape)}",
+            "Change probabilities along with the samples or classes, or take data.hard() first.",
+        )
+    if changes.keys() & {"x", "weights"}:
+        given = changes.get("weights", data.weights)
+        changes["weights"] = (
+            given
+            if given is data.weights and len(given) == n
+            else as_weights(given, y, len(names), x)
+        )
+    if changes.keys() & {"x", "y", "classes", "law", "law_index"}:
+        law, rows = changes.get("law", data.law), changes.get("law_index", data.law_index)
+        changes |= as_law(law, rows, y, len(names), dim)
+    if "columns" in changes:
+        changes["columns"] = as_columns(changes["columns"], shape[0] if len(shape) == 1 else 0)
+    if "targets" in changes:
+        changes["targets"] = as_targets(changes["targets"], n, device)
+    if changes.keys() & {"targets", "target_columns"}:
+        values = changes.get("targets", data.targets)
+        names = changes.get("target_columns", data.target_columns)
+        changes["target_columns"] = as_target_columns(names, values)
+    return changes

@@ -1,8 +1,9 @@
-"""Short names for what objects hold, so that a stored result can be found again and is never taken
-for that of other inputs.
+"""Short names for the content of objects, so that a stored result is found again and is never
+taken for that of other inputs.
 
 Equal content gives equal names in every process. Nothing is pickled: datasets, tensors,
-dataclasses, plain values and the code of functions are read for what they are."""
+dataclasses, networks, plain values and the code of functions are read for what they are.
+(``joblib.hash`` pickles, so it refuses lambdas, and its result depends on shared references.)"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import functools
 import hashlib
 import os
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -24,194 +25,116 @@ from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset
 from advect.errors import InputError
 
-Add = Callable[[bytes | memoryview], object]
-Above = tuple[int, ...]  # the objects that hold this one, so that a loop is noticed
-
-# Results on disk are found by these names: a class of ours keeps the module it was first known by,
-# wherever it lives now.
-_FIRST_HOMES = {
-    "advect.control": ("Backtracking", "FixedSteps"),
-    "advect.cost.features": ("Embedding", "Sketch", "SquaredEuclidean"),
-    "advect.cost.ground": ("GroundCost",),
-    "advect.cost.labels": ("Bures", "ExactLabelOT", "MeansOnly", "NoLabels"),
-    "advect.dynamics": ("FeatureDriven", "JointFixedLabels", "JointVariableLabels"),
-    "advect.functionals.otdd": ("OTDD",),
-    "advect.gaussians": ("Diagonal", "Factored", "Full", "Gaussians"),
-    "advect.integrators": ("Adagrad", "Adam", "Decay", "Euler", "EulerMaruyama", "Momentum"),
-    "advect.labels": ("DBSCAN", "KMeans"),
-    "advect.ot.exact": ("ExactOT",),
-    "advect.ot.minibatch": ("MiniBatch",),
-    "advect.ot.nystrom": ("NystromSinkhorn",),
-    "advect.ot.sinkhorn": ("Relative", "Sinkhorn"),
-    "advect.pseudo.clusterers": ("GaussianMixture", "HDBSCAN", "Spectral", "Ward"),
-}
-_HOME = {name: home for home, names in _FIRST_HOMES.items() for name in names}
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype, torch.device)
+_DATA = (Tensor, np.ndarray, np.generic, LabeledDataset, torch.nn.Module, os.PathLike, Enum)
+_CONSTANTS = (*_PLAIN, list, tuple, set, frozenset, dict, *_DATA)
 
 
 def digest(*parts: Any) -> str:
-    """32 hexadecimal digits that are those of no other content than ``parts``.
+    """32 hexadecimal digits of the content of ``parts``.
 
-    A function is its name and its code, with the values it closes over, and the constants, data and
-    functions of its own module that it uses: plain values and lists, tuples, dictionaries and sets
-    of them, arrays, datasets, dataclasses, networks. What it calls elsewhere is not looked into. A
-    network is its class, parameters, buffers and the other attributes of each of its layers; hooks
-    do not count.
-
-    Raises:
-        InputError: an object whose content cannot be read.
-
-    Example:
-        >>> import advect as ad
-        >>> digest(ad.Sinkhorn(epsilon=0.1)) == digest(ad.Sinkhorn(epsilon=0.1))
-        True
-        >>> digest(ad.Sinkhorn(epsilon=0.1)) == digest(ad.Sinkhorn(epsilon=0.2))
-        False
+    A function is its name and code, the values it closes over, and the constants and functions of
+    its module that it uses. A network is its class, parameters, buffers and other attributes.
     """
     return _hashed(parts, ())
 
 
-def _hashed(value: Any, above: Above) -> str:
+def _hashed(value: Any, above: tuple[int, ...]) -> str:
+    """``above`` are the ids of the objects that hold this one: a loop is named by its length."""
     hasher = hashlib.blake2b(digest_size=16)
-    _walk(hasher.update, value, above)
+    if id(value) in above:
+        _text(hasher, "seen", str(len(above) - above.index(id(value))))
+    else:
+        _feed(hasher, value, (*above, id(value)))
     return hasher.hexdigest()
 
 
-def _walk(add: Add, value: Any, above: Above) -> None:
-    """Kind and length come before each part: different values never give the same bytes."""
-    if id(value) in above:
-        _text(add, "seen", str(len(above) - above.index(id(value))))
-    else:
-        _feed(value, add, (*above, id(value)))
-
-
-def _text(add: Add, kind: str, text: str) -> None:
+def _text(hasher: Any, kind: str, text: str) -> None:
+    """Kind and length come first, so that different values never give the same bytes."""
     content = text.encode("utf-8", "surrogatepass")
-    add(f"{kind}:{len(content)}:".encode() + content)
+    hasher.update(f"{kind}:{len(content)}:".encode() + content)
 
 
-def _several(add: Add, kind: str, parts: Any, within: Above) -> None:
-    _text(add, "several", f"{kind} {len(parts)}")
+def _feed(hasher: Any, value: Any, within: tuple[int, ...]) -> None:
+    match value:
+        case Enum():
+            return _text(hasher, "enum", f"{_name(type(value))}.{value.name}")
+        case type() | types.BuiltinFunctionType() | types.ModuleType():
+            return _text(hasher, f"{type(value).__qualname__}", _name(value))
+        case os.PathLike():
+            return _text(hasher, type(value).__qualname__, os.fspath(value))
+        case Tensor():
+            return _feed(hasher, value.detach().cpu().numpy(), within)
+        case np.ndarray() | np.generic() if not value.dtype.hasobject:
+            array = np.ascontiguousarray(value)
+            _text(hasher, "numbers", f"{array.dtype.str} {np.shape(value)}")
+            return hasher.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
+    if isinstance(value, _PLAIN):
+        return _text(hasher, type(value).__name__, repr(value))
+    kind, parts = _parts(value, within)
+    _text(hasher, "several", f"{kind} {len(parts)}")
     for part in parts:
-        _walk(add, part, within)
-
-
-@functools.singledispatch
-def _feed(value: Any, add: Add, within: Above) -> None:
-    """What is said of a value of each kind; here of those that consist of others."""
-    _several(add, *_parts(value), within)
-
-
-def _feed_plain(value: Any, add: Add, within: Above) -> None:
-    _text(add, type(value).__name__, repr(value))
-
-
-_PLAIN = (bool, int, float, complex, str, bytes)
-# two scalars of numpy are Python's numbers too, and count as these
-for _kind in (*_PLAIN, np.float64, np.complex128, type(None), type(...), torch.dtype, torch.device):
-    _feed.register(_kind, _feed_plain)
-
-
-@_feed.register(type)
-@_feed.register(types.BuiltinFunctionType)
-@_feed.register(types.ModuleType)
-def _(value: Any, add: Add, within: Above) -> None:
-    _text(add, "named", f"{type(value).__qualname__} {_name(value)}")
-
-
-@_feed.register
-def _(value: os.PathLike, add: Add, within: Above) -> None:
-    _text(add, "named", f"{type(value).__qualname__} {os.fspath(value)}")
-
-
-@_feed.register
-def _(value: Enum, add: Add, within: Above) -> None:
-    _text(add, "named", f"{type(value).__qualname__} {_name(type(value))}.{value.name}")
-
-
-@_feed.register(np.ndarray)
-@_feed.register(np.generic)
-def _feed_array(value: Any, add: Add, within: Above) -> None:
-    array = np.asarray(value)
-    if array.dtype.hasobject:
-        return _several(add, f"objects {array.shape}", array.ravel().tolist(), within)
-    _text(add, "numbers", f"{array.dtype.str} {array.shape}")
-    add(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
+        _text(hasher, "part", _hashed(part, within))
     return None
 
 
-@_feed.register
-def _(value: Tensor, add: Add, within: Above) -> None:
-    _feed_array(value.detach().cpu().numpy(), add, within)
-
-
-@_feed.register(set)
-@_feed.register(frozenset)
-def _(value: Iterable[Any], add: Add, within: Above) -> None:
-    _several(add, "set", sorted(_hashed((item,), within) for item in value), within)
-
-
-@_feed.register
-def _(value: Mapping, add: Add, within: Above) -> None:
-    items = ((_hashed((key,), within), _hashed((item,), within)) for key, item in value.items())
-    _several(add, "mapping", sorted(items), within)
-
-
-@functools.singledispatch
-def _parts(value: Any) -> tuple[str, Any]:
-    """A kind, and what a value of it consists of."""
+def _parts(value: Any, within: tuple[int, ...]) -> tuple[str, Any]:
+    """A kind, and the values that one of it consists of."""
+    match value:
+        case np.ndarray():
+            return f"objects {value.shape}", value.ravel().tolist()
+        case list() | tuple():
+            return type(value).__name__, value
+        case set() | frozenset():
+            return "set", sorted(_hashed((item,), within) for item in value)
+        case Mapping():
+            items = [(_hashed((k,), within), _hashed((v,), within)) for k, v in value.items()]
+            return "mapping", sorted(items)
+        case LabeledDataset():
+            return "dataset", pack_dataset(value)
+        case types.FunctionType():
+            return "function", _function_parts(value)
+        case types.MethodType():
+            return "method", (value.__func__, value.__self__)
+        case functools.partial():
+            return "partial", (value.func, value.args, value.keywords)
     return f"object {_name(type(value))}", _content(value)
 
 
-_parts.register(LabeledDataset, lambda value: ("dataset", pack_dataset(value)))
-_parts.register(list, lambda value: (type(value).__name__, value))
-_parts.register(tuple, lambda value: (type(value).__name__, value))
-_parts.register(types.FunctionType, lambda value: ("function", _of_function(value)))
-_parts.register(types.MethodType, lambda value: ("method", (value.__func__, value.__self__)))
-_parts.register(functools.partial, lambda v: ("partial", (v.func, v.args, v.keywords)))
-
-
 def _name(value: Any) -> str:
-    """Where a class, function or module is found."""
-    home, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)
-    ours = home is not None and home.startswith("advect.")
-    return f"{_HOME.get(name, home) if ours else home}.{name}"
+    """Where a class, function or module is found; classes of advect may move between modules."""
+    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)
+    ours = module is not None and module.startswith("advect.")
+    return f"{'advect' if ours else module}.{name}"
 
 
-def _of_function(function: types.FunctionType) -> tuple[Any, ...]:
-    """The function and those of its module that it leads to, each once, as they are met."""
+def _function_parts(function: types.FunctionType) -> tuple[Any, ...]:
+    """The function and those of its module that it leads to, in the order in which they are met."""
     met, parts = [function], []
     for one in met:  # grows on the way
-        around = {name: one.__globals__[name] for name in _names_used(one)}
-        functions = {n: v for n, v in around.items() if type(v) is types.FunctionType}
+        names = {name for code in _codes(one.__code__) for name in code.co_names}
+        used = {name: one.__globals__[name] for name in sorted(names & one.__globals__.keys())}
+        functions = {n: v for n, v in used.items() if type(v) is types.FunctionType}
         calls = {n: v for n, v in functions.items() if v.__module__ == one.__module__}
         met += [value for value in dict.fromkeys(calls.values()) if value not in met]
-        constants = {name: value for name, value in around.items() if _is_constant(value)}
+        constants = {name: value for name, value in used.items() if _is_constant(value)}
         places = {name: met.index(value) for name, value in calls.items()}
-        parts.append((_of_code(one), places, constants))
+        parts.append((_code_parts(one), places, constants))
     return tuple(parts)
 
 
-def _names_used(function: types.FunctionType) -> list[str]:
-    used = {name for code in _codes(function.__code__) for name in code.co_names}
-    return sorted(used & function.__globals__.keys())
-
-
-def _of_code(function: types.FunctionType) -> tuple[Any, ...]:
+def _code_parts(function: types.FunctionType) -> tuple[Any, ...]:
     closed = []
     for cell in function.__closure__ or ():
         try:
             closed.append(cell.cell_contents)
         except ValueError:  # a name that has no value yet
             closed.append("empty")
-    parts = tuple(
-        (code.co_code, code.co_names, code.co_varnames, _plain_constants(code))
-        for code in _codes(function.__code__)
-    )
+    parts = []
+    for code in _codes(function.__code__):
+        constants = tuple(c for c in code.co_consts if type(c) is not types.CodeType)
+        parts.append((code.co_code, code.co_names, code.co_varnames, constants))
     return _name(function), parts, function.__defaults__, function.__kwdefaults__, closed
-
-
-def _plain_constants(code: types.CodeType) -> tuple[Any, ...]:
-    return tuple(value for value in code.co_consts if type(value) is not types.CodeType)
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -222,27 +145,23 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-_DATA = (Tensor, np.ndarray, np.generic, LabeledDataset, torch.nn.Module, os.PathLike, Enum)
-_CONSTANTS = (*_PLAIN, type(None), list, tuple, set, frozenset, dict, *_DATA)
-
-
 def _is_constant(value: Any) -> bool:
-    """What a function may have been written with, and is not code."""
-    is_data = isinstance(value, _CONSTANTS) or dataclasses.is_dataclass(type(value))
-    return is_data and not issubclass(type(value), type)
+    """Data of a module that a function uses, as opposed to code."""
+    data = isinstance(value, _CONSTANTS) or dataclasses.is_dataclass(type(value))
+    return data and not isinstance(value, type)
 
 
-# of a field that a class did not always have: as it comes it counts for nothing, so that what was
-# stored before is found again
-LATER = "later"
-
-
-@functools.singledispatch
 def _content(value: Any) -> tuple[Any, ...]:
-    """What an object holds: of a dataclass its fields, since what it caches follows from them."""
+    """The fields of a dataclass, the state of a network, or the attributes of another object."""
+    match value:
+        case torch.jit.ScriptModule():
+            return (bytes(value.save_to_buffer()),)
+        case GraphModule():
+            return _module_parts(value, vars(GraphModule(torch.nn.Module(), Graph())), value.code)
+        case torch.nn.Module():
+            return _module_parts(value, vars(torch.nn.Module()), "")
     if dataclasses.is_dataclass(value):
-        held = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
-        return tuple((f.name, v) for f, v in held if not (f.metadata.get(LATER) and v is f.default))
+        return tuple((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
     if not hasattr(value, "__dict__"):
         raise InputError(
             "a store needs inputs that it can recognise later",
@@ -252,25 +171,10 @@ def _content(value: Any) -> tuple[Any, ...]:
     return (vars(value),)
 
 
-@_content.register
-def _(value: torch.nn.Module) -> tuple[Any, ...]:
-    return _of_module(value, vars(torch.nn.Module()), "")
-
-
-@_content.register
-def _(value: GraphModule) -> tuple[Any, ...]:
-    return _of_module(value, vars(GraphModule(torch.nn.Module(), Graph())), value.code)
-
-
-@_content.register
-def _(value: torch.jit.ScriptModule) -> tuple[Any, ...]:
-    return (bytes(value.save_to_buffer()),)  # its attributes and its code are not Python's
-
-
-def _of_module(module: torch.nn.Module, known: Mapping[str, Any], code: str) -> tuple[Any, ...]:
-    """All that a layer computes with; then the layers in it, in the order of their calls."""
+def _module_parts(module: torch.nn.Module, base: Mapping[str, Any], code: str) -> tuple[Any, ...]:
+    """Everything that a layer computes with, then its layers in order; hooks do not count."""
     if (compiled := module._modules.get("_orig_mod")) is not None:
-        return (compiled,)  # the same results, from faster code
-    own = {name: value for name, value in vars(module).items() if name not in known}
+        return (compiled,)  # torch.compile: the same results
+    own = {name: value for name, value in vars(module).items() if name not in base}
     layers = tuple(module._modules.items())
     return module.training, module._parameters, module._buffers, own, code, layers

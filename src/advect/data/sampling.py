@@ -1,6 +1,4 @@
-"""Which rows a draw, a subset or a split takes, chosen from labels alone, so that a file can be
-asked for just these. Reading is for others.
-"""
+"""The rows of a draw, a subset or a split, chosen from labels alone, before features are read."""
 
 from __future__ import annotations
 
@@ -19,24 +17,7 @@ from advect.errors import InputError
 
 @dataclass(frozen=True)
 class Draw:
-    """How many rows to draw: ``n`` exactly, ``max_samples`` at most, or all of them in their order.
-
-    Args:
-        n: how many; more than there are is an error.
-        max_samples: how many at most; where there are no more, rows stay in their order.
-        balanced: equally many of each class that has samples, as far as ``max_samples`` allows.
-        seed: of the draw.
-
-    Raises:
-        InputError: options that exclude each other or are out of range.
-
-    Example:
-        >>> draw = Draw(max_samples=10, balanced=True)
-        >>> sorted(draw.rows(torch.tensor([0, 0, 0, 1, 1]), "ab").tolist())[-2:]
-        [3, 4]
-        >>> Draw().rows(torch.tensor([0, 1]), "ab") is None
-        True
-    """
+    """How many rows to draw: ``n`` exactly, ``max_samples`` at most, or all of them in their order."""
 
     n: int | None = None
     max_samples: int | None = None
@@ -122,15 +103,9 @@ def by_turns(
     groups: Tensor | None = None,
     phase: float | None = None,
 ) -> Tensor:
-    """``n`` positions drawn in proportion to weights, in random order: a row of share w is drawn
-    ⌊n w⌋ or ⌈n w⌉ times, so that of equal rows none comes again before all have had their turn.
-    With ``groups``, so is a group of share w; and as often as in another draw with the same
-    ``phase``, from 0 to 1, where groups have the same shares.
-
-    Example:
-        >>> drawn = by_turns(torch.tensor([0.5, 0.25, 0.0, 0.25]), 8, torch.Generator().manual_seed(0))
-        >>> torch.bincount(drawn).tolist()
-        [4, 2, 0, 2]
+    """``n`` positions drawn by systematic sampling, in random order: a row of weight w is drawn
+    ⌊n w⌋ or ⌈n w⌉ times. With ``groups`` this holds for groups too, and equally for draws with
+    the same ``phase`` in [0, 1] and the same group weights.
     """
     rows = weights.cpu().nonzero()[:, 0]
     rows = rows[torch.randperm(len(rows), generator=generator)]

@@ -7,8 +7,9 @@ it is no seal against those who mean harm."""
 from __future__ import annotations
 
 import json
+import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from safetensors.torch import save
 from torch import Tensor
 
 from advect._util.atomic import write_atomically
-from advect._util.stored_facts import ENTRY as _ENTRY
 from advect.data.dataset import LabeledDataset
-from advect.data.formats import Table
-from advect.data.formats.names import pack_any, unpack_name
 from advect.data.laws import Covariance, Gaussians
 from advect.errors import InputError
+from advect.io.formats import Table
+from advect.io.formats.names import pack_any, unpack_name
+
+_ENTRY = "advect"  # of the header, where checksum and facts stand
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -59,18 +61,6 @@ def read_tensors(
     if type(facts) is not dict:
         raise damaged(path, "its facts are no table")
     return tensors, facts
-
-
-def read_some(path: Path, names: Iterable[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Some tensors of what ``write_tensors`` wrote, and the facts, without reading the others: the
-    checksum, which is of all, is not looked at.
-    """
-    try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {})[_ENTRY].partition(" ")[2])
-            return {name: file.get_tensor(name).clone() for name in names}, facts
-    except _UNREADABLE as error:
-        raise damaged(path, f"{type(error).__name__}: {error}") from None
 
 
 def is_ours(path: Path) -> bool:
@@ -167,7 +157,7 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
     law = None
     if "law" in facts:
         law = Gaussians(tensors["law.means"], _unpack_covariance(tensors, facts["law"]))
-    return LabeledDataset(tensors["x"]).replace(
+    return LabeledDataset(tensors["x"])._replace(
         y=tensors["y"],
         weights=tensors["weights"],
         classes=tuple(unpack_name(name) for name in facts["classes"]),
@@ -186,12 +176,6 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
 def _unpack_covariance(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Covariance:
     """Of the kind that the facts name; its first tensor has no name of its own in files."""
     stem, kind = "law.covariance.", facts["kind"]
-    if kind not in Covariance.kinds:
-        raise InputError(
-            "label laws in a file have a kind of covariance that is not known here",
-            kind,
-            "Import the module that defines this Covariance first.",
-        )
     given = {name.removeprefix(stem): value for name, value in tensors.items() if stem in name}
     given |= {name: value for name, value in facts.items() if name != "kind" and value is not None}
     return Covariance.kinds[kind](tensors["law.covariance"], **given)
@@ -202,8 +186,11 @@ def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     index = tensors.get("law_index")
     laws = len(tensors["law.means"]) if index is not None else 0
     shares = tensors.get("probabilities")
+    sides = facts["sample_shape"]
     fits = {
         "features": x.ndim == 2 and x.is_floating_point() and len(x) > 0,
+        "sides of a sample": all(type(side) is int for side in sides)
+        and math.prod(sides) == x.shape[-1],
         "labels": _are_positions(y, len(x), -1, len(facts["classes"])),
         "weights": weights.shape == (len(x),)
         and weights.is_floating_point()

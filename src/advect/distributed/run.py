@@ -12,11 +12,9 @@ from pathlib import Path
 import torch
 
 from advect._util import defaults
-from advect._util.ranks import Group
 from advect.data.dataset import LabeledDataset
-from advect.datasets.trajectory import Trajectory
 from advect.distributed.shared_frames import SharedFrames
-from advect.flows.callbacks import Recorder
+from advect.flows.callbacks import Callback, Recorder, Watchers
 from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
@@ -24,8 +22,9 @@ from advect.flows.loop import flow as flow_alone
 from advect.flows.result import FlowResult
 from advect.flows.snapshots import Snapshot
 from advect.flows.steps import Step
-from advect.flows.watchers import Callback, Watchers
 from advect.functionals.base import Functional
+from advect.io.trajectory import Trajectory
+from advect.ot.ranks import Group
 
 
 def flow(

@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from advect._util.ranks import Group
 from advect.data.dataset import LabeledDataset
-from advect.datasets.trajectory import Frame, Trajectory
 from advect.flows.callbacks import Recorder
 from advect.flows.loop import Step
 from advect.flows.snapshots import Snapshot
+from advect.io.trajectory import Frame, Trajectory
+from advect.ot.ranks import Group
 
 
 class SharedFrames:

@@ -1,3 +1,1 @@
-"""The flow: a loop over a field, an integrator and step control; what may move, what is recorded,
-what comes out.
-"""
+"""Flows: field, integrators, step control, the loop, callbacks and results."""

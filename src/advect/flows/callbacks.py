@@ -1,27 +1,30 @@
-"""What may watch a flow: each is called with every ``Step``; a true answer stops the flow.
+"""Callbacks of a flow: each is called with every ``Step``, and a true answer stops the flow.
 
-A plain function will do. Objects may also have ``begin(source, start)``, ``end(step, status)``,
-``reason()`` and ``close()``, which is called last, whatever became of the flow. Those that write to
-a directory hold it: no other process may write there."""
+A plain function works. Objects may also have ``begin(source, start)``, ``end(step, status)``,
+``reason()`` and ``close()``, which is called last in any case. A callback that writes to a directory
+locks it.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
 
-from advect._util.checks import check_count, check_positive
+from advect._util.checks import check_count, check_methods, check_positive
 from advect._util.lock import Hold
-from advect._util.progress import Bar, shows_bars, time_left
+from advect._util.progress import Bar, time_left
 from advect._util.shown import Shown
 from advect.data.dataset import LabeledDataset
-from advect.datasets.logs import append_line, is_metric, keep_lines, read_lines
-from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
 from advect.flows.snapshots import CHECKPOINTS, Snapshot, checkpoint_indices, save_snapshot
 from advect.flows.steps import Step
+from advect.io.logs import append_line, is_metric, keep_lines, read_lines
+from advect.io.trajectory import Trajectory
+
+Callback = Callable[[Step], bool | None]
 
 
 class _Writer(Shown):
@@ -40,13 +43,12 @@ class _Writer(Shown):
 
 
 class Recorder(_Writer):
-    """Keeps every k-th frame, the first and the last; in memory, or streamed to a run directory so
-    that memory stays flat.
+    """Records every k-th state, the first and the last, in memory or in a run directory.
 
     Args:
-        every: keep states whose index divides by this.
-        directory: where to stream frames to; None keeps them in memory.
-        overwrite: a directory that holds another flow's frames is an error unless this is set.
+        every: record states whose index is a multiple of this.
+        directory: write the frames there instead of keeping them in memory.
+        overwrite: replace frames of another flow in the directory, instead of raising an error.
 
     Example:
         >>> import tempfile, advect as ad
@@ -94,12 +96,11 @@ class Recorder(_Writer):
 
 
 class Checkpoint(_Writer):
-    """Writes the complete state at every k-th step, in turn to two files, and once more when the
-    flow ends or is interrupted.
+    """Writes the complete state every k-th step, alternating between two files, and at the end.
 
     Args:
-        directory: where to; pass it to ``flow(resume=…)`` to go on bit for bit.
-        every: at states whose index divides by this.
+        directory: where to; pass it to ``flow(resume=…)`` to continue bit for bit.
+        every: write states whose index is a multiple of this.
 
     Example:
         >>> import tempfile, advect as ad
@@ -146,15 +147,13 @@ class Checkpoint(_Writer):
 
 
 class StopWhen(Shown):
-    """Stops a flow that has done enough; any of the given conditions will do.
+    """Stops a flow when one of the given conditions holds.
 
     Args:
-        tol: the value has changed by less than this share of its first change over ``patience``
-            steps.
+        tol: the value changed by less than this share of its total change over ``patience`` steps.
         below: the value is below this.
-        speed: the root mean square velocity is below this.
-        seconds: so much time has passed.
-        patience: steps over which ``tol`` looks back.
+        seconds: this much time has passed.
+        patience: number of steps for ``tol``.
 
     Example:
         >>> import advect as ad
@@ -170,17 +169,13 @@ class StopWhen(Shown):
         tol: float | None = None,
         *,
         below: float | None = None,
-        speed: float | None = None,
         seconds: float | None = None,
         patience: int = 5,
     ) -> None:
-        if tol is None and below is None and speed is None and seconds is None:
-            raise InputError(
-                "StopWhen needs a condition", "none", "Pass tol, below, speed or seconds."
-            )
+        if tol is None and below is None and seconds is None:
+            raise InputError("StopWhen needs a condition", "none", "Pass tol, below or seconds.")
         self.tol = None if tol is None else check_positive("tol", tol)
         self.below = below
-        self.speed = None if speed is None else check_positive("speed", speed)
         self.seconds = None if seconds is None else check_positive("seconds", seconds)
         self.patience = check_count("patience", patience)
         self._values: list[float] = []
@@ -194,8 +189,6 @@ class StopWhen(Shown):
         values, look_back = self._values, self.patience
         if self.below is not None and step.value < self.below:
             self._reason = f"the value {step.value:.6g} is below {self.below:g}"
-        elif self.speed is not None and step.speed < self.speed:
-            self._reason = f"the speed {step.speed:.3g} is below {self.speed:g}"
         elif self.seconds is not None and step.seconds > self.seconds:
             self._reason = f"{step.seconds:.0f} s have passed"
         elif self.tol is not None and len(values) > look_back:
@@ -212,14 +205,13 @@ class StopWhen(Shown):
 
 
 class Metric(_Writer):
-    """Measures any function of the current dataset along the flow, such as a frozen model's
-    accuracy on it.
+    """Evaluates a function of the dataset along the flow, such as the accuracy of a fixed model.
 
     Args:
-        name: how it is called in ``result.metrics``.
+        name: its key in ``result.metrics``.
         measure: from a dataset to a number.
-        every: at states whose index divides by this.
-        directory: also append the figures to ``metrics.jsonl`` there.
+        every: evaluate at states whose index is a multiple of this.
+        directory: also append the values to ``metrics.jsonl`` there.
 
     Example:
         >>> import advect as ad
@@ -271,14 +263,13 @@ class Metric(_Writer):
 
 
 class Progress(Shown):
-    """Shows on stderr how far a flow is: a bar with rate, time left and value on a terminal, else a
-    line every few seconds.
+    """Shows the progress of a flow on stderr: a bar on a terminal, else a line every few seconds.
 
     Args:
-        n_steps: how many steps are expected.
-        label: what to call the work.
+        n_steps: expected number of steps.
+        label: name of the work.
         stream: where to write; stderr by default.
-        interval: seconds between lines where there is no terminal.
+        interval: seconds between lines without a terminal.
 
     Example:
         >>> import io, advect as ad
@@ -307,7 +298,7 @@ class Progress(Shown):
         stream = self.stream or sys.stderr
         self._next = time.monotonic() + self.interval
         self._first = 0 if start is None else start.index
-        if not shows_bars(stream):
+        if not stream.isatty():
             return
         more = ("{task.fields[rate]}", "value {task.fields[value]}")
         start_at = {"done": self._first, "rate": "", "value": "…"}
@@ -320,9 +311,7 @@ class Progress(Shown):
             self._bar.update(step.index, rate=rate, value=f"{step.value:.5g}")
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + self.interval
-            left = ""
-            if made and step.seconds:
-                left = f", {time_left(self.n_steps - step.index, made / step.seconds)} left"
+            left = time_left(self.n_steps - step.index, made / max(step.seconds, 1e-9))
             done = f"{self.label}: {step.index}/{self.n_steps}"
             line = f"{done}, value {step.value:.5g}{left}, {rate}"
             print(line, file=self.stream or sys.stderr, flush=True)
@@ -335,3 +324,54 @@ class Progress(Shown):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+class Watchers:
+    """Several callbacks as one."""
+
+    def __init__(self, callbacks: Iterable[Callback]) -> None:
+        self.callbacks = tuple(callbacks)
+        what, remedy = (
+            "a callback must be a function of a step",
+            "Pass ad.Recorder() or a function.",
+        )
+        for callback in self.callbacks:
+            check_methods(what, callback, ("__call__",), remedy)
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self._each("begin", source, start)
+
+    def __call__(self, step: Step) -> str:
+        """The reason to stop, or "". Every callback is called, even after one has asked to stop."""
+        stopped = [callback for callback in self.callbacks if callback(step)]
+        if not stopped:
+            return ""
+        name = getattr(stopped[0], "__name__", type(stopped[0]).__name__)
+        return _call(stopped[0], "reason") or f"{name} asked to stop at step {step.index}"
+
+    def end(self, step: Step, status: str) -> None:
+        self._each("end", step, status)
+
+    def close(self) -> None:
+        self._each("close")
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The trajectory of the first ``Recorder``; an empty one without it."""
+        kept = (getattr(callback, "trajectory", None) for callback in self.callbacks)
+        return next((trajectory for trajectory in kept if trajectory is not None), Trajectory())
+
+    @property
+    def metrics(self) -> dict[str, list[tuple[int, float]]]:
+        """The values of every ``Metric``."""
+        kept = (getattr(callback, "metrics", {}) for callback in self.callbacks)
+        return {name: curve for metrics in kept for name, curve in metrics.items()}
+
+    def _each(self, name: str, *arguments: Any) -> None:
+        for callback in self.callbacks:
+            _call(callback, name, *arguments)
+
+
+def _call(callback: Callback, name: str, *arguments: Any) -> Any:
+    method = getattr(callback, name, None)
+    return method(*arguments) if callable(method) else None

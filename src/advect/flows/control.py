@@ -1,9 +1,8 @@
-"""Whether a step is made, made smaller, or not at all: what stands between an integrator and the
-flow.
+"""Step control: accept the step that an integrator proposes, or try a smaller one.
 
-An integrator proposes the next state; the flow has to evaluate it anyway, for the step after. A
-control looks at the value there and accepts, or goes back and asks for a smaller step from the same
-state. Where nothing is rejected it costs nothing and changes nothing, to the bit."""
+The flow evaluates the next state anyway, so a control that rejects nothing costs nothing and changes
+no bit.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +11,6 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from advect._util.checks import check_non_negative, check_positive
-from advect._util.facts import Numbers
 from advect.errors import InputError
 from advect.flows.field import Field, Here, NonFiniteError, promise
 from advect.flows.integrators import Integrator
@@ -21,6 +18,13 @@ from advect.flows.law_motion import Tensors
 from advect.transport.notes import rounding
 
 Memory = dict[str, float]
+
+_SHRINK, _GROW = (
+    0.5,
+    1.1,
+)  # factors of the step size after a rejection, and after a step made at once
+_LEAST_SHARE = 0.01  # of the first-order decrease, which a step must reach
+_SMALLEST = 1e-10  # share of the step size below which a flow has stalled
 
 
 class StalledError(ArithmeticError):
@@ -45,10 +49,8 @@ class StepControl(Protocol):
 class FixedSteps:
     """Every step is made as the integrator proposes it, whether the value falls or rises.
 
-    The default for stochastic functionals and integrators; and, but for costs through an
-    ``Embedding``, for those with a memory (``Momentum``, ``Adam``, ``Adagrad``) and for
-    ``FeatureDriven(through_laws=False)``, whose velocity is not the gradient. The status and the
-    diagnosis of a result say when its value rose.
+    The default for stochastic functionals and integrators, and (except for costs through an
+    ``Embedding``) for ``Momentum``, ``Adam``, ``Adagrad`` and ``FeatureDriven(through_laws=False)``.
 
     Example:
         >>> import advect as ad
@@ -70,29 +72,15 @@ class FixedSteps:
 
 @dataclass(frozen=True)
 class Backtracking:
-    """A step is made if the value falls; otherwise a smaller one from the same state is tried, and
-    then a smaller one.
+    """A step is made if the value falls enough; otherwise a smaller one is tried from the same state.
 
-    It falls enough (Armijo's condition) when  F(ρ) − F(ρ') ≥ least_share · Σ w_i ⟨v_i, x'_i − x_i⟩
-    up to rounding: what a flow of the features without curvature would gain, times a small share.
-    For ``Heun`` the x' on the right is where its first velocity alone leads: its own way is short
-    where the field turns back, and would promise as little as it gains. A velocity that is
-    −gradient ÷ mass meets it for small steps, so that a flow goes down at every step until it is at
-    rest. A step that was made smaller grows back to the integrator's own ``step_size``, and never
-    beyond.
+    Enough is Armijo's condition,  F(ρ) − F(ρ') ≥ 0.01 · Σ w_i ⟨v_i, x'_i − x_i⟩  up to rounding.
+    For ``Heun``, x' is where its first velocity alone leads. A step size that was reduced grows back
+    to the integrator's ``step_size`` and never beyond.
 
-    The default with ``Euler``, ``Heun`` and ``Proximal`` for deterministic functionals; where a cost
-    goes through an ``Embedding``, for which no step size is safe in advance, with all that is not random. With
-    ``Momentum``, ``Adam`` or ``Adagrad`` (all that do not say ``descends``) a rejection also empties their memory,
-    which may point uphill where the velocity does not. Noise cannot be controlled: stochastic
-    integrators and functionals are refused.
-
-    Args:
-        shrink: a rejected step is tried again at this share of its size.
-        grow: a step that is below its full size grows by this factor when it is accepted at once.
-        least_share: of the fall that a flow without curvature would have.
-        smallest: of the integrator's own step; where even that does not descend the flow ends with
-            status "stalled".
+    The default with ``Euler`` and ``Heun`` for deterministic functionals, and with every deterministic
+    integrator where a cost goes through an ``Embedding``. With ``Momentum``, ``Adam`` and ``Adagrad`` a
+    rejection resets their state. Stochastic integrators and functionals are refused.
 
     Example:
         >>> import advect as ad
@@ -101,28 +89,6 @@ class Backtracking:
         >>> ad.flow(data, bowl, integrator=ad.Euler(3.0), n_steps=3, control=ad.Backtracking()).values[:2]
         [0.5, 0.125]
     """
-
-    shrink: float = 0.5
-    grow: float = 1.1
-    least_share: float = 0.01
-    smallest: float = 1e-10
-
-    def __post_init__(self) -> None:
-        for name in ("shrink", "smallest"):
-            if not 0 < check_positive(name, getattr(self, name)) < 1:
-                raise InputError(
-                    f"{name} must be between 0 and 1",
-                    getattr(self, name),
-                    "0.5 halves a step that rose.",
-                )
-        if check_positive("grow", self.grow) < 1:
-            raise InputError(
-                "grow must be at least 1", self.grow, "1.1 lets a step grow by a tenth."
-            )
-        if not check_non_negative("least_share", self.least_share) < 1:
-            raise InputError(
-                "least_share must be at least 0 and below 1", self.least_share, "0.01 is usual."
-            )
 
     def begin(self, field: Field, integrator: Integrator) -> Memory:
         noisy = next((part for part in (integrator, field.functional) if part.stochastic), None)
@@ -139,10 +105,10 @@ class Backtracking:
     ) -> tuple[Here, Tensors, Memory]:
         scale = memory["scale"]
         failure: ArithmeticError = StalledError(
-            f"a step below {self.smallest:g} of its size was asked for"
+            f"a step below {_SMALLEST:g} of its size was asked for"
         )
         largest = max(memory["largest"], abs(here.value))
-        while scale >= self.smallest:
+        while scale >= _SMALLEST:
             try:
                 # Warnings are of places that may not be gone to.
                 with warnings.catch_warnings(record=True) as said:
@@ -156,34 +122,30 @@ class Backtracking:
                         warnings.warn_explicit(
                             word.message, word.category, word.filename, word.lineno
                         )
-                    grown = min(1.0, scale * self.grow) if scale == memory["scale"] else scale
+                    grown = min(1.0, scale * _GROW) if scale == memory["scale"] else scale
                     return there, after, {"scale": grown, "largest": largest}
                 change = f"the value goes from {here.value:.9g} to {there.value:.9g}"
                 failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
                 del there
-            scale *= self.shrink
+            scale *= _SHRINK
             if not integrator.descends:  # what it remembers may point uphill
                 state = integrator.init(field.dynamics.parameters(here.dataset))
         raise failure
 
     def _falls(self, here: Here, there: Here, largest: float) -> bool:
-        way = Numbers(lambda: (promise(here, there),))
-        if there.promised is None:
-            there.bring(way)
         size = math.fsum(map(abs, here.terms.values()))
         allowed = rounding(here.dataset.x.dtype, largest, size)
-        _ = there.value  # it comes with what the way has promised
-        promised = way.values[0] if there.promised is None else there.promised
-        return here.value - there.value >= self.least_share * max(0.0, promised) - allowed
+        fall = here.value - there.value
+        promised = float(promise(here, there)) if there.promised is None else there.promised
+        return fall >= _LEAST_SHARE * max(0.0, promised) - allowed
 
 
 def default_control(field: Field, integrator: Integrator) -> StepControl:
-    """``Backtracking()`` where small steps go down, otherwise ``FixedSteps()``.
+    """``Backtracking()`` where small steps decrease the value, otherwise ``FixedSteps()``.
 
-    Through a map of the features with Jacobian J, an Euler step is stable up to about 2/‖J‖², and
-    nobody knows that number: a step that makes the value rise is often the first of an explosion.
-    So steps are controlled there wherever that is possible. Velocities with laws held fixed are no
-    gradients, but near enough to one to go down."""
+    Through an embedding with Jacobian J an Euler step is stable up to about 2/‖J‖², which is unknown, so
+    steps are controlled there wherever that is possible.
+    """
     if integrator.stochastic or field.functional.stochastic:
         return FixedSteps()
     if field.functional.curved:

@@ -1,17 +1,16 @@
-"""The velocity field of a flow: what a functional and a dynamics say at a dataset (paper, eqs. 12
-and 13).
+"""The velocity field of a functional under a dynamics (paper, eqs. 12 and 13).
 
     v(z) = −∇_z δF/δρ(ρ)(z)
 
-``Field.at`` is a place, ``Field.move`` the one after a displacement. A place is evaluated when its
-value or velocity is first asked for, and once. Integrators and step controls are given a field, so
-that they may look at several places before a step is made; none of that leaves a trace, since what
-the functional remembers is part of the place."""
+``Field.at`` evaluates a dataset, lazily and once; ``Field.move`` evaluates it after a displacement.
+Integrators and step controls may look at several states before a step is made: the state of the
+functional is part of the evaluation, so this leaves no trace.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -19,7 +18,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from advect._util.facts import Numbers, fetched, leaf_of, waits_are_free
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.dynamics import Dynamics
@@ -41,16 +39,13 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Here:
-    """A dataset of a flow with what the functional says there, computed when it is first asked for.
+    """A dataset of a flow and the functional there, evaluated on first use.
 
     Attributes:
-        index: how many moves led here.  dataset: the state.  value: F(ρ).  terms: by named parts.
-        velocity: −gradient ÷ mass.  before, after: what the functional remembers before it is
-            evaluated here, and after.
-        noise: the generator's state before.  moved: whether the flow has made this dataset; one
-            that the functional refuses is then no fault of the input.
-        promised: how far the value would have fallen on the way here without curvature, where the
-            integrator knows better than the way itself says; see ``promise``.
+        index: moves so far.  dataset: the state.  value: F(ρ).  terms: its named parts.
+        velocity: −gradient ÷ mass.  before, after: states of the functional around this evaluation.
+        noise: state of the generator before.  moved: whether the flow made this dataset.
+        promised: first-order decrease on the way here, if the integrator knows it; see ``promise``.
 
     Raises:
         NonFiniteError: names the first term that is not finite.
@@ -65,21 +60,10 @@ class Here:
     promised: float | None = None
 
     @cached_property
-    def brought(self) -> Numbers:
-        """What is fetched from the device along with the value."""
-        return Numbers(lambda: ())
-
-    def bring(self, numbers: Numbers) -> None:
-        """Fetch these along with the value, if that is not known yet."""
-        object.__setattr__(self, "brought", numbers)
-
-    @cached_property
     def _found(self) -> _Found:
         functional, dynamics = self.field.functional, self.field.dynamics
         try:
-            terms, gradient, after = _evaluate(
-                functional, dynamics, self.dataset, self.before, self.brought
-            )
+            terms, gradient, after = _evaluate(functional, dynamics, self.dataset, self.before)
             return _Found(terms, dynamics.velocity(self.dataset, gradient), after)
         except (InputError, _SINGULAR) as error:
             if not self.moved:
@@ -107,10 +91,7 @@ class Here:
 class Field:
     """The field of a functional under a dynamics.
 
-    Attributes:
-        functional: what decreases.  dynamics: what may move.  generator: randomness of stochastic
-            integrators.  scale: displacements are made this share of their size: how a step
-            control asks any integrator for a smaller step.
+    ``scale`` multiplies displacements: this is how a step control asks any integrator for a smaller step.
     """
 
     functional: Functional
@@ -119,34 +100,30 @@ class Field:
     scale: float = 1.0
 
     def at(self, rho: LabeledDataset, state: State, index: int = 0) -> Here:
-        """The place of a dataset, for a functional that remembers ``state``."""
+        """The evaluation of a dataset, for a functional in this state."""
         noise = None if self.generator is None else self.generator.get_state()
         return Here(self, index, rho, state, noise)
 
     def move(self, here: Here, displacement: Tensors) -> Here:
-        """The place after a displacement, one step on."""
+        """The evaluation after a displacement, one step later."""
         _check_displacement(displacement, self.dynamics.parameters(here.dataset))
         if self.scale != 1.0:
             displacement = {name: self.scale * change for name, change in displacement.items()}
-        # elsewhere the next value shows it, which has to come from the device anyway
-        if waits_are_free(here.dataset.x.device):
-            for name, change in displacement.items():
-                if not bool(torch.isfinite(change).all()):
-                    raise NonFiniteError(
-                        f"the displacement of {name!r} has NaN or infinite entries"
-                    )
+        for name, change in displacement.items():
+            if not bool(torch.isfinite(change).all()):
+                raise NonFiniteError(f"the displacement of {name!r} has NaN or infinite entries")
         rho = self.dynamics.move(here.dataset, displacement, here.index)
         return replace(self.at(rho, here.after, here.index + 1), moved=True)
 
 
 def promise(here: Here, there: Here) -> Tensor:
-    """Σ w_i ⟨v_i, x'_i − x_i⟩: the fall of the value by the way of the features, to first order."""
+    """Σ w_i ⟨v_i, x'_i − x_i⟩: the decrease of the value to first order, from the features."""
     way = torch.linalg.vecdot(here.velocity["x"], there.dataset.x - here.dataset.x)  # (n,)
     return (here.dataset.weights * way).sum()
 
 
 def _check_displacement(displacement: Tensors, moving: Tensors) -> None:
-    """A tensor for each of those that move, of its shape: others would be broadcast or ignored."""
+    """One tensor of the right shape for each that moves."""
     wanted = {name: tuple(value.shape) for name, value in moving.items()}
     shown = type(displacement).__name__
     if isinstance(displacement, Mapping):
@@ -188,27 +165,27 @@ def _shown(value: object) -> str:
 
 
 def _evaluate(
-    functional: Functional,
-    dynamics: Dynamics,
-    rho: LabeledDataset,
-    state: State,
-    brought: Numbers,
+    functional: Functional, dynamics: Dynamics, rho: LabeledDataset, state: State
 ) -> tuple[dict[str, float], Tensors, State]:
-    """The terms of F at ρ, its gradient in what moves, and what is remembered after; names the
-    first term that is not finite.
-    """
-    leaves = {name: leaf_of(value) for name, value in dynamics.parameters(rho).items()}
+    """The terms of F at ρ, its gradient in what moves, and the state of the functional after it."""
+    leaves = {
+        name: value.detach().requires_grad_() for name, value in dynamics.parameters(rho).items()
+    }
     with torch.enable_grad():
         terms, after = functional.terms(dynamics.attach(rho, leaves), state)
     _check_said(functional, terms, after)
-    device = rho.x.device  # terms may be on another, where a function has left them
-    parts = [value.detach().to(device).reshape(()) for value in terms.values()]
-    gradients = dict.fromkeys(leaves) | _gradients(terms, leaves, parts)
-    sums = {name: g.sum() for name, g in gradients.items() if g is not None}
-    values, found = brought.split(parts, list(sums.values()))
-    _check_terms(terms, values)
-    for name, number in zip(sums, found, strict=True):
-        if not math.isfinite(number):
+    values = {name: float(value.detach()) for name, value in terms.items()}
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise NonFiniteError(f"the term {name!r} is {value}")
+    moving = [value for value in terms.values() if value.requires_grad]
+    gradients: dict[str, Tensor | None] = dict.fromkeys(leaves)
+    if moving:
+        ones = [torch.ones_like(value) for value in moving]
+        found = torch.autograd.grad(moving, list(leaves.values()), ones, allow_unused=True)
+        gradients = dict(zip(leaves, found, strict=True))
+    for name, gradient in gradients.items():
+        if gradient is not None and not math.isfinite(float(gradient.sum())):
             raise NonFiniteError(
                 f"the gradient in {name!r} of {' + '.join(terms)} has NaN or infinite entries"
             )
@@ -216,26 +193,4 @@ def _evaluate(
         name: torch.zeros_like(leaf) if (gradient := gradients[name]) is None else gradient
         for name, leaf in leaves.items()
     }
-    return dict(zip(terms, values, strict=True)), result, after
-
-
-def _gradients(
-    terms: Mapping[str, Tensor], leaves: Tensors, parts: list[Tensor]
-) -> dict[str, Tensor | None]:
-    """The gradient of the sum of the terms in each leaf; None where it has none."""
-    moving = [value for value in terms.values() if value.requires_grad]
-    if not moving:
-        return {}
-    ones = [torch.ones_like(value) for value in moving]
-    try:
-        found = torch.autograd.grad(moving, list(leaves.values()), ones, allow_unused=True)
-    except _SINGULAR:
-        _check_terms(terms, fetched(*parts))  # what has no value has no gradient either
-        raise
-    return dict(zip(leaves, found, strict=True))
-
-
-def _check_terms(terms: Iterable[str], values: Iterable[float]) -> None:
-    for name, value in zip(terms, values, strict=True):
-        if not math.isfinite(value):
-            raise NonFiniteError(f"the term {name!r} is {value}")
+    return values, result, after

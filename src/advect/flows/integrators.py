@@ -1,16 +1,10 @@
-"""How far to go along a velocity: small classes, one for each scheme (paper, eq. 13 and section
-5.4).
+"""Integrators: how far to go along a velocity (paper, eq. 13 and section 5.4).
 
-An integrator makes a step from a place of the field to the next: ``step(field, here, state)``. Most
-schemes need no more than the velocity where they are: they write ``displace``, which turns
-velocities into displacements, dictionaries of tensors ``{"x": …}`` or ``{"x": …, "mean": …}``. What
-a displacement does to a covariance is left to the dynamics. One that looks elsewhere too writes
-``step`` and asks the field: ``there = field.move(here, displacement)`` is the place after a move,
-``there.value`` and ``there.velocity`` what the functional says there. Heun's scheme, an implicit
-(proximal) step or a step that is rejected are all written so.
-
-``step_size`` is flow time, whatever the number of particles. State is a flat dictionary of tensors,
-so that a checkpoint can hold it."""
+Most schemes define ``displace``, which turns velocities into displacements, dictionaries of tensors
+``{"x": …}`` or ``{"x": …, "mean": …}``. A scheme that looks ahead defines ``step(field, here, state)`` and
+evaluates ``there = field.move(here, displacement)``. The state is a flat dictionary of tensors, so that
+a checkpoint can hold it. ``step_size`` is flow time, whatever the number of particles.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +20,16 @@ from advect._util.checks import check_non_negative, check_positive
 from advect.errors import InputError
 from advect.flows.field import Field, Here, promise
 from advect.flows.law_motion import Tensors
-from advect.transport.notes import Note
 
 StepSize = float | Callable[[int], float]
 
 
 class Integrator:
-    """A scheme of one's own: subclass it and write ``displace``, or ``step``; with ``init`` where
-    it has a state.
+    """Base class of integrators. A subclass defines ``displace`` or ``step``, and ``init`` if it has a state.
 
     Attributes:
-        descends: whether a small enough step goes down, whatever its state is: then a flow controls
-            the steps by default, and a step that is made smaller keeps the state.
+        descends: whether a small enough step decreases the value whatever the state is; flows then
+            control the steps by default.
         stochastic: whether a step is random.
 
     Example:
@@ -71,13 +63,9 @@ class Integrator:
         raise NotImplementedError("an integrator needs displace or step(self, field, here, state)")
 
     def step(self, field: Field, here: Here, state: Tensors) -> tuple[Here, Tensors]:
-        """The place after one step, and the state after it."""
+        """The evaluation after one step, and the state after it."""
         displacement, state = self.displace(here.velocity, state, here.index, field.generator)
         return field.move(here, displacement), state
-
-    def notes(self, state: Tensors) -> list[Note]:
-        """What a careful user would want to know of the steps, by the state after the last."""
-        return []
 
 
 def check_step_size(step_size: StepSize) -> None:
@@ -87,7 +75,7 @@ def check_step_size(step_size: StepSize) -> None:
 
 
 def step_size_at(step_size: StepSize, step: int) -> float:
-    """The number that a step size or schedule means at this step (counted from 0)."""
+    """The step size at a step, counted from 0."""
     return (
         check_positive(f"step_size at step {step}", step_size(step))
         if callable(step_size)
@@ -99,7 +87,7 @@ def step_size_at(step_size: StepSize, step: int) -> float:
 class Decay:
     """A step-size schedule: ``first`` halved every ``half_life`` steps, and not below ``last``.
 
-    Any function from the step's number to a size is a schedule too.
+    Any function from the number of the step to a size is a schedule too.
 
     Example:
         >>> import advect as ad
@@ -150,11 +138,10 @@ class Euler(Integrator):
 
 @dataclass(frozen=True)
 class Heun(Integrator):
-    """z ← z + step_size · ½(v(z) + v(z + step_size · v(z))): of second order in the features, for
-    two evaluations a step.
+    """z ← z + step_size · ½(v(z) + v(z + step_size · v(z))): second order, two evaluations a step.
 
-    For when the way matters and not the end alone: at the same error its steps may be much longer
-    than those of ``Euler``. Covariances that move along curves (``BuresMotion``) stay first order.
+    Use it when the path matters: at the same error its steps may be much longer than those of
+    ``Euler``. Covariances that move along curves (``laws="bures"``) stay first order.
 
     Args:
         step_size: flow time of a step; or a schedule such as ``Decay(0.4, 10)``.
@@ -188,10 +175,8 @@ class Heun(Integrator):
 class EulerMaruyama(Integrator):
     """z ← z + step_size · v(z) + √(2 step_size temperature) ξ on the features, ξ standard normal.
 
-    The noise is the flow of temperature · ∫ρ log ρ, the entropy (paper, section 4, internal
-    energy). With a potential V this is Langevin dynamics, whose stationary law is proportional to
-    exp(−V / temperature). A flow without a ``generator`` makes one, seeded from torch's own, and
-    checkpoints hold its state.
+    The noise is the flow of the entropy, temperature · ∫ρ log ρ (paper, section 4). With a potential V
+    this is Langevin dynamics with stationary law ∝ exp(−V / temperature).
 
     Args:
         step_size: flow time of a step; or a schedule such as ``Decay(0.4, 10)``.
@@ -234,13 +219,12 @@ class EulerMaruyama(Integrator):
 
 @dataclass(frozen=True)
 class Momentum(Integrator):
-    """Heavy-ball momentum: m ← momentum · m + v, z ← z + step_size · m; ``nesterov`` looks ahead
-    along m.
+    """Heavy-ball momentum: m ← momentum · m + v, z ← z + step_size · m.
 
     Args:
         step_size: flow time of a step; or a schedule such as ``Decay(0.4, 10)``.
         momentum: share of the last displacement that is kept.
-        nesterov: look ahead along the displacement.
+        nesterov: look ahead along m.
 
     Example:
         >>> import torch, advect as ad
@@ -279,13 +263,12 @@ class Momentum(Integrator):
 
 @dataclass(frozen=True)
 class Adam(Integrator):
-    """Adam (Kingma and Ba 2015): each coordinate moves by about ``step_size`` whatever the size of
-    its velocity.
+    """Adam (Kingma and Ba 2015): each coordinate moves by about ``step_size`` whatever its velocity.
 
     Args:
-        step_size: a length in the units of the features; ``Decay(0.4, 10)`` halves it.
-        beta1: how slowly the mean of velocities forgets.
-        beta2: how slowly the mean of squared velocities forgets.
+        step_size: a length in the units of the features, or a schedule.
+        beta1: decay of the mean velocity.
+        beta2: decay of the mean squared velocity.
         floor: added to the root of that mean.
 
     Example:
@@ -333,11 +316,10 @@ class Adam(Integrator):
 
 @dataclass(frozen=True)
 class Adagrad(Integrator):
-    """Adagrad (Duchi, Hazan and Singer 2011): steps shrink as a coordinate's squared velocities add
-    up.
+    """Adagrad (Duchi, Hazan and Singer 2011): steps shrink as squared velocities add up.
 
     Args:
-        step_size: a length in the units of the features; ``Decay(0.4, 10)`` halves it.
+        step_size: a length in the units of the features, or a schedule.
         floor: added to the root of the sum.
 
     Example:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,18 +12,18 @@ import torch
 from advect._util import defaults
 from advect._util.checks import check_count, check_kind
 from advect.data.dataset import LabeledDataset
-from advect.data.formats.names import stored_name
-from advect.datasets.trajectory import Frame, Trajectory
 from advect.errors import InputError
-from advect.flows.control import Backtracking, StalledError, StepControl, default_control
+from advect.flows.callbacks import Callback, Watchers
+from advect.flows.control import StalledError, StepControl, default_control
 from advect.flows.dynamics import Dynamics
 from advect.flows.field import Field, NonFiniteError
 from advect.flows.integrators import Integrator
 from advect.flows.result import FlowResult, Lowest
 from advect.flows.snapshots import Snapshot, load_snapshot
 from advect.flows.steps import Step, iterate, parts_of
-from advect.flows.watchers import Callback, Watchers
 from advect.functionals import Functional
+from advect.io.formats.names import stored_name
+from advect.io.trajectory import Frame, Trajectory
 from advect.transport.notes import ended_above
 
 
@@ -40,30 +39,26 @@ def flow(
     generator: torch.Generator | None = None,
     resume: str | Path | None = None,
 ) -> FlowResult:
-    """Move a dataset down a functional for ``n_steps`` steps, or until a callback says stop.
+    """Move a dataset down a functional for ``n_steps`` steps, or until a callback stops it.
 
     Args:
         source: the dataset to start from.
         functional: what to decrease, e.g. ``OTDD(target) + 0.1 * Potential(norm())``.
-        dynamics: what may move: ``FeatureDriven()`` (default), ``JointFixedLabels()``,
-            ``JointVariableLabels()``.
-        integrator: how: ``Euler(0.1)`` (default), ``Heun``, ``Proximal``, ``Momentum``, ``Adam``,
-            ``Adagrad``, ``EulerMaruyama``.
-        control: whether a step is made: ``Backtracking()`` makes it smaller until the value falls,
-            ``FixedSteps()`` makes it whatever comes. By default the first with ``Euler``,
-            ``Heun`` or ``Proximal`` where velocities are gradients of a value without noise; with an ``Embedding``
-            in the cost, wherever nothing is random.
-        n_steps: how many moves in all, those before a resume included.
+        dynamics: what moves: ``FeatureDriven()`` (default), ``JointFixedLabels()``,
+            ``JointVariableLabels()``, ``JointTargets()``.
+        integrator: ``Euler(0.1)`` (default), ``Heun``, ``Momentum``, ``Adam``, ``Adagrad`` or
+            ``EulerMaruyama``.
+        control: ``Backtracking()`` reduces a step until the value falls, ``FixedSteps()`` makes every
+            step. The default is the first where velocities are gradients of a value without noise.
+        n_steps: total number of moves, including those before a resume.
         callbacks: functions of a ``Step``; a true answer stops the flow. See ``Recorder``,
             ``Checkpoint``, ``StopWhen``, ``Progress``, ``Metric``.
-        generator: source of randomness for stochastic integrators.
+        generator: random numbers of stochastic integrators.
         resume: a directory or file written by ``Checkpoint``, to continue from bit for bit.
 
     Returns:
-        A ``FlowResult``. Ctrl-C ends the flow cleanly with status "interrupted", after a last
-        checkpoint where there is a ``Checkpoint``; a value that is not finite ends it with status
-        "diverged" and the last good state, one that no step makes fall with "stalled", and one that
-        ended above its lowest with "rose" (``result.best`` is the lowest).
+        A ``FlowResult``, also after Ctrl-C (status "interrupted"), a value that is not finite
+        ("diverged", with the last good state) or one that no step decreases ("stalled").
 
     Example:
         >>> import torch, advect as ad
@@ -84,8 +79,6 @@ def flow(
         dynamics, integrator = parts_of(dynamics, integrator)
         control = control or default_control(Field(functional, dynamics), integrator)
         start = None if resume is None else _resumed(Path(resume), source, n_steps)
-        if start is not None and start.before_control and isinstance(control, Backtracking):
-            warnings.warn(_BEFORE_CONTROL, stacklevel=2)
         history = _History(start)
         watchers.begin(source, start)
         parts = {"dynamics": dynamics, "integrator": integrator, "control": control}
@@ -123,16 +116,8 @@ def flow(
         watchers.close()
 
 
-_BEFORE_CONTROL = (
-    "the checkpoint is of an earlier version, which did not control steps and whose fd followed "
-    "T(x) − x: this goes on with controlled steps and exact gradients. To go on as before: "
-    "control=ad.FixedSteps() and ad.FeatureDriven(through_laws=False), or --control fixed and "
-    "--dynamics.no-through-laws in a new run."
-)
-
-
 def _resumed(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
-    """The snapshot to go on from."""
+    """The snapshot to continue from."""
     start = load_snapshot(path, source.x.device)
     if start.index > n_steps:
         raise InputError(
@@ -149,9 +134,7 @@ def _resumed(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
 def _walk(
     steps: Iterator[Step], history: _History, watchers: Watchers, n_steps: int
 ) -> tuple[str, str, Step]:
-    """Go along the steps until they are made, a callback says stop, or there is no next one:
-    status, message, last step.
-    """
+    """Follow the steps to their end: status, message, last step."""
     last: Step | None = None
     try:
         for step in steps:
@@ -182,9 +165,7 @@ def _walk(
 
 
 class _History:
-    """Numbers of each evaluated state, and the best state; those before a resume come from the
-    checkpoint.
-    """
+    """Curves and best state of a flow, continued from a checkpoint on resume."""
 
     def __init__(self, start: Snapshot | None) -> None:
         kept: dict[str, Any] = start.history if start else {}
@@ -202,9 +183,7 @@ class _History:
         return self.converged.count(False)
 
     def add(self, step: Step) -> Step:
-        """The step with a snapshot that knows what came before it, so that a checkpoint can restore
-        the curves as well.
-        """
+        """The step with a snapshot that includes the curves before it, for checkpoints."""
         curves = {"values": self.values, "speeds": self.speeds, "seconds": self.seconds}
         before = {**curves, "terms": self.terms, "converged": self.converged}
         length, lower = len(self.values), None

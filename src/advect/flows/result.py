@@ -1,23 +1,23 @@
-"""What a flow leaves behind, and what a careful user would want to know of it."""
+"""The result of a flow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from advect._util.html import facts_table
+from advect._util.result import Result
 from advect.data.dataset import LabeledDataset
-from advect.datasets.trajectory import Trajectory
 from advect.errors import InputError
 from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
 from advect.flows.law_motion import Tensors
 from advect.functionals.base import Functional, State
+from advect.io.trajectory import Trajectory
 from advect.transport.notes import (
     Note,
     of_growth,
@@ -32,11 +32,7 @@ from advect.transport.notes import (
 
 @dataclass(frozen=True, eq=False)
 class Lowest:
-    """The state of a flow with the lowest value.
-
-    Attributes:
-        index: how many moves led there.  value: F(ρ).  dataset: the state.
-    """
+    """The state of a flow with the lowest value, after ``index`` moves."""
 
     index: int
     value: float
@@ -44,27 +40,24 @@ class Lowest:
 
 
 @dataclass(frozen=True, eq=False)
-class FlowResult:
-    """What a flow leaves behind.
+class FlowResult(Result):
+    """The result of ``advect.flow``.
 
     Attributes:
         dataset: the last state.  source: the first.
         status: "completed"; "rose" (completed, but the value ended above its lowest: see ``best``);
-            "stopped" (by a callback); "stalled" (no step, however small, makes the value fall);
+            "stopped" (by a callback); "stalled" (no step, however small, decreases the value);
             "interrupted" (Ctrl-C); "diverged" (not finite).
-        message: the same in a sentence, with a remedy where there is one.
+        message: the status in a sentence, with a remedy where there is one.
         values, terms, speeds, seconds: one entry for each evaluated state.
         n_steps: moves made.
         trajectory: the recorded frames; without a ``Recorder`` the first state and the last.
-        metrics: what ``Metric`` callbacks measured: ``{name: [(index, value), …]}``.
+        metrics: values of ``Metric`` callbacks, ``{name: [(index, value), …]}``.
         functional, dynamics, integrator, control: what was run.
-        best: the state with the lowest value, as ``best.dataset``, ``best.value`` and
-            ``best.index``.
-        unconverged: in how many steps a solver did not meet its tolerance.
-        state: what the functional remembers after the last step, such as the "epsilon" that a
-            relative one was made, and the "error" of the last value.
-        integrator_state: what the integrator remembers after the last step.
-        diagnosis: in plain sentences, what a careful user would want to know, each with a remedy.
+        best: the state with the lowest value: ``best.dataset``, ``best.value``, ``best.index``.
+        unconverged: number of steps in which a solver did not meet its tolerance.
+        state: state of the functional after the last step, such as "epsilon" and "error".
+        integrator_state: state of the integrator after the last step.
 
     Example:
         >>> import advect as ad
@@ -73,6 +66,8 @@ class FlowResult:
         >>> result.status, result.values, result.dataset.x.flatten().tolist()
         ('completed', [6.0, 5.0, 4.0, 3.0], [1.0, 5.0])
     """
+
+    title: ClassVar[str] = "Flow"
 
     dataset: LabeledDataset
     source: LabeledDataset
@@ -95,18 +90,15 @@ class FlowResult:
     integrator_state: Tensors = field(default_factory=dict)
 
     @cached_property
-    def diagnosis(self) -> tuple[Note, ...]:
-        """What a careful user would want to know of this flow; nothing where there is nothing to
-        say.
+    def notes(self) -> tuple[Note, ...]:
+        """Problems that were noticed, each with a remedy; empty if there are none.
 
         Example:
             >>> import advect as ad
             >>> data = ad.LabeledDataset([[1.0]], ["a"])
             >>> bowl = ad.Potential(lambda x, y: x.square().sum(1) / 2)
             >>> result = ad.flow(data, bowl, integrator=ad.Euler(3.0), n_steps=3, control=ad.FixedSteps())
-            >>> result.status, result.best.index
-            ('rose', 0)
-            >>> print(result.diagnosis[0].what)
+            >>> print(result.notes[0].what)
             The value rose in 3 of 3 steps, first at step 1, and ended at 32, above its lowest of 0.5 at step 0.
         """
         random: list[str] = []
@@ -126,8 +118,6 @@ class FlowResult:
                 self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes
             )
         notes += of_solver(self.unconverged, len(self.values))
-        if self.integrator is not None and self.integrator_state:
-            notes += self.integrator.notes(self.integrator_state)
         if self.target is not None and "cost" in self.options:
             leaves = "solver" in self.options and self.options["solver"].leaves_mass
             cost = self.options["cost"]
@@ -136,16 +126,15 @@ class FlowResult:
             notes += of_reach(float(left)) if name.rpartition(".")[2] == "mass_left" else []
         return (*notes, *of_mixing(self.source, self.dataset, self.target))
 
-    def checked(self) -> FlowResult:
-        """This result, for code that goes on with it: Ctrl-C during the flow is raised again,
-        divergence is an error.
+    @property
+    def settings(self) -> dict[str, str]:
+        """What was run, as text."""
+        names = ("functional", "dynamics", "integrator", "control")
+        parts = {name: getattr(self, name) for name in names}
+        return {name: repr(part) for name, part in parts.items() if part is not None}
 
-        Example:
-            >>> import advect as ad
-            >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
-            >>> ad.flow(data, ad.Potential(ad.norm()), n_steps=3).checked().n_steps
-            3
-        """
+    def checked(self) -> FlowResult:
+        """This result, or an error: Ctrl-C during the flow is raised again, divergence too."""
         if self.status == "interrupted":
             raise KeyboardInterrupt
         if self.status == "diverged":
@@ -158,7 +147,7 @@ class FlowResult:
 
     @property
     def target(self) -> LabeledDataset | None:
-        """Where the flow was going, if that is a dataset: the functional's ``target``."""
+        """The functional's ``target``, if it has one."""
         return None if self.functional is None else self.functional.target
 
     @property
@@ -166,65 +155,59 @@ class FlowResult:
         """How the functional computes the distance to the target, by name."""
         return {} if self.functional is None else self.functional.options
 
+    def _summary(self) -> dict[str, Any]:
+        name = "objective" if self.functional is None else self.functional.name
+        curves = {metric: curve for metric, curve in self.metrics.items() if curve}
+        return {
+            "status": self.status,
+            "message": self.message,
+            "steps": self.n_steps,
+            f"first {name}": self.values[0],
+            f"last {name}": self.values[-1],
+            **{f"last {metric}": curve[-1][1] for metric, curve in curves.items()},
+            "seconds": self.seconds[-1],
+            "frames": len(self.trajectory),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """The curves, and the samples over time where they are images or in two or three
+        dimensions.
+        """
+        viz = import_module("advect.viz")
+        drawn = {"Objective": viz.curves(self)}
+        with suppress(InputError):  # samples that cannot be drawn
+            images = len(self.source.sample_shape) > 1
+            samples = viz.image_grid(self) if images else viz.particles(self, self.target)
+            drawn["Samples"] = samples
+        return drawn
+
     def report(
         self,
-        path: str | Path | None = None,
+        path: str | Path,
         target: LabeledDataset | None = None,
         *,
-        beside: Any = None,
+        title: str | None = None,
         **options: Any,
-    ) -> Any:
-        """The flow as one HTML page that plays it: written to a path, which is returned, or without
-        one as an object that a notebook shows. See ``advect.report.write_report`` for the options.
+    ) -> Path:
+        """Write the flow as one HTML page that plays it, and return its path.
 
         Args:
-            path: the file to write, or None.
-            target: where the flow was going; by default the functional's ``target``.
-            beside: another flow, or several by name: then the page sets them side by side, with what
-                differs between them; see ``advect.report.write_runs_report``.
-            options: of the page.
+            path: the file to write.
+            target: drawn next to the flow; by default the functional's ``target``.
+            title: the heading.
+            options: of ``advect.report.write_report``.
 
         Example:
             >>> import tempfile, advect as ad
             >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
             >>> result = ad.flow(data, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
-            >>> other = ad.flow(data, ad.Potential(ad.norm()), n_steps=3, integrator=ad.Adam())
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     result.report(f"{folder}/flow.html", title="Two points").name
-            ...     result.report(f"{folder}/both.html", beside={"Adam": other}).name
             'flow.html'
-            'both.html'
         """
-        # Upward, for the user's convenience: the one such door (tests/test_architecture.py names
-        # it).
         report = import_module("advect.report")
-        if beside is not None:
-            named = isinstance(beside, Mapping)
-            runs = {"this run": self, **beside} if named else [self, beside]
-            if path is None:
-                return report.inline_runs(runs, **options)
-            return report.write_runs_report(runs, path, **options)
-        if path is None:
-            return report.inline_report(self, target=target, **options)
-        return report.write_report(self, path, target=target, **options)
+        return report.write_report(self, path, target=target, title=title, **options)
 
     def __repr__(self) -> str:
         first, last = (f"{value:.4g}" for value in (self.values[0], self.values[-1]))
         return f"FlowResult({self.status} after {self.n_steps} steps, value {first} → {last}, {self.seconds[-1]:.1f} s)"
-
-    def _repr_html_(self) -> str:
-        name = "objective" if self.functional is None else self.functional.name
-        facts = {
-            "status": f"{self.status}: {self.message}",
-            "steps": f"{self.n_steps}",
-            name: f"{self.values[0]:.4g} → {self.values[-1]:.4g}",
-            "time": f"{self.seconds[-1]:.1f} s",
-            **{
-                metric: f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}"
-                for metric, curve in self.metrics.items()
-                if curve
-            },
-            "frames": f"{len(self.trajectory)}",
-            **{f"note {k}": str(note) for k, note in enumerate(self.diagnosis, start=1)},
-        }
-        return facts_table("FlowResult", facts)

@@ -19,11 +19,10 @@ CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """All that decides how a flow goes on: dataset, integrator state, warm starts, randomness, step
-    control.
+    """The complete state of a flow between two steps, with its curves so far.
 
-    With it what was before: the curves, and the state of the lowest value (index, value, dataset)
-    where it is not this one."""
+    ``best`` is (index, value, dataset) of the lowest value, if that is an earlier state.
+    """
 
     index: int
     dataset: LabeledDataset
@@ -34,8 +33,6 @@ class Snapshot:
     length: int = 0
     control: dict[str, float] = field(default_factory=dict)
     best: tuple[int, float, LabeledDataset] | None = None
-    # of a version without step control, whose default fd followed T(x) − x
-    before_control: bool = False
 
 
 def save_snapshot(snapshot: Snapshot, path: Path) -> None:
@@ -73,10 +70,7 @@ def save_snapshot(snapshot: Snapshot, path: Path) -> None:
 
 
 def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
-    """Read a snapshot file, or the newest good one of a run directory.
-
-    Of the two rotating checkpoints of a run, one may be damaged by a crash of the disk: then the
-    other is used."""
+    """Read a snapshot file, or the newest intact one of the two in a run directory."""
     if path.is_dir():
         return _newest(path, device)
     tensors, facts = read_tensors(path, device)
@@ -85,10 +79,14 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
             "not a checkpoint", path, "Pass a file or directory written by Checkpoint."
         )
 
+    if "control" not in facts:
+        raise InputError(
+            "the checkpoint was written by advect 0.1", path, "Use that version, or start again."
+        )
     generator = tensors["generator"].cpu() if "generator" in tensors else None
     with unpacking(path):
         _check_parts(facts["index"], facts["history"], generator)
-        lower = facts.get("best")  # checkpoints of earlier versions have neither this nor a control
+        lower = facts.get("best")
         if lower is not None:
             packed = unpack_dataset(under("best.", tensors), lower["dataset"])
             lower = (lower["index"], lower["value"], packed)
@@ -100,9 +98,8 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
             generator,
             facts["history"],
             len(facts["history"].get("values", [])),
-            dict(facts.get("control", {})),
+            dict(facts["control"]),
             lower,
-            before_control="control" not in facts,
         )
 
 
@@ -126,9 +123,7 @@ def _check_parts(index: Any, history: Any, generator: Tensor | None) -> None:
 
 
 def checkpoint_indices(directory: Path) -> list[int | None]:
-    """The step of each of the two rotating checkpoints of a directory; None for one that is missing
-    or damaged.
-    """
+    """The steps of the two checkpoints of a directory; None for a missing or damaged one."""
     indices: list[int | None] = []
     for name in CHECKPOINTS:
         try:

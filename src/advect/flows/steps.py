@@ -1,10 +1,11 @@
-"""One evaluated state after the other: the loop of a flow (paper, eqs. 12 to 14).
+"""The loop of a flow, one evaluated state after the other (paper, eqs. 12 to 14).
 
     z_(t+1) = z_t − τ ∇_z δF/δρ(ρ_t)(z_t)
 
-Every state is immutable, and all that is remembered (by the functional, the integrator, the step
-control, the generator) is passed on from one to the next: an interruption at any moment leaves the
-last complete one, a resumed flow continues bit for bit, and nothing that looks at it changes it."""
+States are immutable, and everything with memory (functional, integrator, step control, generator)
+passes its state on. So an interruption leaves the last complete state, and a resumed flow continues
+bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +30,13 @@ from advect.functionals.base import Functional, State, met
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One evaluated state of a flow, before it moves on.
+    """One evaluated state of a flow.
 
     Attributes:
-        index: how many moves led here.  dataset: the state.  value: F(ρ).  terms: its named parts.
-        velocity: −gradient ÷ mass for what moves.  seconds: time since the flow started.
-        snapshot: all that is needed to continue from here, for checkpoints.
-        state: what the functional remembers after it was evaluated here; "error" and "converged"
-            are of what it solved.
-
-    Example:
-        >>> import advect as ad
-        >>> data = ad.LabeledDataset([[1.0], [2.0]], ["a", "b"])
-        >>> steps = ad.iterate(data, ad.Potential(lambda x, y: x.square().sum(1) / 2), integrator=ad.Euler(0.5))
-        >>> [round(next(steps).value, 4) for _ in range(3)]
-        [1.25, 0.3125, 0.0781]
+        index: moves so far.  dataset: the state.  value: F(ρ).  terms: its named parts.
+        velocity: −gradient ÷ mass of what moves.  seconds: since the flow started.
+        snapshot: all that is needed to continue from here.
+        state: state of the functional, with "error" and "converged" of what it solved.
     """
 
     index: int
@@ -78,18 +71,17 @@ def iterate(
     generator: torch.Generator | None = None,
     start: Snapshot | None = None,
 ) -> Iterator[Step]:
-    """Walk along the flow of a functional, one evaluated state at a time, without end.
+    """Iterate over the evaluated states of a flow, without end.
 
-    A ``StalledError`` or ``NonFiniteError`` says that there is no next one.
+    A ``StalledError`` or ``NonFiniteError`` is raised if there is no next state.
 
     Args:
         source: the dataset to start from.
         functional: what to decrease.
-        dynamics: what may move; ``FeatureDriven()`` by default.
-        integrator: how far; ``Euler(0.1)`` by default.
-        control: whether a step is made; by default ``Backtracking()`` where small steps go down,
-            else ``FixedSteps()``.
-        generator: source of randomness for stochastic integrators.
+        dynamics: what moves; ``FeatureDriven()`` by default.
+        integrator: ``Euler(0.1)`` by default.
+        control: as in ``flow``.
+        generator: random numbers of stochastic integrators.
         start: a snapshot to continue from, instead of the source.
 
     Example:
@@ -135,7 +127,7 @@ def _step(here: Here, state: Tensors, kept: Memory, begun: float) -> Step:
 def parts_of(
     dynamics: Dynamics | None, integrator: Integrator | None
 ) -> tuple[Dynamics, Integrator]:
-    """What moves, and how; the defaults where nothing is given."""
+    """The dynamics and the integrator, checked; defaults for None."""
     dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler()
     _check_dynamics(dynamics)
     remedy = "Pass ad.Euler(0.1) or ad.Adam(0.01), or a subclass of ad.Integrator."
@@ -144,7 +136,6 @@ def parts_of(
 
 
 def _check_dynamics(dynamics: object) -> None:
-    """An object that has all of a dynamics."""
     names = ("start", "parameters", "attach", "velocity", "move", "descends")
     missing = [name for name in names if not hasattr(dynamics, name)]
     if missing or isinstance(dynamics, type):
@@ -156,7 +147,7 @@ def _check_dynamics(dynamics: object) -> None:
 
 
 def _check_remembers(here: Here) -> None:
-    """A functional that does not find in a checkpoint what it begins with is another one."""
+    """Refuse a checkpoint that lacks what the functional starts with."""
     try:
         _ = here.after
     except KeyError as error:
@@ -172,11 +163,7 @@ def _check_remembers(here: Here) -> None:
 def _randomness(
     generator: torch.Generator | None, integrator: Integrator, start: Snapshot | None
 ) -> torch.Generator | None:
-    """The generator of a flow: as it was at the snapshot; one of the flow's own where noise is
-    needed and none is given.
-
-    Its own is seeded from torch's, so that ``torch.manual_seed`` decides as ever, and a checkpoint
-    can hold its state."""
+    """The generator of a flow: as in the snapshot; a new one, seeded from torch's, if noise needs it."""
     if start is not None and start.generator is not None:
         # one of its own: that of the caller may be at work in another walk
         generator = torch.Generator("cpu" if generator is None else generator.device)
@@ -187,7 +174,7 @@ def _randomness(
 
 
 def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> None:
-    """A snapshot continues under the dynamics and integrator it was taken with."""
+    """Refuse a checkpoint of another dynamics or integrator."""
     carries_laws = dynamics.start(start.dataset).law is not None
     if carries_laws != (start.dataset.law is not None):
         raise InputError(

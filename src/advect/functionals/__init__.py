@@ -3,7 +3,7 @@ section 4).
 """
 
 from advect.functionals.base import Functional, Scaled, Sum
-from advect.functionals.class_discrepancy import ClassDiscrepancy, ClassMMD, class_mmd
+from advect.functionals.class_measures import ClassDiscrepancy, ClassMMD, class_mmd
 from advect.functionals.interaction import Interaction, Radial, attraction, repulsion, spreading
 from advect.functionals.internal import Internal
 from advect.functionals.otdd import OTDD

@@ -182,15 +182,7 @@ class Scaled(Functional):
 
 
 class Sum(Functional):
-    """F_1 + F_2 + …; terms of the same name are numbered.
-
-    Example:
-        >>> import advect as ad
-        >>> total = ad.Potential(ad.norm()) + ad.Potential(ad.norm())
-        >>> terms, state = total.terms(ad.LabeledDataset([[3.0, 4.0]], ["a"]), {})
-        >>> list(terms)
-        ['Potential', 'Potential (2)']
-    """
+    """F_1 + F_2 + …; terms of the same name are numbered."""
 
     def __init__(self, *functionals: Functional) -> None:
         self.functionals = tuple(part for whole in functionals for part in whole.parts)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_positive
-from advect._util.linalg import mass_centre
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.laws.linalg import mass_centre, root
 from advect.errors import InputError
 from advect.functionals.base import Functional
 
@@ -44,12 +44,6 @@ class Differences:
 class Radial(Differences):
     """A pair function of the squared distance, W = profile(‖x − x'‖², same_label): no (n, n, d)
     differences are formed. Use it wherever W has no direction.
-
-    Example:
-        >>> import advect as ad
-        >>> gravity = ad.Interaction(ad.Radial(lambda squared, same: squared / 2))
-        >>> gravity(ad.LabeledDataset([[0.0], [2.0]], ["a", "b"])).item()
-        0.5
     """
 
     def __call__(self, dx: Tensor, same: Tensor) -> Tensor:
@@ -89,7 +83,7 @@ class Interaction(Functional):
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         x, gradient = rho.x.detach(), torch.zeros_like(rho.x)
-        rho.require_labels("an interaction, which asks whether two labels are the same,")
+        require_labels(rho, "an interaction, which asks whether two labels are the same,")
         # Only differences count, and a large common offset would drown them.
         x = x - mass_centre(x, rho.weights)
         total = torch.zeros((), dtype=torch.float64, device=x.device)
@@ -142,7 +136,7 @@ def repulsion(length: float = 1.0) -> Radial:
         True
     """
     length = check_positive("length", length)
-    return Radial(lambda squared, same: torch.exp(-_distance(squared) / length) * ~same)
+    return Radial(lambda squared, same: torch.exp(-root(squared) / length) * ~same)
 
 
 def spreading() -> Radial:
@@ -166,9 +160,3 @@ def attraction() -> Radial:
         0.5
     """
     return Radial(lambda squared, same: squared / 2 * same)
-
-
-def _distance(squared: Tensor) -> Tensor:
-    """√ with derivative 0 at 0, where coinciding points have no direction."""
-    positive = squared > 0
-    return torch.where(positive, torch.where(positive, squared, 1).sqrt(), 0)

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_positive
-from advect._util.linalg import squared_distances
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws import estimate_gaussians
+from advect.data.laws.linalg import squared_distances
 from advect.errors import InputError
 from advect.functionals.base import Functional, State
 
@@ -76,7 +76,7 @@ class Internal(Functional):
         squares = squared_distances(rho.x, rho.x, (rho.weights, rho.weights))
         logs = mass.log().to(rho.x.dtype) - squares / (2 * width**2)  # log w_j φ up to a constant
         if self.by_class:
-            rho.require_labels("Internal(by_class=True)")
+            require_labels(rho, "Internal(by_class=True)")
             if rho.probabilities is not None:  # as far as two labels may be the same
                 shares = rho.probabilities.to(logs)
                 logs = logs + (shares @ shares.T).log()

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from advect._util import defaults
 from advect._util.memory import MemoryLimit
-from advect._util.ranks import Group
 from advect.cost import GroundCost
 from advect.cost.targets import cost_for
 from advect.data.dataset import LabeledDataset
 from advect.functionals.base import Functional, State
-from advect.ot import Sinkhorn, Solver, check_solver
+from advect.ot.ranks import Group
+from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solver import Solver, check_solver
 from advect.transport.transport import Transport, check_dataset
 
 
@@ -43,8 +44,7 @@ class OTDD(Functional):
             ``TargetValues`` for continuous targets. Label distances are taken anew at each step.
             ``GroundCost(label=NoLabels())`` is the feature-only comparison of the paper.
         solver: ``Sinkhorn(...)`` (default: epsilon 1 % of the mean cost, marginal error 1e-3),
-            ``ExactOT()``, or for many samples ``MiniBatch(...)``, with other draws at each step, or
-            ``NystromSinkhorn(...)``.
+            ``ExactOT()``, or for many samples ``MiniBatch(...)``, with other draws at each step.
         memory_limit: bytes, or a text like "2GiB", that a step may take beside the datasets; by
             default half of what is free at that time (of a machine that several ranks share, each
             its part). Where the matrices of a step do not fit, it works in blocks of rows.

@@ -1,9 +1,4 @@
-"""Maps that carry samples a flow never saw: h with h(x_0) ≈ x_T, fitted on the particles of a flow
-(paper, section 5.3).
-
-Three need no training, ``EntropicMap``, ``GaussianMap`` and ``NearestMap``; ``NeuralMap`` is a
-network, and so is the velocity of ``FlowMatchingMap``, which learns from two datasets without a flow.
-``load`` reads what their ``save`` wrote."""
+"""Maps for samples that a flow did not see: h with h(x_0) ≈ x_T (paper, section 5.3)."""
 
 from advect.maps.base import Map, load
 from advect.maps.entropic import EntropicMap

@@ -1,9 +1,6 @@
-"""What every map does: be fitted on pairs (x_0, x_T), carry new samples in the form in which they
-come, live in a file.
+"""The base class of maps: fitting on pairs (x_0, x_T), carrying new samples, files without pickle.
 
-A map is the action of a flow, h: x_0 ↦ x_T, made into a function (paper, section 5.3). How a point
-is carried is left to each map (``learn`` and ``move``); here are the checks, the forms of data, and
-files that are never unpickled."""
+A map makes the action of a flow, h: x_0 ↦ x_T, a function (paper, section 5.3)."""
 
 from __future__ import annotations
 
@@ -18,25 +15,23 @@ from torch import Tensor
 
 from advect.data.coerce import as_codes, as_features
 from advect.data.dataset import LabeledDataset
-from advect.data.formats.names import pack_any, unpack_name
-from advect.data.store import read_tensors, write_tensors
+from advect.data.store import pack_dataset, read_tensors, unpack_dataset, write_tensors
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
-from advect.maps.pairs import as_pairs
+from advect.io.formats.names import pack_any, unpack_name
 
 _KINDS: dict[str, type[Map]] = {}  # files name a kind, never a class
 _NAME, _VERSION = "advect map", 1
-_OF_FIT = ("sample_shape_", "classes_", "columns_")  # what files hold of every map
+_COMMON = ("sample_shape_", "classes_", "columns_")  # fitted attributes of every map
+_DAMAGE = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError, OverflowError)
 
 
 class Samples(NamedTuple):
-    """Samples that a user passed: their values (n, …), codes and names of their labels if they came
-    with any, and how tensors are given back.
-    """
+    """Samples (n, …), codes and names of their labels if there are any, and the inverse conversion."""
 
     values: Tensor
     labels: tuple[Tensor, Sequence[Hashable]] | None
-    as_came: Callable[[Tensor], Any]
+    restore: Callable[[Tensor], Any]
 
     @classmethod
     def of(cls, x: Any) -> Samples:
@@ -50,33 +45,27 @@ class Samples(NamedTuple):
 
 
 def check_columns(x: Any, columns: tuple[str, ...] | None) -> None:
-    """Samples that come with names of columns have those of a fit, in their order."""
+    """Named columns must be those of the fit, in their order."""
     names = getattr(x, "columns", None)
     if names is not None and columns is not None and tuple(map(str, names)) != columns:
-        raise InputError(
-            "samples must have the columns of the fit in their order",
-            ", ".join(map(str, names)),
-            f"Take x[{list(columns)}].",
-        )
+        got, remedy = ", ".join(map(str, names)), f"Use x[{list(columns)}]."
+        raise InputError("samples must have the columns of the fit in their order", got, remedy)
 
 
 class Map(ABC):
-    """A map fitted on the first and last states of particles; it carries samples that the flow
-    never saw.
+    """A map fitted on the first and last states of particles, for samples that the flow did not see.
 
-    Which to take: ``EntropicMap`` first, which needs no training, looks at labels where they are
-    known and carried held-out images best; ``GaussianMap`` to carry no more than means and
-    covariances of classes, as for few target samples; ``NearestMap`` to see at once what any map must beat, or
-    where the flow moved neighbours alike; ``NeuralMap`` where very many samples are to be carried,
-    or a network is to be exported; ``FlowMatchingMap`` where there is no flow, but two datasets.
+    ``EntropicMap`` needs no training, uses labels, and carried held-out images best. ``GaussianMap``
+    carries means and covariances of classes only. ``NearestMap`` is the baseline. ``NeuralMap`` is a
+    network that can be exported. ``FlowMatchingMap`` needs two datasets and no flow.
 
-    A map of your own names its kind, for files, and defines ``learn`` and ``move``. What ``learn``
-    sets on the map is what ``save`` writes: tensors, and facts that JSON has. One that keeps other
-    things there defines ``pack`` and ``unpack`` too.
+    A subclass names its kind for files and defines ``learn`` and ``move``. ``save`` writes the
+    attributes that ``learn`` sets: tensors, and values that JSON has. Override ``pack`` and ``unpack``
+    for other attributes.
 
     Attributes:
-        sample_shape_: shape of the samples that it was fitted on, and takes.
-        classes_: names of the classes that it tells apart; empty without labels.
+        sample_shape_: shape of the samples.
+        classes_: names of the classes; empty without labels.
 
     Example:
         >>> import advect as ad
@@ -101,18 +90,11 @@ class Map(ABC):
         _KINDS[kind] = cls
 
     def fit(self, start: FlowResult | Any, end: Any = None) -> Self:
-        """Learn from pairs: row i of ``start`` went to row i of ``end``.
+        """Fit the map on pairs: row i of ``start`` went to row i of ``end``.
 
         Args:
-            start: what ``ad.flow`` returned; or the first states, a dataset or an array (n, …).
-            end: the last states in the same order, a dataset or an array; left out with the result
-                of a flow.
-
-        Returns:
-            The map itself.
-
-        Raises:
-            InputError: states that are not the same particles, or no second state.
+            start: the result of ``ad.flow``; or the first states, a dataset or an array (n, …).
+            end: the last states in the same order; omit it with the result of a flow.
 
         Example:
             >>> import advect as ad
@@ -121,57 +103,39 @@ class Map(ABC):
             >>> ad.maps.NearestMap().fit(result).transform([[5.0]]).tolist()
             [[2.0]]
         """
-        first, last = as_pairs(start, end)
-        self.sample_shape_ = None  # a failure below leaves a map that says it is not fitted
+        first, last = _as_pairs(start, end)
+        self.sample_shape_ = None  # an error below leaves an unfitted map
         self.classes_, self.columns_ = (), first.columns
         self.learn(first, last)
         self.sample_shape_ = first.sample_shape
         return self
 
     def transform(self, x: Any, y: Any = None) -> Any:
-        """Carry samples to where the flow would have taken them.
+        """Carry samples to where the flow would have moved them.
 
         Args:
             x: an array (n, …) or a dataset, in the sample shape of the fit or flattened.
-            y: their labels, names of classes as in ``data.labels``, None for one that is not known;
-                by default those of ``x`` if it is a dataset. A map that was fitted without labels
-                does not look at them, and neither does a network.
+            y: labels as class names, None for unknown ones; by default those of the dataset. Maps
+                that were fitted without labels, and networks, ignore them.
 
         Returns:
-            A dataset for a dataset, a tensor for a tensor, otherwise a numpy array; shape, dtype
-            and device as they came.
+            A dataset for a dataset, a tensor for a tensor, otherwise a numpy array.
 
         Raises:
-            InputError: not fitted; another shape; NaN or infinite values; a label that was not
-                there in the fit.
-
-        Example:
-            >>> import numpy as np, advect as ad
-            >>> images = np.zeros((3, 4, 4))
-            >>> ad.maps.NearestMap().fit(images, images + 1).transform(images[:2]).shape
-            (2, 4, 4)
+            InputError: not fitted; another shape; a class that was not in the fit.
         """
-        samples = self._opened(x)
+        samples = self._checked(x)
         rows = samples.values.reshape(len(samples.values), -1)
         with torch.no_grad():
             moved = self.move(rows, self._codes(samples, y)).to(rows)
         if isinstance(x, LabeledDataset):
             return x.replace(x=moved, law=None, law_index=None)
-        return samples.as_came(moved.reshape(samples.values.shape))
+        return samples.restore(moved.reshape(samples.values.shape))
 
     def save(self, path: str | Path) -> Path:
-        """Write the fitted map as one safetensors file; read back, it gives the same results to the
-        last bit.
+        """Write the fitted map as a safetensors file; ``ad.maps.load`` reads it bit for bit.
 
-        Class names of kinds that JSON does not have come back as strings.
-
-        Example:
-            >>> import tempfile, pathlib, advect as ad
-            >>> fitted = ad.maps.NearestMap(k=2).fit([[0.0], [2.0]], [[1.0], [5.0]])
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     path = fitted.save(pathlib.Path(folder) / "map.safetensors")
-            ...     ad.maps.load(path)
-            NearestMap(k=2, bandwidth=None)
+        Class names that JSON does not have come back as strings.
         """
         shape = self._fitted()
         tensors, own = self.pack()
@@ -188,73 +152,41 @@ class Map(ABC):
         return Path(path)
 
     def export(self, path: str | Path) -> Path:
-        """Write the map for use without advect; only networks can be.
-
-        Raises:
-            InputError: a map that is no network.
-        """
-        raise InputError(
-            "only a neural map can be exported",
-            f"a map of kind {self.kind}",
-            "Fit one with --name neural, or ad.maps.NeuralMap.",
-        )
+        """Write the map for use without advect; networks only."""
+        remedy = "Use ad.maps.NeuralMap or ad.maps.FlowMatchingMap."
+        raise InputError("only networks can be exported", f"a map of kind {self.kind}", remedy)
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> Self:
-        """The map that ``save`` wrote; any other file is an error, and nothing in it is run.
+        """Read a map that ``save`` wrote. No code in the file is run.
 
         Raises:
-            InputError: no such file, not one of a map, damaged, or of another kind than the class
-                that is asked.
-
-        Example:
-            >>> import advect as ad
-            >>> try:
-            ...     ad.maps.load("no-such-map.safetensors")
-            ... except ad.InputError as error:
-            ...     print(error)
-            no such file; got no-such-map.safetensors. Check the path.
+            InputError: not the file of a map, damaged, or of another kind than this class.
         """
         tensors, facts = read_tensors(Path(path), device)
-        if not isinstance(facts, dict) or facts.get("kind") != _NAME:
+        if facts.get("kind") != _NAME:
             raise InputError("not a saved map", path, "Pass a file that map.save(path) wrote.")
         if facts.get("version") != _VERSION:
-            raise InputError(
-                f"a saved map must be of version {_VERSION}",
-                repr(facts.get("version")),
-                "Read it with the advect that wrote it.",
-            )
+            remedy = "Read it with the version of advect that wrote it."
+            raise InputError(f"a map must have version {_VERSION}", facts.get("version"), remedy)
         kind = _KINDS.get(str(facts.get("map")))
         if kind is None or not issubclass(kind, cls):
-            wanted = ", ".join(
-                sorted(name for name, known in _KINDS.items() if issubclass(known, cls))
-            )
+            known = sorted(name for name, each in _KINDS.items() if issubclass(each, cls))
             raise InputError(
-                f"not a map of kind {wanted}",
+                f"the file must hold a map of kind {', '.join(known)}",
                 repr(facts.get("map")),
-                "Load it with ad.maps.load, or its own class.",
+                "Use ad.maps.load, or the class of this kind.",
             )
         try:
             found, shape, columns = kind(), tuple(facts["sample_shape"]), facts["columns"]
             if not shape or not all(type(side) is int and side > 0 for side in shape):
                 raise ValueError(f"sample shape {shape}")
-            found.columns_, found.sample_shape_ = (
-                None if columns is None else tuple(map(str, columns)),
-                shape,
-            )
+            found.columns_ = None if columns is None else tuple(map(str, columns))
+            found.sample_shape_ = shape
             found.classes_ = tuple(map(unpack_name, facts.get("classes", ())))
             found.unpack(tensors, facts["own"])
-            # parts that do not fit show here
-            found.move(torch.zeros(1, math.prod(shape)), torch.full((1,), -1))
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            RuntimeError,
-            IndexError,
-            AttributeError,
-            OverflowError,
-        ) as error:
+            found.move(torch.zeros(1, math.prod(shape)), torch.full((1,), -1))  # parts must fit
+        except _DAMAGE as error:
             raise InputError(
                 "not a saved map, or damaged", f"{path} ({error})", "Fit the map again and save it."
             ) from None
@@ -262,77 +194,121 @@ class Map(ABC):
 
     @abstractmethod
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        """Learn from pairs, row i of both; set ``classes_`` if labels are looked at. All weights
-        are positive, all classes have samples.
-        """
+        """Fit on pairs, row i of both; set ``classes_`` if labels are used."""
 
     @abstractmethod
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
-        """Carry rows (n, d) with positions (n,) in ``classes_``, −1 where the label is not
-        known.
-        """
+        """Carry rows (n, d) with positions (n,) in ``classes_``, −1 for unknown labels."""
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that ``move`` needs, as tensors and facts for JSON: by default what is set on the
-        map, its options among it.
-        """
-        own = {name: value for name, value in vars(self).items() if name not in _OF_FIT}
+        """Tensors and JSON values that ``move`` needs: by default all attributes."""
+        own = {name: value for name, value in vars(self).items() if name not in _COMMON}
         tensors = {name: value for name, value in own.items() if torch.is_tensor(value)}
         return tensors, {name: value for name, value in own.items() if name not in tensors}
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Take up what ``pack`` gave, ``sample_shape_`` and ``classes_`` being known; any error is
-        reported as a damaged file.
-        """
+        """Restore what ``pack`` returned; errors are reported as a damaged file."""
         for name, value in (facts | tensors).items():
             setattr(self, name, value)
 
     def _fitted(self) -> tuple[int, ...]:
         if self.sample_shape_ is None:
-            raise InputError(
-                "a map must be fitted first",
-                f"{type(self).__name__} without fit",
-                "Call fit(result) or fit(start, end).",
-            )
+            got, remedy = f"{type(self).__name__} without fit", "Call fit(result)."
+            raise InputError("a map must be fitted first", got, remedy)
         return self.sample_shape_
 
-    def _opened(self, x: Any) -> Samples:
-        """The samples as they came, once they fit."""
+    def _checked(self, x: Any) -> Samples:
         shape, samples = self._fitted(), Samples.of(x)
-        values = samples.values
-        if tuple(values.shape[1:]) not in (shape, (math.prod(shape),)):
-            raise InputError(
-                f"this map takes samples of shape {shape}, one to a row",
-                f"shape {tuple(values.shape)}",
-                "Bring them to the space of the flow first: the FeatureSpace of ad.harmonize does.",
-            )
+        if tuple(samples.values.shape[1:]) not in (shape, (math.prod(shape),)):
+            got, remedy = tuple(samples.values.shape), "Use the FeatureSpace of the flow first."
+            raise InputError(f"samples must have shape {shape}", f"shape {got}", remedy)
         check_columns(x, self.columns_)
         return samples
 
     def _codes(self, samples: Samples, y: Any) -> Tensor:
-        """Positions in ``classes_``; −1 for labels that are missing, and for all where labels do
-        not count.
-        """
+        """Positions in ``classes_``; −1 for missing labels, and for all if labels are not used."""
         n = len(samples.values)
         known = samples.labels if y is None or not self.classes_ else as_codes(y, None, n)
         if not self.classes_ or known is None:
             return torch.full((n,), -1)
-        codes, names = known  # by names alone: never positions
+        codes, names = known
         position = {name: code for code, name in enumerate(self.classes_)}
-        strange = [
-            names[code]
-            for code in codes.unique().tolist()
-            if code >= 0 and names[code] not in position
-        ]
-        if strange:
-            raise InputError(
-                "labels must be among the classes of the fit, "
-                f"{', '.join(map(str, self.classes_))}",
-                repr(strange[0]),
-                "Rename them (labels are names, not positions as in data.y), or leave them out: "
-                "map.transform(data.samples).",
-            )
+        for code in codes.unique().tolist():
+            if code >= 0 and names[code] not in position:
+                raise InputError(
+                    f"labels must be classes of the fit, {', '.join(map(str, self.classes_))}",
+                    repr(names[code]),
+                    "Pass class names, not positions, or omit labels: map.transform(data.samples).",
+                )
         return torch.tensor([*(position.get(name, -1) for name in names), -1])[codes]
 
 
 load = Map.load
+
+
+def _as_pairs(start: Any, end: Any) -> tuple[LabeledDataset, LabeledDataset]:
+    """First and last states as datasets of one dtype, without rows of no mass, which do not move."""
+    if isinstance(start, FlowResult):
+        if end is not None:
+            remedy = "Call fit(result), or fit(start, end)."
+            raise InputError("the result of a flow has both states", "an end as well", remedy)
+        first, last = start.source, start.dataset
+    elif end is None:
+        what, remedy = "a map needs the result of a flow or two states", "Call fit(start, end)."
+        raise InputError(what, f"one {type(start).__name__}", remedy)
+    else:
+        first, last = (
+            data if isinstance(data, LabeledDataset) else LabeledDataset(data)
+            for data in (start, end)
+        )
+    if first.samples.shape != last.samples.shape or first.x.device != last.x.device:
+        raise InputError(
+            "start and end must be the same particles, row by row, on one device",
+            f"shapes {tuple(first.samples.shape)} and {tuple(last.samples.shape)} on "
+            f"{first.x.device} and {last.x.device}",
+            "Pass the first and the last state of one flow.",
+        )
+    dtype, rows = torch.promote_types(first.x.dtype, last.x.dtype), first.weights > 0
+    last = last.replace(weights=first.weights)
+    return _reduced(first, rows, dtype), _reduced(last, rows, dtype)
+
+
+def _reduced(data: LabeledDataset, rows: Tensor, dtype: torch.dtype) -> LabeledDataset:
+    """Some rows, with the classes that they have and without laws."""
+    data = data.replace(x=data.x.detach(), law=None, law_index=None, fixed_laws=False).subset(rows)
+    present = [code for code, count in enumerate(data.counts.values()) if count]
+    position = torch.full((len(data.classes) + 1,), -1, device=data.y.device)  # last: no label
+    position[present] = torch.arange(len(present), device=data.y.device)
+    classes = tuple(data.classes[code] for code in present)
+    return data.replace(x=data.x.to(dtype), y=position[data.y], classes=classes)
+
+
+def pack_pairs(
+    start: LabeledDataset, end: LabeledDataset
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Both states as tensors and facts."""
+    (first, first_facts), (last, last_facts) = pack_dataset(start), pack_dataset(end)
+    tensors = {f"start.{name}": value for name, value in first.items()}
+    tensors |= {f"end.{name}": value for name, value in last.items() if name != "weights"}
+    return tensors, {"start": first_facts, "end": last_facts}
+
+
+def unpack_pairs(
+    tensors: dict[str, Tensor], facts: dict[str, Any], shape: tuple[int, ...] | None
+) -> tuple[LabeledDataset, LabeledDataset]:
+    """What ``pack_pairs`` packed, checked."""
+    weights, states = tensors["start.weights"], []
+    for side in ("start", "end"):
+        parts = {"x": tensors[f"{side}.x"], "y": tensors[f"{side}.y"], "weights": weights}
+        data = unpack_dataset(parts, facts[side])
+        kinds = data.x.is_floating_point(), data.y.dtype, weights.dtype
+        fits = kinds == (True, torch.int64, torch.float64) and data.sample_shape == shape
+        sizes = data.y.shape == weights.shape == (len(data),) and bool((weights > 0).all())
+        codes = int(data.y.min()) >= -1 and int(data.y.max()) < len(data.classes)
+        if not (fits and sizes and codes):
+            raise ValueError(f"the {side} of the pairs does not fit")
+        states.append(data)
+    start, end = states
+    if start.x.shape != end.x.shape or start.x.dtype != end.x.dtype:
+        raise ValueError("start and end are not the same particles")
+    return start, end

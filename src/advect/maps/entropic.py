@@ -1,14 +1,11 @@
-"""The map of entropic potentials: optimal transport from the first to the last states, extended to
-new points.
+"""The map of entropic potentials: transport from the first to the last states, extended to new points.
 
     T(x) = Σ_j π_j(x) x_T,j ,   π_j(x) ∝ b_j exp((g_j − c(x, j))/ε) ,   c(x, j) = ½(‖x − x_T,j‖² + label_weight W₂²(β_y, α_y_j))
 
-with g the potential of the transport of x_0 to x_T (Seguy et al. 2018; Pooladian and Niles-Weed
-2021). Nothing is trained. α are the laws of the classes at the end, and β_y is where class y went:
-the law of the last states of what began in y. So a class is carried where the flow took it, also
-where transport between the laws at the start and at the end would swap two. The mean displacement
-changes no plan, since it adds to the cost a function of x and one of j: it is taken out first, so
-that a relative ε follows the spread of the data and not the way."""
+with g the potential of the transport of x_0 to x_T (Seguy et al. 2018; Pooladian and Niles-Weed 2021).
+α are the laws of the classes at the end, and β_y the law of the last states of class y, so that a
+class is carried to where the flow took it. The mean displacement changes no plan and is removed
+first, so that a relative ε depends on the spread of the data."""
 
 from __future__ import annotations
 
@@ -22,54 +19,47 @@ from torch.nn.functional import one_hot
 from advect._util.checks import check_known, check_non_negative, check_positive
 from advect.cost import GroundCost, NoLabels
 from advect.data.dataset import LabeledDataset
+from advect.data.labels import estimated_laws
 from advect.errors import InputError
-from advect.maps.base import Map
-from advect.maps.entropic_plans import BLOCK, TOL, Side, solve_both
-from advect.maps.pairs import pack_pairs, unpack_pairs
+from advect.maps.base import Map, pack_pairs, unpack_pairs
 from advect.maps.posteriors import (
     KINDS,
     Answer,
-    Fit,
     Posterior,
     check_posterior,
     choose,
     fit_of,
     out_of_fold,
 )
-from advect.ot import Relative, Sinkhorn
+from advect.ot.sinkhorn import Relative, Sinkhorn
 
-_BLOCK = BLOCK
+_TOL = 1e-4  # marginal error of the plans
+_ANNEALING_RATIO, _ANNEALING_TOL = 0.2, 0.03
+_BLOCK = 4_000_000  # entries of a block of plan rows
 
 
 class EntropicMap(Map, kind="entropic"):
-    """x ↦ x + T_end(x) − T_start(x), with T the barycentric map of entropic transport to the last
-    and to the first states.
+    """x ↦ x + T_end(x) − T_start(x), with T the barycentric map of entropic transport to the last and
+    to the first states.
 
-    The second term is the transport of the first states to themselves: it takes out the blur that ε
-    brings, as in the velocity of the debiased divergence. A sample without a label pays the
-    expected label cost under ``posterior(x)`` where that is of the particles. Where a classifier
-    says, it is carried as one of the class that is most likely: what pays the mean cost of two
-    classes ends between them, where a model reads neither (on held-out Fashion-MNIST images that
-    took a point off the classifier's accuracy).
+    The second term removes the blur of ε, as in the debiased divergence. A sample without a label
+    pays the expected label cost under ``posterior(x)`` of the particles; with a classifier it is
+    carried as one of the most likely class, since the mean cost of two classes ends between them.
 
     Args:
-        epsilon: regularisation in units of the cost, or ``Relative(share)`` of its mean.
-        label_weight: how much labels count against features, as in the flow; 0 looks at features
-            only, and so does a fit without labels.
-        debias: without, x ↦ T_end(x), which averages last states: blurred, and always among them.
-        posterior: what class a sample without a label may have. By default the particles around it
-            say. ``"nearest"`` (neighbour), ``"logistic"`` (regression) and ``"forest"`` are
-            classifiers fitted on the labeled first states, ``"mean"`` averages the last two and
-            the particles; ``"auto"`` takes the best of the five by cross-validation on them; or a
-            classifier of scikit-learn, which is copied, and fitted on the first states as they
-            are. Samples count by their number, not by their weights, for classifiers and in the
-            choice; by their weights for particles that are asked about new samples.
+        epsilon: regularization in units of the cost, or ``Relative(share)`` of its mean.
+        label_weight: weight of labels, as in the flow; 0 uses features only.
+        debias: False gives x ↦ T_end(x), which averages last states.
+        posterior: class probabilities of samples without labels. By default from the particles
+            around them. ``"nearest"``, ``"logistic"`` and ``"forest"`` are classifiers fitted on the
+            labeled first states, ``"mean"`` averages the last two and the particles, ``"auto"``
+            takes the best of the five by cross-validation; or a scikit-learn classifier, which is
+            copied.
 
     Attributes:
-        epsilon_: the regularisation in units of the cost.
-        posterior_: the name of the posterior that is used: what ``"auto"`` chose.
-        posterior_scores_: the share of first states that each candidate of ``"auto"`` named right
-            from other folds; empty unless it was asked.
+        epsilon_: regularization in units of the cost.
+        posterior_: name of the posterior in use.
+        posterior_scores_: cross-validated accuracies of ``"auto"``.
 
     Example:
         >>> import torch, advect as ad
@@ -77,14 +67,11 @@ class EntropicMap(Map, kind="entropic"):
         >>> entropic = ad.maps.EntropicMap().fit(start, start + torch.tensor([3.0, 0.0]))
         >>> entropic.transform(torch.tensor([[0.5, 1.0]])).round(decimals=3).tolist()
         [[3.5, 1.0]]
-        >>> data = ad.datasets.gaussians(60, generator=torch.Generator().manual_seed(0))
-        >>> ad.maps.EntropicMap(posterior="auto").fit(data, data).posterior_
-        'particles'
     """
 
     def __init__(
         self,
-        epsilon: float | Relative = Relative(0.01),  # noqa: B008 (frozen)
+        epsilon: float | Relative = Relative(0.01),
         label_weight: float = 1.0,
         debias: bool = True,
         posterior: Posterior = None,
@@ -94,23 +81,22 @@ class EntropicMap(Map, kind="entropic"):
         self.label_weight = check_non_negative("label_weight", label_weight)
         self.debias = debias
         check_posterior(posterior)
-        self._asked = posterior
+        self._posterior_option = posterior
         self._answer: Answer | None = None
         self.posterior_scores_: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        asked = "" if self._asked is None else f", posterior={self._asked!r}"
+        option = self._posterior_option
+        more = "" if option is None else f", posterior={option!r}"
         return (
             f"EntropicMap(epsilon={self.epsilon!r}, label_weight={self.label_weight!r}, "
-            f"debias={self.debias!r}{asked})"
+            f"debias={self.debias!r}{more})"
         )
 
     def posterior(self, x: Any) -> Any:
-        """p(y | x): a row for each sample, a column for each of ``classes_``. By default
-        p(y | x) ∝ Σ_(i: y_i = y) a_i exp(−‖x − x_0,i‖²/2ε); otherwise what the classifier says.
-
-        Of the samples that the map was fitted on, a classifier says what it has learned by heart:
-        ``own_posterior`` is for these.
+        """p(y | x), a row for each sample and a column for each of ``classes_``. By default
+        p(y | x) ∝ Σ_(i: y_i = y) a_i exp(−‖x − x_0,i‖²/2ε). For the samples of the fit, use
+        ``own_posterior``.
 
         Example:
             >>> import advect as ad
@@ -119,90 +105,77 @@ class EntropicMap(Map, kind="entropic"):
             >>> entropic.classes_, entropic.posterior([[8.0]]).round(3).tolist()
             (('high', 'low'), [[1.0, 0.0]])
         """
-        samples = self._opened(x)
+        samples = self._checked(x)
         self._require_classes()
         with torch.no_grad():
             points = self._standard(samples.values.flatten(1))
-            rows = torch.cat([self._posterior(part) for part in self._blocks(points)])
-        return samples.as_came(rows.to(samples.values))
+            rows = torch.cat([self._probabilities(part) for part in self._blocks(points)])
+        return samples.restore(rows.to(samples.values))
 
     def own_posterior(self) -> Tensor:
-        """p(y | x) of the first states themselves, each from a fit on the samples of other folds:
-        what could be said of them had they come as new ones, (n, k) in the order of the fit. Here
-        particles count by their number too, whatever their weights.
-
-        Example:
-            >>> import advect as ad
-            >>> start = ad.LabeledDataset([[0.0], [0.1], [9.0], [9.1]], ["a", "a", "b", "b"])
-            >>> fitted = ad.maps.EntropicMap(posterior="nearest").fit(start, start)
-            >>> fitted.own_posterior().tolist()
-            [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
-        """
+        """p(y | x) of the first states, each from a fit without its fold, (n, k)."""
         self._fitted()
         self._require_classes()
-        x, y = self._learned_from()
-        found = out_of_fold(self._fit_of(self._method), x, y, len(self.classes_))
-        return torch.as_tensor(found).to(self._start.x)
-
-    def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        labels = self.label_weight > 0 and start.complete and end.complete
-        if self.label_weight > 0 and not labels and bool(start.labeled.any() | end.labeled.any()):
-            raise InputError(
-                "every particle needs a label, at the start and at the end, or none",
-                f"{int((~start.labeled).sum())} and {int((~end.labeled).sum())} of {len(start)} "
-                "without",
-                "Set label_weight=0 to look at features only.",
-            )
-        if self._asked is not None and not start.complete:
-            raise InputError(
-                "a posterior needs classes",
-                f"{int((~start.labeled).sum())} of {len(start)} first states without a label",
-                "Fit on labeled datasets, or leave posterior out.",
-            )
-        self._start, self._end = start, end
-        weights = start.weights[:, None]
-        self._centres = torch.stack(
-            [(weights * part.x.double()).sum(dim=0) for part in (start, end)]
-        )  # (2, d)
-        spread = max(
-            float((part.x - centre).abs().max())
-            for part, centre in zip((start, end), self._centres, strict=True)
-        )
-        self._scale = spread or 1.0  # costs of any scale are safe to compute in this unit
-        first, last = self._standard_states()
-        cost = (
-            GroundCost(label_weight=self.label_weight) if labels else GroundCost(label=NoLabels())
-        )
-        epsilon = (
-            self.epsilon if isinstance(self.epsilon, Relative) else self.epsilon / self._scale**2
-        )
-        went = (
-            first.replace(law=last.replace(y=first.y, classes=first.classes).moments())
-            if labels
-            else first
-        )
-        pair, within = cost.between(went, last), cost.between(first, first)
-        matrix = pair.matrix()
-        solver = Sinkhorn(epsilon, tol=TOL).prepare(matrix, first.weights, last.weights)
-        to_start, to_end = solve_both(matrix, within.matrix(), first.weights, solver)
-        self._epsilon = solver.regularisation
-        self._parts = {"end.potential": to_end, "end.labels": pair.label_distances}
-        if self.debias:
-            self._parts |= {"start.potential": to_start, "start.labels": within.label_distances}
-        self._prepare()
-        self._choose()
+        fit = fit_of(self._method, self._epsilon, len(self.classes_))
+        rows = out_of_fold(fit, *self._training_set(), len(self.classes_))
+        return torch.as_tensor(rows).to(self._start.x)
 
     @property
     def posterior_(self) -> str:
-        """The name of the posterior that is used; the class of a classifier of the user's."""
+        """Name of the posterior in use."""
         self._fitted()
         return self._method if isinstance(self._method, str) else type(self._method).__name__
 
     @property
     def epsilon_(self) -> float:
-        """The regularisation in units of the cost."""
+        """Regularization in units of the cost."""
         self._fitted()
         return self._epsilon * self._scale**2
+
+    def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
+        missing = [int((~side.labeled).sum()) for side in (start, end)]
+        labels = self.label_weight > 0 and not any(missing)
+        if self.label_weight > 0 and not labels and bool(start.labeled.any() | end.labeled.any()):
+            raise InputError(
+                "all particles must have labels, at the start and at the end, or none",
+                f"{missing[0]} and {missing[1]} of {len(start)} without",
+                "Set label_weight=0 to use features only.",
+            )
+        if self._posterior_option is not None and missing[0]:
+            got, remedy = f"{missing[0]} of {len(start)} without", "Fit on labeled datasets."
+            raise InputError("a posterior needs labels of all first states", got, remedy)
+        self._start, self._end = start, end
+        weights = start.weights[:, None]
+        self._centres = torch.stack(
+            [(weights * part.x.double()).sum(dim=0) for part in (start, end)]
+        )  # (2, d)
+        spreads = [
+            float((part.x - centre).abs().max())
+            for part, centre in zip((start, end), self._centres, strict=True)
+        ]
+        self._scale = max(spreads) or 1.0  # a unit in which all costs can be computed
+        first, last = self._standard_states()
+        epsilon = self.epsilon
+        epsilon = epsilon if isinstance(epsilon, Relative) else epsilon / self._scale**2
+        cost, moved = GroundCost(label=NoLabels()), first
+        if labels:
+            cost = GroundCost(label_weight=self.label_weight)
+            end_laws = estimated_laws(last.replace(y=first.y, classes=first.classes))
+            moved = first.replace(law=end_laws)
+        pair, within = cost.between(moved, last), cost.between(first, first)
+        matrix = pair.matrix()
+        solver = Sinkhorn(epsilon, tol=_TOL).prepare(matrix, first.weights, last.weights)
+        self._epsilon = solver.regularisation
+        to_start, to_end = _potentials(matrix, within.matrix(), first.weights, self._epsilon)
+        self._parts = {"end.potential": to_end, "end.labels": pair.label_distances}
+        if self.debias:
+            self._parts |= {"start.potential": to_start, "start.labels": within.label_distances}
+        self._prepare()
+        option, k = self._posterior_option, len(self.classes_)
+        self._method, self.posterior_scores_ = "particles" if option is None else option, {}
+        if isinstance(option, str) and option == "auto":
+            self._method, self.posterior_scores_ = choose(self._epsilon, *self._training_set(), k)
+        self._fit_posterior()
 
     def _standard_states(self) -> tuple[LabeledDataset, LabeledDataset]:
         first, last = (
@@ -212,23 +185,18 @@ class EntropicMap(Map, kind="entropic"):
         return first, last
 
     def _prepare(self) -> None:
-        """What new points are compared with; from the fit or from a file."""
+        """Plans to the fitted states, after a fit or from a file."""
         first, last = self._standard_states()
-        self._with_labels = self.label_weight > 0 and first.complete and last.complete
-        self.classes_ = first.classes if first.complete else ()
-        self._particles = Side(first, torch.zeros_like(first.weights), None, self._epsilon)
-        sides = {"end": last, "start": first} if self.debias else {"end": last}
-        self._sides = {
-            name: Side(
-                state,
-                self._parts[f"{name}.potential"],
-                self.label_weight / 2 * self._parts[f"{name}.labels"]
-                if self._with_labels
-                else None,
-                self._epsilon,
-            )
-            for name, state in sides.items()
-        }
+        complete = [bool(side.labeled.all()) for side in (first, last)]
+        self._with_labels = self.label_weight > 0 and all(complete)
+        self.classes_ = first.classes if complete[0] else ()
+        self._particles = _Plan(first, torch.zeros_like(first.weights), None, self._epsilon)
+        self._plans = {}
+        for name, state in (("end", last), ("start", first))[: 2 if self.debias else 1]:
+            labels = self._parts[f"{name}.labels"] if self._with_labels else None
+            labels = None if labels is None else self.label_weight / 2 * labels
+            potential = self._parts[f"{name}.potential"]
+            self._plans[name] = _Plan(state, potential, labels, self._epsilon)
 
     def _standard(self, x: Tensor) -> Tensor:
         """New points in the centre and unit of the first states."""
@@ -240,85 +208,62 @@ class EntropicMap(Map, kind="entropic"):
 
     def _require_classes(self) -> None:
         if not self.classes_:
-            raise InputError(
-                "a posterior needs classes",
-                "a map fitted without labels",
-                "Fit on labeled datasets.",
-            )
+            what = "a posterior needs classes"
+            raise InputError(what, "a map fitted without labels", "Fit on labeled datasets.")
 
-    def _posterior(self, x: Tensor) -> Tensor:
-        """Class weights of standard points."""
+    def _probabilities(self, x: Tensor) -> Tensor:
+        """Class probabilities of standard points."""
         if self._answer is not None:
-            return torch.as_tensor(self._answer(self._seen(x))).to(x)
-        plan = self._particles.plan(x, None)
+            return torch.as_tensor(self._answer(self._classifier_input(x))).to(x)
+        plan = self._particles.rows(x, None)
         return plan @ one_hot(self._start.y, len(self.classes_)).to(plan)
 
-    def _weights(self, x: Tensor) -> Tensor:
-        """Class weights that a sample is carried by: the most likely class of a classifier."""
-        rows = self._posterior(x)
-        return rows if self._answer is None else one_hot(rows.argmax(1), rows.shape[1]).to(rows)
-
-    def _choose(self) -> None:
-        """The posterior that was asked for, fitted on the first states; the best for "auto"."""
-        self.posterior_scores_ = {}
-        self._method = "particles" if self._asked is None else self._asked
-        if self._asked == "auto":
-            self._method, self.posterior_scores_ = choose(
-                self._epsilon, *self._learned_from(), len(self.classes_)
-            )
-        self._take_up()
-
-    def _take_up(self) -> None:
-        """Fit the chosen posterior on the first states; particles are there already."""
+    def _fit_posterior(self) -> None:
         self._answer = None
-        if self._method != "particles":
-            self._answer = self._fit_of(self._method)(*self._learned_from())
+        if not isinstance(self._method, str) or self._method != "particles":
+            fit = fit_of(self._method, self._epsilon, len(self.classes_))
+            self._answer = fit(*self._training_set())
 
-    def _fit_of(self, method: Posterior) -> Fit:
-        return fit_of(method, self._epsilon, len(self.classes_))
-
-    def _learned_from(self) -> tuple[np.ndarray, np.ndarray]:
-        """First states as the chosen posterior sees them, and the positions of their classes."""
+    def _training_set(self) -> tuple[np.ndarray, np.ndarray]:
         first = self._standard_states()[0]
-        return self._seen(first.x), self._start.y.cpu().numpy()
+        return self._classifier_input(first.x), self._start.y.cpu().numpy()
 
-    def _seen(self, x: Tensor) -> np.ndarray:
-        """Standard points as a classifier sees them: one of the user's, in the units of the data."""
+    def _classifier_input(self, x: Tensor) -> np.ndarray:
+        """Standard points; a user's classifier gets the units of the data."""
         x = x.double()
-        if self._asked is not None and not isinstance(self._asked, str):
+        if self._posterior_option is not None and not isinstance(self._posterior_option, str):
             x = x * self._scale + self._centres[0].to(x)
         return x.cpu().numpy()
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
         points, home = self._standard(x), x.to(self._centres)
-        codes = codes.to(points.device)
-        moved = torch.cat(
-            [
-                self._image(*parts)
-                for parts in zip(self._blocks(points), self._blocks(codes), strict=True)
-            ]
-        ).to(home)
+        blocks = zip(self._blocks(points), self._blocks(codes.to(points.device)), strict=True)
+        moved = self._scale * torch.cat([self._image(*block) for block in blocks]).to(home)
         if self.debias:
-            return home + (self._centres[1] - self._centres[0]) + self._scale * moved
-        return self._centres[1] + self._scale * moved
+            return home + (self._centres[1] - self._centres[0]) + moved
+        return self._centres[1] + moved
 
     def _image(self, x: Tensor, codes: Tensor) -> Tensor:
         """T_end(x) − T_start(x), or T_end(x), in standard units."""
         classes = None
         if self._with_labels:
-            known = codes >= 0
-            classes = one_hot(codes.clamp_min(0), len(self.classes_)).to(x)
-            if not bool(known.all()):
-                classes = torch.where(known[:, None], classes, self._weights(x))
-        end = self._sides["end"].image(x, classes)
-        return end - self._sides["start"].image(x, classes) if self.debias else end
+            k = len(self.classes_)
+            classes = one_hot(codes.clamp_min(0), k).to(x)
+            if bool((codes < 0).any()):
+                guess = self._probabilities(x)
+                if self._answer is not None:  # carried as one of the most likely class
+                    guess = one_hot(guess.argmax(1), k).to(guess)
+                classes = torch.where((codes >= 0)[:, None], classes, guess)
+        end = self._plans["end"].image(x, classes)
+        return end - self._plans["start"].image(x, classes) if self.debias else end
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        if self._asked is not None and not isinstance(self._asked, str):
+        option = self._posterior_option
+        if option is not None and not isinstance(option, str):
             raise InputError(
-                "a map with a classifier of your own cannot be saved: nothing is pickled",
-                f"posterior={type(self._asked).__name__}",
-                'Take "logistic", "nearest", "forest" or "auto", which are fitted again when read.',
+                "a map with a classifier object cannot be saved, since nothing is pickled",
+                f"posterior={type(option).__name__}",
+                'Pass "logistic", "nearest", "forest" or "auto", which are fitted again.',
             )
         tensors, facts = pack_pairs(self._start, self._end)
         share = self.epsilon.share if isinstance(self.epsilon, Relative) else None
@@ -330,39 +275,82 @@ class EntropicMap(Map, kind="entropic"):
             "scale": self._scale,
             "standard_epsilon": self._epsilon,
         }
-        if self._asked is not None:
-            facts["posterior"] = {
-                "asked": self._asked,
-                "used": self._method,
-                "scores": self.posterior_scores_,
-            }
-        return tensors | {f"solved.{name}": value for name, value in self._parts.items()} | {
-            "centres": self._centres
-        }, facts
+        if option is not None:
+            scores = self.posterior_scores_
+            facts["posterior"] = {"asked": option, "used": self._method, "scores": scores}
+        solved = {f"solved.{name}": value for name, value in self._parts.items()}
+        return tensors | solved | {"centres": self._centres}, facts
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         posterior = facts.get("posterior", {"asked": None, "used": "particles", "scores": {}})
-        asked, self._method = posterior["asked"], posterior["used"]
+        option, self._method = posterior["asked"], posterior["used"]
         check_known("posterior", self._method, KINDS)
         EntropicMap.__init__(
             self,
             Relative(facts["epsilon"]) if facts["relative"] else facts["epsilon"],
             facts["label_weight"],
             bool(facts["debias"]),
-            asked if asked is None else str(asked),
+            option if option is None else str(option),
         )
-        self.posterior_scores_ = {
-            str(kind): float(score) for kind, score in posterior["scores"].items()
-        }
-        self._scale, self._epsilon = (
-            check_positive(name, facts[name]) for name in ("scale", "standard_epsilon")
-        )
+        scores = posterior["scores"].items()
+        self.posterior_scores_ = {str(kind): float(score) for kind, score in scores}
+        self._scale = check_positive("scale", facts["scale"])
+        self._epsilon = check_positive("standard_epsilon", facts["standard_epsilon"])
         self._start, self._end = unpack_pairs(tensors, facts, self.sample_shape_)
         self._centres = tensors["centres"]
-        self._parts = {
-            name.removeprefix("solved."): value
-            for name, value in tensors.items()
-            if name.startswith("solved.")
-        }
+        solved = [name for name in tensors if name.startswith("solved.")]
+        self._parts = {name.removeprefix("solved."): tensors[name] for name in solved}
         self._prepare()
-        self._take_up()
+        self._fit_posterior()
+
+
+class _Plan:
+    """Plan rows π(x) of new points to one measure, and their barycentres.
+
+    The score of particle j is x·x_j + (g_j − ½‖x_j‖² + ε log b_j) − label cost, the negative cost
+    without ½‖x‖². The label cost is linear in the class probabilities: more columns of the product.
+    """
+
+    def __init__(
+        self, state: LabeledDataset, potential: Tensor, labels: Tensor | None, epsilon: float
+    ) -> None:
+        x = state.x
+        self.epsilon, self.points, self.columns = epsilon, x, x
+        self.labels = None if labels is None else labels.to(x)  # (k, k')
+        if labels is not None:
+            self.columns = torch.cat([x, one_hot(state.y, labels.shape[1]).to(x)], dim=1)
+        self.shift = potential - x.double().square().sum(dim=1) / 2 + epsilon * state.weights.log()
+
+    def rows(self, x: Tensor, classes: Tensor | None) -> Tensor:
+        """(n, m) for points and class probabilities (n, k)."""
+        if self.labels is not None and classes is not None:
+            x = torch.cat([x, -classes @ self.labels.to(x)], dim=1)
+        scores = torch.addmm(self.shift.to(x), x, self.columns.to(x).T)
+        scores -= scores.amax(dim=1, keepdim=True)
+        return scores.div_(self.epsilon).softmax(dim=1)
+
+    def image(self, x: Tensor, classes: Tensor | None) -> Tensor:
+        return self.rows(x, classes) @ self.points.to(x)
+
+
+def _potentials(
+    cross: Tensor, within: Tensor, weights: Tensor, final: float
+) -> tuple[Tensor, Tensor]:
+    """Potentials of the transport of the first states to themselves, and to the last states.
+
+    Distant groups of points leave their potentials nearly free against each other. The second problem
+    starts from the first, and the difference is annealed: if only the mean moved, it is zero
+    throughout and the map is exact.
+    """
+    epsilon = max(float(cross.max()), final)
+    own = torch.zeros_like(weights)
+    difference = own, own
+    while True:
+        step = Sinkhorn(epsilon, tol=_TOL if epsilon == final else _ANNEALING_TOL)
+        own = step.solve_self(within, weights, init=own).potentials[0]
+        init = (own + difference[0], own + difference[1])
+        f, g = step.solve(cross, weights, weights, init=init).potentials
+        if epsilon == final:
+            return own, g
+        difference = f - own, g - own
+        epsilon = max(_ANNEALING_RATIO * epsilon, final)

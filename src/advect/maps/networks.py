@@ -1,27 +1,29 @@
-"""The networks of ``NeuralMap``: the paper's autoencoder for images, a residual perceptron for
-vectors (paper, appendix C).
-
-A ``Pushforward`` puts one between the units of the data and standard ones, so that scales do not
-matter to the training. How networks are trained is left to others."""
+"""Networks of maps: the paper's autoencoder for images, perceptrons for vectors (paper, appendix C),
+the velocity of flow matching, and their export.
+"""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from advect._util.checks import check_kind
-from advect.errors import InputError
+from advect._util.atomic import write_atomically
+from advect._util.checks import check_known
 
-Network = Callable[[tuple[int, ...]], nn.Module]
-
-_WIDTHS = (512, 256, 256, 128, 128)  # of the five fully connected layers of the encoder
-_CHANNELS = (16, 32)  # of its two convolutions
+STATISTICS = ("centre", "scale", "shift", "spread")
+_WIDTHS = (512, 256, 256, 128, 128)  # fully connected layers of the encoder
+_CHANNELS = (16, 32)  # its convolutions
 _HIDDEN = (256, 256)  # of the perceptron
+_N_WAVES = 4  # frequencies of time
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
@@ -30,13 +32,8 @@ def is_image(shape: tuple[int, ...]) -> bool:
 
 
 class Autoencoder(nn.Module):
-    """Two convolutions and five fully connected layers, and the same in reverse; (n, H, W) or (n,
-    H, W, 3) to the same.
-
-    Example:
-        >>> import torch
-        >>> Autoencoder((28, 28))(torch.zeros(2, 28, 28)).shape
-        torch.Size([2, 28, 28])
+    """Two convolutions and five fully connected layers, and the same in reverse; (n, H, W) or
+    (n, H, W, 3) to the same shape.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -46,11 +43,9 @@ class Autoencoder(nn.Module):
         sizes = [shape[:2]]
         for _ in _CHANNELS:
             sizes.append(tuple((side + 1) // 2 for side in sizes[-1]))
-        flat = outer * math.prod(sizes[-1])
-        widths = (flat, *_WIDTHS)
+        widths = (outer * math.prod(sizes[-1]), *_WIDTHS)
         colours = shape[2] if self.coloured else 1
-        # a convolution that halves n sides to ⌈n/2⌉ is undone by one that adds a row where n was
-        # even
+        # the inverse of a convolution that halves n to ⌈n/2⌉ adds a row if n was even
         extra = [(1 - height % 2, 1 - width % 2) for height, width in sizes[:2]]
         self.encoder = nn.Sequential(
             nn.Conv2d(colours, inner, 3, stride=2, padding=1),
@@ -79,14 +74,7 @@ def _dense(widths: tuple[int, ...]) -> list[nn.Module]:
 
 
 class Perceptron(nn.Module):
-    """Fully connected layers on flattened samples; the last starts at zero, so that x + f(x) starts
-    as the identity.
-
-    Example:
-        >>> import torch
-        >>> Perceptron((3,))(torch.ones(2, 3)).tolist()
-        [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
-    """
+    """Fully connected layers; the last starts at zero, so that x + f(x) starts as the identity."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -99,45 +87,54 @@ class Perceptron(nn.Module):
         return self.layers(x.flatten(1)).reshape(x.shape)
 
 
-class Pushforward(nn.Module):
-    """Samples to samples in the units of the data: h(x) = [x +] shift + spread · f((x −
-    centre)/scale).
+class Velocity(nn.Module):
+    """v(x, t, y): fully connected layers with skips, shifted by time and label; starts at zero."""
 
-    Args:
-        network: f, in standard units and float32.
-        residual: whether x is added, so that f is left the displacement.
-        centre, scale, shift, spread: statistics, of the sample shape.
+    waves: Tensor
 
-    Example:
-        >>> import torch
-        >>> zero, one = torch.zeros(2), torch.ones(2)
-        >>> Pushforward(torch.nn.Identity(), True, zero, one, one, 2 * one)(torch.tensor([[1.0, 3.0]])).tolist()
-        [[4.0, 10.0]]
-    """
+    def __init__(self, shape: tuple[int, ...], n_labels: int, width: int) -> None:
+        super().__init__()
+        d = math.prod(shape)
+        self.first = nn.Linear(d, width)
+        self.time = nn.Linear(2 * _N_WAVES + 1, width)
+        self.label = nn.Embedding(n_labels + 1, width)  # the last is for unknown labels
+        self.inner = nn.ModuleList([nn.Linear(width, width) for _ in range(2)])
+        self.last = nn.Linear(width, d)
+        nn.init.normal_(self.label.weight, std=0.5)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
+        self.register_buffer("waves", math.pi * torch.arange(1.0, _N_WAVES + 1))
+
+    def forward(self, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
+        phases = t[:, None] * self.waves
+        time = torch.cat([t[:, None], phases.cos(), phases.sin()], dim=1)
+        h = self.first(x.flatten(1)) + self.time(time) + self.label(y)
+        for layer in self.inner:
+            h = h + layer(nn.functional.silu(h))
+        return self.last(nn.functional.silu(h)).reshape(x.shape)
+
+
+class _Standardized(nn.Module):
+    """A float32 network in standard units, with statistics of the sample shape as buffers."""
 
     centre: Tensor
     scale: Tensor
     shift: Tensor
     spread: Tensor
 
-    def __init__(
-        self,
-        network: nn.Module,
-        residual: bool,
-        centre: Tensor,
-        scale: Tensor,
-        shift: Tensor,
-        spread: Tensor,
-    ) -> None:
+    def __init__(self, network: nn.Module, *statistics: Tensor) -> None:
         super().__init__()
-        self.network, self.residual = network, residual
-        for name, value in {
-            "centre": centre,
-            "scale": scale,
-            "shift": shift,
-            "spread": spread,
-        }.items():
+        self.network = network
+        for name, value in zip(STATISTICS, statistics, strict=True):
             self.register_buffer(name, value)
+
+
+class Pushforward(_Standardized):
+    """h(x) = [x +] shift + spread · f((x − centre)/scale)."""
+
+    def __init__(self, network: nn.Module, residual: bool, *statistics: Tensor) -> None:
+        super().__init__(network, *statistics)
+        self.residual = residual
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.to(self.centre.dtype)
@@ -146,42 +143,88 @@ class Pushforward(nn.Module):
         return x + moved if self.residual else moved
 
 
-def build(network: Network | None, shape: tuple[int, ...]) -> nn.Module:
-    """A new network for samples of a shape: the one asked for, checked on a batch; else the one for
-    its kind of data.
-    """
-    if network is None:
-        return Autoencoder(shape) if is_image(shape) else Perceptron(shape)
-    made = network(shape)
-    what = "network must make a torch module from a sample shape"
-    check_kind(what, made, nn.Module, "Return an nn.Module.")
-    made = made.float().eval()
-    with torch.no_grad():
-        out = made(torch.zeros(2, *shape))
-    got = tuple(out.shape) if torch.is_tensor(out) else type(out).__name__
-    if got != (2, *shape):
-        raise InputError(
-            f"the network must map (2, *{shape}) to the same shape", got, "Check its last layer."
-        )
-    return made
+class Carrier(_Standardized):
+    """Heun's method for dx/dt = shift + spread · f((x − centre)/scale, t, y) from t = 0 to 1."""
+
+    def __init__(
+        self, network: nn.Module, n_labels: int, n_steps: int, *statistics: Tensor
+    ) -> None:
+        super().__init__(network, *statistics)
+        self.n_labels, self.n_steps = n_labels, n_steps
+
+    def standard(self, x: Tensor, t: Tensor, codes: Tensor) -> Tensor:
+        """f at samples in the units of the data; codes outside 0 … n_labels − 1 are unknown."""
+        known = (codes >= 0) & (codes < self.n_labels)
+        labels = torch.where(known, codes, self.n_labels)
+        return self.network(((x - self.centre) / self.scale).float(), t.float(), labels)
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        x = x.to(self.centre.dtype)
+        n, step = x.shape[0], 1 / self.n_steps
+        codes = x.new_full((n,), -1, dtype=torch.int64) if y is None else y
+
+        def velocity(x: Tensor, t: Tensor) -> Tensor:
+            return self.shift + self.spread * self.standard(x, t, codes).to(x.dtype)
+
+        for k in range(self.n_steps):
+            now, then = (x.new_full((n,), (k + ahead) * step) for ahead in (0, 1))
+            slope = velocity(x, now)
+            x = x + step / 2 * (slope + velocity(x + step * slope, then))
+        return x
 
 
-def deviation(values: Tensor, *, together: bool) -> Tensor:
-    """Standard deviation of each feature, or of all together; that of all where a feature is
-    constant, one where all are.
-    """
-    centred = values - values.mean(dim=0)
-    whole = centred.square().mean().sqrt()
-    whole = torch.where(whole > 0, whole, 1.0)
-    each = centred.square().mean(dim=0).sqrt()
-    return whole if together else torch.where(each > 1e-6 * whole, each, whole)
+def build(shape: tuple[int, ...]) -> nn.Module:
+    """A new network for samples of a shape."""
+    return Autoencoder(shape) if is_image(shape) else Perceptron(shape)
+
+
+def standard_units(x: Tensor, y: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """Means and deviations of inputs and outputs; images have one deviation for all pixels."""
+    shape, statistics = x.shape[1:], []
+    for values in (x.double(), y.double()):
+        centred = values - values.mean(dim=0)
+        whole = centred.square().mean().sqrt()
+        whole = torch.where(whole > 0, whole, 1.0)
+        each = centred.square().mean(dim=0).sqrt()
+        each = torch.where(each > 1e-6 * whole, each, whole)
+        statistics += [values.mean(dim=0), whole if is_image(tuple(shape)) else each]
+    return [part.to(dtype).expand(shape).contiguous() for part in statistics]
 
 
 @contextmanager
-def own_randomness() -> Iterator[None]:
-    """Weights and dropout draw from torch's random state: it is as it was afterwards."""
+def fixed_random_state(seed: int) -> Iterator[None]:
+    """Torch's random state with a seed, restored afterwards."""
     state = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
     try:
         yield
     finally:
         torch.set_rng_state(state)
+
+
+def write_program(path: Path, module: nn.Module, inputs: dict[str, Tensor]) -> Path:
+    """Write a module as ``….pt2`` (torch.export) or ``….onnx``, for any number of rows.
+
+    ONNX needs ``pip install 'advect[onnx]'``.
+
+    Raises:
+        InputError: another suffix.
+    """
+    import torch.export
+
+    check_known("format", path.suffix.lower(), (".onnx", ".pt2"))
+    n = torch.export.Dim("n")
+    options: dict[str, Any] = {"dynamic_shapes": {name: {0: n} for name in inputs}}
+    examples = tuple(inputs.values())
+    if path.suffix.lower() == ".pt2":
+        content = io.BytesIO()
+        torch.export.save(torch.export.export(module, examples, **options), content)
+        write_atomically(path, content.getvalue())
+        return path
+    options |= {"input_names": list(inputs), "output_names": ["moved" if "y" in inputs else "y"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(module, examples, dynamo=True, verbose=False, **options)
+    assert program is not None
+    write_atomically(path, program.model_proto.SerializeToString())
+    return path

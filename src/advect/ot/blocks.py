@@ -1,9 +1,4 @@
-"""Costs of one process: a matrix in memory, or rows that are computed when they are asked for, for
-problems whose matrices do not fit.
-
-The solver asks for rows, uses them and forgets them; ``room`` says how many bytes it may keep
-beside, so that it holds the whole matrix, or its kernel, where that fits.
-"""
+"""Costs of one process: a matrix in memory, or rows that are computed in blocks on demand."""
 
 from __future__ import annotations
 
@@ -17,22 +12,13 @@ from torch import Tensor
 from advect._util.checks import check_finite
 from advect._util.memory import readable
 from advect.errors import InputError
-from advect.ot.cost import ENTRIES, LEAST_ROWS, Cost, Points
-from advect.ot.kernel import Kernel
+from advect.ot.cost import ENTRIES, LEAST_ROWS, Cost
 from advect.ot.plan import Index, Maybe
 from advect.ot.row_kernel import RowKernel
-from advect.ot.streams import streamed
 
 
 class DenseCost(Cost):
-    """A cost that is a matrix in memory.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> cost = ad.ot.DenseCost(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
-        >>> cost.shape, cost.extremes()
-        ((2, 2), (0.0, 1.0))
-    """
+    """A cost that is a matrix in memory."""
 
     def __init__(self, matrix: Tensor, room: int | None = None) -> None:
         super().__init__((matrix.shape[0], matrix.shape[1]), matrix.dtype, matrix.device, room)
@@ -64,7 +50,7 @@ class DenseCost(Cost):
 
 
 def as_cost(cost: Any) -> Cost:
-    """A cost as it is; a matrix of finite numbers as one."""
+    """A ``Cost`` as it is, or a matrix of finite numbers as a ``DenseCost``."""
     if isinstance(cost, Cost):  # its entries are looked at when they are made
         return cost
     matrix = torch.as_tensor(cost)
@@ -82,39 +68,31 @@ def as_cost(cost: Any) -> Cost:
 
 
 class Rows:
-    """What makes rows of a cost matrix."""
+    """Computes rows of a cost matrix."""
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
-        """The rows at ``rows``, at some columns or all, new or written into ``out``; the caller may
-        overwrite them.
-        """
+        """The rows at ``rows``, at some or all columns, new or in ``out``; the caller may overwrite them."""
         raise NotImplementedError
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
         """Σ a_i b_j C_ij, without the matrix where there is a formula."""
         raise NotImplementedError
 
-    @property
-    def points(self) -> Points | None:
-        """The points whose half squared distances the rows are, where that is known."""
-        return None
-
 
 class BlockedCost(Cost):
-    """An (n, m) cost matrix by blocks of rows.
+    """A cost matrix (n, m) that is computed in blocks of rows, for problems that do not fit into memory.
 
     Args:
-        open_rows: prepares what rows are made of (copies of features, say) and returns the maker.
-            It is called on first use, and again after ``release``, so that problems solved one
-            after the other do not keep their preparations.
+        open_rows: prepares the data of the rows and returns their maker. Called on first use, and
+            again after ``release``.
         shape, dtype, device: of the matrix.
-        room: bytes that a solver may keep in matrices of its own.
+        room: bytes that a solver may use for matrices.
 
     Example:
         >>> import torch, advect as ad
         >>> x = torch.linspace(0, 1, 300)[:, None]
-        >>> cost = ad.ot.BlockedCost.of(lambda rows: (x[rows] - x.T).square() / 2, (300, 300), room=0)
-        >>> blocked = ad.Sinkhorn(epsilon=0.01).solve(cost)          # no 300 × 300 matrix is kept
+        >>> cost = BlockedCost.of(lambda rows: (x[rows] - x.T).square() / 2, (300, 300), room=0)
+        >>> blocked = ad.Sinkhorn(epsilon=0.01).solve(cost)          # no 300 × 300 matrix is stored
         >>> dense = ad.Sinkhorn(epsilon=0.01).solve((x - x.T).square() / 2)
         >>> abs(blocked.value - dense.value) < 1e-6
         True
@@ -140,15 +118,13 @@ class BlockedCost(Cost):
         room: int,
         like: Tensor | None = None,
     ) -> BlockedCost:
-        """The cost whose rows ``make`` computes; dtype and device are those of ``like``, float32 on
-        the CPU by default.
-        """
+        """The cost whose rows ``make`` computes, in the dtype and on the device of ``like``."""
         like = torch.empty(0) if like is None else like
         return cls(lambda: _Made(make, like.dtype), shape, like.dtype, like.device, room)
 
     @staticmethod
     def least(m: int, dtype: torch.dtype) -> int:
-        """Bytes of room below which not even a block of the fewest rows fits."""
+        """Bytes below which not even the smallest block fits."""
         return 4 * LEAST_ROWS * m * dtype.itemsize
 
     @property
@@ -170,12 +146,8 @@ class BlockedCost(Cost):
         shape = (len(rows), len(columns))
         return BlockedCost(selected, shape, self.dtype, self.device, self.room or 0)
 
-    def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> Kernel:
-        return streamed(self, dtype, room) or RowKernel(self, dtype, room)
-
-    @property
-    def points(self) -> Points | None:
-        return self._maker.points
+    def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> RowKernel:
+        return RowKernel(self, dtype, room)
 
     def release(self) -> None:
         self._rows = None
@@ -188,7 +160,7 @@ class BlockedCost(Cost):
 
 @dataclass(frozen=True, eq=False)
 class _Made(Rows):
-    """Rows by a function of one's own."""
+    """Rows computed by a user's function."""
 
     make: Callable[[Index], Tensor]
     dtype: torch.dtype

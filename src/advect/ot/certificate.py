@@ -1,15 +1,13 @@
-"""How far an entropic value can be from the optimum, and which dtype has digits enough for it.
+"""How far an entropic value can be from the optimum, and which dtype is precise enough.
 
-For potentials (f, g) with plan P, concavity of the dual D bounds what is missing:
+For potentials (f, g) with plan P, concavity of the dual D bounds the gap:
 
-    0 ≤ OT_ε − D(f, g) ≤ ⟨a − P1, f* − f⟩ + ⟨b − Pᵀ1, g* − g⟩ ≤ ½ ‖residual‖₁ (range of f* − f, of
-    g* − g)
+    0 ≤ OT_ε − D(f, g) ≤ ⟨a − P1, f* − f⟩ + ⟨b − Pᵀ1, g* − g⟩ ≤ ½ ‖residual‖₁ · range
 
-and optimal potentials range no further than the cost. Rounding comes on top, with u the unit of the
-dtype: exponents (f + g − C)/ε are off by u (|f| + |g| + |C|)/ε, which is a cost that is off by u
-(|f| + |g| + |C|), and sums of n terms by about √n u, which is ε √n u in a potential. So the *value*
-keeps its digits at a small ε and loses them at a large one; entries of the *plan*, and with it
-gradients, lose theirs at a small ε."""
+and optimal potentials range no further than the cost. Rounding adds to it. With u the unit of the
+dtype, exponents (f + g − C)/ε are off by u (|f| + |g| + |C|)/ε, and sums of n terms by about √n u. So
+the value loses digits at a large ε, and entries of the plan (and gradients) at a small one.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def is_small(shape: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Scale:
-    """The size of a problem in numbers: rows and columns, least and largest cost, epsilon."""
+    """The size of a problem: rows and columns, least and largest cost, epsilon."""
 
     shape: tuple[int, int]
     least: float
@@ -48,7 +46,7 @@ class Scale:
 
     @classmethod
     def of(cls, cost: Cost, epsilon: float) -> Scale:
-        """A pass over the cost, unless one has noted its extremes on the way."""
+        """The scale of a cost: one pass over it, unless its extremes are known."""
         return cls(cost.shape, *cost.extremes(), epsilon)
 
     @property
@@ -56,15 +54,15 @@ class Scale:
         return max(abs(self.least), abs(self.most))
 
     def plan_rounding(self, dtype: torch.dtype) -> float:
-        """How far entries of a plan are off, relatively; potentials are no larger than costs."""
+        """Relative rounding error of the entries of a plan."""
         return 6 * torch.finfo(dtype).eps * self.largest / self.epsilon
 
     def sums_rounding(self, dtype: torch.dtype) -> float:
-        """How far sums over a row or a column are off, relatively."""
+        """Relative rounding error of sums over a row or a column."""
         return torch.finfo(dtype).eps / 2 * (8 + math.sqrt(max(self.shape)))
 
     def enough(self, dtype: torch.dtype) -> bool:
-        """Whether the plan, and the value against the costs, keep their digits in this dtype."""
+        """Whether this dtype is precise enough for the plan and the value."""
         loose = self.sums_rounding(dtype) * (self.epsilon + self.most - self.least)
         return self.plan_rounding(dtype) <= CAP and loose <= 0.1 * CAP * self.largest
 
@@ -76,21 +74,17 @@ class Scale:
         return dtype if narrow else torch.float64
 
     def tolerance(self, cost: torch.dtype, dtype: torch.dtype) -> float:
-        """The marginal error to stop at by default, for costs in one dtype and an iteration in
-        another.
-        """
+        """The default marginal error to stop at, for costs in one dtype and iterations in another."""
         return min(CAP, max(_BASE_TOL[cost], torch.finfo(dtype).eps * self.largest / self.epsilon))
 
     def least_tolerance(self, dtype: torch.dtype) -> float:
-        """The least marginal error that an iteration in this dtype can be asked for."""
+        """The smallest marginal error that iterations in this dtype can reach."""
         return min(
             CAP, max(_LEAST_TOL[dtype], torch.finfo(dtype).eps * self.largest / self.epsilon)
         )
 
     def value_rounding(self, dtype: torch.dtype) -> float:
-        """What rounding in this dtype takes from a value, before potentials are known: they are no
-        larger than the costs.
-        """
+        """Rounding error of a value in this dtype, before its potentials are known."""
         span = 2 * (self.most - self.least)
         return 6 * torch.finfo(dtype).eps * self.largest + self.sums_rounding(dtype) * (
             span + self.epsilon
@@ -104,11 +98,10 @@ class Scale:
         *,
         matched: bool = True,
     ) -> float:
-        """A bound of |⟨a, f⟩ + ⟨b, g⟩ − OT_ε| for potentials that leave this marginal error,
-        rounding in ``dtype`` included, by the least and the largest of f and of g.
+        """A bound of |⟨a, f⟩ + ⟨b, g⟩ − OT_ε| from the marginal error and the extremes of f and of g.
 
-        Where the rows are not ``matched`` the plan's mass differs from 1 too, which ε times is a
-        part of the value."""
+        Where rows are not ``matched``, the mass of the plan differs from 1 too.
+        """
         if not math.isfinite(residual):
             return math.inf
         range_f, range_g = extremes[1] - extremes[0], extremes[3] - extremes[2]
@@ -122,11 +115,10 @@ class Scale:
     def gap_error(
         self, dtype: torch.dtype, gap: float, residual: float, rho: float, f: Tensor, g: Tensor
     ) -> float:
-        """As ``value_error`` where marginals are penalised by ρ, from what products in ``dtype``
-        have found: the gap between primal and dual, and the marginal error.
+        """As ``value_error`` with marginals penalised by ρ, from the duality gap and the marginal error.
 
-        The gap is the smaller bound of the two unless ρ is far above the costs; then that of exact
-        marginals, since those that are asked for have the mass of the plan."""
+        The gap is the smaller bound unless ρ is far above the costs.
+        """
         if not (math.isfinite(gap) and math.isfinite(residual)):
             return math.inf
         extremes = torch.stack([*torch.aminmax(f), *torch.aminmax(g)]).tolist()
@@ -137,9 +129,7 @@ class Scale:
         return left + 2 * torch.finfo(dtype).eps * sizes + sums * self.epsilon
 
     def objection(self, dtype: torch.dtype, value_error: float, tol: float) -> str | None:
-        """Why an answer of this dtype and error is no answer, though its marginals are met; None if
-        it is one.
-        """
+        """Why an answer with this dtype and error is not accepted although its marginals are met."""
         if (rounding := self.plan_rounding(dtype)) > CAP:
             return (
                 f"Rounding leaves entries of the plan off by up to {rounding:.0e}: costs up to "
@@ -155,7 +145,7 @@ class Scale:
         return None
 
     def check_epsilon(self) -> None:
-        """An error where float64 itself has no digit of C/ε left."""
+        """Raise an error where float64 has no digits of C/ε left."""
         needed = torch.finfo(torch.float64).eps * self.largest
         if self.epsilon < needed:
             raise InputError(

@@ -1,9 +1,4 @@
-"""What a transport problem costs, C (n, m): the matrix in memory, rows made on demand, or rows on
-several ranks.
-
-A solver asks a ``Cost`` for rows, sums and its kernel, and never what kind it is. Solvers accept a
-plain matrix too: ``advect.ot.blocks.as_cost`` wraps it once, at the door.
-"""
+"""The interface of costs C (n, m): rows, sums and the kernel, whatever holds the entries."""
 
 from __future__ import annotations
 
@@ -11,12 +6,10 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from advect._util.facts import Numbers
 from advect.errors import InputError
 from advect.ot.kernel import Kernel
 from advect.ot.plan import Index, Maybe
@@ -25,36 +18,8 @@ ENTRIES = 8_000_000  # numbers in a block: enough rows for an efficient product
 LEAST_ROWS, _BLOCKS_AT_ONCE = 16, 16
 
 
-class Labels(Protocol):
-    """``values[codes_i, codes_j]`` for a pair of samples."""
-
-    @property
-    def values(self) -> Tensor: ...
-
-    @property
-    def codes(self) -> tuple[Tensor, Tensor]: ...
-
-
-class Points(Protocol):
-    """A cost ½‖x_i − y_j‖² and what labels cost, as what it is made of."""
-
-    @property
-    def x(self) -> Tensor: ...
-
-    @property
-    def y(self) -> Tensor: ...
-
-    @property
-    def labels(self) -> Labels | None: ...
-
-
 class Cost(ABC):
-    """A cost matrix C (n, m), in memory or not.
-
-    Attributes:
-        shape, dtype, device: of the matrix.
-        room: bytes that a solver may keep in matrices of its own; None where it may see itself.
-    """
+    """A cost matrix C (n, m), in memory or not; ``room`` is the memory that a solver may use, in bytes."""
 
     def __init__(
         self,
@@ -65,17 +30,14 @@ class Cost(ABC):
     ) -> None:
         self.shape, self.dtype, self.device, self.room = shape, dtype, device, room
         self._extremes: tuple[float, float] | None = None
-        self.beside = Numbers(lambda: ())  # what is fetched along with the extremes
 
     @abstractmethod
     def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
-        """The rows at ``index``, at some columns or all; written into ``out`` if given, else not to
-        be written to.
-        """
+        """Rows at ``index``, at some or all columns; read-only unless written into ``out``."""
 
     @abstractmethod
     def select(self, rows: Tensor, columns: Tensor) -> Cost:
-        """The cost between some rows and some columns, given by positions."""
+        """The cost between some rows and some columns, by position."""
 
     @abstractmethod
     def mean(self, a: Tensor, b: Tensor) -> float:
@@ -83,10 +45,10 @@ class Cost(ABC):
 
     @abstractmethod
     def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> Kernel:
-        """exp((f ⊕ g − C)/ε) as products, in this dtype; ``room`` overrides how much is kept."""
+        """The kernel exp((f ⊕ g − C)/ε) in this dtype; ``room`` overrides the memory it may use."""
 
     def extremes(self) -> tuple[float, float]:
-        """Least and largest entry: a pass over the rows, once; an error if one is no number."""
+        """Least and largest entry, found once; raises an error if an entry is not finite."""
         if self._extremes is None:
             notes = Extremes()
             for block in self.blocks():
@@ -96,8 +58,8 @@ class Cost(ABC):
         return self._extremes
 
     def note(self, notes: Extremes) -> None:
-        """Keep extremes that a pass has found; entries that are no numbers end the solve here."""
-        least, most = self.beside.along(*notes.found())
+        """Store extremes that a pass has found."""
+        least, most = torch.stack(notes.found()).tolist()
         self._extremes = check_extremes(least, most)
 
     def largest_on_diagonal(self) -> float:
@@ -112,9 +74,7 @@ class Cost(ABC):
 
     @property
     def block_rows(self) -> int:
-        """Rows in a block: a few of them fit into the room at once, beside a matrix if that
-        fits.
-        """
+        """Rows in a block, so that a few blocks fit into the room at once."""
         entries = ENTRIES
         if self.room is not None:
             entries = min(entries, self.room // (_BLOCKS_AT_ONCE * self.dtype.itemsize))
@@ -126,7 +86,7 @@ class Cost(ABC):
         return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
 
     def seconds(self) -> float:
-        """How long a pass over all rows takes, from one block."""
+        """Estimated time of a pass over all rows, from one block."""
         block = next(self.blocks())
         self.rows(block)
         start = time.perf_counter()
@@ -134,38 +94,33 @@ class Cost(ABC):
         return (time.perf_counter() - start) * self.shape[0] / (block.stop - block.start)
 
     def dense(self) -> Tensor:
-        """The whole matrix, not to be written to."""
+        """The whole matrix, read-only."""
         out = torch.empty(self.shape, dtype=self.dtype, device=self.device)
         for block in self.blocks():
             self.rows(block, out=out[block])
         return out
 
     def within(self, limit: int) -> Cost:
-        """The same for a solver that may keep so many bytes beside it."""
+        """The same cost for a solver that may use so many bytes."""
         return self
 
     @property
     def matrix(self) -> Tensor | None:
-        """The matrix, where it is in memory anyway."""
-        return None
-
-    @property
-    def points(self) -> Points | None:
-        """The points whose half squared distances these are, where that is known."""
+        """The matrix, if it is in memory."""
         return None
 
     @property
     def reports(self) -> bool:
-        """Whether this process is the one that warns of this problem."""
+        """Whether this process issues the warnings about this problem."""
         return True
 
     def release(self) -> None:
-        """Let go of what rows are made of until they are asked for again."""
+        """Free what rows are computed from, until they are needed again."""
         return
 
 
 def check_extremes(least: float, most: float) -> tuple[float, float]:
-    """Least and largest cost, both finite."""
+    """Both extremes, if they are finite."""
     if not (math.isfinite(least) and math.isfinite(most)):
         remedy = "Check the features and the cost function."
         raise InputError("the cost must be finite", "NaN or infinite entries", remedy)
@@ -173,7 +128,7 @@ def check_extremes(least: float, most: float) -> tuple[float, float]:
 
 
 class Extremes:
-    """Least and largest entry of what is added, without waiting for the device at each block."""
+    """Least and largest entry of several blocks, with one transfer from the device."""
 
     def __init__(self) -> None:
         self._parts: list[Tensor] = []

@@ -1,9 +1,7 @@
 """The debiased divergence (Feydy et al. 2019): zero between equal measures, positive otherwise.
 
 S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b) = ⟨a, f − f_aa⟩ + ⟨b, g − g_bb⟩
-
-Here are the sum of three solves and its gradient for every use: distances, flows, the inner
-problems of a label cost, parts that are drawn at random. The solves are ``Solver.divergence``."""
+"""
 
 from __future__ import annotations
 
@@ -25,38 +23,29 @@ Term = TypeVar("Term", float, Tensor)
 
 
 def debiased(cross: Term, source: Term, target: Term) -> Term:
-    """OT(a, b) − ½ OT(a, a) − ½ OT(b, b): of values, and of whatever is linear in them."""
+    """OT(a, b) − ½ OT(a, a) − ½ OT(b, b), for values and everything linear in them."""
     return cross - (source + target) / 2
 
 
 def envelope(value: float, contracted: Tensor) -> Tensor:
-    """The value of a solver with the gradient of ⟨P, C⟩ at its plan P, which is held fixed.
+    """The value of a solver with the gradient of ⟨P, C⟩ at its fixed plan P.
 
-    At an optimal plan that is the gradient of the value (envelope theorem): what a change of the
-    plan would add vanishes to first order, so nothing is differentiated through iterations."""
+    That is the gradient of the value (envelope theorem): nothing is differentiated through iterations.
+    """
     contracted = contracted.double()
     return value + (contracted - contracted.detach())
 
 
 @dataclass(frozen=True, eq=False)
 class Divergence:
-    """The three solved problems behind a divergence.
+    """The three solved problems of a divergence.
 
     Attributes:
         cross, source, target: the solutions between a and b, a and a, b and b.
         weights: a and b.
-        cost_error: how far entries of the costs can be off, as far as the value feels it.
-        equal: whether the potentials of the self-problems solve the problem between a and b, to
-            rounding.
-        contracted: ⟨P, C⟩ of the three problems, debiased, with a graph to what moves; None where
-            the plans have not been contracted.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> x = torch.linspace(0, 1, 30)[:, None]
-        >>> cost = (x - x.T).square() / 2
-        >>> ad.ot.divergence(cost, cost, cost, solver=ad.Sinkhorn(epsilon=0.01)).value
-        0.0
+        cost_error: effect of the rounding of the costs on the value.
+        equal: whether the potentials of the self-problems also solve the cross problem, to rounding.
+        contracted: ⟨P, C⟩ of the three problems, debiased, with a graph; None if not computed.
     """
 
     cross: Solution
@@ -73,7 +62,7 @@ class Divergence:
 
     @property
     def signed(self) -> float:
-        """S(a, b) as the solves give it: their errors can leave it below 0."""
+        """S(a, b) as solved, which may be slightly negative."""
         return debiased(*(part.value for part in self.solutions))
 
     @property
@@ -89,10 +78,10 @@ class Divergence:
 
     @cached_property
     def contributions(self) -> tuple[Tensor, Tensor]:
-        """How much each point adds to the value: a_i (f_i − f^aa_i) and b_j (g_j − g^bb_j).
+        """What each point adds to the value: a_i (f_i − f^aa_i) and b_j (g_j − g^bb_j).
 
-        f + c and g − c are the same solution: the total is shared equally between the two sides.
-        With a reach there is one solution, and each side has its own (``Solution.parts``).
+        As f + c, g − c is the same solution, the total is split equally between the sides. With a reach
+        the solution is unique and each side has its own total.
         """
         (a, b), (f, g) = self.weights, self.cross.parts
         from_source = a * (f - self.source.parts[0])
@@ -104,32 +93,28 @@ class Divergence:
 
     @property
     def error(self) -> float:
-        """How far ``value`` can be from S(a, b): what the three problems state, and what the costs
-        are off by.
-        """
+        """A bound of |value − S(a, b)|, from the three solves and the rounding of the costs."""
         cross, source, target = (part.value_error for part in self.solutions)
         return cross + (source + target) / 2 + self.cost_error
 
     @property
     def sampled(self) -> bool:
-        """Whether it is a mean over random parts of the samples, and not of the whole: ``error`` is
-        that of this mean then.
-        """
+        """Whether this is a mean over random mini-batches; ``error`` then refers to that mean."""
         return False
 
     @property
     def drawn(self) -> float:
-        """The share of the source's mass that took part: 1 unless parts are drawn at random."""
+        """The share of the source's mass in the mini-batches; 1 without them."""
         return 1.0
 
     @property
     def standard_error(self) -> float:
-        """Of the value, where parts are drawn at random; 0 where they are not."""
+        """Standard error over mini-batches; 0 without them."""
         return 0.0
 
     @property
     def mass_left(self) -> float:
-        """The share of the mass that the plan between a and b leaves behind: 0 without a reach."""
+        """The share of the mass that the plan does not transport; 0 without ``reach``."""
         return 1 - self.cross.mass
 
     @property
@@ -139,18 +124,12 @@ class Divergence:
 
     @property
     def converged(self) -> bool:
-        """Whether all three problems met their tolerance, and ``error`` is below 1 % of ``value``
-        (or they are ``equal``).
-        """
+        """Whether all problems met their tolerance and ``error`` is below 1 % of ``value``."""
         return self.met and (self.equal or self.error <= RESOLVED * self.value)
 
 
 def warn_unless_converged(solved: Divergence, converged: bool) -> None:
-    """A word where the problems are solved and their difference is still not known: the solver has
-    warned of the rest.
-
-    A solver that only looks at the potentials it is given (``equal``) warns of nothing.
-    """
+    """Warn if the three problems are solved but their difference is below the error."""
     if not converged and (solved.met or solved.equal):
         warnings.warn(
             f"the divergence is {solved.value:.3e}, known to {solved.error:.1e}: the measures are "

@@ -1,6 +1,4 @@
-"""Exact optimal transport by the network simplex of POT (paper, eqs. 1 and 3), in float64 on the
-CPU.
-"""
+"""Exact optimal transport by the network simplex of POT (paper, eqs. 1 and 3), in float64 on the CPU."""
 
 from __future__ import annotations
 
@@ -18,9 +16,8 @@ from advect.errors import ConvergenceWarning, InputError
 from advect.ot.blocks import DenseCost
 from advect.ot.cost import Cost
 from advect.ot.plan import SparsePlan
-from advect.ot.solution import AnyCost, Mass, Solution, Start, check_problem
+from advect.ot.solution import AnyCost, Mass, Solution, Start, Support, check_problem
 from advect.ot.solver import Solver
-from advect.ot.support import Support
 
 # of float64 and the size of the cost that the simplex needs: costs, their copy in its unit, flows,
 # plan
@@ -29,13 +26,12 @@ _MATRICES = 4
 
 @dataclass(frozen=True)
 class ExactOT(Solver):
-    """min ⟨P, C⟩ over plans with marginals a and b, solved to rounding.
+    """Exact transport: min ⟨P, C⟩ over plans with marginals a and b.
 
-    Time grows roughly like n³ in bad cases; a few thousand samples are comfortable, beyond that use
-    ``Sinkhorn``.
+    Time grows like n³ in bad cases. Use it for a few thousand samples, and ``Sinkhorn`` beyond.
 
     Args:
-        max_iter: pivots allowed before it gives up with a warning.
+        max_iter: pivots before it stops with a warning.
 
     Example:
         >>> import torch, advect as ad
@@ -44,6 +40,7 @@ class ExactOT(Solver):
         1.5
     """
 
+    stays = True
     max_iter: int = 10_000_000
 
     def __post_init__(self) -> None:
@@ -51,23 +48,14 @@ class ExactOT(Solver):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Costs are wanted in float64: the simplex works there, and d(A, A) = 0 needs an exactly
-        cheap diagonal.
-        """
+        """float64: the simplex works there, and d(A, A) = 0 needs an exactly zero diagonal."""
         return torch.float64
 
-    @property
-    def stays(self) -> bool:
-        return True
-
     def scratch(self, n: int, m: int) -> int:
-        """The self-problems need none."""
         return 3 * n * m
 
     def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
-        """The exact solution; ``init`` is accepted for uniformity, the simplex has no use for
-        it.
-        """
+        """The exact solution; ``init`` is ignored."""
         import ot  # POT takes seconds to import
 
         cost, a, b = check_problem(cost, a, b)
@@ -115,9 +103,7 @@ class ExactOT(Solver):
         )
 
     def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
-        """A measure stays where it is when that costs nothing: value 0, potentials 0, the plan
-        diag(a).
-        """
+        """Value 0 and the plan diag(a), where staying in place costs nothing."""
         cost, a, _ = check_problem(cost, a, None)
         diagonal, (least, most) = cost.largest_on_diagonal(), cost.extremes()
         if diagonal > 1e-6 * most or least < -diagonal:
@@ -130,27 +116,25 @@ class ExactOT(Solver):
 
 
 def _sparse(plan: Tensor, cost: Cost) -> SparsePlan:
-    """The plan, at most n + m − 1 entries, like the cost."""
+    """The plan with its at most n + m − 1 entries, in the dtype of the cost."""
     return SparsePlan(plan.coalesce().to(device=cost.device, dtype=cost.dtype))
 
 
 def _violation(cost: Tensor, f: Tensor, g: Tensor) -> float:
-    """By how much f_i + g_j exceeds the cost somewhere: potentials that are less by so much are a
-    lower bound.
-    """
+    """The largest f_i + g_j − C_ij: potentials lowered by it are feasible."""
     parts = zip(cost.split(1024), f.split(1024), strict=True)
     return max(0.0, -min(float((rows - own[:, None] - g).min()) for rows, own in parts))
 
 
 def _extended(potential: Tensor, present: Tensor, others: Callable[[], Tensor]) -> Tensor:
-    """The potential of points with mass, and for those without what keeps f + g within the cost."""
+    """Potentials of points with mass, and feasible ones for the others."""
     if bool(present.all()):
         return potential
     return others().masked_scatter_(present, potential)
 
 
 def _whole(cost: Cost) -> Tensor:
-    """The simplex looks at any entry at any time: it needs the matrix."""
+    """The cost as a matrix, if it fits."""
     needed = _MATRICES * cost.bytes(torch.float64)
     if cost.matrix is None and cost.room is not None and needed > cost.room:
         raise InputError(

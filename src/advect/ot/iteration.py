@@ -1,14 +1,12 @@
-"""The iterations of entropic transport, by products with a kernel.
+"""The iterations of entropic transport, as products with a kernel.
 
-Potentials are kept in float64. Between two absorptions the kernel K = exp((f ⊕ g − C)/ε) is fixed
-and everything is done by matrix-vector products on scalings u, v (Schmitzer 2019), some forty times
-cheaper than log-sum-exps over C. When a scaling leaves the safe range it is absorbed into the
-potentials; when K has underflowed, a step in the log domain recovers. A cold start anneals ε from
-the size of the cost; where it was too fast, or potentials to start from were of no use, it does so
-again in smaller steps. Far from the solution the steps are Sinkhorn's; near it they are Newton's on
-the concave dual in g (f being exact for given g), so that a small ε costs a few more products and
-not a thousand more iterations. Self-problems use one potential and the averaged update f ← (f + T
-f)/2 (Feydy et al. 2019), whose error at least halves each time."""
+Potentials are float64. Between two absorptions the kernel K = exp((f ⊕ g − C)/ε) is fixed, and a step
+is a matrix-vector product on scalings u, v (Schmitzer 2019), far cheaper than a log-sum-exp over C. A
+scaling that leaves the safe range is absorbed into the potentials. After an underflow of K, a step in
+the log domain recovers. A cold start anneals ε from the size of the cost. Far from the solution the
+steps are Sinkhorn's; near it they are Newton's on the concave dual in g. Self-problems use one
+potential and f ← (f + T f)/2 (Feydy et al. 2019), whose error at least halves each time.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +27,12 @@ NEAR = 0.2  # marginal error from which Newton steps take over
 HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
 # a harder Newton system is solved directly if it is not larger than this
 CG_ITERATIONS, DIRECT_SIZE = 100, 1024
+_CHECK_EVERY = 5  # iterations between two looks at the error on an accelerator
+
+
+def _check_every(device: torch.device) -> int:
+    """Iterations between two reads of the error, each of which waits for an accelerator."""
+    return 1 if device.type == "cpu" else _CHECK_EVERY
 
 
 class Iteration:
@@ -40,20 +44,18 @@ class Iteration:
         self.limit = math.exp(LOG_RANGE[kernel.dtype])
         self.n_iter, self.error = 0, math.inf
         self.mass = 1.0  # of the plan, whose share the error is
+        self.check_every = _check_every(a.device)
         self.column: Tensor | None = None  # Kᵀ(a u), where a pass gave it along with u
-        self.ending: list[float] | None = None  # ``_ending``, where it came with other numbers
 
     def start(self, f: Tensor, g: Tensor, *, last: bool = True) -> None:
-        """Begin at potentials (f, g) with unit scalings; a common drift f + c, g − c is taken out
-        to save digits.
-        """
+        """Start at potentials (f, g) with unit scalings. The common drift f + c, g − c is removed."""
         drift = (f.mean() - g.mean()) / 2
         self.f, self.g = f, g = f - drift, g + drift
         self.u, self.v, self.column = torch.ones_like(self.a), torch.ones_like(self.b), None
         self.kernel.fill(f, g, self.epsilon, last=last)
 
     def solve(self, start: Potentials | None, tol: float, max_iter: int) -> bool:
-        """Go from given potentials, or from none, to a marginal error below ``tol``."""
+        """Iterate to a marginal error below ``tol``, from given potentials or from a cold start."""
         if start is None:
             self.anneal(max_iter)
         else:
@@ -66,9 +68,7 @@ class Iteration:
         return self.run(tol, max_iter)
 
     def anneal(self, max_iter: int, ratio: float = _ANNEALING_RATIO) -> None:
-        """Solve loosely for a decreasing sequence of epsilons, so that the first potentials are
-        near the last.
-        """
+        """Solve loosely for a decreasing sequence of epsilons, for a good start at the last."""
         final = self.epsilon
         g = torch.zeros_like(self.b64)
         self.epsilon = max(self.kernel.most(), final)
@@ -84,14 +84,12 @@ class Iteration:
             self.epsilon = max(self.epsilon * ratio, final)
 
     def run(self, tol: float, max_iter: int) -> bool:
-        """Iterate until the marginal error is below ``tol``; rows are matched exactly
-        throughout.
-        """
+        """Iterate until the marginal error is below ``tol``. Rows are matched exactly throughout."""
         self._match_rows()
         previous = math.inf
         while True:
             self.n_iter += 1
-            column = self.kernel.transposed(self.a * self.u) if self.column is None else self.column
+            column = self._column_product()
             residual = self._residual(column)
             previous = self.error if math.isfinite(self.error) else previous
             self.error = self._size(residual)
@@ -103,6 +101,10 @@ class Iteration:
             if self.error > NEAR and self.error < 0.8 * previous:
                 self._match_columns(column)
                 self._match_rows()
+                for _ in range(self.check_every - 1):
+                    self.n_iter += 1
+                    self._match_columns(self._column_product())
+                    self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
                 self._widen()  # the kernel has lost sight of some group of points
             sizes = [self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]
@@ -113,6 +115,10 @@ class Iteration:
                 self.start(*self.potentials())
                 self._match_rows()
 
+    def _column_product(self) -> Tensor:
+        """Kᵀ(a u)."""
+        return self.kernel.transposed(self.a * self.u) if self.column is None else self.column
+
     def _softmins(self, g: Tensor) -> Potentials:
         """A step in the log domain."""
         return self.kernel.softmins(g, self.a64, self.b64, self.epsilon)
@@ -122,7 +128,7 @@ class Iteration:
         return self.b - self.b * self.v * column
 
     def _size(self, residual: Tensor) -> float:
-        """The marginal error, where rows are matched."""
+        """The marginal error when rows are matched."""
         return float(residual.abs().sum())
 
     def _match_columns(self, column: Tensor) -> None:
@@ -139,8 +145,7 @@ class Iteration:
         self.u = 1 / product
 
     def _newton_step(self, residual: Tensor, tol: float, max_iter: int) -> bool:
-        """A damped Newton step on g ↦ max_f dual(f, g), whose gradient is b − Pᵀ1; False if it
-        leads nowhere."""
+        """A damped Newton step on g ↦ max_f dual(f, g); False if it does not ascend."""
         # For given g the best f matches the rows exactly, P1 = a, so the dual becomes a concave
         # function of g alone. Its gradient is b − c with c = Pᵀ1, the columns' residual. When g
         # moves by ε δ, each column of P is scaled by exp(δ_j) and the rows, to be matched again, by
@@ -169,13 +174,9 @@ class Iteration:
         return False
 
     def _solve_newton_system(self, residual: Tensor, tol: float, max_iter: int) -> Tensor:
-        """Preconditioned conjugate gradients, two products each; directly where they would need too
-        many.
+        """Preconditioned conjugate gradients, or a direct solve where they need too many iterations.
 
-        They are written out and not a library's: the products live on the device of the kernel (and
-        on several ranks), each is one ``sweep``, they stop at an L1 residual, which is the marginal
-        error, count as iterations of the solve, and end at a direction without curvature, which for
-        S, singular by a constant, is rounding and not failure.
+        Not a library's: the products may be on several ranks, and the L1 residual is the marginal error.
         """
         weight = self.b * self.v  # P = diag(a u) K diag(weight)
         diagonal, squared = self._curvature(residual)
@@ -184,20 +185,21 @@ class Iteration:
         solution, rest = torch.zeros_like(residual), residual
         search = scaled = rest / diagonal
         product = rest @ scaled
-        for _ in range(CG_ITERATIONS):
+        for iteration in range(1, CG_ITERATIONS + 1):
             _, image = self.kernel.sweep(weight * search, lambda part, rows: squared[rows] * part)
             image = diagonal * search - weight * image
             self.n_iter += 1
             curvature = search @ image
-            step = product / curvature
-            change = rest - step * image
-            least = 1e-14 * (search @ (diagonal * search))
-            flat, left = torch.stack([least - curvature, change.abs().sum()]).tolist()
-            if not flat < 0:
-                break  # a direction that rounding cannot tell from a constant
-            solution, rest = solution + step * search, change
-            if left <= tolerance or self.n_iter >= max_iter:
-                return solution
+            # A direction without curvature is a constant, up to rounding: no step along it.
+            curved = curvature > 1e-14 * (search @ (diagonal * search))
+            step = torch.where(curved, product / curvature, 0.0)
+            solution, rest = solution + step * search, rest - step * image
+            if iteration % self.check_every == 0:
+                ends, left = torch.stack([~curved, rest.abs().sum()]).tolist()
+                if ends:
+                    break
+                if left <= tolerance or self.n_iter >= max_iter:
+                    return solution
             scaled = rest / diagonal
             product, last = rest @ scaled, product
             search = scaled + (product / last) * search
@@ -205,17 +207,15 @@ class Iteration:
         return self._solve_directly(residual, diagonal) if small else solution
 
     def _curvature(self, residual: Tensor) -> Potentials:
-        """Of S, the diagonal, and what stands between K and its transpose."""
+        """The diagonal of S, and the weights between K and its transpose."""
         return self.b - residual, self.a * self.u.square()
 
     def _left(self) -> Tensor:
-        """The root of what stands between K and its transpose."""
+        """The root of the weights between K and its transpose."""
         return self.a.sqrt() * self.u
 
     def _solve_directly(self, residual: Tensor, diagonal: Tensor) -> Tensor:
-        """S δ = residual in float64, scaled to a unit diagonal; the shift stands for the constants
-        that S ignores.
-        """
+        """Solve S δ = residual in float64. The shift stands for the constants that S ignores."""
         root = diagonal.double().sqrt()
         matrix = self._newton_matrix(root)
         factor, failed = torch.linalg.cholesky_ex(matrix)
@@ -225,7 +225,7 @@ class Iteration:
         return (solved / root).to(residual.dtype)
 
     def _newton_matrix(self, root: Tensor) -> Tensor:
-        """S between roots of its diagonal, and the shift."""
+        """S scaled to a unit diagonal, with the shift."""
         left, right = self._left(), self.b * self.v
         matrix = torch.zeros(len(root), len(root), dtype=torch.float64, device=root.device)
         for rows, kernel in self.kernel.pieces():
@@ -236,19 +236,10 @@ class Iteration:
 
     def _dual(self) -> Tensor:
         """The dual value in units of ε, up to the absorbed part."""
-        return self._dual_of(self.u, self.v)
-
-    def _dual_of(self, u: Tensor, v: Tensor) -> Tensor:
-        return self.a64 @ u.double().log() + self.b64 @ v.double().log()
-
-    def _ending(self, f: Tensor, g: Tensor) -> tuple[Tensor, ...]:
-        """What a certificate asks of potentials; see ``ending``."""
-        return ending(self.a64, self.b64, f, g)
+        return self.a64 @ self.u.double().log() + self.b64 @ self.v.double().log()
 
     def _widen(self) -> None:
-        """Go on in float64, whose range reaches groups of points that float32 cannot connect;
-        there, in the log domain.
-        """
+        """Continue in float64, which connects groups of points that float32 cannot."""
         if self.kernel.dtype == torch.float64:
             self._recover()
             return
@@ -259,9 +250,7 @@ class Iteration:
         self._match_rows()
 
     def _recover(self) -> None:
-        """The kernel has underflowed somewhere: take one step in the log domain from the last
-        absorbed potentials.
-        """
+        """After an underflow: one step in the log domain from the last absorbed potentials."""
         self.start(*self._softmins(self.g))
         self._match_rows()
 
@@ -271,14 +260,11 @@ class Iteration:
 
 
 class Symmetric:
-    """The fixed point f = T f of a self-problem. The zero diagonal of the cost keeps every kernel
-    row away from zero.
-    """
+    """The fixed point f = T f of a self-problem; a zero diagonal keeps rows of K away from zero."""
 
     def __init__(self, kernel: Kernel, a64: Tensor, epsilon: float, init: Tensor | None) -> None:
         self.kernel, self.a64, self.epsilon = kernel, a64, epsilon
-        self.a = a64.to(kernel.dtype)
-        self.ending: list[float] | None = None
+        self.a, self.check_every = a64.to(kernel.dtype), _check_every(a64.device)
         self._start(torch.zeros_like(a64) if init is None else init.to(a64))
 
     def _start(self, f: Tensor) -> None:
@@ -286,9 +272,7 @@ class Symmetric:
         self.kernel.fill(f, f, self.epsilon)
 
     def run(self, tol: float, max_iter: int) -> tuple[Tensor, int, float]:
-        """The potential, the iterations and the marginal error; ends too when halving has ended,
-        which is rounding.
-        """
+        """Potential, iterations and marginal error. Stops at rounding, when the error no longer halves."""
         best, error, stalled, n_iter = math.inf, math.inf, 0, 0
         while n_iter < max_iter:
             n_iter += 1
@@ -302,6 +286,9 @@ class Symmetric:
             if error <= tol or stalled >= 4:
                 break
             self._halve(product)
+            for _ in range(self.check_every - 1):
+                n_iter += 1
+                self._halve(self.kernel.times(self.a * self.u))
         return self.f + self.epsilon * self.u.double().log(), n_iter, error
 
     def _error(self, product: Tensor) -> float:
@@ -312,10 +299,8 @@ class Symmetric:
         """The averaged update."""
         self.u = (self.u / product).sqrt()
 
-    def _ending(self, f: Tensor) -> tuple[Tensor, ...]:
-        return ending(self.a64, self.a64, f, f)
 
-
-def ending(a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> tuple[Tensor, ...]:
-    """The value ⟨a, f⟩ + ⟨b, g⟩, and least and largest of f and of g, on the device."""
-    return (a @ f + b @ g, *torch.aminmax(f), *torch.aminmax(g))
+def ending(a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> list[float]:
+    """The value ⟨a, f⟩ + ⟨b, g⟩ and the extremes of f and of g, in one transfer."""
+    parts = [a @ f + b @ g, *torch.aminmax(f), *torch.aminmax(g)]
+    return torch.stack([part.double() for part in parts]).tolist()

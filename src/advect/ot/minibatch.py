@@ -1,12 +1,10 @@
-"""Transport between random parts of two samples, averaged (Fatras et al. 2020): time and memory
-linear in n.
+"""Transport between random parts of two samples, averaged (Fatras et al. 2020): linear in n.
 
     S_MB(a, b) = Σ_k a(I_k) S(a|I_k, b|J_k) / Σ_k a(I_k) ,     |I_k|, |J_k| ≤ size
 
-where I_1, I_2, … cut a random order of the samples into parts of nearly one size, so that each
-sample is used before any is used twice; likewise J. The plan is the same average of the plans of
-parts: with the mass of a part as its weight, a sample moves by T(x) − x of its own part, however
-the mass is spread."""
+I_1, I_2, … split a random order of the samples into parts of nearly one size, so that each sample is
+used before any is used twice; likewise J. The plan is the same average of the plans of the parts.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +29,13 @@ from advect.ot.solver import Keep, Solver, check_solver, released
 
 @dataclass(frozen=True, eq=False)
 class BatchDivergence(Divergence):
-    """A divergence that is a mean over batches.
+    """A divergence that is a mean over batches. ``error`` is that of the solves, not of the draws.
 
     Attributes:
-        values: the divergence of each batch.  masses: what each drew of the source's mass, its
-            weight in the mean.
+        values: the divergence of each batch.  masses: the mass of each, its weight in the mean.
         shares: how much each point adds to the mean.
         whole: whether each batch is all samples of both sides.
-
-    ``error`` is that of the solves: how far the mean is from that of these batches. See
-    ``standard_error`` for the draws."""
+    """
 
     values: tuple[float, ...] = ()
     masses: tuple[float, ...] = ()
@@ -58,11 +53,7 @@ class BatchDivergence(Divergence):
 
     @property
     def standard_error(self) -> float:
-        """Of the mean over batches: what more batches would lessen. The bias of small batches is
-        not in it.
-
-        NaN where there is one batch to tell by, and 0 where that is all there is.
-        """
+        """Standard error over batches, without the bias of small ones; NaN for a single batch."""
         if self.whole:
             return 0.0
         if len(self.values) < 2:
@@ -76,27 +67,23 @@ class BatchDivergence(Divergence):
 
     @property
     def drawn(self) -> float:
-        """The share of the source's mass that the batches drew, 1 where they drew all or more."""
+        """The share of the source's mass that the batches drew, at most 1."""
         return min(1.0, math.fsum(self.masses))
 
 
 @dataclass(frozen=True)
 class MiniBatch(Solver):
-    """The mean divergence between random parts of ``size`` samples, by another solver.
+    """The mean divergence between random batches of ``size`` samples, by another solver.
 
-    It is not the distance of the whole samples. The bias is upward (fewer samples are further
-    apart, on average) and shrinks as ``size`` grows; between a dataset and itself it does not
-    vanish. ``distance.divergence.standard_error`` tells the noise, which more ``batches`` reduce,
-    and not the bias, which they do not: compare two sizes to see it. Label laws are those of the
-    whole datasets.
-
-    In a flow, samples are drawn anew at every step; those that are not drawn (fewer ``batches``
-    than use every sample) stay for that step, so the flow takes as many more steps.
+    Use it for many samples: time and memory are linear in n. The value is biased upward, less so for
+    a larger ``size``; between a dataset and itself it does not vanish. More ``batches`` reduce the
+    noise (``distance.divergence.standard_error``) but not the bias. Label laws are those of the whole
+    datasets. In a flow, batches are drawn again at every step, and samples that are not drawn stay.
 
     Args:
-        solver: for each part; a relative epsilon refers to the whole problem.
-        size: samples in a part of either side, at most.
-        batches: how many; by default as many as use every sample of the larger side once.
+        solver: for each batch; a relative epsilon refers to the whole problem.
+        size: samples of either side in a batch, at most.
+        batches: how many; by default enough to use every sample of the larger side once.
         seed: of the draws.
 
     Example:
@@ -109,6 +96,7 @@ class MiniBatch(Solver):
         True
     """
 
+    in_blocks, stochastic = True, True
     solver: Solver = field(default_factory=Sinkhorn)
     size: int = 1000
     batches: int | None = None
@@ -128,11 +116,6 @@ class MiniBatch(Solver):
             check_count("batches", self.batches)
 
     @property
-    def in_blocks(self) -> bool:
-        """Costs are wanted in blocks: only parts of them are looked at."""
-        return True
-
-    @property
     def dtype(self) -> torch.dtype | None:
         return self.solver.dtype
 
@@ -141,22 +124,16 @@ class MiniBatch(Solver):
         return self.solver.leaves_mass
 
     @property
-    def stochastic(self) -> bool:
-        return True
-
-    @property
     def regularisation(self) -> float:
         return self.solver.regularisation
 
     def with_epsilon(self, epsilon: float) -> Self:
-        """The same with another regularisation of its solver."""
         return replace(self, solver=self.solver.with_epsilon(epsilon))
 
     def at(self, step: int) -> Self:
         return replace(self, seed=self.seed + 7919 * step)
 
     def prepare(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
-        """With a relative epsilon of the solver made a number for the whole problem."""
         return replace(self, solver=self.solver.prepare(cost, a, b))
 
     def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
@@ -164,7 +141,7 @@ class MiniBatch(Solver):
         return self.solver.precise(part, largest, dtype)
 
     def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
-        """The mean over parts; ``init`` is accepted for uniformity."""
+        """The mean over batches; ``init`` is ignored."""
         cost, a, b = check_problem(cost, a, b)
         solver, parts = self.solver.prepare(cost, a, b), []
         for rows, columns in self._draws(a, b):
@@ -173,7 +150,7 @@ class MiniBatch(Solver):
         return _averaged(a, b, parts)
 
     def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
-        """Parts with themselves, as in the divergence."""
+        """Batches with themselves, as in the divergence."""
         cost, a, _ = check_problem(cost, a, None)
         solver, parts = self.solver.prepare(cost, a, a), []
         for rows, _ in self._draws(a, a):
@@ -191,9 +168,7 @@ class MiniBatch(Solver):
         target: Solution | None = None,
         keep: Keep | None = None,
     ) -> BatchDivergence:
-        """The mean of the divergences of parts, each with its own self-problems, from a cold
-        start.
-        """
+        """The mean of the divergences of batches, each with its own self-problems, from a cold start."""
         costs = {side: make(side) for side in SIDES}
         solved: dict[str, list[_Part]] = {side: [] for side in SIDES}
         values, masses, shares = [], [], (torch.zeros_like(a), torch.zeros_like(b))
@@ -221,7 +196,7 @@ class MiniBatch(Solver):
         )
 
     def _draws(self, a: Tensor, b: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Positions of each part among the samples that have mass."""
+        """Positions of each batch among the samples that have mass."""
         generator = torch.Generator().manual_seed(self.seed)
         sides = [(weights > 0).nonzero()[:, 0] for weights in (a, b)]
         count = self.batches or max(-(-len(side) // self.size) for side in sides)
@@ -241,9 +216,7 @@ _Part = tuple[float, Tensor, Tensor, Solution]  # the mass it drew, its rows, it
 
 
 def _averaged(a: Tensor, b: Tensor, parts: list[_Part]) -> Solution:
-    """Solutions of parts gathered into one of the whole: value, plan and marginals are means over
-    parts by their mass.
-    """
+    """Solutions of batches as one: value, plan and marginals are means weighted by mass."""
     total = math.fsum(mass for mass, *_ in parts)
     parts = [(mass / total, rows, columns, part) for mass, rows, columns, part in parts]
     f, row_mass = _spread(a, [(share, at, part.potentials[0]) for share, at, _, part in parts])
@@ -265,7 +238,7 @@ def _averaged(a: Tensor, b: Tensor, parts: list[_Part]) -> Solution:
 
 
 def _spread(weights: Tensor, parts: list[tuple[float, Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Potentials of parts as one of all points, and the mass that the parts drew of each point."""
+    """Potentials of batches for all points, and the mass that the batches drew of each point."""
     potential, mass = torch.zeros_like(weights), torch.zeros_like(weights)
     for share, at, own in parts:
         drawn = weights[at] / weights[at].sum() * share

@@ -1,14 +1,9 @@
-"""Transport plans by their products, formed or not: a matrix, a scaled kernel, a mean over parts.
-
-Whatever a solver returns multiplies in the same way, so that what is made of a plan (gradients,
-class couplings, images of samples) is written once and never needs the matrix.
-"""
+"""Transport plans as linear operators: a matrix, or a mean of plans between parts."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -21,9 +16,9 @@ Maybe = Tensor | None
 
 
 class Plan(ABC):
-    """A plan P (n, m) that multiplies: ``plan @ v`` for v (m, p) and ``plan.T @ u`` for u (n, p).
+    """A plan P (n, m) as a linear operator: ``plan @ v`` for v (m, p) and ``plan.T @ u`` for u (n, p).
 
-    A plan of one's own needs ``shape``, ``dtype``, ``device`` and ``pieces``.
+    A subclass defines ``shape``, ``dtype``, ``device`` and ``pieces``.
     """
 
     shape: tuple[int, int]
@@ -56,7 +51,7 @@ class Plan(ABC):
         return TransposedPlan(self)
 
     def dense(self) -> Tensor:
-        """The plan as a matrix; an error where memory has no room for it."""
+        """The plan as a matrix, if it fits into memory."""
         self.check_room()
         out = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
         places = [torch.arange(size, device=self.device) for size in self.shape]
@@ -66,8 +61,7 @@ class Plan(ABC):
         return out
 
     def entries(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows, columns and masses of the pairs that have mass, in float64, without the matrix where
-        the plan has few. Parts that meet at a pair are added.
+        """Rows, columns and masses (float64) of the pairs that have mass.
 
         Example:
             >>> import torch, advect as ad
@@ -87,18 +81,18 @@ class Plan(ABC):
         return found.indices()[0], found.indices()[1], found.values()
 
     def check_room(self) -> None:
-        """An error where memory has no room for the matrix."""
+        """Raise an error if the matrix does not fit into memory."""
         size = self.shape[0] * self.shape[1] * self.dtype.itemsize
         remedy = "Use products with it (solution.coupling @ v), or class_coupling."
         check_room("the plan", size, remedy, self.device)
 
     def release(self) -> None:
-        """Let go of matrices that can be made again; products still work."""
+        """Free matrices that can be computed again."""
         return
 
 
 class TransposedPlan:
-    """The transpose of a plan, as a product."""
+    """The transpose of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.shape = plan, (plan.shape[1], plan.shape[0])
@@ -108,14 +102,7 @@ class TransposedPlan:
 
 
 class DensePlan(Plan):
-    """A plan that is a matrix: what a solver of one's own returns.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> plan = ad.ot.DensePlan(torch.eye(2) / 2)
-        >>> (plan @ torch.ones(2, 1)).flatten().tolist()
-        [0.5, 0.5]
-    """
+    """A plan that is a matrix."""
 
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix.detach()
@@ -130,12 +117,12 @@ class DensePlan(Plan):
 
 
 def as_plan(plan: Plan | Tensor) -> Plan:
-    """A plan as it is; a matrix as one."""
+    """A plan as it is, or a matrix as a ``DensePlan``."""
     return plan if isinstance(plan, Plan) else DensePlan(plan)
 
 
 class SparsePlan(DensePlan):
-    """A plan of few entries, in coordinates."""
+    """A plan with few entries, in coordinates."""
 
     def times(self, v: Tensor) -> Tensor:
         return torch.sparse.mm(self.matrix.to(v.dtype), v)
@@ -155,7 +142,7 @@ class SparsePlan(DensePlan):
 
 
 class NoPlan(Plan):
-    """The plan of a problem of which only numbers are kept: it says so when it is asked."""
+    """Stands for a plan that was not stored; using it raises an error."""
 
     shape, dtype, device = (0, 0), torch.float64, torch.device("cpu")
 
@@ -167,71 +154,8 @@ class NoPlan(Plan):
         )
 
 
-class Products(Protocol):
-    """What a plan asks of a kernel K (n, m)."""
-
-    shape: tuple[int, int]
-    dtype: torch.dtype
-
-    @property
-    def cost_dtype(self) -> torch.dtype:
-        """That of the costs, and of plans."""
-        ...
-
-    @property
-    def costly(self) -> bool:
-        """Whether each product computes the kernel anew."""
-        ...
-
-    def times(self, v: Tensor) -> Tensor: ...
-
-    def transposed(self, u: Tensor) -> Tensor: ...
-
-    def pieces(self) -> Iterator[tuple[slice, Tensor]]: ...
-
-    def release(self) -> None: ...
-
-
-class ScaledPlan(Plan):
-    """The plan diag(left) K diag(right), by products with the kernel."""
-
-    def __init__(self, kernel: Products, left: Tensor, right: Tensor) -> None:
-        self.kernel, self.left, self.right = kernel, left, right
-        self.shape, self.dtype, self.device = kernel.shape, kernel.cost_dtype, left.device
-
-    def times(self, v: Tensor) -> Tensor:
-        if self.kernel.costly:  # its blocks are made for one product: that of the plan
-            out = v.new_empty(self.shape[0], *v.shape[1:])
-            for block, _, part in self.pieces():
-                torch.matmul(part.to(v.dtype), v, out=out[block])
-            return out
-        product = self.kernel.times(self.right[:, None] * v.to(self.kernel.dtype))
-        return (self.left[:, None] * product).to(v.dtype)
-
-    def transposed(self, u: Tensor) -> Tensor:
-        if self.kernel.costly:
-            return super().transposed(u)
-        product = self.kernel.transposed(self.left[:, None] * u.to(self.kernel.dtype))
-        return (self.right[:, None] * product).to(u.dtype)
-
-    def pieces(self) -> Iterator[tuple[slice, slice, Tensor]]:
-        for block, rows in self.kernel.pieces():
-            part = (self.left[block, None] * rows).mul_(self.right)
-            yield block, slice(None), part.to(self.dtype)
-
-    def dense(self) -> Tensor:
-        self.check_room()
-        out = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-        for block, _, part in self.pieces():
-            out[block] = part
-        return out
-
-    def release(self) -> None:
-        self.kernel.release()
-
-
 class ScatteredPlan(Plan):
-    """Σ_k share_k P_k, each plan P_k between some rows and some columns, given by positions."""
+    """Σ_k share_k P_k, where each P_k is between some rows and some columns."""
 
     def __init__(
         self, parts: list[tuple[float, Tensor, Tensor, Plan]], shape: tuple[int, int]

@@ -1,13 +1,8 @@
-"""The kernel of a cost of one process, row by row.
+"""The kernel of a cost of one process, in blocks of rows.
 
-It keeps what there is room for: costs and K; or one matrix, which holds the costs as long as ε is
-annealed (an exponential at each use is twenty times cheaper than a cost from features) and K
-afterwards, written over them; or nothing, and each pass computes rows anew. A cost that is a matrix
-already is never written to: only K is the kernel's own.
-
-Rows are made in blocks: exponentials are taken while a block of costs is in the processor's cache,
-which halves their time, and no temporary is as large as the matrix. K itself, once there, is
-multiplied as a whole.
+It stores what fits: costs and K; or one matrix, which holds the costs while ε is annealed and K
+afterwards; or nothing, and each pass computes the rows again. A cost that is given as a matrix is
+never written to. Blocks are small enough that exponentials are taken in the processor's cache.
 """
 
 from __future__ import annotations
@@ -19,15 +14,14 @@ from torch import Tensor
 
 from advect.ot.certificate import is_small
 from advect.ot.cost import Cost, Extremes
-from advect.ot.kernel import Kernel
-from advect.ot.log_sums import ColumnSums, fill_kernel, softmin
+from advect.ot.kernel import ColumnSums, Kernel, fill_kernel, softmin
 from advect.ot.plan import Plan
 
 _CACHED_ENTRIES = 1_000_000  # of a block whose exponentials are taken while it is in the cache
 
 
 class RowKernel(Kernel):
-    """The kernel of a cost whose rows are at hand; ``room`` overrides how much is kept."""
+    """The kernel of a cost whose rows are available; ``room`` overrides the memory it may use."""
 
     def __init__(
         self, cost: Cost, dtype: torch.dtype | None = None, room: int | None = None
@@ -57,7 +51,7 @@ class RowKernel(Kernel):
 
     @property
     def _kept(self) -> Tensor | None:
-        """K as a matrix, where it is there."""
+        """K as a matrix, if it is stored."""
         return self._matrix if self._holds == "kernel" else None
 
     def most(self) -> float:
@@ -118,9 +112,6 @@ class RowKernel(Kernel):
     def softmins(
         self, g: Tensor, a: Tensor, b: Tensor, epsilon: float, damping: float = 1.0
     ) -> tuple[Tensor, Tensor]:
-        """Both in one pass: a block of rows has its f, which is all that its share of the column
-        sums needs.
-        """
         self._load()
         f, columns, scratch = [], ColumnSums(self.shape[1], self.device), self._scratch()
         for block in self._blocks():
@@ -130,7 +121,6 @@ class RowKernel(Kernel):
         return torch.cat(f), damping * columns.softmin(epsilon)
 
     def widened(self) -> RowKernel:
-        """The same in float64, where one matrix takes the room of two."""
         self.release()
         return RowKernel(self.source, torch.float64)
 
@@ -154,7 +144,7 @@ class RowKernel(Kernel):
         return self._matrix
 
     def _load(self) -> None:
-        """Costs into the matrix that is meant for them, where there is one."""
+        """Compute the costs into the matrix that is meant for them, if there is one."""
         if not self._fits or self._costs is not None or self._holds == "cost":
             return
         dtype, notes = self.cost_dtype, Extremes()
@@ -175,14 +165,12 @@ class RowKernel(Kernel):
             self.source.release()
 
     def _blocks(self) -> Iterator[slice]:
-        """Few rows where their costs are kept; enough for an efficient product where they are
-        computed.
-        """
+        """Few rows where costs are stored; enough for an efficient product where they are computed."""
         kept = self._costs is not None or self._holds == "cost"
         return self.source.blocks(max(1, _CACHED_ENTRIES // self.shape[1]) if kept else None)
 
     def _cost_rows(self, block: slice, out: Tensor | None) -> Tensor:
-        """Costs of these rows: where they are kept, or else new, in ``out`` if their dtype fits."""
+        """Costs of these rows: stored, or new, in ``out`` if its dtype fits."""
         if self._costs is not None:
             return self._costs[block]
         if self._holds == "cost" and self._matrix is not None:
@@ -191,6 +179,6 @@ class RowKernel(Kernel):
         return self.source.rows(block, out=out if fits else None)
 
     def _scratch(self) -> Tensor:
-        """Space for one block, for as long as a pass takes."""
+        """Space for one block."""
         block = next(self._blocks())
         return torch.empty(block.stop, self.shape[1], dtype=self.dtype, device=self.device)

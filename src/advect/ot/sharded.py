@@ -1,9 +1,7 @@
-"""A cost, and its kernel, with the rows on several ranks.
+"""A cost and its kernel with the rows on several ranks.
 
-A rank holds its rows of the cost and of the kernel K = exp((f ⊕ g − C)/ε), and all vectors: K v is
-gathered from the ranks' rows (n numbers), Kᵀ u is a sum over ranks (m numbers), a sum in the log
-domain takes a maximum and a sum. The iterations themselves run on every rank, on the same vectors,
-and take the same decisions. Each rank's rows may be a matrix or come in blocks.
+Every rank has all vectors and its own rows: K v is gathered (n numbers), Kᵀ u is summed over ranks (m
+numbers). The iterations run on every rank with the same vectors and take the same decisions.
 """
 
 from __future__ import annotations
@@ -13,33 +11,20 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from advect._util.ranks import Group
 from advect.errors import InputError
 from advect.ot.cost import Cost, check_extremes
 from advect.ot.kernel import Kernel
 from advect.ot.plan import Index, Maybe, Plan
+from advect.ot.ranks import Group
 
 
 class ShardedCost(Cost):
-    """This rank's rows of a cost (n, m); a solve of it is one of all ranks.
-
-    Every rank calls the solver with its own rows and with the weights of the whole problem, all of
-    them positive. It gets the value and the potentials of the whole, and the plan at its own rows.
+    """This rank's rows of a cost (n, m). Every rank calls the solver with its rows and all weights.
 
     Args:
         own: the cost between this rank's rows, ``group.rows(n)``, and all columns.
         n: rows of the whole.
         group: the ranks.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> x = torch.linspace(0, 1, 30)[:, None]
-        >>> cost, alone = (x - x.T).square() / 2, ad.distributed.Group()
-        >>> own = ad.ot.DenseCost(cost[alone.rows(30)])
-        >>> sharded = ad.ot.ShardedCost(own, 30, alone)
-        >>> solver = ad.Sinkhorn(epsilon=0.01)
-        >>> solver.solve(sharded).value == solver.solve(cost).value
-        True
     """
 
     def __init__(self, own: Cost, n: int, group: Group) -> None:
@@ -47,7 +32,7 @@ class ShardedCost(Cost):
         self.own, self.group = own, group
 
     def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
-        """Of this rank's rows, those at ``index``."""
+        """The rows at ``index`` among those of this rank."""
         return self.own.rows(index, columns, out)
 
     def select(self, rows: Tensor, columns: Tensor) -> Cost:
@@ -73,7 +58,7 @@ class ShardedCost(Cost):
         return float(self.group.sum(torch.tensor([part], dtype=torch.float64, device=a.device)))
 
     def extremes(self) -> tuple[float, float]:
-        """Of the whole; an error on every rank if the cost of one is not finite."""
+        """Extremes of the whole; an error on every rank if one rank's cost is not finite."""
         if self._extremes is None:
             try:
                 least, most = self.own.extremes()
@@ -95,9 +80,7 @@ class ShardedCost(Cost):
 
 
 class ShardedKernel(Kernel):
-    """The kernel of a problem by the ranks' kernels of their rows; vectors are whole on every
-    rank.
-    """
+    """The kernel of a problem from the ranks' kernels of their rows; vectors are whole everywhere."""
 
     def __init__(self, own: Kernel, cost: ShardedCost) -> None:
         self.own, self.cost, self.group = own, cost, cost.group
@@ -143,7 +126,7 @@ class ShardedKernel(Kernel):
         return product, total
 
     def pieces(self) -> Iterator[tuple[slice, Tensor]]:
-        """All rows on every rank: asked for when there are few columns, and seldom."""
+        """All rows on every rank; used rarely, when there are few columns."""
         mine = torch.cat([part.clone() for _, part in self.own.pieces()])
         yield slice(None), self.group.gather(mine, self.n)
 
@@ -163,7 +146,7 @@ class ShardedKernel(Kernel):
         return self.own.seconds()
 
     def plan(self, left: Tensor, right: Tensor) -> Plan:
-        """At this rank's rows."""
+        """The plan at this rank's rows."""
         return self.own.plan(left[self.mine], right)
 
     def marginal_error(self, a: Tensor, b: Tensor, allowed: float) -> float | None:

@@ -1,4 +1,4 @@
-"""What a transport solver hands back, and the checks of what it is given."""
+"""What a solver returns, the checks of its inputs, and points without mass."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_weights
+from advect._util.checks import check_weights, seen_weights
 from advect.ot.blocks import as_cost
 from advect.ot.cost import Cost
-from advect.ot.plan import Plan, as_plan
+from advect.ot.plan import Plan, ScatteredPlan, as_plan
 
 Potentials = tuple[Tensor, Tensor]
 Start = Potentials | None  # to begin from
@@ -26,35 +26,24 @@ class Solution:
     """A solved transport problem between weights a (n,) and b (m,) under a cost C (n, m).
 
     Attributes:
-        value: the optimal value: ⟨P, C⟩ + epsilon KL(P | a ⊗ b), with epsilon = 0 for exact
-            transport.
-        potentials: (f, g), float64, dual optimal: value = ⟨a, f⟩ + ⟨b, g⟩. Points of zero weight
-            have them too.
-        epsilon: the regularisation used, in units of the cost.
-        converged: whether ``marginal_error`` met the tolerance, and ``value_error`` is small
-            against the costs.
+        value: ⟨P, C⟩ + epsilon KL(P | a ⊗ b), with epsilon = 0 for exact transport.
+        potentials: (f, g), float64, with value = ⟨a, f⟩ + ⟨b, g⟩.
+        epsilon: the regularisation, in units of the cost.
+        converged: whether ``marginal_error`` met the tolerance and ``value_error`` is small.
         n_iter: iterations used.
-        marginal_error: ‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the returned plan.
-        coupling: the plan as something that multiplies, ``coupling @ v`` and ``coupling.T @ u``; no
-            matrix is formed for it. It may read the cost that was solved, and never writes to it.
-        value_error: how far ``value`` can be from the optimum under the cost as given, rounding
-            included, in units of the cost; infinite where a solver does not say. Of
-            ``NystromSinkhorn`` an estimate, of ``MiniBatch`` how far it can be from the mean over
-            the parts that were drawn.
-        reach: how far mass is carried before it is left behind, where marginals may be off
-            (``Sinkhorn(reach=…)``); None where they may not. The value then counts what is left,
-            potentials are those of the penalised dual, and ``marginal_error`` is that of the
-            marginals which they ask for, a e^(−f/reach²), as a share of ``mass``.
+        marginal_error: ‖P 1 − a‖₁ + ‖Pᵀ 1 − b‖₁ of the plan.
+        coupling: the plan as an operator, ``coupling @ v`` and ``coupling.T @ u``.
+        value_error: a bound of the error of ``value``, rounding included; infinite if unknown. Of
+            ``MiniBatch``, the error of the mean over the drawn parts.
+        reach: that of ``Sinkhorn(reach=…)``, or None. With a reach the value includes the penalties,
+            and ``marginal_error`` refers to a e^(−f/reach²), as a share of ``mass``.
         mass: of the plan: 1, or less with a reach.
 
     Example:
         >>> import torch, advect as ad
-        >>> cost = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
-        >>> solution = ad.ExactOT().solve(cost)
+        >>> solution = ad.ExactOT().solve(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
         >>> solution.value, solution.plan().tolist()
         (0.0, [[0.5, 0.0], [0.0, 0.5]])
-        >>> (solution.coupling @ torch.ones(2, 1)).flatten().tolist()
-        [0.5, 0.5]
     """
 
     value: float
@@ -76,14 +65,12 @@ class Solution:
         return self.coupling.dense()
 
     def plan(self) -> Tensor:
-        """The transport plan P (n, m) as a matrix, made on first use."""
+        """The transport plan P (n, m) as a matrix, computed on first use."""
         return self._plan
 
     @property
     def parts(self) -> Potentials:
-        """What each point adds to the value, (h, k): ⟨a, h⟩ + ⟨b, k⟩ is the value. Without a reach
-        the potentials.
-        """
+        """What each point adds to the value, (h, k): ⟨a, h⟩ + ⟨b, k⟩ is the value."""
         if self.reach is None:
             return self.potentials
         factor = self.reach**2 + self.epsilon / 2
@@ -92,9 +79,7 @@ class Solution:
 
     @property
     def slopes(self) -> Potentials:
-        """The derivative of the value in the weights a and b, up to a constant where their sum is
-        fixed. Without a reach the potentials.
-        """
+        """The derivative of the value in the weights, up to a constant where their sum is fixed."""
         if self.reach is None:
             return self.potentials
         factor = self.reach**2 + self.epsilon
@@ -102,9 +87,7 @@ class Solution:
         return factor * f, factor * g
 
     def asked(self, a: Tensor, b: Tensor) -> Potentials:
-        """The marginals that the plan should have: a and b, or with a reach what the potentials ask
-        for.
-        """
+        """The marginals that the plan should have: a and b, or fewer with a reach."""
         if self.reach is None:
             return a, b
         f, g = self._lost
@@ -118,12 +101,12 @@ class Solution:
         return f, g
 
     def release(self) -> None:
-        """Let go of matrices that the coupling keeps only to be fast."""
+        """Free matrices that the coupling stores only to be fast."""
         self.coupling.release()
 
 
 def check_problem(cost: Any, a: Mass, b: Mass) -> tuple[Cost, Tensor, Tensor]:
-    """A cost, and float64 probability weights for its rows and columns."""
+    """A ``Cost``, and float64 probability weights for its rows and columns."""
     cost = as_cost(cost)
     return cost, _weights("a", a, cost.shape[0], cost), _weights("b", b, cost.shape[1], cost)
 
@@ -136,3 +119,40 @@ def _weights(name: str, weights: Mass, n: int, like: Cost) -> Tensor:
         weights = weights.detach()
     weights = weights.to(device=like.device, dtype=torch.float64)
     return check_weights(name, weights, n)
+
+
+class Support:
+    """The rows and columns of a problem that have mass."""
+
+    def __init__(self, a: Tensor, b: Tensor) -> None:
+        self.a, self.b, self.rows, self.columns = a, b, a > 0, b > 0
+        self.whole = seen_weights(a)[1] > 0 and seen_weights(b)[1] > 0
+
+    @property
+    def positions(self) -> tuple[Tensor, Tensor]:
+        return self.rows.nonzero()[:, 0], self.columns.nonzero()[:, 0]
+
+    def within(self, cost: Cost) -> Cost:
+        """The cost between points with mass."""
+        return cost if self.whole else cost.select(*self.positions)
+
+    def cut(self, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        """Values of all points, restricted to those with mass."""
+        return (f, g) if self.whole else (f[self.rows], g[self.columns])
+
+    def plan(self, inner: Plan) -> Plan:
+        """A plan between points with mass as one between all points."""
+        if self.whole:
+            return inner
+        return ScatteredPlan([(1.0, *self.positions, inner)], (len(self.a), len(self.b)))
+
+    def extended(
+        self, cost: Cost, f: Tensor, g: Tensor, epsilon: float, damping: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        """Potentials of points with mass, and T(g) and T(f), times ``damping``, of the others."""
+        if self.whole:
+            return f, g
+        start = torch.zeros_like(self.b).masked_scatter_(self.columns, g)
+        kernel = cost.kernel(torch.float64, room=0)
+        reach_f, reach_g = kernel.softmins(start, self.a, self.b, epsilon, damping)
+        return reach_f.masked_scatter_(self.rows, f), reach_g.masked_scatter_(self.columns, g)

@@ -1,11 +1,11 @@
-"""What a transport solver promises: two methods, and defaults for all else that callers ask."""
+"""The interface of transport solvers: two methods, and defaults for the rest."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -20,57 +20,53 @@ Keep = Callable[[str, Solution], Solution]
 
 
 def released(side: str, solution: Solution) -> Solution:
-    """The solution without matrices that can be made again."""
+    """The solution without matrices that can be computed again."""
     solution.release()
     return solution
 
 
 class Solver(ABC):
-    """Anything that solves transport problems: ``Sinkhorn``, ``ExactOT``, or one's own.
+    """Base class of transport solvers.
 
-    One's own writes ``solve`` and ``solve_self``. A cost comes as a matrix or as a ``Cost``
-    (``advect.ot.check_problem`` makes either a ``Cost`` with checked weights); a class with these
-    two methods that is no ``Solver`` works as well, and gets matrices. A symmetric problem
-    (``solve_self``) is that of a measure with itself; its two potentials coincide. The rest has
-    defaults, for solvers that take costs and problems as they are.
+    A subclass defines ``solve`` and ``solve_self`` (a measure with itself, under a symmetric cost) for
+    a ``Cost`` or a matrix. A plain class with these two methods works as a solver too: it always
+    receives a matrix and float64 weights that sum to one. See ``advect.testing.check_solver``.
 
     Example:
         >>> import torch, advect as ad
-        >>> class Independent(ad.ot.Solver):
-        ...     def solve(self, cost, a=None, b=None, init=None):
-        ...         cost, a, b = ad.ot.check_problem(cost, a, b)
-        ...         plan = ad.ot.DensePlan(a[:, None] * b)
-        ...         f, value = cost.dense().double() @ b, cost.mean(a, b)
-        ...         return ad.ot.Solution(value, (f, 0 * b), 0.0, True, 0, 0.0, plan)
-        ...     def solve_self(self, cost, a=None, init=None):
+        >>> class Independent:
+        ...     def solve(self, cost, a, b, init=None):
+        ...         f = cost.double() @ b
+        ...         return ad.ot.Solution(float(a @ f), (f, 0 * b), 0.0, True, 0, 0.0, a[:, None] * b, 1e-9)
+        ...     def solve_self(self, cost, a, init=None):
         ...         return self.solve(cost, a, a)
         >>> x = torch.tensor([[0.0], [2.0]])
-        >>> Independent().solve((x - x.T).square() / 2).value
-        1.0
+        >>> between, within = (x - x.T - 4).square() / 2, (x - x.T).square() / 2
+        >>> ad.ot.divergence(between, within, within, solver=Independent()).value
+        8.0
     """
+
+    refines: ClassVar[bool] = False  # ``refined`` is more precise
+    in_blocks: ClassVar[bool] = False  # never needs a whole cost matrix
+    stays: ClassVar[bool] = False  # self-problems have value 0 and need no solve
+    stochastic: ClassVar[bool] = False  # results depend on random draws, which ``at`` changes
 
     @abstractmethod
     def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
-        """Transport a to b under the cost, from potentials ``init`` if given: they change the work,
-        not the result.
-        """
+        """Transport a to b; potentials ``init`` to start from change the work, not the result."""
 
     @abstractmethod
     def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         """Transport a to itself under a symmetric cost."""
 
     def prepare(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
-        """The solver with every option that depends on the problem made a number, so that related
-        problems share it.
-        """
+        """The solver with problem-dependent options made numbers, so that related problems share them."""
         return self
 
     def certify(
         self, cost: AnyCost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
     ) -> Solution | None:
-        """These potentials as a solution if they are one to rounding, and to a marginal error
-        ``slack``; otherwise None.
-        """
+        """These potentials as a solution if they are one up to rounding and ``slack``, else None."""
         return None
 
     def divergence(
@@ -83,20 +79,17 @@ class Solver(ABC):
         target: Solution | None = None,
         keep: Keep | None = None,
     ) -> Divergence:
-        """The three problems of a divergence by a solver that is prepared for them, one cost at a
-        time.
+        """The three problems of a divergence by a prepared solver, one cost at a time.
 
         Args:
-            make: makes the cost of a side ("cross", "source" or "target") when its turn has come;
-                it is let go of before the next, unless a solution keeps it.
+            make: makes the cost of a side ("cross", "source" or "target"), which is freed before the
+                next unless a solution needs it.
             a, b: weights that sum to 1.
-            warm: potentials "f", "g" and "self" (within a) to start from, any of which may be
-                missing. Without it the self-problems come first and their potentials are tried on
-                the cross problem: when a and b are the same measure, in whatever order, they solve
-                it, and the divergence vanishes to the last bit.
-            target: the solution within b, where it is known.
-            keep: what is to be kept of a solution, given its side; by default all but matrices that
-                can be made again.
+            warm: potentials "f", "g" and "self" to start from; any may be missing. Without it the
+                self-problems come first, and their potentials are tried on the cross problem: for equal
+                measures, in any order, they solve it, and the divergence is exactly zero.
+            target: the solution within b, if known.
+            keep: what to keep of a solution, given its side; by default all but matrices.
         """
         keep = keep or released
 
@@ -118,7 +111,7 @@ class Solver(ABC):
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The dtype in which the solver wants its costs; None to follow the data."""
+        """The dtype that costs should have; None to follow the data."""
         return None
 
     @property
@@ -127,77 +120,49 @@ class Solver(ABC):
         return 0.0
 
     def with_epsilon(self, epsilon: float) -> Self:
-        """The same solver with another regularisation, where it has one."""
+        """The same solver with another regularisation, if it has one."""
         return self
 
     @property
     def tolerance(self) -> float | None:
-        """The marginal error at which the solver stops, where ``sharpened`` can make it less."""
+        """The marginal error at which the solver stops, if ``sharpened`` can reduce it."""
         return None
 
     def with_tolerance(self, tol: float) -> Self:
-        """The same solver with another tolerance, where it has one."""
+        """The same solver with another tolerance, if it has one."""
         return self
 
     def sharpened(self, share: float, largest: float) -> Self | None:
-        """The solver with at most this share of its tolerance, for costs up to ``largest``; None
-        where it cannot be sharper.
-        """
+        """The solver with this share of its tolerance, for costs up to ``largest``; None if impossible."""
         return None
 
-    @property
-    def refines(self) -> bool:
-        """Whether ``refined`` is any closer."""
-        return False
-
     def refined(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
-        """The solver for this problem as close as float64 allows."""
+        """The solver for this problem, as precise as float64 allows."""
         return self
 
     def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
-        """Whether costs up to ``largest`` in this dtype have digits enough for what the solver,
-        prepared for them, makes of them.
-        """
+        """Whether costs up to ``largest`` in this dtype are precise enough for the prepared solver."""
         return True
 
     @property
     def leaves_mass(self) -> bool:
-        """Whether a plan may leave mass behind, so that its marginals are not the weights."""
-        return False
-
-    @property
-    def in_blocks(self) -> bool:
-        """Whether costs are wanted in blocks, since whole matrices are never looked at."""
+        """Whether the marginals of a plan may differ from the weights."""
         return False
 
     def scratch(self, n: int, m: int) -> int:
-        """Entries of matrices that solving the problems of a divergence takes beside the costs: a
-        kernel, and another one of twice the size if it has to go on in float64.
-        """
+        """Entries of matrices that the three problems need besides the costs."""
         return 3 * max(n, m) ** 2
 
-    @property
-    def stays(self) -> bool:
-        """Whether a measure always stays where it is in its problem with itself, where that is free:
-        there is nothing to debias then, and only the problem between two has to be solved.
-        """
-        return False
-
-    @property
-    def stochastic(self) -> bool:
-        """Whether a result depends on random draws, which ``at`` changes."""
-        return False
-
     def at(self, step: int) -> Self:
-        """The same with the draws of another step of a flow."""
+        """The same solver with the draws of another step of a flow."""
         return self
 
 
 def check_solver(solver: Any, name: str = "solver") -> Solver:
-    """A solver, or what has its two methods as one; an error for a name or a number."""
+    """A ``Solver``, or an object with its two methods as one; an error for anything else."""
     if isinstance(solver, Solver):
         return solver
-    remedy = "Pass ad.Sinkhorn(), ad.ExactOT(), or one's own."
+    remedy = "Pass ad.Sinkhorn(), ad.ExactOT(), or an object with solve and solve_self."
     what = f"{name} must be a transport solver"
     check_methods(what, solver, ("solve", "solve_self"), remedy)
     return _Adopted(solver)
@@ -205,15 +170,17 @@ def check_solver(solver: Any, name: str = "solver") -> Solver:
 
 @dataclass(frozen=True, repr=False)
 class _Adopted(Solver):
-    """A solver that has no more than the two methods, and is given matrices."""
+    """An object with the two methods; it receives matrices and checked weights."""
 
     own: Any
 
     def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
-        return self.own.solve(as_cost(cost).dense(), a, b, init=init)
+        cost, a, b = check_problem(cost, a, b)
+        return self.own.solve(cost.dense(), a, b, init=init)
 
     def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
-        return self.own.solve_self(as_cost(cost).dense(), a, init=init)
+        cost, a, _ = check_problem(cost, a, None)
+        return self.own.solve_self(cost.dense(), a, init=init)
 
     def __repr__(self) -> str:
         return repr(self.own)
@@ -228,15 +195,13 @@ def divergence(
     *,
     solver: Solver,
 ) -> Divergence:
-    """S(a, b) under the costs between a and b, within a, and within b.
-
-    The problems are solved one after the other, each letting go of its matrices before the next.
+    """The debiased divergence S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b).
 
     Args:
         cross_cost, source_cost, target_cost: cost matrices (n, m), (n, n), (m, m), or ``Cost``
             objects such as ``BlockedCost``.
         a, b: weights; uniform by default.
-        solver: how each problem is solved; a relative epsilon refers to the cross problem.
+        solver: for each problem; a relative epsilon refers to the cross problem.
 
     Example:
         >>> import torch, advect as ad
@@ -258,7 +223,7 @@ def solve_divergence(
     *,
     solver: Solver,
 ) -> Divergence:
-    """``divergence`` without a word on what it cannot resolve."""
+    """``divergence`` without its warning."""
     solver = check_solver(solver)
     cross, a, b = check_problem(costs[0], a, b)
     sides = dict(zip(SIDES, (cross, as_cost(costs[1]), as_cost(costs[2])), strict=True))

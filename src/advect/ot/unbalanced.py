@@ -1,24 +1,19 @@
-"""Entropic transport whose marginals may be off, for a price (Chizat et al. 2018; debiased,
-Séjourné et al. 2019).
+"""Entropic transport with penalised marginals (Chizat et al. 2018; debiased, Séjourné et al. 2019).
 
     OT_{ε,ρ}(a, b) = min_P ⟨P, C⟩ + ε KL(P | a ⊗ b) + ρ KL(P1 | a) + ρ KL(Pᵀ1 | b)
 
-with KL(p | q) = Σ p log(p/q) − p + q and ρ = reach². Its dual, of potentials f and g with P_ij = a_i
-b_j exp((f_i + g_j − C_ij)/ε) as ever,
+with KL(p | q) = Σ p log(p/q) − p + q and ρ = reach². The dual
 
-    D(f, g) = ρ ⟨a, 1 − e^(−f/ρ)⟩ + ρ ⟨b, 1 − e^(−g/ρ)⟩ + ε (1 − m(P)) ,
+    D(f, g) = ρ ⟨a, 1 − e^(−f/ρ)⟩ + ρ ⟨b, 1 − e^(−g/ρ)⟩ + ε (1 − m(P))
 
-is strictly concave: where it is largest the plan has the marginals a e^(−f/ρ) and b e^(−g/ρ) that
-the potentials *ask for*, f = ρ/(ρ + ε) T(g), and the value is (2ρ + ε)(1 − m(P)). What any
-potentials leave open is known exactly: primal less dual is ρ KL(P1 | a e^(−f/ρ)) + ρ KL(Pᵀ1 | b
-e^(−g/ρ)), two products with the kernel.
+is strictly concave. At its maximum the plan has the marginals a e^(−f/ρ) and b e^(−g/ρ) that the
+potentials ask for, f = ρ/(ρ + ε) T(g), and the value is (2ρ + ε)(1 − m(P)). The duality gap of any
+potentials is ρ KL(P1 | a e^(−f/ρ)) + ρ KL(Pᵀ1 | b e^(−g/ρ)).
 
-The iterations are those of ``advect.ot.iteration``: scalings u, v of an absorbed kernel, Sinkhorn's
-steps far from the solution and Newton's near it. For g ↦ max_f D the system becomes S = diag(q + ε/ρ
-b e^(−g/ρ)) − ρ/(ρ + ε) Pᵀ diag(1/p) P, with p and q the marginals. A common drift f + λ, g − λ, which
-plain steps would lessen by ρ²/(ρ + ε)² only, is taken out by its closed form (Séjourné, Vialard and
-Peyré 2022). Points that are out of reach have a share e^(−f/ρ) below the least number there is: their
-potentials are those of the last step in the log domain, and what that leaves open counts as error.
+The iterations are those of ``advect.ot.iteration``, with the Newton system S = diag(q + ε/ρ b e^(−g/ρ))
+− ρ/(ρ + ε) Pᵀ diag(1/p) P for marginals p and q. The common drift f + λ, g − λ is removed in closed
+form (Séjourné, Vialard and Peyré 2022). Points out of reach, whose share e^(−f/ρ) underflows, keep
+the potentials of the last step in the log domain; what that leaves open counts as error.
 """
 
 from __future__ import annotations
@@ -43,7 +38,7 @@ class Penalty:
     rho: float
 
     def damping(self, epsilon: float) -> float:
-        """What is left of a potential T(g)."""
+        """The factor of a potential T(g)."""
         return self.rho / (self.rho + epsilon)
 
     def log_mass(self, weights: Tensor, potential: Tensor) -> float:
@@ -53,16 +48,12 @@ class Penalty:
         return float(torch.logsumexp(logs, dim=0))
 
     def centred(self, a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> Potentials:
-        """The same plan by potentials that ask for equal masses on both sides: the best of f + λ,
-        g − λ.
-        """
+        """The best potentials f + λ, g − λ of a plan: they ask for equal masses on both sides."""
         drift = self.rho / 2 * (self.log_mass(a, f) - self.log_mass(b, g))
         return (f + drift, g - drift) if math.isfinite(drift) else (f, g)
 
     def lost(self, potential: Tensor) -> Tensor:
-        """1 − e^(−f/ρ): the share of a point's mass that is left behind; below 0 where mass is
-        made.
-        """
+        """1 − e^(−f/ρ): the share of a point's mass that is left; negative where mass is created."""
         return -torch.expm1(-potential / self.rho)
 
 
@@ -176,15 +167,10 @@ class UnbalancedSelf(Symmetric):
 
 @dataclass(frozen=True)
 class Ended:
-    """Where an iteration ended, looked at once more.
+    """The end of an iteration: potentials, scalings, D(f, g), duality gap, marginal error, mass.
 
-    Attributes:
-        f, g: potentials, shifted so that plan and potentials agree on the mass, which only raises
-            the dual.
-        left, right: scalings of the kernel that make the plan.
-        value: D(f, g).  gap: primal less dual.
-        error: ‖P1 − a e^(−f/ρ)‖₁ + ‖Pᵀ1 − b e^(−g/ρ)‖₁, as a share of the mass.
-        mass: of the plan.
+    The potentials are shifted so that plan and potentials agree on the mass, which only raises the
+    dual. ``error`` is ‖P1 − a e^(−f/ρ)‖₁ + ‖Pᵀ1 − b e^(−g/ρ)‖₁ as a share of the mass.
     """
 
     f: Tensor
@@ -210,9 +196,7 @@ def ended(
     epsilon: float,
     penalty: Penalty,
 ) -> Ended:
-    """What scalings of a filled kernel amount to, by one pass over it; ``potentials`` are those of
-    plan and scalings together.
-    """
+    """The result of scalings of a filled kernel, by one pass over it."""
     (a, b), rho = masses, penalty.rho
     left, right = (w.to(kernel.dtype) * s for w, s in zip(masses, scalings, strict=True))
     rows, columns = kernel.sweep(right, lambda _, block: left[block])

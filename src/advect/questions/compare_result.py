@@ -1,91 +1,146 @@
-"""What ``compare`` found: columns of numbers beside their floors, which classes are worst, and what is
-worth knowing, as a table, a file or a page.
+"""The result of ``ad.compare``: values with noise floors.
+
+A statistic is computed on B draws of half of the synthetic and half of the real samples, v_1 … v_B,
+and on B splits of the real samples, f_1 … f_B. Both have the same bias. The value is the mean of v.
+It is beyond the floor if it is above
+
+    mean f + t √( max(½ var f, var v) + (var f + var v)/B ) ,     t of B − 1 degrees of freedom, level / rows
+
+or on the other side, where that is wrong. Splits of one dataset do not show the variance of sums,
+such as the traces in a Fréchet distance, hence the maximum with the variance of v.
 """
 
 from __future__ import annotations
 
-import csv
-import html
-import io
-import json
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_known
-from advect.apps.pages import write_page
+from advect._util.checks import check_known, needed
+from advect._util.result import Result, Table, plain
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
-from advect.questions.compare_floor import BEYOND, Column, Entry
-from advect.questions.compare_sides import Sides
+from advect.spaces.images import layout
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Sense = Literal["high", "low", "both"]  # which side of the floor is wrong
 TITLES = {
     "frechet": "Fréchet distance",
-    "share": "class share, synthetic − real",
-    "confusion": "taken for another class",
+    "share": "class proportion, synthetic − real",
+    "confusion": "sent to another class",
     "coverage": "real samples covered",
     "density": "density",
     "memorised": "memorised",
     "otdd": "joint distance (OTDD)",
 }
-_ALL = "all"
-_FEW = 10  # samples of a class below which its numbers say little
+_VERDICTS = {None: "unknown", True: "beyond the floor", False: "within the floor"}
+_MAX_IMAGES = 12
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A number of a comparison, with its noise floor."""
+
+    value: float  # of the synthetic data
+    low: float = np.nan  # 95 % interval
+    high: float = np.nan
+    floor: float = np.nan  # mean over splits of the real data
+    least: float = np.nan  # range that counts as within the floor
+    most: float = np.nan
+
+    @property
+    def beyond(self) -> bool | None:
+        """Whether the value is beyond the floor; None if one of them is unknown."""
+        if np.isnan(self.value) or np.isnan(self.floor):
+            return None
+        return bool(self.value > self.most or self.value < self.least)
+
+    @property
+    def excess(self) -> float:
+        """Distance from the floor relative to the allowed distance; above 1 is beyond."""
+        if self.beyond is None:
+            return np.nan
+        gap = self.value - self.floor
+        reach = (self.most if gap > 0 else self.least) - self.floor
+        if np.isinf(reach) or gap == 0:
+            return 0.0
+        return float(gap / reach) if reach else np.inf
 
 
 @dataclass(frozen=True, eq=False)
-class Odd:
-    """Rows of one class to look at: synthetic ones that are far from all real ones, and real ones that
-    have no synthetic one near them, the worst first.
+class Column:
+    """A statistic of the synthetic data, for all classes together and for each class (none for the
+    joint distance).
     """
 
-    far: np.ndarray
-    uncovered: np.ndarray
+    name: str
+    title: str
+    overall: Entry
+    classes: Mapping[Hashable, Entry]
+    is_share: bool = False
+
+    @property
+    def beyond(self) -> tuple[Hashable, ...]:
+        """Classes beyond their floor, the worst first."""
+        excess = {name: entry.excess for name, entry in self.classes.items() if entry.beyond}
+        return tuple(sorted(excess, key=lambda name: -excess[name]))
+
+    @property
+    def verdict(self) -> str:
+        """Beyond the floor if the overall value or that of any class is."""
+        known = [entry.beyond for entry in (self.overall, *self.classes.values())]
+        return _VERDICTS[True if any(known) else False if False in known else None]
+
+    def _cell(self, entry: Entry | None) -> str:
+        """Value, floor in brackets, and * if it is beyond."""
+        if entry is None or np.isnan(entry.value):
+            return ""
+        value, floor = (
+            f"{100 * number:.1f} %" if self.is_share else f"{number:.4g}"
+            for number in (entry.value, entry.floor)
+        )
+        floor = "no floor" if np.isnan(entry.floor) else floor
+        return f"{value} ({floor})" + ("*" if entry.beyond else "")
 
 
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """Synthetic data beside real data; made by ``ad.compare``.
+@dataclass(frozen=True, eq=False, repr=False)
+class Compared(Result):
+    """Synthetic data compared with real data; returned by ``ad.compare``.
 
     Attributes:
         synthetic, real: the datasets.
-        columns: the questions by name: ``frechet``, ``share``, ``confusion``, ``coverage``,
-            ``density``, ``memorised``, ``otdd``; each with an ``overall`` entry and one for each
-            class (value, low, high, floor, least, most, beyond).
-        confusion: where the feature-only plan sends each synthetic class, as shares of it.
-        counts: of each class, how many synthetic and how many real samples.
-        copies: rows of memorised synthetic samples and of the real ones they are near to, (c, 2).
-        odd: of each class, rows that are worth looking at.
-        notes: what is worth knowing, in sentences.
-        settings: how it was computed.
+        columns: ``frechet``, ``share``, ``confusion``, ``coverage``, ``density``, ``memorised`` and
+            ``otdd``, each with an ``overall`` entry and one for each class.
+        confusion: shares of each synthetic class that transport by features sends to real classes.
+        counts: numbers of synthetic and real samples of each class.
+        copies: rows of memorised synthetic samples and of their training samples, (c, 2).
 
     Example:
         >>> import torch, advect as ad
         >>> real, fake = (ad.datasets.gaussians(90, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
-        >>> found = ad.compare(fake.subset(fake.y < 2), real, repeats=4, progress=False)
-        >>> found.columns["share"].beyond, found.classes[0]   # the third class was dropped
+        >>> result = ad.compare(fake.subset(fake.y < 2), real, repeats=4, progress=False)
+        >>> result.columns["share"].beyond, result.classes[0]   # the third class is missing
         ((2,), 2)
-        >>> found.columns["coverage"].classes[2].value
-        0.0
     """
 
+    title = "Comparison of synthetic and real data"
     synthetic: LabeledDataset
     real: LabeledDataset
     columns: Mapping[str, Column]
     confusion: ClassTable
     counts: Mapping[Hashable, tuple[int, int]]
     copies: np.ndarray
-    odd: Mapping[Hashable, Odd]
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def classes(self) -> tuple[Hashable, ...]:
-        """All classes, the worst first: by how far the farthest of its numbers is from its floor."""
+        """All classes, the worst first, by the largest excess over a floor."""
 
         def badness(name: Hashable) -> tuple[int, float]:
             entries = [column.classes[name] for column in self.columns.values() if column.classes]
@@ -96,235 +151,116 @@ class Compared:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """Of each column, whether it is within its floor, or in any row beyond it."""
+        """Verdict of each column."""
         return {name: column.verdict for name, column in self.columns.items()}
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """The columns that are beyond their floor."""
-        return tuple(name for name, verdict in self.verdicts.items() if verdict == BEYOND)
+        """Names of the columns beyond their floor."""
+        return tuple(name for name, text in self.verdicts.items() if text == _VERDICTS[True])
 
     def __getitem__(self, cell: tuple[str, Hashable]) -> Entry:
-        """``found["coverage", "cat"]``: one number with its interval and floor."""
-        column, name = cell
-        check_known("column", column, self.columns)
-        if name not in self.columns[column].classes:
-            got = f"Classes of {column}: {', '.join(map(str, self.columns[column].classes))}."
-            raise InputError("no such class", repr(name), got)
-        return self.columns[column].classes[name]
-
-    def __repr__(self) -> str:
-        n, m = len(self.synthetic), len(self.real)
-        what = f"beyond the floor: {', '.join(self.beyond)}" if self.beyond else "within the floor"
-        return f"Compared(synthetic={n}, real={m}, classes={len(self.counts)}, {what})"
-
-    def cells(self) -> list[list[str]]:
-        """The table as text: a head, all samples, and classes, the worst first. Numbers have their
-        floor in brackets, and a * where they are beyond it.
-        """
-        head = ["class", "synthetic", "real", *self.columns]
-        whole = [sum(each) for each in zip(*self.counts.values(), strict=True)]
-        rows = [[_ALL, *map(str, whole), *(_cell(c, c.overall) for c in self.columns.values())]]
-        for name in self.classes:
-            entries = [(column, column.classes.get(name)) for column in self.columns.values()]
-            shown = ["" if entry is None else _cell(column, entry) for column, entry in entries]
-            rows.append([str(name), *map(str, self.counts[name]), *shown])
-        return [head, *rows]
-
-    def __str__(self) -> str:
-        cells = self.cells()
-        widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-        lines = [
-            row[0].ljust(widths[0])
-            + "".join(
-                cell.rjust(width + 2) for cell, width in zip(row[1:], widths[1:], strict=True)
-            )
-            for row in cells
-        ]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        head, *rows = [[html.escape(cell) for cell in row] for row in self.cells()]
-        lines = "".join(
-            f"<tr><th>{row[0]}</th>"
-            + "".join(f"<td>{'<b>' + c + '</b>' if c.endswith('*') else c}</td>" for c in row[1:])
-            + "</tr>"
-            for row in rows
-        )
-        titles = "".join(f"<th>{cell}</th>" for cell in head)
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
-        caption = "<caption>Compared: value (floor), * beyond the floor</caption>"
-        return f"<table>{caption}<tr>{titles}</tr>{lines}</table><ul>{notes}</ul>"
+        """``result["coverage", "cat"]``: the entry of a column and a class."""
+        check_known("column", cell[0], self.columns)
+        classes = self.columns[cell[0]].classes
+        check_known("class", str(cell[1]), map(str, classes))
+        return classes[cell[1]]
 
     def records(self) -> list[dict[str, Any]]:
-        """One row for each number: class, column, value, low, high, floor, least, most, beyond. The
-        class of the whole is None.
+        """A dictionary for each number; the class of overall values is None."""
+        return [
+            {"class": name, "column": column.name, **vars(entry), "beyond": entry.beyond}
+            for column in self.columns.values()
+            for name, entry in {None: column.overall, **column.classes}.items()
+        ]
 
-        Example:
-            >>> import torch, advect as ad
-            >>> real, fake = (ad.datasets.gaussians(60, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
-            >>> rows = ad.compare(fake, real, repeats=3, progress=False).records()
-            >>> len(rows), list(rows[0])[:4]          # six columns of four rows, and the joint distance
-            (25, ['class', 'column', 'value', 'low'])
-        """
-        found = []
-        for column in self.columns.values():
-            of = {None: column.overall, **column.classes}
-            found += [
-                {"class": name, "column": column.name, **entry.facts()}
-                for name, entry in of.items()
-            ]
-        return found
+    def to_pandas(self) -> DataFrame:
+        """``records`` as a data frame."""
+        return needed("pandas", "data frames").DataFrame(self.records())
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the samples, as JSON has it."""
-        columns = {
-            name: {
-                "title": column.title,
-                "verdict": column.verdict,
-                "overall": column.overall.facts(),
-                "classes": [
-                    {"class": _plain(each), **entry.facts()}
-                    for each, entry in column.classes.items()
-                ],
-            }
-            for name, column in self.columns.items()
-        }
-        shares = [
-            [None if np.isnan(share) else share for share in row]
-            for row in self.confusion.values.tolist()
-        ]
-        counts = [
-            {"class": _plain(name), "synthetic": s, "real": r}
-            for name, (s, r) in self.counts.items()
-        ]
-        return {
-            "verdicts": self.verdicts,
-            "worst_first": [_plain(name) for name in self.classes],
-            "counts": counts,
-            "columns": columns,
-            "confusion": {
-                "rows": [_plain(name) for name in self.confusion.rows],
-                "columns": [_plain(name) for name in self.confusion.columns],
-                "values": shares,
-            },
-            "copies": self.copies.tolist(),
-            "notes": list(self.notes),
-            "settings": dict(self.settings),
-        }
+        confusion = {"classes": self.confusion.rows, "values": self.confusion.values}
+        more = {"verdicts": self.verdicts, "worst_first": self.classes, "records": self.records()}
+        more |= {"confusion": confusion, "copies": self.copies}
+        return super().to_dict() | plain(more)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the numbers to a file, .csv (a row for each) or .json, whole or not at all.
+    def figures(self) -> dict[str, Any]:
+        viz = import_module("advect.viz")
+        found = {"Where each synthetic class is sent": viz.class_table(self.confusion)}
+        if layout(self.real.sample_shape) is not None and len(self.copies):
+            rows, sources = self.copies[:_MAX_IMAGES].T
+            pair = [self.synthetic.subset(rows), self.real.subset(sources)]
+            titles = ["synthetic", "training"]
+            found["Memorised samples"] = viz.image_grid(pair, rows=len(rows), titles=titles)
+        return found
 
-        Raises:
-            InputError: a name that ends otherwise.
-        """
-        place = Path(path).expanduser()
-        match place.suffix.lower():
-            case ".json":
-                text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n"
-            case ".csv":
-                text = _csv(self.records())
-            case _:
-                raise InputError(
-                    "a comparison is written as .csv or .json", place.name, "Rename the file."
-                )
-        write_atomically(place, text.encode())
-        return place
+    def _summary(self) -> dict[str, Any]:
+        sizes = {"synthetic samples": len(self.synthetic), "real samples": len(self.real)}
+        return {**sizes, "beyond the floor": ", ".join(self.beyond) or "none"}
 
-    def seen_as(self, synthetic: LabeledDataset, real: LabeledDataset) -> Compared:
-        """The same with other views of the samples, row by row: images, where features of a network
-        were compared.
-        """
-        for before, now in ((self.synthetic, synthetic), (self.real, real)):
-            if len(before) != len(now):
-                raise InputError(
-                    f"a view needs a row for each of the {len(before)} samples",
-                    len(now),
-                    "Check it.",
-                )
-        return replace(self, synthetic=synthetic, real=real)
-
-    def report(self, path: str | Path, **options: Any) -> Path:
-        """Write a page: verdicts, the table, classes with their samples, the worst first; see
-        ``advect.report.write_compare_report`` for the options.
-
-        Example:
-            >>> import tempfile, torch, advect as ad
-            >>> real, fake = (ad.datasets.gaussians(60, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     ad.compare(fake, real, repeats=3, progress=False).report(f"{folder}/compare.html").name
-            'compare.html'
-        """
-        return write_page("write_compare_report", self, path, options)
+    def _tables(self) -> list[Table]:
+        columns = self.columns.values()
+        totals = [sum(each) for each in zip(*self.counts.values(), strict=True)]
+        rows = [["all", *totals, *(column._cell(column.overall) for column in columns)]]
+        for name in self.classes:
+            cells = [column._cell(column.classes.get(name)) for column in columns]
+            rows.append([str(name), *self.counts[name], *cells])
+        heads = ("class", "synthetic", "real", *self.columns)
+        return [Table("Value (floor), * beyond the floor", heads, rows)]
 
 
-def _cell(column: Column, entry: Entry) -> str:
-    if np.isnan(entry.value):
-        return ""
-    floor = f" ({column.shown(entry.floor)})" if not np.isnan(entry.floor) else " (no floor)"
-    return column.shown(entry.value) + floor + ("*" if entry.beyond else "")
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Values (B, r) and floors (B', r) of a statistic, NaN where unknown."""
+
+    values: np.ndarray
+    floors: np.ndarray
+    sizes: np.ndarray | None = None  # samples of a share in the floor, (r,)
+    counts: np.ndarray | None = None  # synthetic samples of a share, (r,), if independent
 
 
-def _plain(name: Hashable) -> Any:
-    """A class name as JSON has it."""
-    return name if name is None or type(name) in (str, int, float, bool) else str(name)
+def judge(draws: Draws, senses: list[Sense], level: float) -> list[Entry]:
+    """An entry for each row; false alarms in about ``level`` of all comparisons of the column.
+
+    Example:
+        >>> draws = np.array([[1.0], [1.2], [1.1], [0.9]])
+        >>> [judge(Draws(draws + shift, draws), ["high"], 0.05)[0].beyond for shift in (0, 1)]
+        [False, True]
+    """
+    known = [bool(np.isfinite(row).any()) for row in draws.floors.T]
+    tests = sum(
+        2 if sense == "both" else 1 for sense, each in zip(senses, known, strict=True) if each
+    )
+    return [_entry(draws, row, sense, level / max(tests, 1)) for row, sense in enumerate(senses)]
 
 
-def _csv(records: list[dict[str, Any]]) -> str:
-    lines = io.StringIO()
-    writer = csv.DictWriter(lines, list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    for record in records:
-        whole = _ALL if record["class"] is None else record["class"]
-        writer.writerow({**record, "class": whole})
-    return lines.getvalue()
+def _entry(draws: Draws, row: int, sense: Sense, alpha: float) -> Entry:
+    from scipy import stats
+
+    values, floors = (part[np.isfinite(part[:, row]), row] for part in (draws.values, draws.floors))
+    value = float(values.mean()) if len(values) else np.nan
+    half = float(stats.t.ppf(0.975, max(len(values) - 1, 1))) * _deviation(values)
+    low, high = value - half, value + half
+    if draws.sizes is not None:
+        low, high = max(low, 0.0), min(high, 1.0)
+    if not len(floors):
+        return Entry(value, low, high)
+    floor, spread, share = float(floors.mean()), _deviation(floors), np.nan
+    if draws.sizes is not None:
+        # splits that all agree do not show that there is no variance
+        n = max(float(draws.sizes[row]), 1)
+        share = (floor * n + 0.5) / (n + 1)  # Jeffreys
+        spread = max(spread, float(np.sqrt(share * (1 - share) / n)))
+    variances = np.square([spread, _deviation(values)])
+    reach = np.sqrt(max(variances[0] / 2, variances[1]) + variances.sum() / len(floors))
+    reach *= float(stats.t.ppf(1 - alpha, max(len(floors) - 1, 1)))
+    least, most = floor - reach, floor + reach
+    if draws.counts is not None and draws.counts[row] > 0:
+        count = draws.counts[row]
+        most = max(most, float(stats.binom.ppf(1 - alpha, int(count), share) / count))
+    least = -np.inf if sense == "high" else least
+    return Entry(value, low, high, floor, least, np.inf if sense == "low" else most)
 
 
-def notes_of(
-    columns: Mapping[str, Column], sides: Sides, within: float, unsolved: int = 0
-) -> tuple[str, ...]:
-    """What a careful user would want to know, in sentences."""
-    fake, true = sides.synthetic.counts, sides.real.counts
-    names = np.array([str(name) for name in sides.names], dtype=object)
-    notes = []
-    if not (np.minimum(fake, true) > 0).any():
-        notes.append(
-            "No class has the same name on both sides: rename one side's classes (ad.otdd says which "
-            "correspond, by class_matching). Only the joint distance and the copies say something."
-        )
-    else:
-        for lacking, other, told in (
-            (fake, true, "real samples but no synthetic one: dropped"),
-            (true, fake, "synthetic samples but no real one"),
-        ):
-            gone = names[(lacking == 0) & (other > 0)]
-            if len(gone):
-                notes.append(f"{_listed(gone)}: {told}.")
-    for column in columns.values():
-        if column.verdict != BEYOND:
-            continue
-        which = [str(name) for name in column.beyond]
-        where = _listed(which) if which else "all classes together, none alone"
-        notes.append(f"Beyond its floor: {column.title} ({where}).")
-    few = names[(np.minimum(fake, true) < _FEW) & (np.minimum(fake, true) > 0)]
-    if len(few):
-        notes.append(
-            f"Fewer than {_FEW} samples on a side, so that little can be seen: {_listed(few)}."
-        )
-    if within == 0:
-        notes.append(
-            "Real samples that were held out are copies of others: memorised counts exact copies, "
-            "beside how many the real data have."
-        )
-    if unsolved:
-        notes.append(
-            f"The transport problems of {unsolved} draws did not converge: pass a solver with a larger "
-            "epsilon or max_iter."
-        )
-    return tuple(notes)
-
-
-def _listed(names: Any, most: int = 8) -> str:
-    shown = ", ".join(names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+def _deviation(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0

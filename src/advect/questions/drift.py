@@ -1,49 +1,32 @@
-"""Did the law of the data change, and in which class: ``ad.drift``."""
+"""Test whether the distribution of the data changed, and in which class."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_kind, check_positive
+from advect._util.checks import check_count, check_positive
 from advect._util.progress import Progress, track
 from advect.classes.embedding import Embedded, points_of
+from advect.cost.ground import check_features
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.questions.drift_classes import class_drifts, trades_of
-from advect.questions.drift_kernels import (
-    BANDWIDTHS,
-    centres,
-    disagreement,
-    distances,
-    gaussian,
-    same_class,
-    strata,
-)
-from advect.questions.drift_permutations import (
-    above_mean,
-    holm,
-    label_counts,
-    labels_apart,
-    largest,
-    p_value,
-    pairs_apart,
-    permuted,
-    quadratic,
-    settled,
-    ways,
-)
+from advect.questions import permutations as perm
 from advect.questions.drift_result import QUESTIONS, ClassDrift, Drift, DriftTest, Trade
+from advect.transport.transport import check_dataset
 
-GROUP = 10  # samples of a group within which labels are compared
-_SUSPECT = 0.1  # p-values above which a class is not looked at again
-_MOST_PERMUTATIONS = 50_000
-MOST_TRADING = 60  # classes up to which all pairs are looked at
+_BANDWIDTHS = (0.5, 0.25)  # of Gaussian kernels, relative to the median distance
+_GROUP_SIZE = 10  # of similar samples within which labels are compared
+_SECOND_LOOK = 0.1  # p-value below which a class is tested again
+_MAX_PERMUTATIONS = 50_000
+_MAX_PAIR_CLASSES = 60  # number of classes up to which all pairs are tested
+_N_NEIGHBORS = 5  # that give the label of the reference at a sample
 
 
 def drift(
@@ -57,46 +40,34 @@ def drift(
     seed: int = 0,
     progress: Progress = None,
 ) -> Drift:
-    """Whether a window of data still has the law P(x, y) of a reference, and which class changed.
+    """Test whether a window of data has the distribution of a reference, and which class changed.
 
-    For data that comes in windows (a day, a batch) while a model stays as it is. Labels may be late:
-    samples without one take part in the test of the features, and only there. Five questions are
-    asked, each with a permutation test, whose p-value is exact where samples are exchangeable under
-    the null hypothesis, that is independent draws of one law:
+    Use it for data that arrives in windows. Samples without a label are used in the test of the
+    features only. There are five permutation tests, exact if samples are exchangeable:
 
-    - ``joint``: did the law of (x, y) change? MMD with Gaussian kernels of x times [y = y'], and the
-      statistics of ``labels``; the largest, each in units of its deviation over permutations.
-    - ``features``: did the law of x change? Energy distance and MMD, over all samples.
-    - ``shares``: did the frequencies of classes change? The χ² statistic.
-    - ``labels``: did y change, given x? How labels differ within groups of like samples, and how
-      often they disagree with those of their neighbours, in all and for each pair. Sides change only
-      within groups: exact where nothing changed, and nearly so where only x did.
-    - ``classes``: did x change within some class? The energy distance of each class, sides changing
-      within the class; Holm's rule over classes.
+    - ``joint``: distribution of (x, y). MMD with Gaussian kernels times [y = y'], and the statistics
+      of ``labels``; the largest of them, each standardized over permutations.
+    - ``features``: distribution of x. Energy distance and MMD.
+    - ``shares``: class proportions. χ² statistic.
+    - ``labels``: y given x. Differences of labels within groups of similar samples, and disagreement
+      of labels with those of their neighbours. Permutations within groups: exact if nothing changed,
+      nearly so if only x did.
+    - ``classes``: x within a class. Energy distance of each class, Holm's rule over classes.
 
-    p-values are adjusted by Holm's rule over these five, so that ``drifted`` is wrong with a chance
-    of at most ``level`` where nothing changed. Which classes changed, and which trade places, is
-    said only then. Samples that depend on their neighbours in time are not exchangeable: p-values
-    are then too small.
-
-    Use ``ad.otdd`` to know *how far* two datasets are, and ``ad.DriftMonitor`` for windows that come
-    one after the other.
+    p-values are adjusted by Holm's rule over the tests, so ``drifted`` is wrong with a probability of
+    at most ``level`` if nothing changed. Samples that depend on one another have too small p-values.
+    Use ``ad.otdd`` for the distance of two datasets, and ``ad.DriftMonitor`` for successive windows.
 
     Args:
-        reference: what the window is compared with; labels may be missing.
-        window: as many or fewer samples; labels may be missing, all of them too.
-        level: the chance of finding a drift where there is none.
-        embedding: where distances are measured, as in ``ad.pseudo_labels``. ``"auto"``: up to 50
-            principal components of images; tables with each column standardized. What is fitted is
-            fitted to both sides together.
-        n_permutations: of each test; those of classes have as many as Holm's rule needs, or more.
-        max_samples: of each side; more are drawn from at random, which a note says.
-        seed: of permutations and draws: the same seed gives the same answer.
-        progress: None shows it on stderr when it takes long, False is silent, a function is called
-            with (done, total).
-
-    Raises:
-        InputError: samples of other shapes; too few permutations for the level.
+        reference: the dataset to compare with; labels may be missing.
+        window: as many or fewer samples; labels may be missing.
+        level: probability of finding a drift if there is none.
+        embedding: representation in which distances are computed, as in ``ad.pseudo_labels``.
+            ``"auto"``: up to 50 principal components of images; standardized columns of tables.
+        n_permutations: number of permutations of each test.
+        max_samples: maximal number of samples of each side; more are subsampled.
+        seed: seed of permutations and subsamples.
+        progress: None shows slow progress, False is silent, a function gets (done, total).
 
     Example:
         >>> import torch, advect as ad
@@ -105,339 +76,370 @@ def drift(
         >>> ad.drift(before, after).drifted
         False
         >>> y = torch.where(after.y == 3, 5, torch.where(after.y == 5, 3, after.y))
-        >>> found = ad.drift(before, after.replace(y=y))
-        >>> found.drifted, [(one.first, one.second) for one in found.traded]
+        >>> result = ad.drift(before, after.replace(y=y))
+        >>> result.drifted, [(pair.first, pair.second) for pair in result.traded]
         (True, [(3, 5)])
     """
-    sides = _Sides.of(reference, window, level, n_permutations, max_samples, seed)
+    for name, side in (("reference", reference), ("window", window)):
+        check_dataset(name, side)
+    if reference.sample_shape != window.sample_shape:
+        shapes = f"{reference.sample_shape} and {window.sample_shape}"
+        remedy = "Use ad.harmonize(reference, window) first."
+        raise InputError("reference and window must have the same sample shape", shapes, remedy)
+    check_features(reference, window)
+    if check_positive("level", level) >= 1:
+        raise InputError("level must be below 1", level, "Pass 0.05, for instance.")
+    least = math.ceil(len(QUESTIONS) / level) - 1
+    if check_count("n_permutations", n_permutations) < least:
+        what = f"level {level:g} needs at least {least} permutations"
+        raise InputError(what, n_permutations, f"Pass n_permutations={least} or more.")
+    check_count("max_samples", max_samples, least=2)
+    sides = _Sides.of(reference, window, max_samples, check_count("seed", seed, least=0))
     rng = np.random.default_rng(seed)
     n_rounds = n_permutations * (3 if sides.has_labels else 1)
     with track(n_rounds, "permutations", progress) as advance:
-        pooled = _Pool.of(sides, sides.rows_all, embedding, seed)
-        tests = {"features": _features(pooled, n_permutations, rng, advance)}
-        classes, trades = class_drifts(sides.codes_by_side(), sides.names, None, None), ()
+        rounds = _Rounds(n_permutations, rng, advance)
+        pool = _Pool.of(sides, sides.rows, embedding, seed, rounds)
+        tests = {"features": _test_features(pool)}
+        classes, trades = _class_drifts(sides, {}, None), ()
         if sides.has_labels:
-            if not sides.all_labeled:
-                pooled = _Pool.of(sides, sides.rows_labeled, embedding, seed)
-            tests["joint"], tests["shares"] = _joint(pooled, n_permutations, rng, advance)
-            tests["labels"], trades = _labels(pooled, sides, n_permutations, rng, advance)
-            tests["classes"], classes = _classes(pooled, sides, n_permutations, level, rng)
+            if sides.labeled_rows is not sides.rows:
+                pool = _Pool.of(sides, sides.labeled_rows, embedding, seed, rounds)
+            tests["joint"], tests["shares"] = _test_joint(pool)
+            tests["labels"], trades = _test_labels(pool)
+            tests["classes"], classes = _test_classes(pool, sides, level)
     names = [name for name in QUESTIONS if name in tests]
-    adjusted = holm([tests[name].p_value for name in names])
-    ordered = tuple(
-        replace(tests[name], adjusted=float(value))
-        for name, value in zip(names, adjusted, strict=True)
-    )
+    adjusted = perm.holm([tests[name].p_value for name in names])
     return Drift(
-        tests=ordered,
+        tests=tuple(
+            replace(tests[name], adjusted=float(value))
+            for name, value in zip(names, adjusted, strict=True)
+        ),
         classes=classes,
         trades=trades,
         level=level,
         reference=reference,
         window=window,
-        labels_reference=int(reference.labeled.sum()),
-        labels_window=int(window.labeled.sum()),
-        n_permutations=n_permutations,
-        seed=seed,
-        notes=sides.notes,
+        caveats=_caveats(reference, window, sides.subsampled, max_samples, level),
+        settings={"permutations": n_permutations, "max_samples": max_samples, "seed": seed},
     )
+
+
+class _Rounds(NamedTuple):
+    """Number of permutations, random generator, and progress."""
+
+    n_permutations: int
+    rng: np.random.Generator
+    advance: Callable[[int], Any]
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """Both datasets with one list of classes, and the rows of them that take part."""
+    """Both datasets with common class codes (−1 without a label), and the rows used in tests."""
 
-    x: torch.Tensor
-    like: LabeledDataset
-    codes: np.ndarray  # of the rows of the reference, then of the window; −1 without a label
+    data: LabeledDataset  # features of the reference, then of the window
+    codes: np.ndarray
     is_window: np.ndarray
-    names: tuple
-    rows_all: np.ndarray
-    rows_labeled: np.ndarray
-    notes: tuple[str, ...]
+    names: tuple[Hashable, ...]
+    rows: np.ndarray
+    labeled_rows: np.ndarray
+    subsampled: bool
 
     @classmethod
     def of(
-        cls,
-        reference: LabeledDataset,
-        window: LabeledDataset,
-        level: float,
-        n_permutations: int,
-        max_samples: int,
-        seed: int,
+        cls, reference: LabeledDataset, window: LabeledDataset, max_samples: int, seed: int
     ) -> _Sides:
-        remedy = "Wrap features and labels as ad.LabeledDataset(x, y)."
-        for name, side in (("reference", reference), ("window", window)):
-            check_kind(f"{name} must be a LabeledDataset", side, LabeledDataset, remedy)
-        if reference.sample_shape != window.sample_shape:
-            raise InputError(
-                "reference and window must have samples of one shape",
-                f"{reference.sample_shape} and {window.sample_shape}",
-                "Bring them into one feature space first: ad.harmonize(reference, window).",
-            )
-        _check_columns(reference, window)
-        if check_positive("level", level) >= 1:
-            raise InputError("level is a probability", level, "Pass 0.05, for instance.")
-        check_count("n_permutations", n_permutations)
-        least = math.ceil(len(QUESTIONS) / level) - 1
-        if n_permutations < least:
-            raise InputError(
-                f"{n_permutations} permutations can find nothing at level {level:g}",
-                f"p-values of at least {len(QUESTIONS)} / {n_permutations + 1}",
-                f"Pass n_permutations={least} or more.",
-            )
-        check_count("max_samples", max_samples, least=2)
-        check_count("seed", seed, least=0)
         names = tuple(dict.fromkeys([*reference.classes, *window.classes]))
-        place = {name: code for code, name in enumerate(names)}
+        position = {name: code for code, name in enumerate(names)}
         parts = []
         for side in (reference, window):
-            own = np.array([*(place[name] for name in side.classes), -1])
-            parts.append(own[side.y.cpu().numpy()])
+            places = np.array([*(position[name] for name in side.classes), -1])
+            parts.append(places[side.y.cpu().numpy()])
         codes = np.concatenate(parts)
         used = [code for code in range(len(names)) if (codes == code).any()]
         codes = np.where(codes < 0, -1, np.searchsorted(used, codes)) if used else codes
         is_window = np.arange(len(codes)) >= len(reference)
-        draw = np.random.default_rng([seed, 1])
-        rows_all, cut = _some(np.arange(len(codes)), is_window, max_samples, draw)
-        rows_labeled, cut_labeled = _some(np.flatnonzero(codes >= 0), is_window, max_samples, draw)
-        if (codes >= 0).all():
-            rows_labeled = rows_all
-        notes = _notes(reference, window, cut or cut_labeled, max_samples, level)
+        rng = np.random.default_rng([seed, 1])
+        rows, cut = _subsample(np.arange(len(codes)), is_window, max_samples, rng)
+        labeled, cut_labeled = _subsample(np.flatnonzero(codes >= 0), is_window, max_samples, rng)
+        labeled = rows if (codes >= 0).all() else labeled
         device = reference.x.device
         x = torch.cat([reference.x.detach().double(), window.x.detach().double().to(device)])
+        even = torch.full((len(x),), 1 / len(x), dtype=torch.float64, device=device)
+        y = torch.full((len(x),), -1, device=device)
+        data = reference.replace(x=x, y=y, weights=even, law=None, law_index=None)
         kept = tuple(names[code] for code in used)
-        return cls(x, reference, codes, is_window, kept, rows_all, rows_labeled, notes)
+        return cls(data, codes, is_window, kept, rows, labeled, cut or cut_labeled)
 
     @property
     def has_labels(self) -> bool:
         """Whether both sides have labels."""
-        sides = self.is_window[self.rows_labeled]
+        sides = self.is_window[self.labeled_rows]
         return bool(sides.any() and not sides.all())
 
-    @property
-    def all_labeled(self) -> bool:
-        return self.rows_labeled is self.rows_all
 
-    def codes_by_side(self) -> tuple[np.ndarray, np.ndarray]:
-        """Labels of the reference and of the window, all of them."""
-        known = self.codes >= 0
-        return self.codes[known & ~self.is_window], self.codes[known & self.is_window]
+def _subsample(
+    rows: np.ndarray, is_window: np.ndarray, most: int, rng: np.random.Generator
+) -> tuple[np.ndarray, bool]:
+    """At most so many rows of each side, in order, and whether rows were left out."""
+    parts = [rows[~is_window[rows]], rows[is_window[rows]]]
+    chosen = [
+        part if len(part) <= most else np.sort(rng.choice(part, most, replace=False))
+        for part in parts
+    ]
+    return np.concatenate(chosen), any(len(part) > most for part in parts)
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """Samples of both sides that take part in some tests."""
+    """The samples of both sides that are used in a test."""
 
     points: np.ndarray
-    apart: np.ndarray
+    distances: np.ndarray
     codes: np.ndarray
     window: np.ndarray
-    k: int
+    names: tuple[Hashable, ...]
     seed: int
+    rounds: _Rounds
+
+    @classmethod
+    def of(
+        cls, sides: _Sides, rows: np.ndarray, embedding: Embedded, seed: int, rounds: _Rounds
+    ) -> _Pool:
+        data = sides.data.subset(torch.as_tensor(rows, device=sides.data.x.device))
+        is_auto = isinstance(embedding, str) and embedding == "auto"
+        if is_auto and len(data.sample_shape) < 2:
+            embedding = "standardized"
+        points = points_of(data, embedding, seed)
+        codes, window = sides.codes[rows], sides.is_window[rows]
+        return cls(points, perm.distances(points), codes, window, sides.names, seed, rounds)
+
+    def permuted(
+        self, measure: Callable[[np.ndarray], np.ndarray], groups: np.ndarray | None = None
+    ) -> np.ndarray:
+        n, rng, advance = self.rounds
+        return perm.permuted(measure, self.window, n, rng, groups, advance)
 
     @cached_property
     def groups(self) -> np.ndarray:
-        """Groups of like samples."""
-        return strata(self.points, GROUP, self.seed)
+        return perm.strata(self.points, _GROUP_SIZE, self.seed)
 
     @cached_property
-    def between_groups(self) -> np.ndarray:
-        """A kernel between groups."""
-        return gaussian(distances(centres(self.points, self.groups)), BANDWIDTHS[0])
+    def group_kernel(self) -> np.ndarray:
+        return perm.gaussian(perm.distances(perm.centres(self.points, self.groups)), _BANDWIDTHS[0])
 
     @cached_property
     def pairs(self) -> np.ndarray:
-        """Pairs of labels that are looked at, (pairs, 2)."""
-        return np.stack(np.triu_indices(self.k if self.k <= MOST_TRADING else 0, 1), axis=1)
+        """Pairs of labels, (pairs, 2); none if there are many classes."""
+        k = len(self.names)
+        return np.stack(np.triu_indices(k if k <= _MAX_PAIR_CLASSES else 0, 1), axis=1)
 
     @cached_property
     def disagreement(self) -> np.ndarray:
-        """Of each sample with its neighbours, in all and for each pair, (n, 1 + pairs)."""
-        return disagreement(self.apart, self.codes, self.groups, self.k, self.pairs)
+        k = len(self.names)
+        return perm.label_disagreement(self.distances, self.codes, self.groups, k, self.pairs)
 
     def label_changes(self, u: np.ndarray) -> np.ndarray:
-        """How labels given features differ between the sides, (2 + pairs, b).
-
-        The first row is a squared distance, large where labels turn into other ones in the same
-        places. The others say by how much samples of one side disagree more often with their
-        neighbours, in all and for each pair of labels: what a few mislabeled samples change.
+        """Differences of labels given features, (2 + pairs, b): a squared distance, large if labels
+        are exchanged, and differences of the disagreement, overall and for each pair.
         """
-        counted = label_counts(u, self.codes, self.groups, self.k)
-        squares = labels_apart(*counted, self.between_groups)
+        sums = perm.label_sums(u, self.codes, self.groups, len(self.names))
+        squares = perm.label_distance(*sums, self.group_kernel)
         return np.concatenate([squares[None], np.abs(self.disagreement.T @ u)])
-
-    @classmethod
-    def of(cls, sides: _Sides, rows: np.ndarray, embedding: Embedded, seed: int) -> _Pool:
-        x = sides.x[torch.as_tensor(rows, device=sides.x.device)]
-        even = torch.full((len(rows),), 1 / len(rows), dtype=torch.float64, device=x.device)
-        data = sides.like.replace(
-            x=x, y=even.new_full((len(rows),), -1).long(), weights=even, law=None, law_index=None
-        )
-        if isinstance(embedding, str) and embedding == "auto" and len(data.sample_shape) < 2:
-            embedding = "standardized"
-        points = points_of(data, embedding, seed)
-        codes = sides.codes[rows]
-        apart = distances(points)
-        return cls(points, apart, codes, sides.is_window[rows], len(sides.names), seed)
 
     def test(
         self, name: str, statistics: np.ndarray, size: float, p: float | None = None
     ) -> DriftTest:
-        """A test of a statistic whose first value is the observed one."""
-        n_window = int(self.window.sum())
-        return DriftTest(
-            name,
-            float(size),
-            above_mean(statistics) if len(statistics) > 1 else math.nan,
-            p_value(statistics) if p is None else p,
-            math.nan,
-            len(self.window) - n_window,
-            n_window,
-            statistics[1:],
-        )
+        """A test from statistics whose first value is the observed one."""
+        m = int(self.window.sum())
+        excess = _excess(statistics) if len(statistics) > 1 else math.nan
+        p = perm.p_value(statistics) if p is None else p
+        sizes = len(self.window) - m, m
+        return DriftTest(name, float(size), excess, p, math.nan, *sizes, statistics[1:])
 
 
-def _features(
-    pool: _Pool, n_permutations: int, rng: np.random.Generator, advance: Any
-) -> DriftTest:
-    kernels = [-pool.apart, *(gaussian(pool.apart, width) for width in BANDWIDTHS)]
+def _excess(statistics: np.ndarray) -> float:
+    """Deviations by which the observed statistic exceeds the mean of the permuted ones."""
+    return float(perm.standardized(statistics[1:], statistics[:1])[0])
+
+
+def _test_features(pool: _Pool) -> DriftTest:
+    kernels = [-pool.distances, *(perm.gaussian(pool.distances, width) for width in _BANDWIDTHS)]
 
     def measure(u: np.ndarray) -> np.ndarray:
-        return np.stack([quadratic(kernel, u) for kernel in kernels])
+        return np.stack([perm.quadratic(kernel, u) for kernel in kernels])
 
-    found = permuted(measure, pool.window, n_permutations, rng, advance=advance)
-    return pool.test("features", largest([*found]), found[0, 0])
+    statistics = pool.permuted(measure)
+    return pool.test("features", perm.largest([*statistics]), statistics[0, 0])
 
 
-def _joint(
-    pool: _Pool, n_permutations: int, rng: np.random.Generator, advance: Any
-) -> tuple[DriftTest, DriftTest]:
-    same = same_class(pool.codes)
-    kernels = [gaussian(pool.apart, width) * same for width in BANDWIDTHS]
-    counts = np.bincount(pool.codes, minlength=pool.k)
-    indicator = np.eye(pool.k)[pool.codes].T / np.sqrt(counts.clip(1))[:, None]
+def _test_joint(pool: _Pool) -> tuple[DriftTest, DriftTest]:
+    """The tests of the joint distribution and of the class proportions."""
+    same_label = (pool.codes[:, None] == pool.codes[None, :]).astype(float)
+    kernels = [perm.gaussian(pool.distances, width) * same_label for width in _BANDWIDTHS]
+    counts = np.bincount(pool.codes, minlength=len(pool.names))
+    indicator = np.eye(len(pool.names))[pool.codes].T / np.sqrt(counts.clip(1))[:, None]
 
     def measure(u: np.ndarray) -> np.ndarray:
-        shares = np.square(settled(indicator @ u, 2 * float(indicator.max()))).sum(
-            axis=0
-        )  # χ² but for a factor
-        together = [quadratic(kernel, u) for kernel in kernels]
-        return np.concatenate([[shares, *together], pool.label_changes(u)])
+        sums = perm.without_noise(indicator @ u, 2 * float(indicator.max()))
+        shares = np.square(sums).sum(axis=0)  # χ² up to a factor
+        joint = [perm.quadratic(kernel, u) for kernel in kernels]
+        return np.concatenate([[shares, *joint], pool.label_changes(u)])
 
-    found = permuted(measure, pool.window, n_permutations, rng, advance=advance)
+    statistics = pool.permuted(measure)
     n, m = (~pool.window).sum(), pool.window.sum()
-    chi_square = found[0] * n * m
+    chi_square = statistics[0] * n * m
     last = 1 + len(kernels)
-    both = largest([*found[1:last], *_three(found[last:])])
-    return pool.test("joint", both, found[1, 0]), pool.test(
-        "shares", chi_square, chi_square[0] / (n + m)
-    )
+    joint = perm.largest([*statistics[1:last], *_with_largest_pair(statistics[last:])])
+    shares = pool.test("shares", chi_square, chi_square[0] / (n + m))
+    return pool.test("joint", joint, statistics[1, 0]), shares
 
 
-def _labels(
-    pool: _Pool, sides: _Sides, n_permutations: int, rng: np.random.Generator, advance: Any
-) -> tuple[DriftTest, tuple[Trade, ...]]:
-    n_pairs = len(pool.pairs)
-
+def _test_labels(pool: _Pool) -> tuple[DriftTest, tuple[Trade, ...]]:
     def measure(u: np.ndarray) -> np.ndarray:
-        counted = label_counts(u, pool.codes, pool.groups, pool.k)
-        traded = pairs_apart(*counted, pool.between_groups, pool.pairs)
-        return np.concatenate([pool.label_changes(u), traded])
+        sums = perm.label_sums(u, pool.codes, pool.groups, len(pool.names))
+        pairs = perm.pair_distances(*sums, pool.group_kernel, pool.pairs)
+        return np.concatenate([pool.label_changes(u), pairs])
 
-    found = permuted(measure, pool.window, n_permutations, rng, pool.groups, advance)
-    changes, traded = found[: 2 + n_pairs], found[2 + n_pairs :]
-    trades = trades_of(traded, pool.pairs, pool.apart, pool.codes, pool.window, sides.names)
-    return pool.test("labels", largest(_three(changes)), found[0, 0]), trades
-
-
-def _three(changes: np.ndarray) -> list[np.ndarray]:
-    """``label_changes`` with one row for all pairs: the one that differs most."""
-    return [*changes[:2], *([largest([*changes[2:]])] if len(changes) > 2 else [])]
+    statistics = pool.permuted(measure, pool.groups)
+    first = 2 + len(pool.pairs)
+    changes = perm.largest(_with_largest_pair(statistics[:first]))
+    return pool.test("labels", changes, statistics[0, 0]), _trades(pool, statistics[first:])
 
 
-def _classes(
-    pool: _Pool, sides: _Sides, n_permutations: int, level: float, rng: np.random.Generator
+def _with_largest_pair(changes: np.ndarray) -> list[np.ndarray]:
+    """``label_changes`` with one row for all pairs."""
+    return [*changes[:2], *([perm.largest([*changes[2:]])] if len(changes) > 2 else [])]
+
+
+def _test_classes(
+    pool: _Pool, sides: _Sides, level: float
 ) -> tuple[DriftTest, tuple[ClassDrift, ...]]:
-    """Each class by itself; one that looks changed once more, with enough permutations for Holm's
-    rule over classes and tests. The second look replaces the first: a p-value above ``_SUSPECT``
-    comes from the first alone, one below from the second alone, and either is exact.
+    """Each class separately. A class with a small p-value is tested again with enough permutations
+    for Holm's rule; the second test replaces the first, so either p-value is exact.
     """
-    enough = math.ceil(2 * len(QUESTIONS) * pool.k / level)
-    more = min(max(n_permutations, enough), max(n_permutations, _MOST_PERMUTATIONS))
-    found: dict[int, np.ndarray] = {}
-    for code in range(pool.k):
+    n_permutations, rng, _ = pool.rounds
+    needed = math.ceil(2 * len(QUESTIONS) * len(pool.names) / level)
+    more = min(max(n_permutations, needed), max(n_permutations, _MAX_PERMUTATIONS))
+    statistics: dict[int, np.ndarray] = {}
+    for code in range(len(pool.names)):
         rows = np.flatnonzero(pool.codes == code)
-        m = int(pool.window[rows].sum())
-        if ways(len(rows), m) < 1 / level:
-            continue  # no p-value of so few samples is as small as the level
-        kernel = -pool.apart[np.ix_(rows, rows)]
+        side = pool.window[rows]
+        if perm.n_assignments(len(rows), int(side.sum())) < 1 / level:
+            continue  # too few samples for any p-value below the level
+        kernel = -pool.distances[np.ix_(rows, rows)]
         for count in (n_permutations, more):
-            found[code] = permuted(
-                lambda u, kernel=kernel: quadratic(kernel, u), pool.window[rows], count, rng
+            statistics[code] = perm.permuted(
+                lambda u, kernel=kernel: perm.quadratic(kernel, u), side, count, rng
             )
-            if p_value(found[code]) > _SUSPECT:
+            if perm.p_value(statistics[code]) > _SECOND_LOOK:
                 break
-    p = {code: p_value(statistics) for code, statistics in found.items()}
-    by_side = sides.codes_by_side()
-    classes = class_drifts(by_side, sides.names, p, pool)
-    adjusted = [one.adjusted for one in classes if not math.isnan(one.adjusted)]
-    most = max(found, key=lambda code: (-p[code], above_mean(found[code])), default=None)
-    if most is None:
+    p = {code: perm.p_value(each) for code, each in statistics.items()}
+    classes = _class_drifts(sides, p, pool)
+    if not statistics:
         return pool.test("classes", np.zeros(1), math.nan, math.nan), classes
-    statistics = found[most]
-    return pool.test("classes", statistics, statistics[0], min(adjusted)), classes
+    worst = max(statistics, key=lambda code: (-p[code], _excess(statistics[code])))
+    adjusted = min(one.adjusted for one in classes if not math.isnan(one.adjusted))
+    return pool.test("classes", statistics[worst], statistics[worst][0], adjusted), classes
 
 
-def _some(
-    rows: np.ndarray, is_window: np.ndarray, most: int, rng: np.random.Generator
-) -> tuple[np.ndarray, bool]:
-    """At most so many rows of each side, in order."""
-    parts = [rows[~is_window[rows]], rows[is_window[rows]]]
-    cut = any(len(part) > most for part in parts)
-    kept = [
-        part if len(part) <= most else np.sort(rng.choice(part, most, replace=False))
-        for part in parts
-    ]
-    return np.concatenate(kept), cut
+def _class_drifts(
+    sides: _Sides, p_values: Mapping[int, float], pool: _Pool | None
+) -> tuple[ClassDrift, ...]:
+    from scipy.stats import fisher_exact
 
-
-def _check_columns(reference: LabeledDataset, window: LabeledDataset) -> None:
-    if None in (reference.columns, window.columns) or reference.columns == window.columns:
-        return
-    raise InputError(
-        "reference and window must have the same columns in the same order",
-        f"{reference.columns} and {window.columns}",
-        "Bring them together first: ad.harmonize(reference, window).",
+    k, labeled = len(sides.names), sides.codes >= 0
+    masks = labeled & ~sides.is_window, labeled & sides.is_window
+    counts = np.stack([np.bincount(sides.codes[mask], minlength=k) for mask in masks])
+    totals = counts.sum(axis=1)
+    share_p = [math.nan] * k
+    if totals.all():
+        tables = [np.stack([counts[:, code], totals - counts[:, code]]) for code in range(k)]
+        share_p = [float(np.asarray(fisher_exact(table))[1]) for table in tables]
+    p = [p_values.get(code, math.nan) for code in range(k)]
+    share_adjusted, adjusted = perm.holm(share_p), perm.holm(p)
+    return tuple(
+        ClassDrift(
+            sides.names[code],
+            n_reference=int(counts[0, code]),
+            n_window=int(counts[1, code]),
+            share_reference=int(counts[0, code]) / max(int(totals[0]), 1),
+            share_window=int(counts[1, code]) / max(int(totals[1]), 1),
+            share_p_value=share_p[code],
+            share_adjusted=float(share_adjusted[code]),
+            shift=math.nan if pool is None else _shift(pool, code),
+            p_value=p[code],
+            adjusted=float(adjusted[code]),
+        )
+        for code in range(k)
     )
 
 
-def _notes(
-    reference: LabeledDataset, window: LabeledDataset, cut: bool, most: int, level: float
+def _shift(pool: _Pool, code: int) -> float:
+    """Distance of the class means divided by the deviation of the class along it."""
+    mine = pool.codes == code
+    one, other = pool.points[mine & ~pool.window], pool.points[mine & pool.window]
+    if not len(one) or not len(other):
+        return math.nan
+    step = other.mean(axis=0) - one.mean(axis=0)
+    size = float(np.linalg.norm(step))
+    if size == 0:
+        return 0.0
+    along = [part @ (step / size) for part in (one, other)]
+    squares = sum(float(np.square(part - part.mean()).sum()) for part in along)
+    deviation = math.sqrt(squares / max(len(one) + len(other) - 2, 1))
+    return size / deviation if deviation > 1e-12 * size else math.nan
+
+
+def _trades(pool: _Pool, statistics: np.ndarray) -> tuple[Trade, ...]:
+    """Pairs of classes by p-value, from statistics (pairs, 1 + B)."""
+    p_values = perm.p_values_of_largest(statistics)
+    # the label of most of the nearest samples of the reference, other than the sample itself
+    known = np.flatnonzero(~pool.window)
+    to = pool.distances[:, known].copy()
+    to[known, np.arange(len(known))] = np.inf
+    k = min(_N_NEIGHBORS, max(len(known) - 1, 1))
+    order = np.argsort(to, axis=1, kind="stable")[:, :k]
+    rows = np.arange(len(pool.codes))
+    votes = np.zeros((len(rows), int(pool.codes.max()) + 1))
+    for column in range(k):
+        votes[rows, pool.codes[known[order[:, column]]]] += 1 + 1e-3 * (k - column)
+    place = votes.argmax(axis=1)
+
+    def share(side: np.ndarray, a: int, b: int) -> float:
+        """Share labeled b among samples of a side where the reference has a."""
+        chosen = side & (place == a) & ((pool.codes == a) | (pool.codes == b))
+        return float((pool.codes[chosen] == b).mean()) if chosen.any() else math.nan
+
+    trades = []
+    for index in np.argsort(p_values, kind="stable"):
+        a, b = pool.pairs[index]
+        both = (pool.window, ~pool.window)
+        shares = [share(side, *pair) for pair in ((a, b), (b, a)) for side in both]
+        trades.append(Trade(pool.names[a], pool.names[b], float(p_values[index]), *shares))
+    return tuple(trades)
+
+
+def _caveats(
+    reference: LabeledDataset, window: LabeledDataset, subsampled: bool, most: int, level: float
 ) -> tuple[str, ...]:
-    notes = []
-    n, m = (int(side.labeled.sum()) for side in (reference, window))
+    notes: list[str] = []
+    sides = {"reference": reference, "window": window}
+    n, m = (int(side.labeled.sum()) for side in sides.values())
     if not m or not n:
-        whose = "window" if n else "reference" if m else "data"
-        notes.append(f"Only the features were tested, since the {whose} has no labels.")
+        which = "window" if n else "reference" if m else "data"
+        notes.append(f"Only the features were tested, because the {which} has no labels.")
     elif m < len(window) or n < len(reference):
         notes.append(
-            f"{m} of {len(window)} samples of the window have a label, and {n} of "
-            f"{len(reference)} of the reference; the others took part in the test of the features "
-            "alone. If labels come first for samples of one kind, the tests with labels see that "
-            "as drift."
+            f"{m} of {len(window)} samples of the window and {n} of {len(reference)} of the "
+            "reference have labels; the others were used in the test of the features only. Tests "
+            "with labels are biased if the labeled samples are not a random subset."
         )
-    if cut:
-        notes.append(f"Of a side with more than {most} samples so many were drawn at random.")
-    uneven = [
-        name
-        for name, side in (("reference", reference), ("window", window))
-        if float(side.weights.max() - side.weights.min()) > 1e-12
-    ]
-    if uneven:
-        notes.append(
-            f"Weights of the {' and the '.join(uneven)} were not used: samples count once."
-        )
-    if ways(len(reference) + len(window), len(window)) < len(QUESTIONS) / level:
+    if subsampled:
+        notes.append(f"Sides with more than {most} samples were subsampled.")
+    for name, side in sides.items():
+        if float(side.weights.max() - side.weights.min()) > 1e-12:
+            notes.append(f"The weights of the {name} were not used.")
+    if perm.n_assignments(len(reference) + len(window), len(window)) < len(QUESTIONS) / level:
         notes.append("There are too few samples to find any drift at this level.")
     return tuple(notes)

@@ -1,94 +1,68 @@
-"""A labeled dataset as a point of a Euclidean space, in which distances are sliced distances.
+"""A labeled dataset as a vector whose Euclidean distances are sliced distances.
 
-With fixed directions the sliced distance of two datasets is that of their projected quantile
-functions in L²,
+Along a direction θ, a sample is the point (θ·x, √w θ·μ_y, √w σ_y) with w the label weight and
+σ_y² = θ·S_y θ, and a second direction ψ projects it to a number. With fixed directions,
 
-    SW²(A, B) = (3d / P) Σ_(θ, ψ) ∫₀¹ (F⁻¹_A − F⁻¹_B)² ,        P pairs (θ, ψ) of ``slices``
+    SW²(A, B) = (3d / P) Σ_(θ, ψ) ∫₀¹ (F⁻¹_A − F⁻¹_B)²        over P pairs (θ, ψ)
 
-and a dataset is these functions, each as its means over ``n_levels`` equal parts of (0, 1). Means
-are a projection: what they leave, the ``residual`` r of an embedding φ, is known, and
+A dataset is stored as the means of its quantile functions over ``n_levels`` equal parts of (0, 1).
+These means are a projection: with r the norm of the remainder,
 
     ‖φ(A) − φ(B)‖² ≤ SW²(A, B) ≤ ‖φ(A) − φ(B)‖² + (r_A + r_B)² .
-
-So N embeddings stand for N² / 2 distances, and none has to know the others."""
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from advect._util.checks import check_kind
-from advect._util.html import facts_table
-from advect.data.dataset import LabeledDataset
-from advect.data.spaces import FeatureSpace
+from advect._util.checks import check_count, check_non_negative
+from advect._util.result import Result
+from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.digest import digest
+from advect.data.labels import law_rows, require_classes, require_hard
+from advect.data.laws.linalg import root
+from advect.data.laws.moments import Moments
 from advect.errors import InputError
-from advect.questions.into_space import in_space
-from advect.questions.slices import Slices
+from advect.spaces import FeatureSpace
+from advect.spaces.images import layout
+from advect.transport.transport import check_dataset
+
+_BLOCK_SIZE = 2_000_000  # entries of a block of projections
 
 
-@dataclass(frozen=True, eq=False)
-class DatasetEmbedding:
-    """A dataset as a vector; made by ``embed``, ``EmbeddingSketch`` and ``DatasetIndex``.
+@dataclass(frozen=True, eq=False, repr=False)
+class DatasetEmbedding(Result):
+    """A dataset as a vector; returned by ``ad.embed`` and ``DatasetIndex.embed``."""
 
-    Attributes:
-        vector: float64; equal directions are needed to compare two of them.
-        residual: what the steps leave of the quantile functions, in the norm of the vector.
-        grid_error: how far the vector may be from that of the exact dataset; 0 unless it was made
-            in parts.
-        n: samples.  classes: how many classes have some.
-        key: what the directions, levels and label weight are known by.
-
-    Example:
-        >>> import advect as ad
-        >>> a, b = (ad.datasets.gaussians(200, shift=(shift, 0.0)) for shift in (0.0, 3.0))
-        >>> first, second = ad.embed(a), ad.embed(b)
-        >>> low, high = first.bounds(second)
-        >>> low <= first.distance(second) <= high
-        True
-    """
-
-    vector: np.ndarray
-    residual: float
-    grid_error: float
+    title = "Dataset embedding"
+    vector: np.ndarray  # float64
+    residual: float  # norm of the remainder of the quantile functions
     n: int
-    classes: int
-    key: str
+    classes: int  # with samples
+    key: str  # digest of the directions, levels and label weight
 
     def distance(self, other: DatasetEmbedding) -> float:
-        """‖φ(A) − φ(B)‖, the sliced distance but for what ``bounds`` says.
-
-        Raises:
-            InputError: the other one has other directions, levels or another label weight.
-        """
+        """‖φ(A) − φ(B)‖, a lower bound of the sliced distance along the directions."""
         if self.key != other.key:
-            raise InputError(
-                "embeddings are compared where directions, levels and label weight are the same",
-                "others",
-                "Embed both with the same seed and settings, and in the same space.",
-            )
+            what = "embeddings must have the same directions, levels and label weight"
+            raise InputError(what, "different ones", "Embed both with the same settings.")
         return float(np.linalg.norm(self.vector - other.vector))
 
     def bounds(self, other: DatasetEmbedding) -> tuple[float, float]:
-        """Between which numbers the sliced distance along these directions is, for certain (but for
-        rounding).
-        """
-        apart, grid = self.distance(other), self.grid_error + other.grid_error
-        high = math.hypot(apart, self.residual + other.residual) + grid
-        return max(0.0, apart - grid), high
+        """Lower and upper bound of the sliced distance along the directions."""
+        distance = self.distance(other)
+        return distance, math.hypot(distance, self.residual + other.residual)
 
-    def __repr__(self) -> str:
-        error = f", grid_error={self.grid_error:.2g}" if self.grid_error else ""
-        return (
-            f"DatasetEmbedding(n={self.n}, classes={self.classes}, numbers={len(self.vector)}, "
-            f"residual={self.residual:.2g}{error})"
-        )
-
-    def _repr_html_(self) -> str:
-        facts = {"samples": f"{self.n:,}", "classes": f"{self.classes:,}"}
-        facts |= {"numbers": f"{len(self.vector):,}", "residual": f"{self.residual:.3g}"}
-        return facts_table("DatasetEmbedding", facts)
+    def _summary(self) -> dict[str, Any]:
+        sizes = {"samples": self.n, "classes": self.classes, "numbers": len(self.vector)}
+        return {**sizes, "residual": self.residual}
 
 
 def embed(
@@ -100,47 +74,159 @@ def embed(
     label_weight: float = 1.0,
     seed: int = 0,
 ) -> DatasetEmbedding:
-    """A dataset as a vector: ‖φ(A) − φ(B)‖ is the sliced distance of two datasets, along directions
-    that the seed fixes.
+    """Represent a dataset as a vector: ‖φ(A) − φ(B)‖ approximates a sliced distance.
 
-    For many datasets that are compared with one another, and for vector stores; ``DatasetIndex``
-    keeps such vectors on disk. Two datasets alone are better compared by ``ad.otdd``. Classes are
-    not matched by name: datasets may have other classes, and other numbers of them. In time
-    O(n log n) for each direction, once for each dataset.
+    Use it to compare many datasets; ``DatasetIndex`` keeps such vectors on disk. For two datasets,
+    ``ad.otdd`` is more accurate. Classes may differ. The cost is O(n log n) for each direction.
 
     Args:
-        data: a dataset; each sample with a label, unless ``label_weight`` is 0.
-        space: where it is taken to first, as ``DatasetIndex`` does; without one, all datasets must
-            have the same features.
-        n_directions: of features; each is looked at through three directions of (features, mean and
-            deviation of the label). The noise of distances falls with their square root, and what
-            moves all samples alike is exact from d directions on.
-        n_levels: numbers that a projected dataset is kept as.
-        label_weight: as in ``ad.GroundCost``; 0 compares features alone.
-        seed: of the directions.
+        data: a dataset. Every sample needs a label unless ``label_weight`` is 0.
+        space: feature space to which the dataset is mapped first.
+        n_directions: number of feature directions, each combined with three label directions.
+        n_levels: number of quantile means for each projection.
+        label_weight: weight of labels as in ``ad.GroundCost``; 0 uses features only.
+        seed: seed of the directions.
 
     Returns:
-        An ``DatasetEmbedding`` with 3 · n_directions · n_levels numbers (a third of it without labels).
-
-    Raises:
-        InputError: missing labels, or samples that do not fit the space.
+        A ``DatasetEmbedding`` with 3 · n_directions · n_levels numbers, or a third without labels.
 
     Example:
         >>> import advect as ad
         >>> data = ad.datasets.gaussians(100)
-        >>> moved = data.replace(x=data.x + 3)             # by 3√2, and so are the laws of labels
-        >>> abs(ad.embed(data).distance(ad.embed(moved)) - 6) < 1e-5
+        >>> shifted = data.replace(x=data.x + 3)
+        >>> abs(ad.embed(data).distance(ad.embed(shifted)) - 6) < 1e-5
         True
     """
-    remedy = "Wrap arrays as ad.LabeledDataset(x, y); use ad.EmbeddingSketch for data in parts."
-    check_kind("embed takes a dataset", data, LabeledDataset, remedy)
-    inside = data if space is None else in_space(space, data)
-    slices = Slices.drawn(inside.dim, n_directions, n_levels, label_weight, seed)
-    return embedded(inside, slices)
+    check_dataset("data", data)
+    mapped = data if space is None else in_space(space, data)
+    return Slices.random(mapped.dim, n_directions, n_levels, label_weight, seed).embedding(mapped)
 
 
-def embedded(inside: LabeledDataset, slices: Slices) -> DatasetEmbedding:
-    """The embedding of a dataset that is in the space of the directions."""
-    vector, residual = slices.measured(inside)
-    present = int(inside.y[inside.labeled].unique().numel())
-    return DatasetEmbedding(vector.numpy(), residual, 0.0, len(inside), present, slices.key)
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Directions and levels of an embedding."""
+
+    theta: Tensor  # unit directions of the features, (d, p), orthonormal in blocks of d columns
+    psi: Tensor  # orthonormal directions of the described samples, (p, 3, 3) or (p, 1, 1)
+    n_levels: int
+    label_weight: float
+
+    @classmethod
+    def random(
+        cls, dim: int, n_directions: int, n_levels: int, label_weight: float, seed: int
+    ) -> Slices:
+        """Uniformly distributed directions."""
+        check_count("n_directions", n_directions)
+        check_count("n_levels", n_levels)
+        check_non_negative("label_weight", label_weight)
+        generator = torch.Generator().manual_seed(check_count("seed", seed, least=0))
+        widths = [min(dim, n_directions - first) for first in range(0, n_directions, dim)]
+        theta = torch.cat([_orthonormal(1, dim, width, generator)[0] for width in widths], dim=1)
+        parts = 3 if label_weight else 1
+        psi = _orthonormal(n_directions, parts, parts, generator)
+        return cls(theta, psi, n_levels, float(label_weight))
+
+    @property
+    def size(self) -> int:
+        """Number of entries of an embedding."""
+        return self.psi.shape[0] * self.psi.shape[1] * self.n_levels
+
+    @cached_property
+    def key(self) -> str:
+        return digest(self.theta, self.psi, self.n_levels, self.label_weight)
+
+    def embedding(self, data: LabeledDataset) -> DatasetEmbedding:
+        """The embedding of a dataset in the space of the directions."""
+        n, n_psi = len(data), self.psi.shape[1]
+        features = data.x.detach().cpu().double() @ self.theta  # (n, p)
+        masses, shifts, rows = data.weights.cpu(), None, torch.zeros(0)
+        if self.label_weight:
+            if data.law is None:
+                require_classes(data, "an embedding with labels")
+                require_labels(data, "an embedding with labels")
+            require_hard(data, "an embedding with labels")
+            rows = law_rows(data).cpu()
+            laws = torch.stack([part.T for part in self._laws(data, features)], dim=1)  # (p, 2, k)
+            shifts = math.sqrt(self.label_weight) * self.psi[:, :, 1:] @ laws  # (p, q, k)
+        block = max(1, _BLOCK_SIZE // (n * n_psi))
+        parts, remainder = [], 0.0
+        for start in range(0, self.theta.shape[1], block):
+            chosen = slice(start, start + block)
+            values = self.psi[chosen, :, :1] * features.T[chosen, None]  # (g, q, n)
+            if shifts is not None:
+                values = values + shifts[chosen][:, :, rows]
+            means, rest = quantile_means(values, masses, self.n_levels)
+            parts.append(means.flatten())
+            remainder += float(rest.sum())
+        factor = self.psi.shape[2] * self.theta.shape[0] / (self.psi.shape[0] * n_psi)
+        vector = torch.cat(parts) * math.sqrt(factor / self.n_levels)
+        n_classes = int(data.y[data.labeled].unique().numel())
+        return DatasetEmbedding(
+            vector.numpy(), math.sqrt(factor * remainder), n, n_classes, self.key
+        )
+
+    def _laws(self, data: LabeledDataset, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations of the label laws along the directions, (k, p)."""
+        if data.law is not None:
+            law = data.law.to("cpu", torch.float64)
+            return law.means @ self.theta, root(law.covariance.along(self.theta)).T
+        parts = Moments.of_classes(
+            features, data.y.cpu(), data.weights.cpu(), len(data.classes), diagonal=True
+        )
+        means = torch.stack([part.mean for part in parts])
+        return means, root(torch.stack([part.covariance() for part in parts]))
+
+
+def quantile_means(values: Tensor, masses: Tensor, n_levels: int) -> tuple[Tensor, Tensor]:
+    """Means (…, n_levels) of the quantile functions of values (…, n) with masses (n,) over equal
+    parts of (0, 1), and the mean square (…) of the remainder.
+
+    Example:
+        >>> values = torch.tensor([3.0, 0.0, 1.0, 2.0], dtype=torch.float64)
+        >>> means, rest = quantile_means(values, torch.full((4,), 0.25, dtype=torch.float64), 2)
+        >>> means.tolist(), rest.item()
+        ([0.5, 2.5], 0.25)
+    """
+    values, order = values.sort(dim=-1)
+    masses = masses.expand(values.shape).gather(-1, order)
+    below = masses.cumsum(dim=-1)
+    below = torch.cat([torch.zeros_like(below[..., :1]), below / below[..., -1:]], dim=-1)
+    masses = below.diff(dim=-1)
+    centre = (masses * values).sum(dim=-1, keepdim=True)  # sums of distant values lose digits
+    values = values - centre
+    sums = torch.cat([torch.zeros_like(below[..., :1]), (masses * values).cumsum(dim=-1)], dim=-1)
+    levels = torch.arange(1, n_levels, dtype=values.dtype) / n_levels
+    levels = levels.expand(*values.shape[:-1], n_levels - 1).contiguous()
+    at = torch.searchsorted(below[..., 1:].contiguous(), levels).clamp_max(values.shape[-1] - 1)
+    inside = sums.gather(-1, at) + (levels - below.gather(-1, at)) * values.gather(-1, at)
+    edges = torch.cat([torch.zeros_like(centre), inside, sums[..., -1:]], dim=-1)
+    means = n_levels * edges.diff(dim=-1)
+    rest = (masses * values.square()).sum(dim=-1) - means.square().mean(dim=-1)
+    return means + centre, rest.clamp_min(0)
+
+
+def in_space(space: FeatureSpace, data: LabeledDataset) -> LabeledDataset:
+    """Map a dataset to a fitted feature space; images of another size are resized first."""
+    shapes = {side: space.shape_of(side) for side in ("source", "target")}
+    for side, shape in shapes.items():
+        if shape == data.sample_shape:
+            return space.apply(data, side=side)
+    wanted = layout(shapes["source"])
+    if wanted is None or layout(data.sample_shape) is None:
+        raise InputError(
+            f"samples must have shape {' or '.join(sorted({*map(str, shapes.values())}))}",
+            data.sample_shape,
+            "Reshape them, or fit a space for both with ad.FeatureSpace.fit.",
+        )
+    channels, height, width = wanted
+    blank = LabeledDataset(torch.zeros(1, *shapes["source"], dtype=data.x.dtype))
+    channel_kind = "gray" if channels == 1 else "rgb"
+    resize = FeatureSpace.fit(data.to("cpu"), blank, size=(height, width), channels=channel_kind)
+    return space.apply(resize.invert(resize.apply(data), side="target"))
+
+
+def _orthonormal(n: int, dim: int, width: int, generator: torch.Generator) -> Tensor:
+    """Uniformly distributed matrices with orthonormal columns, (n, dim, width)."""
+    normal = torch.randn(n, dim, width, generator=generator, dtype=torch.float64)
+    basis, triangle = torch.linalg.qr(normal)
+    return basis * triangle.diagonal(dim1=1, dim2=2).sign()[:, None, :]

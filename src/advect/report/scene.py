@@ -1,163 +1,128 @@
-"""A story made ready for the page: points in the plane or in space, couplings, images, tables,
-words.
+"""The content of a flow's page: points for the player, couplings, images, charts, tables and tiles.
 
-A page stays below 3 MB whatever the size of the run: beyond a budget, frames and samples are
-thinned, and the page says so."""
+A page stays below 3 MB: beyond a limit, frames and samples are thinned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
-from advect.report.class_tables import partners, tables_for_page
-from advect.report.encoding import Box, pack_integers
-from advect.report.pictures import Album
-from advect.report.shown_frames import Frames, Part, codes_of, thinned
-from advect.report.story import Story
-from advect.report.summary import charts, number, summary
-from advect.viz.projections import principal_view
-from advect.viz.states import as_array
+from advect._util.result import Table
+from advect.cost import Bures, GroundCost
+from advect.data.class_table import ClassTable
+from advect.data.conversions import has_classes, target_names
+from advect.data.dataset import LabeledDataset, target_facts
+from advect.data.labels import label_confidence, require_targets
+from advect.errors import ConvergenceWarning, InputError
+from advect.ot.solver import Solver
+from advect.report.frames import Frames, Sample, codes_of, pack_integers, thinned
+from advect.report.images import Album
+from advect.report.story import Curve, Story, duration
+from advect.transport.class_tables import class_distances, match_classes
+from advect.transport.notes import rises
+from advect.viz.states import as_array, principal_components
 from advect.viz.theme import DARK, LIGHT
+
+_FULL = 32767  # the largest 16-bit integer: half the side of the box
+_MAX_KNOTS = 500  # points of a curve
+_MAX_CLASSES = 30  # rows and columns of a readable table
+_PARTNERS = 3  # target samples shown for each sample
+
+
+def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
+    """Values of the template, data of the script, and tables."""
+    remarks: list[str] = []
+    frames = Frames(story, remarks)
+    before, after = frames.before, frames.after
+    whole = None if story.target is None else story.target.to("cpu")
+    target = None if whole is None else thinned(whole, "the target", remarks)
+    shown = [before, after]
+    if target is not None and target.data.dim == before.dim:
+        shown.append(target.data)
+    elif target is not None:
+        remarks.append(
+            f"The target has {target.data.dim} features and the flow {before.dim}: it is not drawn."
+        )
+    album = Album(before, after, None if target is None else target.data, story.pictures)
+    view, how, axes = view_of(shown)
+    clouds = []
+    for rho in frames.read():
+        clouds.append(view(rho))
+        album.add(rho)
+    points = np.stack(clouds)  # (frames, n, dim)
+    goal = view(shown[2]) if len(shown) == 3 else None
+    box = Box.around([points] if goal is None else [points, goal])
+    charts = _charts(story, frames)
+    scene: dict[str, Any] = {
+        "prefix": "",
+        "dim": points.shape[2],
+        "n": len(before),
+        "total": frames.n_all,
+        "steps": frames.steps,
+        "values": [_number(value) for value in frames.values],
+        "points": pack_integers(box.quantised(points), "<i2"),
+        "extent": [max(float(size), 0.02) for size in box.extent],
+        "centre": [float(c) for c in box.centre],
+        "half": box.half,
+        "axes": axes,
+        **frames.packed(),
+        "names": list(story.names),
+        "target": target and _packed_target(target, frames, goal, box),
+        "partners": target and _packed_partners(after, target.data, story, remarks),
+        **album.packed(remarks),
+    }
+    tables = _term_table(story)
+    if target is not None and has_classes(before) and has_classes(target.data):
+        tables += class_tables(before, after, target.data, story.cost, remarks)
+    player = {
+        "scenes": [scene],
+        "steps": frames.steps,
+        "charts": charts,
+        "rose": charts[0]["rose"],
+        "palette": {"light": list(LIGHT.palette), "dark": list(DARK.palette)},
+    }
+    page = _summary(story, frames, whole) | {
+        "how": how,
+        "remarks": remarks,
+        "images": scene["grid"] is not None,
+        "pictured": album.how,
+    }
+    return page, player, tables
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A story made ready: ``page`` for the template, ``player`` and ``charts`` for the script."""
+class Box:
+    """A cube around points; positions in it are integers, 32767 at half its side."""
 
-    page: dict[str, Any]
-    player: dict[str, Any]
-    charts: list[dict[str, Any]]
+    centre: np.ndarray
+    half: float
+    extent: np.ndarray  # of the points along each axis, as a share of the cube
 
+    @classmethod
+    def around(cls, clouds: list[np.ndarray]) -> Box:
+        low = np.min([cloud.reshape(-1, cloud.shape[-1]).min(axis=0) for cloud in clouds], axis=0)
+        high = np.max([cloud.reshape(-1, cloud.shape[-1]).max(axis=0) for cloud in clouds], axis=0)
+        half = max(float((high - low).max()) / 2, 1e-12)
+        return cls((low + high) / 2, half, (high - low) / 2 / half)
 
-def script_data(scenes: Sequence[Scene], curves: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the script of a page gets: scenes, the steps that any of them has, and charts."""
-    steps = sorted({step for scene in scenes for step in scene.player["steps"]})
-    return {
-        "scenes": [scene.player for scene in scenes],
-        "steps": steps,
-        "charts": list(curves),
-        "rose": scenes[0].charts[0]["rose"],
-        "palette": {"light": list(LIGHT.palette), "dark": list(DARK.palette)},
-    }
-
-
-class _Cast:
-    """What is shown of a story, before it has places on a page."""
-
-    def __init__(self, story: Story) -> None:
-        self.story, self.notes = story, list[str]()
-        self.frames = Frames(story, self.notes)
-        self.whole = None if story.target is None else story.target.to("cpu")
-        self.target = None if self.whole is None else thinned(self.whole, "the target", self.notes)
-        self.shown = [self.frames.before, self.frames.after]
-        if self.target is not None and self.target.data.dim == self.frames.before.dim:
-            self.shown.append(self.target.data)
-        elif self.target is not None:
-            self.notes.append(
-                f"The target has {self.target.data.dim} features and the flow "
-                f"{self.frames.before.dim}: it is not drawn."
-            )
-        beside = None if self.target is None else self.target.data
-        self.album = Album(self.frames.before, self.frames.after, beside, story.pictures)
-        self.clouds: np.ndarray = np.empty((0, 0, 0))  # (frames, n, dim)
-        self.there: np.ndarray | None = None  # (m, dim)
-
-    def place(self, view: Callable[[LabeledDataset], np.ndarray]) -> list[np.ndarray]:
-        """Read the frames once: their points, and their images."""
-        clouds = []
-        for rho in self.frames.read():
-            clouds.append(view(rho))
-            self.album.add(rho)
-        self.clouds = np.stack(clouds)
-        self.there = None if len(self.shown) < 3 else view(self.shown[2])
-        return [self.clouds] if self.there is None else [self.clouds, self.there]
-
-    def scene(self, box: Box, how: str, axes: list[str] | None, prefix: str) -> Scene:
-        """The scene, for the template and for the player."""
-        frames, story, target = self.frames, self.story, self.target
-        before, after = frames.before, frames.after
-        player: dict[str, Any] = {
-            "prefix": prefix,
-            "dim": self.clouds.shape[2],
-            "n": len(before),
-            "total": frames.n_all,
-            "steps": frames.steps,
-            "values": [number(value) for value in frames.values],
-            "points": pack_integers(box.quantised(self.clouds), "<i2"),
-            "extent": [max(float(size), 0.02) for size in box.extent],
-            "centre": [float(c) for c in box.centre],
-            "half": box.half,
-            "axes": axes,
-            **frames.packed(),
-            "names": list(story.names),
-            "target": None
-            if target is None
-            else _packed_target(target, frames.names, self.there, box),
-            "partners": None
-            if target is None
-            else _packed_partners(after, target.data, story, self.notes),
-        }
-        classes = None
-        if target is not None and before.has_classes and target.data.has_classes:
-            classes = tables_for_page(before, after, target.data, story.cost, self.notes)
-        player |= self.album.packed(self.notes)
-        page = {
-            **summary(story, frames, self.whole),
-            "how": how,
-            "classes": classes,
-            "notes": self.notes,
-            "images": player["grid"] is not None,
-            "pictured": self.album.how,
-        }
-        return Scene(page, player, charts(story, frames))
-
-
-def gather(story: Story) -> Scene:
-    """Choose what is shown of a story, and bring it into the form that the page wants."""
-    cast = _Cast(story)
-    view, how, axes = view_of(cast.shown)
-    box = Box.around(cast.place(view))
-    return cast.scene(box, how, axes, "")
-
-
-def gather_beside(stories: Sequence[Story]) -> list[Scene]:
-    """The same of several stories, in one view where they have as many features: at one place is
-    what is alike, and a class has one colour.
-    """
-    casts = [_Cast(story) for story in stories]
-    dims = {data.dim for cast in casts for data in cast.shown}
-    if len(dims) == 1:
-        everything = [data for cast in casts for data in cast.shown]
-        whose = "the first and last frames and the targets of all runs"
-        views = [view_of(everything, whose)] * len(casts)
-    else:
-        views = [view_of(cast.shown) for cast in casts]
-    clouds = [cast.place(view) for cast, (view, _, _) in zip(casts, views, strict=True)]
-    boxes = [Box.around(part) for part in clouds]
-    if len(dims) == 1:
-        boxes = [Box.around([cloud for part in clouds for cloud in part])] * len(casts)
-    known = dict.fromkeys(name for cast in casts for name in cast.frames.names)
-    found = []
-    for k, (cast, box, (_, how, axes)) in enumerate(zip(casts, boxes, views, strict=True)):
-        cast.frames.names = list(known)
-        found.append(cast.scene(box, how, axes, f"run{k}-"))
-    return found
+    def quantised(self, points: np.ndarray) -> np.ndarray:
+        scaled = (points - self.centre) / self.half * _FULL
+        return np.rint(scaled).clip(-_FULL, _FULL).astype(np.int16)
 
 
 def _packed_target(
-    target: Part, names: list[Hashable], points: np.ndarray | None, box: Box
+    target: Sample, frames: Frames, points: np.ndarray | None, box: Box
 ) -> dict[str, Any]:
     return {
         "n": len(target.data),
         "points": None if points is None else pack_integers(box.quantised(points), "<i2"),
-        "codes": pack_integers(codes_of(target.data.labels, names), "<u2"),
+        "codes": pack_integers(codes_of(target.data.labels, frames.names), "<u2"),
         "own": pack_integers(target.data.y.numpy(), "<i2"),
         "classes": [str(name) for name in target.data.classes],
         "origin": pack_integers(target.rows.numpy(), "<u4"),
@@ -165,87 +130,254 @@ def _packed_target(
 
 
 def _packed_partners(
-    after: LabeledDataset, target: LabeledDataset, story: Story, notes: list[str]
+    after: LabeledDataset, target: LabeledDataset, story: Story, remarks: list[str]
 ) -> dict[str, Any] | None:
-    """Where each sample went, for the player; a note where that cannot be said."""
+    """The target samples that each sample is coupled to."""
     try:
-        found = partners(after, target, story.cost, story.solver)
+        positions, shares = partners(after, target, story.cost, story.solver, remarks)
     except InputError as error:
-        notes.append(f"Samples are not coupled to the target: {error}")
+        remarks.append(f"Samples are not coupled to the target: {error}")
         return None
-    notes += [found.note] if found.note else []
     return {
-        "count": found.positions.shape[1],
-        "positions": pack_integers(found.positions, "<u2"),
-        "shares": pack_integers(np.rint(found.shares * 10_000), "<u2"),
+        "count": positions.shape[1],
+        "positions": pack_integers(positions, "<u2"),
+        "shares": pack_integers(np.rint(shares * 10_000), "<u2"),
     }
 
 
-def view_of(
-    shown: Sequence[LabeledDataset], whose: str = ""
-) -> tuple[Callable[[LabeledDataset], np.ndarray], str, list[str] | None]:
-    """How datasets become points of the page, a sentence that says how, and names of axes.
-
-    With a continuous target in place of classes, and where all have one: features from left to
-    right, the target upward."""
-    first, ends = shown[0], "the first and last frame"
-    whose = whose or (f"{ends} and the target" if len(shown) == 3 else ends)
-    if any(data.has_classes or data.targets is None for data in shown):
-        view, how = _view([data.x for data in shown], whose)
-        columns = first.columns or ("feature 1", "feature 2")
-        return (lambda data: view(data.x)), how, None if first.dim != 2 else list(map(str, columns))
-    across, what = (lambda x: as_array(x)[:, :1]), str((first.columns or ("the feature",))[0])
-    if first.dim > 1:
-        projection, _ = principal_view(torch.cat([data.x.double() for data in shown]), 1)
-        across, what = (lambda x: as_array(projection.apply(x))), "first principal component"
-    wide, high = (
-        float(np.ptp(np.concatenate(parts))) or 1.0
-        for parts in ([across(d.x) for d in shown], [as_array(_aim(d)) for d in shown])
-    )
-    how = (
-        f"From left to right {what}, upward the target {first.target_names[0]}, brought to the "
-        "same width; the same at every step."
-    )
-    return (
-        (lambda data: np.column_stack([across(data.x), wide / high * as_array(_aim(data))])),
-        how,
-        None,
-    )
+def partners(
+    rho: LabeledDataset,
+    target: LabeledDataset,
+    cost: GroundCost,
+    solver: Solver,
+    remarks: list[str],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and shares (n, k) of the largest entries of each row of the transport plan."""
+    dtype = solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solved = solver.solve(cost.between(rho, target).matrix(dtype), rho.weights, target.weights)
+    if not solved.converged:
+        remarks.append(
+            f"The final coupling did not converge: its marginal error is "
+            f"{solved.marginal_error:.1e}. Raise epsilon."
+        )
+    plan = solved.plan().double()
+    shares = plan / plan.sum(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+    top = shares.topk(min(_PARTNERS, shares.shape[1]), dim=1)
+    return top.indices.numpy(), top.values.numpy()
 
 
-def _aim(data: LabeledDataset) -> Tensor:
-    """The first continuous target, as a column."""
-    return data.require_targets("this view")[:, :1]
+def class_tables(
+    before: LabeledDataset,
+    after: LabeledDataset,
+    target: LabeledDataset,
+    cost: GroundCost,
+    remarks: list[str],
+) -> list[Table]:
+    """Class distances before and after, and the matching after; or a remark why there are none."""
+    if not all(bool(data.labeled.all()) for data in (before, after, target)):
+        remarks.append("Classes are not compared: some samples have no label.")
+        return []
+    try:
+        cost = replace(cost, label=Bures()) if not cost.label_cost.costs else cost
+        cost = cost.fitted(before, target)  # as a flow does at its first step
+        first, last = (class_distances(cost.between(data, target)) for data in (before, after))
+        matching = match_classes(last.values, after, target)
+    except InputError as error:
+        remarks.append(f"Classes are not compared: {error}")
+        return []
+    values = np.asarray(matching, dtype=float)
+    shares = values / np.maximum(values.sum(axis=1, keepdims=True), 1e-300)
+    if max(*first.shape, *last.shape) > _MAX_CLASSES:
+        best = shares.argmax(axis=1).tolist()
+        rows = [
+            [str(name), str(matching.columns[j]), f"{share[j]:.0%}"]
+            for name, j, share in zip(matching.rows, best, shares, strict=True)
+        ]
+        return [Table("Class matching after the flow", ("class", "target class", "share"), rows)]
+    about = "W₂ between the class laws, in the units of the features."
+    return [
+        _heat("Class distances before the flow", first, np.asarray(first, dtype=float), about),
+        _heat("Class distances after the flow", last, np.asarray(last, dtype=float), about),
+        _heat("Class matching after the flow", matching, shares, "Shares of each source class."),
+    ]
 
 
-def _view(clouds: Sequence[Tensor], whose: str) -> tuple[Callable[[Tensor], np.ndarray], str]:
-    """How samples become points of the plane or of space, and a sentence that says how."""
-    dim = clouds[0].shape[1]
+def _heat(title: str, table: ClassTable, values: np.ndarray, caption: str) -> Table:
+    rows = [[str(k), *line] for k, line in zip(table.rows, values.tolist(), strict=True)]
+    return Table(title, ("", *map(str, table.columns)), rows, heat=True, caption=caption)
+
+
+# Charts and numbers
+
+
+def _charts(story: Story, frames: Frames) -> list[dict[str, Any]]:
+    """The objective with its terms, each metric, and class counts if they change."""
+    whole = {"objective": _objective(story, frames), **story.terms}
+    found = [{**_chart("Objective", whole, ink=True), "rose": _rises(story, frames)}]
+    found += [_chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
+    if frames.moving:
+        found.append({**_chart("Samples of each class", frames.counts()), "classes": True})
+    return found
+
+
+def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dict[str, Any]:
+    """Curves of one chart. With ``ink``, the first is drawn in ink, and the scale may be
+    logarithmic.
+    """
+    series = []
+    for position, (name, curve) in enumerate(curves.items()):
+        if len(curve) > _MAX_KNOTS:
+            curve = [curve[round(p)] for p in np.linspace(0, len(curve) - 1, _MAX_KNOTS)]
+        steps, values = [int(step) for step, _ in curve], [_number(value) for _, value in curve]
+        colour = None if ink and position == 0 else position - ink
+        series.append({"name": str(name), "x": steps, "y": values, "colour": colour})
+    known = [value for line in series for value in line["y"] if value is not None]
+    log = ink and bool(known) and min(known) > 0 and max(known) > 20 * min(known)
+    return {"title": str(title), "log": log, "series": series, "classes": False, "rose": []}
+
+
+def _rises(story: Story, frames: Frames) -> list[int]:
+    """The steps at which the objective rose by more than rounding."""
+    curve = _objective(story, frames)
+    sizes = [abs(value) for _, value in curve]
+    terms = list(story.terms.values())
+    if terms and all(len(term) == len(curve) for term in terms):
+        sizes = [sum(abs(value) for _, value in parts) for parts in zip(*terms, strict=True)]
+    known = [place for place, (_, value) in enumerate(curve) if math.isfinite(value)]
+    if not known:
+        return []
+    values, dtype = [curve[place][1] for place in known], frames.after.x.dtype
+    found = rises(values, 0, dtype, [sizes[place] for place in known])
+    return [int(curve[known[position]][0]) for position in found]
+
+
+def _objective(story: Story, frames: Frames) -> Curve:
+    return story.objective or list(zip(frames.steps, frames.values, strict=True))
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _change(curve: Curve) -> str:
+    return f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}"
+
+
+def _term_table(story: Story) -> list[Table]:
+    rows = [[name, c[0][1], c[-1][1]] for name, c in story.terms.items() if len(c)]
+    return [Table("Terms of the objective", ("term", "first", "last"), rows)] if rows else []
+
+
+def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict[str, Any]:
+    """Heading, tiles, notes and configuration."""
+    source_name, target_name = story.names
+    classes = f"{sum(count > 0 for count in frames.before.counts.values())}"
+    settings = {source_name: described(frames.before, frames.n_all)}
+    sides = {source_name: frames.before, f"{source_name}, last": frames.after}
+    if target is not None:
+        settings[target_name] = described(target, len(target))
+        sides[target_name] = target
+        classes += f" → {len(target.classes)}"
+    ranges = {
+        f"{name} of {side}": text
+        for side, data in sides.items()
+        for name, text in target_facts(data).items()
+    }
+    digests = {f"digest of {name}": value[:12] for name, value in story.digests.items()}
+    named = ("classes", classes)
+    if not has_classes(frames.before):
+        named = ("target", ", ".join(target_names(frames.before)))
+    tiles = [
+        ("objective", _change(_objective(story, frames))),
+        ("steps", f"{frames.steps[-1] if story.n_steps is None else story.n_steps:,}"),
+        *([] if story.seconds is None else [("time", duration(story.seconds))]),
+        ("samples", f"{frames.n_all:,}" + ("" if target is None else f" → {len(target):,}")),
+        named,
+        *((str(name), _change(curve)) for name, curve in story.metrics.items() if len(curve)),
+    ]
+    title = f"Flow of {source_name}" if target is None else f"{source_name} → {target_name}"
+    return {
+        "title": story.title or title,
+        "status": story.status,
+        "message": story.message,
+        "notes": list(story.diagnosis),
+        "tiles": tiles,
+        "settings": {**settings, **ranges, **story.setup, **digests},
+        "config": story.config,
+        "command": story.command,
+        "code": story.code,
+        "last": len(frames.steps) - 1,
+    }
+
+
+def described(data: LabeledDataset, n: int) -> str:
+    """A dataset in a few words.
+
+    Example:
+        >>> import advect as ad
+        >>> described(ad.datasets.load("digits", n=20), 1797)
+        '1,797 samples of 8 × 8, 10 classes'
+    """
+    shape = " × ".join(str(size) for size in data.sample_shape) or "1"
+    if len(data.sample_shape) < 2:
+        shape += " feature" if shape == "1" else " features"
+    if not has_classes(data):
+        return f"{n:,} samples of {shape}, target {', '.join(target_names(data))}"
+    k, soft = len(data.classes), ""
+    if data.has_soft_labels:
+        soft = f", soft labels (mean confidence {label_confidence(data).mean():.2f})"
+    return f"{n:,} samples of {shape}, {k} class{'es' if k != 1 else ''}{soft}"
+
+
+# Points of the page
+
+View = Callable[[LabeledDataset], np.ndarray]
+
+
+def view_of(shown: Sequence[LabeledDataset]) -> tuple[View, str, list[str] | None]:
+    """How datasets become points, a sentence that says how, and the names of the axes.
+
+    Data with a continuous target instead of classes have features on the horizontal axis and the
+    target on the vertical axis."""
+    first, dim = shown[0], shown[0].dim
+    if not any(has_classes(data) or data.targets is None for data in shown):
+        return _target_view(shown)
     if dim in (2, 3):
-        return as_array, f"The {'two' if dim == 2 else 'three'} features as they are."
+        axes = list(map(str, first.columns or ("feature 1", "feature 2"))) if dim == 2 else None
+        how = f"The {'two' if dim == 2 else 'three'} features."
+        return (lambda data: as_array(data.x)), how, axes
     if dim == 1:
-        width = float(torch.cat(list(clouds)).max() - torch.cat(list(clouds)).min()) or 1.0
-        return (
-            lambda x: _strip(as_array(x), width)
-        ), "One feature, from left to right; the height only keeps samples apart."
-    # more rows change principal components little and take long
-    few = min(600, max(60, 3_000_000 // dim))
-    some = torch.cat([cloud[:: max(1, len(cloud) // few)].double() for cloud in clouds])
-    if len(some) < 3:
-        return (
-            lambda x: as_array(x[:, :2])
-        ), "The first two features; there are too few samples for a projection."
-    projection, shares = principal_view(some, 2)
-    how = (
-        f"The first two principal components of {whose}, which hold {sum(shares):.0%} of their "
-        "variance; the same at every step."
+        width = float(np.ptp(np.concatenate([as_array(data.x) for data in shown]))) or 1.0
+        how = "One feature on the horizontal axis; the vertical axis only separates samples."
+        return (lambda data: _strip(as_array(data.x), width)), how, None
+    few = min(600, max(60, 3_000_000 // dim))  # more rows change principal components little
+    parts = [as_array(data.x[:: max(1, len(data) // few)]) for data in shown]
+    model = principal_components(np.concatenate(parts), 2)
+    share = float(np.nan_to_num(model.explained_variance_ratio_).sum())
+    whose = "the first and last frame" + (" and the target" if len(shown) == 3 else "")
+    how = f"The first two principal components of {whose} ({share:.0%} of the variance)."
+    return (lambda data: model.transform(as_array(data.x))), how, None
+
+
+def _target_view(shown: Sequence[LabeledDataset]) -> tuple[View, str, None]:
+    first = shown[0]
+    across, what = (lambda data: as_array(data.x)[:, :1]), str((first.columns or ("feature",))[0])
+    if first.dim > 1:
+        model = principal_components(np.concatenate([as_array(data.x) for data in shown]), 1)
+        across, what = (lambda data: model.transform(as_array(data.x))), "first principal component"
+
+    def up(data: LabeledDataset) -> np.ndarray:
+        return as_array(require_targets(data, "this view")[:, :1])
+
+    wide, high = (
+        float(np.ptp(np.concatenate(list(map(axis, shown))))) or 1.0 for axis in (across, up)
     )
-    return (
-        lambda x: np.concatenate([as_array(projection.apply(block)) for block in x.split(256)])
-    ), how
+    how = f"Horizontal: {what}. Vertical: {target_names(first)[0]}, scaled to the same width."
+    return (lambda data: np.column_stack([across(data), wide / high * up(data)])), how, None
 
 
 def _strip(values: np.ndarray, width: float) -> np.ndarray:
-    # evenly spread, whatever the number
-    height = np.modf(np.arange(len(values)) * 0.6180339887)[0] - 0.5
+    height = np.modf(np.arange(len(values)) * 0.6180339887)[0] - 0.5  # evenly spread
     return np.column_stack([values[:, 0], 0.2 * width * height])

@@ -1,6 +1,4 @@
-"""What a report says of a flow, whether it has just ended or is read back from its run
-directory.
-"""
+"""What a report knows about a flow, from its result or from its run directory."""
 
 from __future__ import annotations
 
@@ -13,51 +11,35 @@ from typing import Any
 from advect._util.checks import check_kind
 from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
-from advect.data.formats.guard import read_text
-from advect.data.spaces.pictures import Pictures
-from advect.datasets.logs import is_metric, read_lines
-from advect.datasets.trajectory import Frame, Trajectory
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.flows.snapshots import load_snapshot
-from advect.ot import Sinkhorn, Solver
+from advect.io.formats.guard import read_text
+from advect.io.logs import is_metric, read_lines
+from advect.io.trajectory import Frame, Trajectory
+from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solver import Solver
+from advect.spaces.pictures import Pictures
 from advect.viz.states import Curve, curves_of
 
 
 @dataclass(frozen=True, eq=False)
 class Story:
-    """All that a report is made of. Only the frames must be there; what is not known is left out of
-    the page.
+    """The content of a report. Only the frames are required.
 
-    Args:
+    Attributes:
         trajectory: the recorded frames, in order.
-        target: where the flow was going; needed for couplings and class distances.
-        source: the dataset before the flow; by default the first frame.
-        objective: (step, value) of what was decreased; by default the values of the frames.
-        terms: its named parts, as curves.  metrics: what else was measured, as curves.
-        status: as in ``FlowResult``.  message: the same in a sentence.
-        diagnosis: sentences on what a careful user would want to know.
-        n_steps: moves made; by default the step of the last frame.  seconds: how long they took.
-        evaluations: of the functional, where the integrator counts them.
-        setup: what was run, by name: ``{"functional": "OTDD", "integrator":
-            "Euler(step_size=0.1)"}``.
-        cost, solver: with which samples and classes are compared on the page.
+        target, source: the datasets; by default no target, and the first frame as source.
+        objective: (step, value) pairs; by default the values of the frames.
+        terms, metrics: named curves of such pairs.
+        status, message, diagnosis: how the flow ended, and its notes.
+        n_steps, seconds: by default the step of the last frame, and unknown.
+        setup: what was run, by name.
+        cost, solver: how samples and classes are compared on the page.
         names: of source and target.
-        title: of the page; by default made of the names.
-        config: text of the configuration that was run.  command: the line that ran it.  code:
-            Python that does.
-        pictures: how samples look that are features of something else, as ``FeatureSpace.pictures``
-            makes it.
-        digests: what the inputs are known by, where that is written somewhere.
-
-    Example:
-        >>> import advect as ad
-        >>> from advect.report import Story
-        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
-        >>> result = ad.flow(data, ad.Potential(ad.norm()), n_steps=2, callbacks=[ad.Recorder()])
-        >>> story = Story.of_result(result)
-        >>> story.n_steps, story.setup["integrator"]
-        (2, 'Euler(step_size=0.1)')
+        title, config, command, code: texts of the page.
+        pictures: how samples look that are features of images.
+        digests: of the inputs, by name.
     """
 
     trajectory: Trajectory | Sequence[Frame]
@@ -71,7 +53,6 @@ class Story:
     diagnosis: Sequence[str] = ()
     n_steps: int | None = None
     seconds: float | None = None
-    evaluations: int | None = None
     setup: Mapping[str, str] = field(default_factory=dict)
     cost: GroundCost = field(default_factory=GroundCost)
     solver: Solver = field(default_factory=Sinkhorn)
@@ -84,29 +65,22 @@ class Story:
     digests: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("target", "source"):
-            what, remedy = (
-                f"{name} must be a LabeledDataset",
-                "Wrap arrays as ad.LabeledDataset(x, y).",
-            )
-            check_kind(what, getattr(self, name), (LabeledDataset, type(None)), remedy)
+        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+        kinds = (LabeledDataset, type(None))
+        check_kind("target must be a LabeledDataset", self.target, kinds, remedy)
         remedy = "Pass space.pictures(source, target)."
         what = "pictures must be those of a feature space"
         check_kind(what, self.pictures, (Pictures, type(None)), remedy)
         if len(self.trajectory) == 0:
-            raise InputError(
-                "a report needs recorded frames",
-                "none",
-                "Run the flow with callbacks=[ad.Recorder(every=…)], then report it.",
-            )
+            remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
+            raise InputError("a report needs recorded frames", "none", remedy)
 
     @classmethod
     def of_result(cls, result: FlowResult) -> Story:
-        """What a flow in memory says of itself."""
+        """The story of a flow in memory."""
         objective, terms, metrics = curves_of(result)
         setup, code = _setup(result)
         compare = {k: v for k, v in result.options.items() if k in ("cost", "solver")}
-        counted = result.integrator_state.get("evaluations")
         return cls(
             result.trajectory,
             target=result.target,
@@ -116,10 +90,9 @@ class Story:
             metrics=metrics,
             status=result.status,
             message=result.message,
-            diagnosis=[str(note) for note in result.diagnosis],
+            diagnosis=[str(note) for note in result.notes],
             n_steps=result.n_steps,
             seconds=result.seconds[-1],
-            evaluations=None if counted is None else int(counted),
             setup=setup,
             code=code,
             **compare,
@@ -127,22 +100,10 @@ class Story:
 
     @classmethod
     def of_run(cls, directory: str | Path) -> Story:
-        """What a run directory holds: its frames, ``metrics.jsonl``, ``config.toml``.
+        """The story of a run directory: its frames, ``metrics.jsonl`` and ``config.toml``.
 
         The objective and its terms come from the lines called "flow" in ``metrics.jsonl``, else
-        from the newest checkpoint, else from the frames.
-
-        Example:
-            >>> import tempfile, advect as ad
-            >>> from advect.report import Story
-            >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
-            >>> with tempfile.TemporaryDirectory() as run:
-            ...     watch = [ad.Recorder(every=2, directory=run), ad.Checkpoint(run)]
-            ...     _ = ad.flow(data, ad.Potential(ad.norm()), n_steps=4, callbacks=watch)
-            ...     story = Story.of_run(run)
-            >>> len(story.trajectory), len(story.objective)
-            (3, 4)
-        """
+        from the newest checkpoint, else from the frames."""
         directory = Path(directory)
         trajectory = Trajectory.open(directory)
         metrics: dict[str, list[tuple[int, float]]] = {}
@@ -152,17 +113,13 @@ class Story:
             if line["name"] != "flow":
                 metrics.setdefault(line["name"], []).append((line["index"], line["value"]))
         history = _logged(steps) if steps else _checkpointed(directory)
-        config = directory / "config.toml"
-        return cls(
-            trajectory,
-            metrics=metrics,
-            config=read_text(config) if config.exists() else None,
-            **history,
-        )
+        path = directory / "config.toml"
+        config = read_text(path) if path.exists() else None
+        return cls(trajectory, metrics=metrics, config=config, **history)
 
 
 def _logged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Curves from lines with a step, a value and maybe terms and seconds."""
+    """Curves from records with a step, a value, and optionally terms and seconds."""
     terms: dict[str, list[tuple[int, float]]] = {}
     for record in records:
         for name, value in record.get("terms", {}).items():
@@ -176,10 +133,10 @@ def _logged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _checkpointed(directory: Path) -> dict[str, Any]:
-    """Curves that the newest checkpoint keeps: of the steps before its own."""
+    """Curves of the newest checkpoint, up to the step before its own."""
     try:
         snapshot = load_snapshot(directory)
-    except InputError:  # none: the values of the frames will do
+    except InputError:
         return {}
     history = snapshot.history
     names = list(history.get("terms", {}))
@@ -187,76 +144,57 @@ def _checkpointed(directory: Path) -> dict[str, Any]:
     rows = zip(history.get("values", []), history.get("seconds", []), columns, strict=True)
     first = snapshot.index - len(history.get("values", []))
     records = [
-        {
-            "index": index,
-            "value": value,
-            "seconds": seconds,
-            "terms": dict(zip(names, terms, strict=True)),
-        }
-        for index, (value, seconds, terms) in enumerate(rows, start=first)
+        {"index": index, "value": v, "seconds": s, "terms": dict(zip(names, terms, strict=True))}
+        for index, (v, s, terms) in enumerate(rows, start=first)
     ]
     return _logged(records) | {"n_steps": snapshot.index} if records else {}
 
 
 def _setup(result: FlowResult) -> tuple[dict[str, str], str | None]:
-    """What was run, in words, and as Python in outline."""
+    """The settings of a flow as text, and as Python code in outline."""
     if result.functional is None:
         return {}, None
-    setup, chosen = {"functional": result.functional.name}, result.options
-    setup |= {
-        "ground cost" if name == "cost" else name: shown(value) for name, value in chosen.items()
-    }
-    parts = {
-        "dynamics": shown(result.dynamics),
-        "integrator": shown(result.integrator),
-        "control": shown(result.control),
-    }
-    setup |= {name: text for name, text in parts.items() if text != "None"}
-    options = "".join(
-        f"    {name}={_qualified(text)},\n" for name, text in parts.items() if text != "None"
-    )
-    objective = f"functional,  # {result.functional.name}"
-    if chosen and result.functional.name.isidentifier():  # one term, and no factor
-        texts = {name: _qualified(shown(value)) for name, value in chosen.items()}
-        lines = "".join(f"        {name}={text},\n" for name, text in texts.items())
-        objective = f"ad.{result.functional.name}(\n        target,\n{lines}    ),"
+    name = result.functional.name
+    options = {key: option_text(value) for key, value in result.options.items()}
+    parts = {key: getattr(result, key) for key in ("dynamics", "integrator", "control")}
+    parts = {key: option_text(value) for key, value in parts.items() if value is not None}
+    named = {"ground cost" if key == "cost" else key: text for key, text in options.items()}
+    objective = f"functional,  # {name}"
+    if options and name.isidentifier():  # a single term without a factor
+        lines = "".join(f"        {key}={_qualified(text)},\n" for key, text in options.items())
+        objective = f"ad.{name}(\n        target,\n{lines}    ),"
+    lines = "".join(f"    {key}={_qualified(text)},\n" for key, text in parts.items())
     code = (
-        f"import advect as ad\n\nresult = ad.flow(\n    source,\n    {objective}\n{options}"
+        f"import advect as ad\n\nresult = ad.flow(\n    source,\n    {objective}\n{lines}"
         f"    n_steps={result.n_steps},\n)\n"
     )
-    return setup, code
+    return {"functional": name, **named, **parts}, code
 
 
-def shown(thing: Any) -> str:
-    """An options object with what was chosen, defaults of no interest left out; addresses of
-    functions say nothing.
-    """
-    if is_dataclass(type(thing)):
-        parts = {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
-        parts = {
-            name: value for name, value in parts.items() if value is not None and value is not False
-        }
-        return f"{type(thing).__name__}({', '.join(f'{name}={shown(value)}' for name, value in parts.items())})"
-    return re.sub(
-        r"<(?:function|bound method) (\S+?)(?: of .*)?(?: at 0x[0-9a-f]+)?>",
-        r"\1",
-        repr(thing),
-        flags=re.DOTALL,
-    )
-
-
-def chosen(options: Any, names: Sequence[str]) -> dict[str, str]:
-    """Some of the options, those that are left open not.
-
-    Example:
-        >>> import advect as ad
-        >>> chosen(ad.apps.TransferOptions(), ["label_weight", "n"])
-        {'label_weight': '50.0'}
-    """
-    known = {name: getattr(options, name) for name in names}
-    return {name: shown(value) for name, value in known.items() if value is not None}
+def option_text(value: Any) -> str:
+    """An options object as code, without unset options and addresses of functions."""
+    if is_dataclass(type(value)):
+        options = {f.name: getattr(value, f.name) for f in fields(value) if f.repr}
+        chosen = {k: v for k, v in options.items() if v is not None and v is not False}
+        texts = (f"{name}={option_text(option)}" for name, option in chosen.items())
+        return f"{type(value).__name__}({', '.join(texts)})"
+    address = r"<(?:function|bound method) (\S+?)(?: of .*)?(?: at 0x[0-9a-f]+)?>"
+    return re.sub(address, r"\1", repr(value), flags=re.DOTALL)
 
 
 def _qualified(text: str) -> str:
     """Names of classes as ``ad.Name``."""
     return re.sub(r"(?<![\w.])([A-Z]\w*)(?=\()", r"ad.\1", text)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as text.
+
+    Example:
+        >>> duration(0.21), duration(75), duration(7300)
+        ('0.21 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.3g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

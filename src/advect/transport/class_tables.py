@@ -10,8 +10,9 @@ from torch import Tensor
 
 from advect.cost import GroundCost, PairCost
 from advect.data.class_table import ClassTable
-from advect.data.dataset import LabeledDataset
-from advect.ot import ExactOT
+from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.labels import occurring_classes
+from advect.ot.exact import ExactOT
 
 _ROUNDING = 1e-14  # of the mass of all classes
 
@@ -23,8 +24,8 @@ def class_distances(pair: PairCost) -> ClassTable:
     values = (
         pair.by_classes().label_distances.detach().double().clamp_min(0).sqrt().cpu().numpy().copy()
     )
-    values[[not some for some in pair.source.occurring], :] = np.nan
-    values[:, [not some for some in pair.target.occurring]] = np.nan
+    values[[not some for some in occurring_classes(pair.source)], :] = np.nan
+    values[:, [not some for some in occurring_classes(pair.target)]] = np.nan
     return ClassTable(values, pair.source.classes, pair.target.classes)
 
 
@@ -43,7 +44,7 @@ def left_by_class(data: LabeledDataset, carried: Tensor) -> ClassTable:
     """The mass of each class, what a plan carries of it, and what it leaves; ``carried`` is that of
     each sample, (n, 1).
     """
-    data.require_labels("the mass that classes leave")
+    require_labels(data, "the mass that classes leave")
     mass = data.class_mass.cpu()
     sums = carried[:, 0].to(data.weights)
     sent = torch.zeros_like(data.class_mass).index_add_(0, data.y, sums).cpu()

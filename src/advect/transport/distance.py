@@ -11,28 +11,32 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from advect._util.html import facts_table
 from advect._util.memory import MemoryLimit
+from advect._util.result import Result, Table
 from advect.cost import GroundCost, PairCost
 from advect.cost.ground import check_cost
 from advect.cost.rounding import largest_cost
 from advect.cost.targets import cost_for
 from advect.data.class_table import ClassTable
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.labels import memberships, require_classes
 from advect.errors import InputError
-from advect.ot import Divergence, Sinkhorn, Solver, check_solver
-from advect.ot.divergence import debiased, envelope, warn_unless_converged
+from advect.ot.divergence import Divergence, debiased, envelope, warn_unless_converged
+from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solver import Solver, check_solver
 from advect.transport.class_tables import class_distances, left_by_class, match_classes
 from advect.transport.notes import (
     Note,
-    of_doubt,
+    of_batches,
     of_pair,
-    of_parts,
     of_reach,
+    of_soft_labels,
     of_solver,
     of_unresolved,
 )
@@ -40,18 +44,19 @@ from advect.transport.same import same_measure
 from advect.transport.transport import Transport, check_dataset
 from advect.transport.variation import Varying
 
-_QUICK = 1_000_000  # pairs of samples for which an interval is found just to be shown
+_MAX_INTERVAL = 1_000_000  # pairs of samples for which the summary has an interval
+_MAX_CLASSES = 30  # in tables of the summary
 
 
 @dataclass(frozen=True, eq=False)
-class Distance(Varying):
-    """The distance between two labeled datasets and what came with it; the costly parts are made on
+class Distance(Varying, Result):
+    """The result of ``otdd``: the distance between two labeled datasets. Costly parts are computed on
     first use.
 
     Attributes:
         source, target: the datasets.
         divergence: the three solved transport problems, with their potentials and plans.
-        notes: in plain sentences, what a careful user would want to know, each with a remedy.
+        notes: warnings in plain sentences, each with a remedy.
 
     Example:
         >>> import advect as ad
@@ -90,63 +95,70 @@ class Distance(Varying):
         return self.value
 
     def __repr__(self) -> str:
-        state = (
-            "converged"
-            if self.converged
-            else f"not converged, marginal error {self.marginal_error:.1e}"
-        )
+        state = "converged"
+        if not self.converged:
+            state = f"not converged, marginal error {self.marginal_error:.1e}"
         return f"Distance(value={self.value:.6g}, energy={self.energy:.6g} ± {self.error:.2g}, {state})"
 
-    def _repr_html_(self) -> str:
-        state = "yes" if self.converged else f"no, marginal error {self.marginal_error:.1e}"
-        facts = {
-            "value": f"{self.value:.6g}",
-            "energy": f"{self.energy:.6g} ± {self.error:.2g}",
-            "converged": state,
+    title: ClassVar[str] = "Dataset distance"
+
+    def _summary(self) -> dict[str, Any]:
+        summary: dict[str, Any] = {
+            "value": self.value,
+            "energy": self.energy,
+            "error": self.error,
+            "converged": self.converged,
         }
-        if self.value > 0 and len(self.source) * len(self.target) <= _QUICK:
-            with suppress(InputError):  # no first order to go by
+        if self.value > 0 and len(self.source) * len(self.target) <= _MAX_INTERVAL:
+            with suppress(InputError):  # no first-order error
                 low, high = self.interval()
-                facts["95 % interval over other draws, as many of each class"] = (
-                    f"{low:#.4g} to {high:#.4g}"
-                )
-        facts |= {f"note {k}": str(note) for k, note in enumerate(self.notes, start=1)}
-        table = facts_table("Distance", facts)
+                summary["95 % interval"] = f"{low:#.4g} to {high:#.4g}"
+        return summary
+
+    def _class_tables(self) -> dict[str, ClassTable]:
         try:
-            classes = self.class_distances
-        except InputError:  # nothing to compare classes by
-            return table
-        return table if max(classes.shape) > 30 else table + classes._repr_html_()
+            return {"class distances": self.class_distances, "class matching": self.class_matching}
+        except InputError:  # no labels to compare
+            return {}
+
+    def _tables(self) -> list[Table]:
+        return [
+            Table(
+                title,
+                ("", *map(str, table.columns)),
+                [
+                    (str(name), *map(float, row))
+                    for name, row in zip(table.rows, table.values, strict=True)
+                ],
+            )
+            for title, table in self._class_tables().items()
+            if max(table.shape) <= _MAX_CLASSES
+        ]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"cost": repr(self.pairs[0].cost), "solver": repr(self.solver)}
+
+    def figures(self) -> dict[str, Any]:
+        """Heat maps of class distances and of the class matching."""
+        viz = import_module("advect.viz")
+        return {title: viz.class_table(table) for title, table in self._class_tables().items()}
 
     @property
     def converged(self) -> bool:
-        """Whether all three problems met their tolerance, and their error is below 1 % of the
-        energy.
+        """Whether all three problems met their tolerance with an error below 1 % of the energy.
 
-        Between datasets that are not the same a distance of 0 has not converged: no dtype could
-        tell them apart. Nor has a dataset that is some way from itself. Of ``MiniBatch`` it says
-        that the parts are solved: see ``error`` and ``notes``."""
+        A distance of 0 between different datasets has not converged. With ``MiniBatch`` it means
+        that the batches are solved: see ``error`` and ``notes``."""
         if self.same:
             return self.divergence.met and self.divergence.value <= self.divergence.error
         return self.divergence.converged and not self.divergence.equal
 
     @property
     def error(self) -> float:
-        """How far ``energy`` can be from the ½-squared distance of these datasets at this
-        ``epsilon``, rounding included.
+        """A bound of the error of ``energy`` at this ``epsilon``, rounding included.
 
-        A bound, with two exceptions. Of ``NystromSinkhorn`` it is an estimate, from some rows of
-        the kernel. Of ``MiniBatch`` it holds the standard error over the parts that were drawn
-        (infinite where there is one part only), but not their bias: the mean over parts is larger
-        than the distance of the whole, on average, and only other sizes can show by how much.
-
-        Example:
-            >>> import advect as ad
-            >>> a, b = (ad.datasets.load("digits", n=n) for n in (100, 150))
-            >>> distance = ad.otdd(a, b)
-            >>> distance.error < 0.01 * distance.energy
-            True
-        """
+        With ``MiniBatch`` it includes the standard error over batches, but not their bias."""
         if self.divergence.met and self.same:
             return self.energy
         spread = self.divergence.standard_error
@@ -154,8 +166,8 @@ class Distance(Varying):
 
     @cached_property
     def same(self) -> bool:
-        """Whether the datasets are one, in whatever order of samples and under whatever names of
-        classes (unless names cost something: ``ByName``).
+        """Whether the datasets are equal up to the order of samples and the names of classes (unless
+        names matter: ``ByName``).
         """
         if self.source is self.target:
             return True
@@ -164,47 +176,33 @@ class Distance(Varying):
             return False
         cost, sides = self.pairs[0].cost, [self.source, self.target]
         if self.pairs[0].points is not None and any(data.targets is not None for data in sides):
-            points = zip(
-                sides, self.pairs[0].points, strict=True
-            )  # what is compared of targets too
-            sides = [data.replace(x=x, sample_shape=tuple(x.shape[1:])) for data, x in points]
+            points = zip(sides, self.pairs[0].points, strict=True)  # targets are part of points
+            sides = [data._replace(x=x, sample_shape=tuple(x.shape[1:])) for data, x in points]
         labels = {"labels": cost.has_labels, "names": cost.names_count}
         return same_measure(sides[0], sides[1], **labels)
 
     @property
     def _cancels(self) -> bool:
-        """Whether the three problems are one, and have been solved as such: nothing is left."""
+        """Whether the three problems are one and solved, so that they cancel exactly."""
         return self.same and self.converged and not self.divergence.sampled
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
-        """What a careful user would want to know of this distance, each with a remedy; nothing
-        where there is nothing to say.
+        """Warnings about this distance, each with a remedy."""
+        pair, sampled = self.pairs[0], self.divergence.sampled
+        leaves_mass = self.divergence.cross.reach is not None
+        soft = self.source.has_soft_labels or self.target.has_soft_labels
+        return (
+            *self._solver_notes(),
+            *of_reach(self.mass_left),
+            *(of_batches(self.divergence.standard_error) if sampled else ()),
+            *(of_soft_labels(pair.labels.floor) if soft and pair.has_labels else ()),
+            *of_pair(self.source, self.target, pair.cost, leaves_mass=leaves_mass),
+        )
 
-        Example:
-            >>> import torch, advect as ad
-            >>> a = ad.datasets.gaussians(60, generator=torch.Generator().manual_seed(0))
-            >>> b = a.replace(x=a.x * torch.tensor([1.0, 1000.0]))
-            >>> ad.otdd(a, a).notes, ad.otdd(a, b).notes[0].what[:34]
-            ((), "Column 'feature 2' carries 100.0% ")
-        """
-        parts = of_parts(self.divergence.standard_error) if self.divergence.sampled else []
-        leaves = self.divergence.cross.reach is not None
-        pair = of_pair(self.source, self.target, self.pairs[0].cost, leaves_mass=leaves)
-        doubt = of_doubt(self._floor)
-        return (*self._of_solver(), *of_reach(self.mass_left), *parts, *doubt, *pair)
-
-    @property
-    def _floor(self) -> float:
-        """A bound below of what labels cost."""
-        pair = self.pairs[0]
-        in_doubt = pair.has_labels and (self.source.has_doubt or self.target.has_doubt)
-        return pair.labels.floor if in_doubt else 0.0
-
-    def _of_solver(self) -> list[Note]:
-        if self.converged or (
-            self.divergence.met and self.same and self.divergence.sampled
-        ):  # solved, each part
+    def _solver_notes(self) -> list[Note]:
+        solved_batches = self.divergence.met and self.same and self.divergence.sampled
+        if self.converged or solved_batches:
             return []
         if not (self.divergence.met or self.divergence.equal):
             return of_solver(1, 1)
@@ -245,8 +243,7 @@ class Distance(Varying):
 
     @property
     def mass_left(self) -> float:
-        """The share of the mass that the plan between source and target leaves behind; 0 unless the
-        solver has a ``reach``.
+        """The share of the mass that the plan leaves behind; 0 unless the solver has a ``reach``.
 
         Example:
             >>> import advect as ad
@@ -263,35 +260,29 @@ class Distance(Varying):
 
     @cached_property
     def left_in_source(self) -> ClassTable:
-        """For each class of the source its mass, what the plan carries of it, and what it leaves
-        behind; below 0 where it carries more than there is.
-        """
+        """For each class of the source: its mass, the mass carried by the plan, and the rest."""
         coupling = self.divergence.cross.coupling
         return left_by_class(self.source, coupling @ torch.ones(len(self.target), 1).double())
 
     @cached_property
     def left_in_target(self) -> ClassTable:
-        """For each class of the target its mass, what the plan brings, and what is missing."""
+        """For each class of the target: its mass, the mass brought by the plan, and the rest."""
         coupling = self.divergence.cross.coupling
         sums = coupling.T @ torch.ones(len(self.source), 1).double()
         return left_by_class(self.target, sums)
 
     @property
     def contributions(self) -> tuple[Tensor, Tensor]:
-        """How much each source sample and each target sample adds to the energy; together they sum
-        to it.
-
-        a_i (f_i − f^aa_i) and b_j (g_j − g^bb_j), each side taking half of the total.
+        """The contribution of each source and target sample to the energy, which is their sum:
+        a_i (f_i − f^aa_i) and b_j (g_j − g^bb_j).
         """
         return self.divergence.contributions
 
     @cached_property
     def loss(self) -> Tensor:
-        """The energy as a differentiable tensor, in features and laws that require gradients
-        (envelope theorem).
+        """The energy as a tensor, differentiable in features and laws (envelope theorem).
 
-        What was fitted to the datasets (the basis of a ``Sketch``, a relative epsilon) is held
-        fixed.
+        What was fitted to the datasets (the basis of a ``Sketch``, a relative epsilon) is fixed.
 
         Example:
             >>> import torch, advect as ad
@@ -328,23 +319,13 @@ class Distance(Varying):
 
     @cached_property
     def class_coupling(self) -> ClassTable:
-        """How much mass the plan sends from each class of the source to each class of the
-        target.
-        """
+        """The mass that the plan sends from each class of the source to each class of the target."""
         for data in (self.source, self.target):
-            data.require_classes("class_coupling")
-            data.require_labels("class_coupling")
-        plan, width = self.divergence.cross.coupling, len(self.target.classes)
-        if self.source.has_doubt or self.target.has_doubt:
-            shares = [data.memberships for data in (self.source, self.target)]
-            coupled = shares[0].T @ (plan @ shares[1]).double()
-            return ClassTable(coupled.cpu().numpy(), self.source.classes, self.target.classes)
-        onto = torch.nn.functional.one_hot(self.target.y, width).to(torch.float64)
-        by_class = plan @ onto  # (n, k')
-        coupled = onto.new_zeros(len(self.source.classes), width).index_add_(
-            0, self.source.y, by_class.double()
-        )
-        return ClassTable(coupled.cpu().numpy(), self.source.classes, self.target.classes)
+            require_classes(data, "class_coupling")
+            require_labels(data, "class_coupling")
+        first, second = memberships(self.source), memberships(self.target)
+        mass = first.T @ (self.divergence.cross.coupling @ second).double()
+        return ClassTable(mass.cpu().numpy(), self.source.classes, self.target.classes)
 
 
 def otdd(
@@ -355,25 +336,25 @@ def otdd(
     solver: Solver | None = None,
     memory_limit: MemoryLimit = None,
 ) -> Distance:
-    """The distance between two labeled datasets, whose label sets, sizes and class counts may
-    differ.
+    """The Optimal Transport Dataset Distance between two labeled datasets.
+
+        value² / 2 = OT_c(A, B) − ½ OT_c(A, A) − ½ OT_c(B, B)
+
+    Label sets, sizes and numbers of classes may differ.
 
     Args:
         source, target: datasets in one feature space (see ``harmonize``).
         cost: the ground cost; by default squared Euclidean features and full Gaussian label laws,
             and ``TargetValues`` for continuous targets.
         solver: ``Sinkhorn(...)`` (by default with epsilon 1 % of the mean cost), ``ExactOT()``, or
-            for many samples ``MiniBatch(...)`` or ``NystromSinkhorn(...)``; see
-            docs/choosing-a-solver.md.
-        memory_limit: bytes, or a text like "2GiB", that the computation may take beside the
-            datasets; by default half of what is free. Where the cost matrices do not fit, the three
-            problems are solved one after the other, and each in blocks of rows if it has to be: the
-            same distance, for more work.
+            for many samples ``MiniBatch(...)``; see docs/choosing-a-solver.md.
+        memory_limit: bytes, or a text like "2GiB", beside the datasets; by default half of the free
+            memory. Costs that do not fit are recomputed in blocks: the same distance, more work.
 
     Returns:
         A ``Distance``: value, energy, error, class_distances, class_matching, plan(), potentials,
-        contributions, converged. Where float32 has not digits enough for the energy or its plan,
-        costs and problems are computed in float64.
+        contributions, converged. If float32 has too few digits, costs and problems are computed in
+        float64.
 
     Raises:
         InputError: when the datasets do not share a feature space or a device.
@@ -391,7 +372,7 @@ def otdd(
     solver = check_solver(solver or Sinkhorn())
     cost = cost_for(cost, source, target).fitted(source, target)
     transport = Transport(cost, solver, memory_limit)
-    solved, pairs = transport.kept(source, target)
+    solved, pairs = transport.solve_with_plans(source, target)
     found = Distance(source, target, solved, pairs, solver, memory_limit)
     can_refine = transport.solver.refines or solved.cost_error > solved.error / 2
     if solved.met and not found.converged and can_refine:

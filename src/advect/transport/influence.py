@@ -24,7 +24,7 @@ from torch import Tensor
 
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
-from advect.ot import Divergence
+from advect.ot.divergence import Divergence
 from advect.transport.redraw import varies
 
 _LIGHT = 1e-3  # of the mass of a law: pairs of laws with less do not move the variance
@@ -35,11 +35,11 @@ def why_unknown(
 ) -> str:
     """What is in the way of a first-order standard error; empty where nothing is."""
     if divergence.sampled:
-        return "a solver that draws parts of the samples"
+        return "a solver with random batches"
     if divergence.cross.reach is not None:
         return "a solver with a reach"
-    if any(data.has_doubt for data in sides):
-        return "labels with doubt"
+    if any(data.has_soft_labels for data in sides):
+        return "soft labels"
     if not any(varies(data, within_classes) for data in sides):
         return "one sample with weight in each " + ("class" if within_classes else "dataset")
     return ""
@@ -101,7 +101,7 @@ def _through_laws(
     if not pairs[0].has_labels or all(side.law is not None for side in pairs[0].sides):
         return nothing[0], nothing[1]
     sides = [  # laws that a dataset carries do not come of its samples
-        side.replace(x=side.x.detach().requires_grad_(side.law is None)) for side in pairs[0].sides
+        side._replace(x=side.x.detach().requires_grad_(side.law is None)) for side in pairs[0].sides
     ]
     between = ((sides[0], sides[1]), (sides[0], sides[0]), (sides[1], sides[1]))
     cost, total = pairs[0].cost, torch.zeros((), dtype=torch.float64)

@@ -12,30 +12,23 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from advect._util.facts import Numbers
 from advect.cost import PairCost
-from advect.cost.label_pair import carrying
+from advect.cost.label_pair import significant_pairs
 from advect.cost.labels import LabelCost
-from advect.cost.rounding import Sizes, cost_rounding, largest_cost, size_numbers
+from advect.cost.rounding import Sizes, cost_rounding, largest_cost, sizes_of
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.ot import Cost, DenseCost, Divergence, Solution, Solver
+from advect.ot.blocks import DenseCost
 from advect.ot.certificate import Scale
-from advect.ot.divergence import SIDES, debiased
+from advect.ot.cost import Cost
+from advect.ot.divergence import SIDES, Divergence, debiased
 from advect.ot.plan import NoPlan
+from advect.ot.solution import Solution
+from advect.ot.solver import Solver
 
 
 class Problem:
-    """The problems between source and target, within the source, and within the target.
-
-    Args:
-        between: the ground cost of a side ("cross", "source" or "target").
-        weights: of source and target.
-        dtype: of the costs.
-        limit: bytes for costs that come in blocks of rows; None for matrices.
-        likely: of a side, the pairs of label laws, (k, k') bool, that are expected to carry mass.
-        copies: how many copies of the features are made beside the costs, within the limit.
-    """
+    """The problems between source and target, within the source, and within the target."""
 
     def __init__(
         self,
@@ -48,16 +41,16 @@ class Problem:
     ) -> None:
         self.between, self.weights, self.dtype = between, weights, dtype
         self.limit, self.copies, self.likely = limit, copies, likely or {}
-        self.carrying: dict[str, Tensor] = {}  # pairs of label laws, as plans have shown
+        self.significant_pairs: dict[str, Tensor] = {}  # pairs of label laws, as plans have shown
         self._pairs: dict[str, PairCost] = {}
         self._ready: dict[str, Cost] = {}
         self._rounding: dict[str, float] = {}
-        self._sizes: dict[str, Numbers] = {}
+        self._sizes: dict[str, Sizes] = {}
 
     def pair(self, side: str) -> PairCost:
         """The ground cost of a side, made on first use: it remembers its label distances."""
         if side not in self._pairs:
-            self._pairs[side] = self.between(side).expecting(self.likely.get(side))
+            self._pairs[side] = self.between(side).with_likely_pairs(self.likely.get(side))
         return self._pairs[side]
 
     def make(self, side: str) -> Cost:
@@ -71,7 +64,6 @@ class Problem:
             samples = len(pair.source) + len(pair.target)
             beside = self.copies * samples * pair.source.dim * self.dtype.itemsize
             cost = pair.blocked(self.dtype, self.limit, beside)
-        cost.beside = self._sizes[side] = size_numbers(pair)
         return cost
 
     def prepared(self, solver: Solver) -> Solver:
@@ -115,8 +107,8 @@ class Problem:
     def sizes(self, side: str) -> Sizes:
         """What the costs of a side are made of, in numbers."""
         if side not in self._sizes:
-            self._sizes[side] = size_numbers(self.pair(side))
-        return Sizes(*self._sizes[side].values)
+            self._sizes[side] = sizes_of(self.pair(side))
+        return self._sizes[side]
 
     def rounding(self, side: str) -> float:
         """How far entries of the costs of a side are off."""
@@ -125,7 +117,7 @@ class Problem:
             self._rounding[side] = self.agreed(own)
         return self._rounding[side]
 
-    def lost(self, epsilon: float) -> float:
+    def rounding_bound(self, epsilon: float) -> float:
         """How far rounding alone can take the cross value from the truth, whatever the tolerance
         is; nothing in float64.
         """
@@ -134,13 +126,13 @@ class Problem:
         scale = Scale(self.shape, 0.0, self.largest, epsilon)
         return scale.value_rounding(self.dtype) + self.rounding("cross")
 
-    def kept(self, solver: Solver) -> Divergence:
+    def solve_with_plans(self, solver: Solver) -> Divergence:
         """All three solutions with their plans, by a prepared solver."""
         found = solver.divergence(self.make, *self.weights)
         cross, source, target = map(self.rounding, SIDES)
         return replace(found, cost_error=cross + (source + target) / 2)
 
-    def contracted(
+    def solve_for_gradient(
         self, solver: Solver, warm: dict[str, Tensor], target: Solution | None
     ) -> Divergence:
         """The values, potentials and gradients alone: each plan is contracted and let go of, with
@@ -173,7 +165,7 @@ class Problem:
             return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
         pulled, masses = pair.contracted(solution.coupling)
         if masses is not None:
-            self.carrying[side] = carrying(masses.detach())
+            self.significant_pairs[side] = significant_pairs(masses.detach())
         return pulled.double()
 
     def cut(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -187,9 +179,7 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class KnownDistances(LabelCost):
-    """A label cost whose distances are known already, where labels are in doubt also those within
-    either dataset.
-    """
+    """A label cost with given distances; for soft labels also those within either dataset."""
 
     distances: Tensor
     own: tuple[Tensor, Tensor] | None = None
@@ -213,5 +203,5 @@ def _check_found(solution: Solution, solver: Solver) -> None:
         raise InputError(
             f"{type(solver).__name__} found no solution of a transport problem",
             f"a value of {solution.value} at epsilon {solution.epsilon:.3g}",
-            "Raise its epsilon (or its rank), or use ad.Sinkhorn().",
+            "Raise its epsilon, or use ad.Sinkhorn().",
         )

@@ -22,12 +22,15 @@ from torch import Tensor
 
 from advect._util.checks import check_finite
 from advect._util.memory import MemoryLimit, as_bytes
-from advect._util.ranks import Group
 from advect.cost import GroundCost, PairCost
 from advect.cost.labels import LabelCost, NoLabels, n_laws
 from advect.data.dataset import LabeledDataset
+from advect.data.labels import law_features
 from advect.errors import InputError
-from advect.ot import Cost, ShardedCost, Solution
+from advect.ot.cost import Cost
+from advect.ot.ranks import Group
+from advect.ot.sharded import ShardedCost
+from advect.ot.solution import Solution
 from advect.transport.problem import KnownDistances, Problem
 
 
@@ -70,7 +73,7 @@ class ShardedProblem(Problem):
 
         Both arguments of the problem within ρ move. Plan and cost are symmetric: that is twice the
         gradient in the first (``_pull``), and nothing in the second."""
-        target = self.target.replace() if side == "target" else self.target
+        target = self.target._replace() if side == "target" else self.target
         source = target if side == "target" else self.rho
         target = source if side == "source" else target
         cost = self.cost
@@ -85,7 +88,7 @@ class ShardedProblem(Problem):
 
     def _known(self, source: LabeledDataset, target: LabeledDataset) -> KnownDistances:
         between = self._label_distances(source, target)
-        if target is source or not (source.has_doubt or target.has_doubt):
+        if target is source or not (source.has_soft_labels or target.has_soft_labels):
             return KnownDistances(between)
         own = tuple(self._label_distances(side, side, 1.0) for side in (source, target))
         return KnownDistances(between, (own[0], own[1]))
@@ -98,7 +101,7 @@ class ShardedProblem(Problem):
         others = places if target is source else _embedded(self.cost, target)
         own = own_distances(self.cost.label_cost, places, others, self.group)
         law = source.law
-        moves = source.law_features.requires_grad if law is None else law.requires_grad
+        moves = law_features(source).requires_grad if law is None else law.requires_grad
         own = own + self.link if moves else own.detach()
         if share is None:
             share = 0.5 if target is source else 1.0  # contracted twice
@@ -181,7 +184,7 @@ def _with(data: LabeledDataset, tensors: dict[str, Tensor]) -> LabeledDataset:
     law = data.law
     if law is not None:
         law = law.with_tensors({name: tensors[f"law.{name}"] for name in law.tensors()})
-    return data.replace(x=tensors["x"], law=law, targets=tensors.get("targets"))
+    return data._replace(x=tensors["x"], law=law, targets=tensors.get("targets"))
 
 
 def _shared(data: LabeledDataset, group: Group) -> LabeledDataset:
@@ -219,7 +222,7 @@ def _cut(data: LabeledDataset, rows: Tensor) -> LabeledDataset:
         changes |= {"law": data.law.take(index), "law_index": places}
     if data.targets is not None:
         changes["targets"] = data.targets[rows]
-    return data.replace(**changes)
+    return data._replace(**changes)
 
 
 def as_points(cost: GroundCost, *datasets: LabeledDataset) -> list[LabeledDataset]:
@@ -228,7 +231,7 @@ def as_points(cost: GroundCost, *datasets: LabeledDataset) -> list[LabeledDatase
     for data in datasets:
         if id(data) not in made:
             points = cost.feature_cost.points(data)
-            made[id(data)] = data.replace(x=points, sample_shape=tuple(points.shape[1:]))
+            made[id(data)] = data._replace(x=points, sample_shape=tuple(points.shape[1:]))
     return [made[id(data)] for data in datasets]
 
 

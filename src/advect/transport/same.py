@@ -8,6 +8,7 @@ from torch import Tensor
 
 from advect.cost.names import spelled
 from advect.data.dataset import LabeledDataset
+from advect.data.labels import memberships, occurring_classes
 
 _APART = 1e-3  # of the largest feature: more than rounding of a mean in any dtype
 
@@ -17,16 +18,14 @@ def same_measure(
 ) -> bool:
     """Whether two datasets have the same samples with the same mass in the same classes, whatever
     their order and names.
-
-    Without ``labels``, classes do not count; with ``names``, it matters what they are called.
     """
     if not labels:
         a, b = (
-            data.replace(y=torch.zeros_like(data.y), law=None, law_index=None) for data in (a, b)
+            data._replace(y=torch.zeros_like(data.y), law=None, law_index=None) for data in (a, b)
         )
     if a.dim != b.dim or a.law is not None or b.law is not None:
         return a is b
-    if a.has_doubt or b.has_doubt:
+    if a.has_soft_labels or b.has_soft_labels:
         shares = [_canonical(data) for data in (a, b)]
         if shares[0].shape[1] != shares[1].shape[1]:
             return False
@@ -64,7 +63,7 @@ def _canonical(data: LabeledDataset) -> Tensor:
     """Shares of classes, (n, k), in an order of classes that names and order of samples do not change;
     without classes that no sample may be of.
     """
-    shares = data.memberships[:, data.occurring]
+    shares = memberships(data)[:, occurring_classes(data)]
     numbers = torch.Generator().manual_seed(0)
     along = torch.randn(data.dim, dtype=torch.float64, generator=numbers).to(shares.device)
     marks = (data.weights * (1 + (data.x.detach().double() @ along).sin().square())) @ shares

@@ -17,12 +17,14 @@ from torch import Tensor
 
 from advect._util.checks import check_kind
 from advect._util.memory import MemoryLimit, as_bytes
-from advect._util.ranks import Group
 from advect.cost import GroundCost, PairCost
 from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset
-from advect.ot import Divergence, Sinkhorn, Solution, Solver
-from advect.ot.divergence import SIDES
+from advect.ot.divergence import SIDES, Divergence
+from advect.ot.ranks import Group
+from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solution import Solution
+from advect.ot.solver import Solver
 from advect.transport.problem import KnownDistances, Problem, known
 from advect.transport.ranks import ShardedProblem, agreed_limit
 
@@ -40,25 +42,7 @@ _LOOSE = 0.1  # share of a value that a tolerance may leave open, as far as that
 
 @dataclass(frozen=True, eq=False)
 class Transport:
-    """The debiased problem under a ground cost, by a solver, within a limit of memory.
-
-    Nothing is remembered in the object. What a step hands to the next one is a flat dictionary of
-    tensors: potentials to start from ("f", "g", "self"), the epsilon and the tolerance ("tol") that
-    the solver has come to, whether costs are computed in float64 ("wide"), the target's problem with
-    itself ("target_value", …), which pairs of label laws carry mass ("cross_pairs", "source_pairs"), and of
-    the step itself "error" and "converged".
-
-    Use ``otdd`` for a distance and ``OTDD`` for a functional: this is what both are made of.
-
-    Example:
-        >>> import advect as ad
-        >>> from advect.transport.transport import Transport
-        >>> rho, target = ad.LabeledDataset([[0.0], [1.0]], ["a", "a"]), ad.LabeledDataset([[2.0]], ["b"])
-        >>> transport = Transport(ad.GroundCost(label=ad.NoLabels()), ad.ExactOT())
-        >>> found, state = transport(rho, target, transport.begin(rho, target))
-        >>> found.value, bool(state["converged"])
-        (1.25, True)
-    """
+    """The debiased problem under a ground cost, by a solver, within a limit of memory."""
 
     cost: GroundCost
     solver: Solver
@@ -105,15 +89,15 @@ class Transport:
         """A step in the dtype of the state, and the largest cost; None if the dtype has not digits
         enough for the plan, or for what is left of the energy.
         """
-        problem = self._moving(rho, target, state)
+        problem = self._flow_problem(rho, target, state)
         solver = problem.prepared(self._restored(state))
         if not problem.precise(solver):
             return None
         epsilon, calls = solver.regularisation, int(state.get("calls", 0))
         largest, drawn = problem.largest, solver.stochastic
         own = problem.pair("target") if drawn else None
-        lost = 0.0 if drawn else problem.lost(epsilon)
-        found = problem.contracted(solver.at(calls), _warm(state, rho, target), _own(state))
+        lost = 0.0 if drawn else problem.rounding_bound(epsilon)
+        found = problem.solve_for_gradient(solver.at(calls), _warm(state, rho, target), _own(state))
         if 2 * lost > _LOST * abs(found.signed):
             return None
         after = self.cost.with_state(state).state()
@@ -127,7 +111,7 @@ class Transport:
             after |= _numbers(target_value=within.value, target_value_error=within.value_error)
             after |= _numbers(target_converged=within.converged, iterations=found.cross.n_iter)
             after |= _numbers(self_iterations=found.source.n_iter)
-            after |= {f"{side}_pairs": pairs for side, pairs in problem.carrying.items()}
+            after |= {f"{side}_pairs": pairs for side, pairs in problem.significant_pairs.items()}
         elif own.has_labels:
             after["target_labels"] = own.label_distances.detach()
         return found, after, largest
@@ -151,7 +135,7 @@ class Transport:
             solver = solver.with_epsilon(float(state["epsilon"]))
         return solver.with_tolerance(float(state["tol"])) if "tol" in state else solver
 
-    def _moving(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Problem:
+    def _flow_problem(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Problem:
         """The problems of a step."""
         cost = self.cost.with_state(state)
         dtype = self._dtype(rho, target, wide=_flag(state, "wide"))
@@ -169,7 +153,7 @@ class Transport:
                 return cost.between(rho, target)
             if side == "source":
                 return cost.within(rho)
-            own = target.replace()  # a copy, so that what its laws keep for later goes with it
+            own = target._replace()  # a copy, so that what its laws keep for later goes with it
             fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
             return fixed.between(own, own)
 
@@ -194,41 +178,41 @@ class Transport:
         )
         return limit if in_blocks or needed > limit else None
 
-    def kept(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Divergence, Pairs]:
+    def solve_with_plans(
+        self, source: LabeledDataset, target: LabeledDataset
+    ) -> tuple[Divergence, Pairs]:
         """The problem under a fitted cost from a cold start, with all plans at hand, and the ground
         costs; in float64 where the dtype of the datasets has not digits enough for a plan.
         """
-        problem = self._lasting(self.cost, source, target, self._dtype(source, target))
+        problem = self._distance_problem(self.cost, source, target, self._dtype(source, target))
         solver = problem.prepared(self.solver)
         cross, within_source, within_target = map(problem.pair, SIDES)
         if problem.precise(solver):
-            found = problem.kept(solver)
+            found = problem.solve_with_plans(solver)
         else:
             del problem
-            wide = self._lasting(*self.cost.widened(source, target), _WIDE)
-            found = wide.kept(wide.prepared(self.solver))
+            wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
+            found = wide.solve_with_plans(wide.prepared(self.solver))
         return found, (cross, within_source, within_target)
 
     def problem(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Problem, Solver]:
         """The problems under a fitted cost, not solved yet, and the solver prepared for them."""
-        problem = self._lasting(self.cost, source, target, self._dtype(source, target))
+        problem = self._distance_problem(self.cost, source, target, self._dtype(source, target))
         solver = problem.prepared(self.solver)
         if problem.precise(solver):
             return problem, solver
-        wide = self._lasting(*self.cost.widened(source, target), _WIDE)
+        wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
         return wide, wide.prepared(self.solver)
 
     def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
-        """As ``kept``, to the last digits of float64, costs included, as far as the solver goes."""
-        wide = self._lasting(*self.cost.widened(source, target), _WIDE)
-        return wide.kept(wide.refined(self.solver))
+        """As ``solve_with_plans``, to the last digits of float64, costs included, as far as the solver goes."""
+        wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
+        return wide.solve_with_plans(wide.refined(self.solver))
 
-    def _lasting(
+    def _distance_problem(
         self, cost: GroundCost, source: LabeledDataset, target: LabeledDataset, dtype: torch.dtype
     ) -> Problem:
-        """The problems of a distance, whose costs stay.
-
-        When all are matrices, that is three costs and what solves the largest."""
+        """The problems of a distance, whose costs stay."""
         n, m = len(source), len(target)
         needed = (n * m + n * n + m * m + self.solver.scratch(n, m)) * dtype.itemsize
         limit = self._limit(needed, source.x.device)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from statistics import NormalDist
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from advect._util.checks import check_count, check_kind, check_known, check_numb
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.ot import Divergence
+from advect.ot.divergence import Divergence
 from advect.transport.influence import energy_error, why_unknown
 from advect.transport.redraw import check_varies, redrawn, varies
 
@@ -30,13 +29,7 @@ def check_level(level: float) -> float:
 
 
 def value_error(value: float, error: float) -> float:
-    """The standard error of a value √(2 E), from that of E: to first order, and at most
-    √(2 (E + error)), since near 0 the root is no line.
-
-    Example:
-        >>> value_error(2.0, 0.1), round(value_error(1e-6, 0.5), 6), energy_error_of(2.0, 0.05)
-        (0.05, 1.0, 0.1)
-    """
+    """The standard error of √(2 E) from that of E: first order, at most √(2 (E + error))."""
     bound = math.sqrt(value**2 + 2 * error)
     return min(error / value, bound) if value != 0 else bound
 
@@ -53,29 +46,20 @@ def between_values(squared: float, away: float) -> tuple[float, float]:
     return math.sqrt(max(0.0, squared - 2 * away)), math.sqrt(squared + 2 * away)
 
 
-class Varying(ABC):
-    """What is between two datasets and would be another with other samples of them."""
+class Varying:
+    """Sampling error of a distance between two datasets."""
 
     source: LabeledDataset
     target: LabeledDataset
     divergence: Divergence
     pairs: tuple[PairCost, PairCost, PairCost]
 
-    @property
-    @abstractmethod
-    def value(self) -> float: ...
+    if TYPE_CHECKING:
+        value: Any
+        energy: Any
+        error: Any
 
-    @property
-    @abstractmethod
-    def energy(self) -> float: ...
-
-    @property
-    @abstractmethod
-    def error(self) -> float: ...
-
-    @abstractmethod
-    def _between(self, source: LabeledDataset, target: LabeledDataset) -> Varying:
-        """The same between other datasets."""
+        def _between(self, source: LabeledDataset, target: LabeledDataset) -> Any: ...
 
     def standard_error(
         self,
@@ -84,24 +68,21 @@ class Varying(ABC):
         class_shares: ClassShares = "fixed",
         generator: torch.Generator | None = None,
     ) -> float:
-        """How much the value would vary with other draws of samples as large as these: its standard
-        deviation.
+        """The standard deviation of the value over other draws of as many samples.
 
-        By default to first order, from the dual potentials and the gradient through the laws of
-        labels, for about the work of the distance itself (``advect.transport.influence``). With n, by
-        bootstrap: both datasets are drawn n times from their own samples, with replacement, laws
-        estimated anew, for n times the work. It is not an error of the solver, which ``converged``
-        and ``error`` are about; nor does it tell how far a value of few samples is biased upward.
+        By default a first-order estimate, from the dual potentials and the gradient through label
+        laws, which costs about as much as the distance. With n, a bootstrap. It is not an error of
+        the solver (``error``), nor the upward bias of few samples.
 
         Args:
-            n: how many draws; the answer itself varies by about 1/√(2n) of itself.
-            class_shares: "fixed" where equally many samples of each class would be drawn again;
-                "drawn" where classes come as they come, and their shares vary too.
+            n: number of bootstrap draws.
+            class_shares: "fixed" if equally many samples of each class would be drawn again,
+                "drawn" if class proportions vary too.
             generator: source of randomness of the draws.
 
         Raises:
-            InputError: where no draw can differ from another, as with one sample in each class; or
-                there is no first order to go by (a ``reach``, ``MiniBatch``, labels with doubt).
+            InputError: no draw can differ from another (one sample in each class), or there is no
+                first-order estimate (a ``reach``, ``MiniBatch``, soft labels).
 
         Example:
             >>> import torch, advect as ad
@@ -130,19 +111,14 @@ class Varying(ABC):
         return 0.0 if self.energy == self.error == 0 else value_error(self.value, error)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Between which values the mean of distances over other draws of as many samples of each class
-        lies, with this confidence: from the first-order standard error of the energy, and the solver's
-        error.
+        """A confidence interval for the mean distance over other draws of as many samples.
 
-        Use it to see whether two distances differ by more than the luck of the draw. It holds no
-        bias: of fewer samples, distances are larger, so compare those of equally many. Between two
-        draws of one law it is too wide, being of first order (docs/many-datasets.md has what was
-        measured); whether two datasets are draws of one law is what ``ad.drift`` tests. There is none
-        for classes whose shares are drawn too: shares that differ by chance move mass from class to
-        class, which no first order sees (``standard_error(class_shares="drawn")`` tells about how much).
+        It comes from the first-order standard error and the solver's error. Use it to see whether
+        two distances differ by more than chance. It does not include the bias of few samples, and
+        it is too wide between two draws of one law, which ``ad.drift`` tests.
 
         Args:
-            level: of confidence.
+            level: confidence level.
 
         Example:
             >>> import torch, advect as ad
@@ -172,6 +148,6 @@ class Varying(ABC):
             )
         return energy_error(self.divergence, self.pairs, within)
 
-    def _redrawn(self, within_classes: bool, generator: torch.Generator | None) -> Varying:
+    def _redrawn(self, within_classes: bool, generator: torch.Generator | None) -> Any:
         sides = [redrawn(data, within_classes, generator) for data in (self.source, self.target)]
         return self._between(*sides)

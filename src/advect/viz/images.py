@@ -1,25 +1,40 @@
-"""Samples that are images, over time: one row for each sample, one column for each frame (paper,
-appendix E).
-"""
+"""Samples that are images, over time (paper, appendix E), and flows as films."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from advect._util.checks import check_count
+from advect._util.atomic import atomic_file
+from advect._util.checks import check_count, check_positive
+from advect._util.progress import Progress, track
+from advect.data.conversions import has_classes
 from advect.data.dataset import LabeledDataset
-from advect.data.spaces.images import Pixels, layout
 from advect.errors import InputError
-from advect.viz.states import Frames, State, as_array, same_samples, states_of
-from advect.viz.theme import dress, look, new_figure, short, text_width
+from advect.spaces.images import Pixels, layout
+from advect.viz.points import Panel
+from advect.viz.states import (
+    Frames,
+    State,
+    as_array,
+    check_titles,
+    names_of,
+    others,
+    project,
+    states_of,
+)
+from advect.viz.theme import add_legend, class_marks, dress, new_figure, short, text_width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_FORMATS = {".gif": "GIF", ".webp": "WEBP"}
 
 
 def image_grid(
@@ -28,22 +43,18 @@ def image_grid(
     rows: int = 10,
     columns: int | None = None,
     titles: Sequence[str] | None = None,
-    seed: int = 0,
 ) -> Figure:
     """The same samples over time as images: one row for each sample, one column for each frame.
+
+    Of a single dataset, each row shows several samples of one class.
 
     Args:
         frames: datasets or recorded frames, a trajectory or the result of a flow, with samples of
             shape (H, W) or (H, W, 1), drawn in grey, or (H, W, 3) or (3, H, W), drawn in colour.
-        rows: how many samples, taken in turn from each class of the first frame.
-        columns: how many frames at most, evenly spread over time; by default all of a list, and
-            twelve of a trajectory or a result.
-        titles: captions of the columns; by default the step numbers.
-        seed: of the choice of samples.
-
-    Raises:
-        InputError: samples that are not images, frames that do not hold the same samples, a wrong
-            number of captions.
+        rows: number of samples, taken in turn from each class of the first frame.
+        columns: maximal number of frames, evenly spaced in time. By default all frames of a list,
+            twelve of a flow, and ten samples of a class of a single dataset.
+        titles: titles of the columns; by default the step numbers.
 
     Example:
         >>> import advect as ad
@@ -55,58 +66,50 @@ def image_grid(
     """
     states = states_of(frames, columns, of_flow=12)
     data = check_images(states)
-    if titles is not None and len(titles) != len(states):
-        raise InputError(
-            f"there must be a caption for each of the {len(states)} columns",
-            len(titles),
-            "Give one each.",
-        )
-    chosen = in_turn(data[0], min(check_count("rows", rows), len(data[0])), seed)
-    pictures = np.stack([pixels(each, chosen) for each in data], axis=1)  # (rows, frames, H, W, …)
-    height, width = pictures.shape[2:4]
-    steps = [f"{place if s.step is None else s.step}" for place, s in enumerate(states)]
-    captions = steps if titles is None else [short(title, 24) for title in titles]
+    check_titles(titles, len(states))
+    rows = min(check_count("rows", rows), len(data[0]))
+    if len(data) == 1:
+        lines = [members[: columns or 10] for members in _by_class(data[0]) if members][:rows]
+        captions, heading = [""] * max(map(len, lines)), "" if titles is None else titles[0]
+        shown = [pixels(data[0], line) for line in lines]
+        pictures = np.full((len(lines), len(captions), *shown[0].shape[1:]), np.nan)
+        for line, part in zip(pictures, shown, strict=True):
+            line[: len(part)] = part
+    else:
+        chosen = in_turn(data[0], rows)
+        lines = [[i] for i in chosen]
+        steps = [f"{place if s.step is None else s.step}" for place, s in enumerate(states)]
+        captions = steps if titles is None else [short(title, 24) for title in titles]
+        heading = "" if titles is not None else "frame" if states[0].step is None else "step"
+        pictures = np.stack([pixels(each, chosen) for each in data], axis=1)
+    names = [short(data[0].labels[line[0]]) for line in lines]
+    height, width = pictures[0, 0].shape[:2]
     wide = text_width(captions) + 0.08
-    cell = min(wide if 0.62 < wide < 1.1 else 0.62, 6.5 / len(data))
+    cell = min(wide if 0.62 < wide < 1.1 else 0.62, 6.5 / len(captions))
     upright = wide <= cell + 0.08
-    names = [short(data[0].labels[i]) for i in chosen]
-    extra = 0 if upright else wide
-    figure = new_figure(
-        cell * len(data) + 0.5 + text_width(names),
-        cell * height / width * len(chosen) + 0.45 + extra,
-    )
+    tall = cell * height / width * len(names) + 0.45 + (0 if upright else wide)
+    figure = new_figure(cell * len(captions) + 0.5 + text_width(names), tall)
     axes = figure.add_subplot()
-    show_mosaic(axes, mosaic(scaled(pictures)))
-    axes.set_xticks(
-        [c * (width + 1) + width / 2 - 0.5 for c in range(len(data))],
-        captions,
-        rotation=0 if upright else 90,
-    )
-    axes.set_yticks([r * (height + 1) + height / 2 - 0.5 for r in range(len(chosen))], names)
+    axes.imshow(mosaic(scaled(pictures)), interpolation="nearest")
+    places = [c * (width + 1) + width / 2 - 0.5 for c in range(len(captions))]
+    axes.set_xticks(places, captions, rotation=0 if upright else 90)
+    axes.set_yticks([r * (height + 1) + height / 2 - 0.5 for r in range(len(names))], names)
     axes.tick_params(top=False, bottom=False, labeltop=True, labelbottom=False)
-    axes.set(
-        title="" if titles is not None else "frame" if states[0].step is None else "step",
-        ylabel="class",
-    )
-    bare(axes)
+    axes.set(title=heading, ylabel="class" if has_classes(data[0]) else "")
+    dress(axes, bare=True)
     return figure
 
 
 def check_images(states: Sequence[State]) -> list[LabeledDataset]:
-    """The datasets of the states: the same samples in each, and images."""
+    """The datasets of the states, which must be images of the same samples."""
     data = [state.dataset for state in states]
-    if layout(data[0].sample_shape) is None:
-        raise InputError(
-            "images have shape (H, W), (H, W, 3) or (3, H, W)",
-            f"sample shape {data[0].sample_shape}",
-            "Draw points with viz.particles.",
-        )
-    if not same_samples(data):
-        raise InputError(
-            "frames must hold the same samples",
-            f"{[(len(d), d.sample_shape) for d in data]}",
-            "Take them from one flow.",
-        )
+    shape = data[0].sample_shape
+    if layout(shape) is None:
+        what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
+        raise InputError(what, f"sample shape {shape}", "Draw points with viz.particles.")
+    if any((len(each), each.sample_shape) != (len(data[0]), shape) for each in data):
+        got = [(len(each), each.sample_shape) for each in data]
+        raise InputError("frames must have the same samples", got, "Take them from one flow.")
     return data
 
 
@@ -121,46 +124,144 @@ def pixels(data: LabeledDataset, rows: list[int]) -> np.ndarray:
 
 
 def scaled(pictures: np.ndarray) -> np.ndarray:
-    """Values from 0 to 1: as they are if they lie there, otherwise over their common range."""
-    low, high = min(0.0, float(pictures.min())), max(1.0, float(pictures.max()))
+    """Values from 0 to 1: unchanged if they lie there, otherwise scaled over their common range."""
+    low, high = min(0.0, float(np.nanmin(pictures))), max(1.0, float(np.nanmax(pictures)))
     return (pictures - low) / (high - low)
 
 
 def mosaic(pictures: np.ndarray) -> np.ndarray:
-    """(rows, columns, H, W, …) pictures in one, a pixel of ground between them."""
-    rows, columns, height, width, *channels = pictures.shape
-    tiles = np.full((rows, columns, height + 1, width + 1, *channels), np.nan)
-    tiles[:, :, :height, :width] = pictures
-    whole = tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1), *channels)[
-        :-1, :-1
-    ]
-    if channels:
-        ground = [int(look().ground[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        whole = np.where(np.isnan(whole), ground, whole)
-    return whole
+    """(rows, columns, H, W, …) pictures in one RGBA image with transparent gaps of one pixel."""
+    rows, columns, height, width, *_ = pictures.shape
+    colour = pictures if pictures.ndim == 5 else np.repeat(pictures[..., None], 3, axis=4)
+    tiles = np.zeros((rows, columns, height + 1, width + 1, 4))
+    tiles[:, :, :height, :width, :3] = np.nan_to_num(colour)
+    tiles[:, :, :height, :width, 3] = ~np.isnan(colour).any(axis=4)
+    whole = tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1), 4)
+    return whole[:-1, :-1]
 
 
-def show_mosaic(axes: Any, whole: np.ndarray) -> Any:
-    """Pixels as they are, in grey or colour; gaps in the colour of the ground."""
-    from matplotlib import colormaps
-
-    grey = colormaps["gray"].with_extremes(bad=look().ground)
-    return axes.imshow(whole, cmap=grey, vmin=0, vmax=1, interpolation="nearest")
-
-
-def bare(axes: Any) -> None:
-    """The look without ticks and frame."""
-    dress(axes)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
+def in_turn(data: LabeledDataset, n: int) -> list[int]:
+    """n positions, taken in turn from each class in random order, sorted by class."""
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*_by_class(data)))
+    some = itertools.islice((i for i in turns if i is not None), n)
+    return sorted(some, key=data.y.tolist().__getitem__)
 
 
-def in_turn(data: LabeledDataset, n: int, seed: int) -> list[int]:
-    """n positions, taken in turn from each class in a random order, sorted by class."""
-    order = torch.randperm(
-        len(data), generator=torch.Generator().manual_seed(check_count("seed", seed, least=0))
-    ).tolist()
-    codes = data.y.tolist()
-    by_class = [[i for i in order if codes[i] == code] for code in range(-1, len(data.classes))]
-    turns = (i for turn in itertools.zip_longest(*by_class) for i in turn if i is not None)
-    return sorted(itertools.islice(turns, n), key=codes.__getitem__)
+def _by_class(data: LabeledDataset) -> list[list[int]]:
+    """Positions of each class in a fixed random order."""
+    generator = torch.Generator().manual_seed(0)
+    order, codes = torch.randperm(len(data), generator=generator).tolist(), data.y.tolist()
+    return [[i for i in order if codes[i] == code] for code in range(-1, len(data.classes))]
+
+
+def animation(
+    frames: Frames,
+    path: str | Path,
+    *,
+    target: LabeledDataset | None = None,
+    fps: float = 12,
+    rows: int = 48,
+    dpi: float = 110,
+    progress: Progress = None,
+) -> Path:
+    """Write a film of a flow with one picture for each frame.
+
+    Args:
+        frames: the result of a flow, a trajectory, or a list of datasets or recorded frames.
+            Samples of more than two dimensions are projected on two principal components.
+        path: ends in ``.gif``, or in ``.webp``, which has more colours and smaller files.
+        target: the dataset that the flow moves to, drawn behind particles.
+        fps: pictures per second, at most 50.
+        rows: number of samples, for images.
+        dpi: pixels per inch; the film is about 5 inches wide.
+        progress: None shows a bar on stderr if it takes long, False shows nothing, a function is
+            called with (done, total).
+
+    Example:
+        >>> import tempfile, torch, advect as ad
+        >>> from advect import viz
+        >>> source = ad.datasets.gaussians(30, generator=torch.Generator().manual_seed(0))
+        >>> result = ad.flow(source, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     viz.animation(result, f"{folder}/flow.gif", fps=5).name
+        'flow.gif'
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    path, fps, dpi = Path(path), check_positive("fps", fps), check_positive("dpi", dpi)
+    kind = _FORMATS.get(path.suffix.lower())
+    if kind is None:
+        known = " or ".join(_FORMATS)
+        raise InputError(f"an animation is a {known} file", repr(path.name), "Change the suffix.")
+    states = states_of(frames)
+    images = layout(states[0].dataset.sample_shape) is not None
+    figure, show = _images(states, rows) if images else _particles(states, target)
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    show(0)
+    for _ in range(2):  # the first pass only approximates the layout
+        canvas.draw()
+    figure.set_layout_engine("none")
+    pictures = []
+    with track(len(states), f"drawing {path.name}", progress) as advance, atomic_file(path) as temp:
+        for position in range(len(states)):
+            show(position)
+            canvas.draw()
+            pictures.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy()))
+            advance(1)
+        if kind == "GIF":  # one palette for all pictures, so that nothing flickers
+            some = [np.asarray(pictures[k]) for k in (0, len(pictures) // 2, -1)]
+            palette = Image.fromarray(np.concatenate(some)).quantize(256)
+            pictures = [
+                each.quantize(palette=palette, dither=Image.Dither.NONE) for each in pictures
+            ]
+        lengths = [10 * max(2, round(100 / fps))] * len(pictures)  # GIFs count 1/100 s
+        lengths[-1] += 1000  # the last picture stays a second longer
+        options = {"append_images": pictures[1:], "duration": lengths, "loop": 0}
+        pictures[0].save(temp, format=kind, save_all=True, **options)
+    return path
+
+
+_Scene = tuple[Any, Callable[[int], None]]  # a figure, and a function that draws a state on it
+
+
+def _particles(states: Sequence[State], target: LabeledDataset | None) -> _Scene:
+    drawn, names = project([*(s.dataset for s in states), *others(target)])
+    goal = None if target is None else drawn.pop()
+    states = [replace(state, dataset=data) for state, data in zip(states, drawn, strict=True)]
+    panel = Panel.around(drawn, goal, class_marks(names_of(drawn)), True, names)
+    figure = new_figure(4.8, 4.8 * panel.ratio + 0.3)
+    axes = figure.add_subplot()
+    add_legend(figure, panel.handles(drawn))
+    followed = len({data.x.shape for data in drawn}) == 1
+
+    def show(position: int) -> None:
+        axes.clear()
+        trail = states[: position + 1] if followed else ()
+        state = states[position]
+        panel.draw(axes, state.dataset, trail, title=state.caption(f"frame {position}"))
+
+    return figure, show
+
+
+def _images(states: Sequence[State], rows: int) -> _Scene:
+    data = check_images(states)
+    chosen = in_turn(data[0], min(check_count("rows", rows), len(data[0])))
+    pictures = scaled(np.stack([pixels(each, chosen) for each in data]))  # (frames, n, H, W, …)
+    height, width = pictures.shape[2:4]
+    across = max(1, round((len(chosen) * 1.5 * height / width) ** 0.5))
+    down = -(-len(chosen) // across)
+    grid = np.full((len(data), across * down, *pictures.shape[2:]), np.nan)
+    grid[:, : len(chosen)] = pictures
+    grid = grid.reshape(len(data), down, across, *pictures.shape[2:])
+    figure = new_figure(4.8, 4.8 * (down * height) / (across * width) + 0.3)
+    axes: Any = figure.add_subplot(xticks=[], yticks=[])
+    image = axes.imshow(mosaic(grid[0]), interpolation="nearest")
+    dress(axes, bare=True)
+
+    def show(position: int) -> None:
+        image.set_data(mosaic(grid[position]))
+        axes.title.set_text(states[position].caption(f"frame {position}"))
+
+    return figure, show

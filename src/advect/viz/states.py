@@ -1,112 +1,94 @@
-"""What figures are made of: states of a dataset in order, from a result, a recorded trajectory or a
-plain list. All of ``viz`` and ``report`` comes in through here.
+"""Input of figures: states of a dataset in order, from a result, a trajectory or a list, and their
+projection to the plane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from advect._util.checks import check_count, check_kind
+from advect._util.checks import check_count, check_kind, check_known
+from advect.data.conversions import has_classes, target_names
 from advect.data.dataset import LabeledDataset
-from advect.datasets.trajectory import Frame, Trajectory
+from advect.data.labels import require_targets
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
+from advect.io.trajectory import Frame, Trajectory
+
+if TYPE_CHECKING:
+    from sklearn.decomposition import PCA
 
 Frames = Sequence[LabeledDataset | Frame] | Trajectory | FlowResult
 Curve = Sequence[tuple[int, float]]
 
+_MAX_PCA_ROWS = 20_000
+
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A dataset to be drawn; ``frame`` is what was recorded of it, if anything was."""
+    """A dataset with the step at which it was recorded, if it is a frame of a flow."""
 
     dataset: LabeledDataset
-    frame: Frame | None = None
+    step: int | None = None
 
-    @classmethod
-    def of(cls, given: LabeledDataset | Frame) -> State:
-        if isinstance(given, Frame):
-            return cls(given.dataset, given)
-        what = "a frame must be a LabeledDataset or a recorded Frame"
-        check_kind(what, given, LabeledDataset, "Pass result.trajectory, for instance.")
-        return cls(given)
-
-    @property
-    def step(self) -> int | None:
-        return None if self.frame is None else self.frame.index
-
-    def caption(self, otherwise: str = "") -> str:
-        return otherwise if self.step is None else f"step {self.step}"
-
-    def with_dataset(self, dataset: LabeledDataset) -> State:
-        """The same step, of another dataset."""
-        frame = None if self.frame is None else replace(self.frame, dataset=dataset)
-        return State(dataset, frame)
-
-    def as_given(self) -> LabeledDataset | Frame:
-        """In the form in which states are passed in."""
-        return self.dataset if self.frame is None else self.frame
+    def caption(self, default: str = "") -> str:
+        return default if self.step is None else f"step {self.step}"
 
 
 def states_of(
     frames: Frames, columns: int | None = None, *, of_flow: int | None = None
 ) -> list[State]:
-    """The states, at most ``columns`` of them: the first, the last and some evenly between; only
-    these are read. By default all of a list, and ``of_flow`` of what a flow recorded.
-    """
-    match frames:
-        case FlowResult(trajectory=recorded) | (Trajectory() as recorded):
-            columns = of_flow if columns is None else columns
-            frames = recorded
-        case Sequence() if not isinstance(frames, (str, bytes)):
-            pass
-        case _:
-            raise InputError(
-                "frames must be a list, a trajectory or the result of a flow",
-                type(frames).__name__,
-                "Put a single dataset in a list.",
-            )
+    """At most ``columns`` states: the first, the last and some evenly between them.
+
+    By default all states of a list, and ``of_flow`` states of a flow."""
+    if isinstance(frames, FlowResult):
+        frames = frames.trajectory
+    if isinstance(frames, Trajectory):
+        columns = of_flow if columns is None else columns
+    what = "frames must be a list, a trajectory or the result of a flow"
+    check_kind(what, frames, (list, tuple, Trajectory), "Put a single dataset in a list.")
     if len(frames) == 0:
-        raise InputError(
-            "there must be a frame to draw",
-            "none",
-            "Record some: ad.flow(…, callbacks=[ad.Recorder()]).",
+        remedy = "Record frames with ad.flow(…, callbacks=[ad.Recorder()])."
+        raise InputError("there must be a frame to draw", "none", remedy)
+    states = []
+    for position in spread(len(frames), columns):
+        frame = frames[position]
+        step, data = (frame.index, frame.dataset) if isinstance(frame, Frame) else (None, frame)
+        check_kind(
+            "a frame must be a LabeledDataset", data, LabeledDataset, "Pass result.trajectory."
         )
-    return [State.of(frames[position]) for position in spread(len(frames), columns)]
+        states.append(State(data, step))
+    return states
 
 
 def spread(n: int, columns: int | None) -> list[int]:
-    """At most ``columns`` of n positions, the first and the last among them; the last if it is one;
-    all if it is None.
-    """
+    """At most ``columns`` of n positions, evenly spaced, with the first and the last."""
     if columns is None or check_count("columns", columns) >= n:
         return list(range(n))
     return [n - 1] if columns == 1 else [round(i * (n - 1) / (columns - 1)) for i in range(columns)]
 
 
 def others(target: LabeledDataset | None) -> list[LabeledDataset]:
-    """The target, if there is one, for what is drawn together with the states."""
+    """The target as a list of one dataset or none."""
     if target is None:
         return []
-    remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-    check_kind("target must be a LabeledDataset", target, LabeledDataset, remedy)
+    check_kind("target must be a LabeledDataset", target, LabeledDataset, "Wrap arrays in one.")
     return [target]
 
 
 def curves_of(flow: FlowResult | Trajectory) -> tuple[Curve, dict[str, Curve], dict[str, Curve]]:
-    """The objective of a flow at its steps, its terms where there are several, and its metrics; a
-    trajectory has the objective at its frames alone.
-    """
-    remedy = "Pass what ad.flow returned."
+    """The objective of a flow, its terms if there are several, and its metrics.
+
+    A trajectory has the objective at its frames only."""
     what = "curves are drawn of a FlowResult or a Trajectory"
-    check_kind(what, flow, (FlowResult, Trajectory), remedy)
+    check_kind(what, flow, (FlowResult, Trajectory), "Pass what ad.flow returned.")
     if not isinstance(flow, FlowResult):
-        frames = (state.frame for state in states_of(flow))
-        return [(frame.index, frame.value) for frame in frames if frame is not None], {}, {}
+        return [(frame.index, frame.value) for frame in flow], {}, {}
     first = flow.n_steps + 1 - len(flow.values)
     terms = flow.terms if len(flow.terms) > 1 else {}
     return (
@@ -117,23 +99,91 @@ def curves_of(flow: FlowResult | Trajectory) -> tuple[Curve, dict[str, Curve], d
 
 
 def names_of(datasets: Iterable[LabeledDataset]) -> list:
-    """The classes that ever have samples, in order of appearance."""
-    return list(
-        dict.fromkeys(name for data in datasets for name, count in data.counts.items() if count)
-    )
+    """The classes that have samples in any of the datasets, in order of appearance."""
+    named = (name for data in datasets for name, count in data.counts.items() if count)
+    return list(dict.fromkeys(named))
 
 
-def same_samples(datasets: Sequence[LabeledDataset]) -> bool:
-    return len({(len(data), data.sample_shape) for data in datasets}) == 1
+def check_titles(titles: Sequence[str] | None, n: int) -> None:
+    if titles is not None and len(titles) != n:
+        raise InputError(f"there must be {n} titles", len(titles), "Pass one for each frame.")
 
 
-def as_array(values: torch.Tensor) -> np.ndarray:
+def as_array(values: Tensor) -> np.ndarray:
     return values.detach().cpu().double().numpy()
 
 
-def some_rows(n: int, most: int, seed: int) -> list[int]:
-    """``most`` of n positions drawn without replacement, in order; all of them if there are no
-    more.
-    """
-    generator = torch.Generator().manual_seed(check_count("seed", seed, least=0))
-    return sorted(torch.randperm(n, generator=generator)[: check_count("most", most)].tolist())
+def some_rows(n: int, size: int) -> list[int]:
+    """``size`` of n positions without replacement, in order; all positions if n is smaller."""
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    return sorted(order[:size].tolist())
+
+
+# Projections: one for all frames and the target, so that panels can be compared.
+
+
+def project(
+    datasets: Sequence[LabeledDataset], feature: str | None = None
+) -> tuple[list[LabeledDataset], tuple[str, str] | None]:
+    """Datasets in the plane, and the names of the axes if they were projected."""
+    dims = {data.dim for data in datasets}
+    if len(dims) > 1:
+        remedy = "Bring the datasets to one feature space with ad.harmonize."
+        raise InputError("all frames and the target need one dimension", sorted(dims), remedy)
+    if feature is not None or not all(map(has_classes, datasets)):
+        across, name = _first_coordinate(datasets, feature)
+        up = [as_array(require_targets(data, "this figure")[:, :1]) for data in datasets]
+        axis_names = name, target_names(datasets[0])[0]
+        return _replaced(datasets, across, up), axis_names
+    if dims == {2}:
+        return list(datasets), None
+    if dims == {1}:
+        points = [as_array(data.x) for data in datasets]
+        return _replaced(datasets, points, map(np.zeros_like, points)), ("feature", "")
+    points, names = _pca(datasets, 2)
+    return _replaced(datasets, points), (names[0], names[1])
+
+
+def _replaced(
+    datasets: Sequence[LabeledDataset], *columns: Iterable[np.ndarray]
+) -> list[LabeledDataset]:
+    """Datasets with other features: the columns side by side."""
+    plain = {"sample_shape": (2,), "law": None, "law_index": None, "columns": None}
+    return [
+        data.replace(x=torch.from_numpy(np.hstack(parts)), **plain)
+        for data, *parts in zip(datasets, *columns, strict=True)
+    ]
+
+
+def _first_coordinate(
+    datasets: Sequence[LabeledDataset], feature: str | None
+) -> tuple[list[np.ndarray], str]:
+    """A named feature, the only feature, or the first principal component."""
+    columns = next((data.columns for data in datasets if data.columns), ())
+    if feature is not None:
+        check_known("feature", feature, columns)
+    elif datasets[0].dim > 1:
+        points, (name,) = _pca(datasets, 1)
+        return points, name
+    at = columns.index(feature) if feature is not None else 0
+    name = str(columns[at]) if columns else "feature"
+    return [as_array(data.x)[:, at : at + 1] for data in datasets], name
+
+
+def _pca(datasets: Sequence[LabeledDataset], dim: int) -> tuple[list[np.ndarray], list[str]]:
+    """Principal components of all datasets together, and their names."""
+    parts = [as_array(data.x) for data in datasets]
+    stride = max(1, sum(map(len, parts)) // _MAX_PCA_ROWS)
+    model = principal_components(np.concatenate([part[::stride] for part in parts]), dim)
+    shares = np.nan_to_num(model.explained_variance_ratio_).tolist()
+    names = [f"PC {k}, {100 * share:.0f} % of the variance" for k, share in enumerate(shares, 1)]
+    return [model.transform(part) for part in parts], names
+
+
+def principal_components(rows: np.ndarray, dim: int) -> PCA:
+    """The first principal components of rows (n, d)."""
+    from sklearn.decomposition import PCA
+
+    if len(rows) < dim:
+        rows = np.repeat(rows, dim, axis=0)
+    return PCA(dim, random_state=0).fit(rows)

@@ -1,21 +1,37 @@
-"""What is known about pairs of classes, as a heat map: distances, matchings, any ``ClassTable``."""
+"""Distances as heat maps, dendrograms and maps of the plane: between classes, and between datasets."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage
+from scipy.spatial.distance import pdist, squareform
 
 from advect._util.checks import check_kind
 from advect.classes.matching import ClassMatching
 from advect.data.class_table import ClassTable
 from advect.errors import InputError
 from advect.transport.distance import Distance
-from advect.viz.heat import cell_sizes, draw_heat, has_numbers, name_room
-from advect.viz.theme import SMALL, TEXT, look, new_figure, text_width
+from advect.viz.theme import (
+    SMALL,
+    TEXT,
+    add_legend,
+    class_marks,
+    dress,
+    look,
+    new_figure,
+    short,
+    text_width,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_MAX_NUMBERED = 15  # rows and columns up to which numbers fit their cells
+_MAX_NAMED = 150  # points of a map with names
 
 
 def class_table(
@@ -23,66 +39,265 @@ def class_table(
 ) -> Figure:
     """A heat map with the names of classes: rows are the source's, columns the target's.
 
-    Numbers are written in the cells of up to 15 × 15 classes; larger tables have a colour bar.
-    Hatched cells have no number. In a matching, a frame marks the class that most of each row's
-    mass goes to.
+    Tables of up to 15 × 15 classes have numbers, larger tables a colour bar. Hatched cells have no
+    value. In a matching, a frame marks the target class that receives most of the mass of a row.
 
     Args:
-        table: a table; of a ``Distance`` its class distances, of a ``ClassMatching`` its soft
-            matching.
-        title: by default it says what is shown, if that is known.
-
-    Raises:
-        InputError: not a table, or one without rows or columns.
+        table: a table, a ``Distance`` (class distances), or a ``ClassMatching`` (soft matching).
+        title: by default the kind of the table, if it is known.
 
     Example:
         >>> import numpy as np, advect as ad
+        >>> from advect.data.class_table import ClassTable
         >>> from advect import viz
-        >>> figure = viz.class_table(ad.ClassTable(np.array([[0.0, 1.5], [2.0, 0.25]]), ("cat", "dog"), (0, 1)))
+        >>> figure = viz.class_table(ClassTable(np.array([[0.0, 1.5], [2.0, 0.25]]), ("cat", "dog"), (0, 1)))
         >>> [text.get_text() for text in figure.axes[0].texts]
         ['0', '1.5', '2', '0.25']
     """
     from matplotlib.patches import Rectangle
 
-    partners, otherwise = {}, ""
+    partners, default = {}, ""
     match table:
         case Distance():
-            table, otherwise = table.class_distances, "W₂ between classes"
+            table, default = table.class_distances, "W₂ between classes"
         case ClassMatching():
-            table, partners, otherwise = table.soft, table.hard, "share of each class"
+            table, partners, default = table.soft, table.hard, "share of each class"
     what = "a table must be a ClassTable, a Distance or a ClassMatching"
     check_kind(what, table, ClassTable, "Use distance.class_distances, for instance.")
     if 0 in table.shape:
-        raise InputError(
-            "a table needs rows and columns to be drawn",
-            f"shape {table.shape}",
-            "Check the classes.",
-        )
-    title, now = otherwise if title is None else title, look()
-    cell, (left, below) = cell_sizes(*table.shape), name_room(table.rows, table.columns)
-    numbers = has_numbers(*table.shape)
-    width = cell[0] * len(table.columns) + left + 0.5 + (0 if numbers else 0.6)
-    figure = new_figure(
-        max(width, text_width([title], TEXT) + 0.2),
-        cell[1] * len(table.rows) + below + (0.75 if title else 0.5),
-    )
+        raise InputError("a table needs rows and columns", table.shape, "Check the classes.")
+    title = default if title is None else title
+    width, height = heat_size(table.rows, table.columns)
+    wide = max(width + 0.5, text_width([title], TEXT) + 0.2)
+    figure = new_figure(wide, height + (0.75 if title else 0.5))
     axes = figure.add_subplot()
-    image = draw_heat(axes, np.asarray(table, dtype=float), table.rows, table.columns)
+    draw_heat(figure, axes, np.asarray(table, dtype=float), table.rows, table.columns)
     for name, partner in partners.items():
         corner = table.columns.index(partner) - 0.5, table.rows.index(name) - 0.5
-        frame = {"fill": False, "edgecolor": now.palette[0], "linewidth": 1.5, "zorder": 3}
+        frame = {"fill": False, "edgecolor": look().palette[0], "linewidth": 1.5, "zorder": 3}
         axes.add_patch(Rectangle(corner, 1, 1, **frame))
-    if not numbers:
-        add_bar(figure, image, axes)
     axes.set(xlabel="target class", ylabel="source class")
-    figure.suptitle(title, fontsize=TEXT, color=now.ink) if title else None
+    if title:
+        figure.suptitle(title, fontsize=TEXT, color=look().ink)
     return figure
 
 
-def add_bar(figure, image, axes) -> None:
-    """A thin colour bar at the right of a heat map."""
-    bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.05, aspect=30)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(
-        color=look().line, labelcolor=look().ink, labelsize=SMALL, width=0.7, length=2.5
+def heat_size(rows: Sequence[Hashable], columns: Sequence[Hashable]) -> tuple[float, float]:
+    """Inches for a heat map with its names and its colour bar."""
+    numbered, width, height = _cell(len(rows), len(columns))
+    across, down = (text_width([short(name) for name in names]) for names in (columns, rows))
+    below = SMALL / 72 if across < width else across
+    return width * len(columns) + down + (0 if numbered else 0.6), height * len(rows) + below
+
+
+def draw_heat(
+    figure: Any,
+    axes: Any,
+    values: np.ndarray,
+    rows: Sequence[Hashable],
+    columns: Sequence[Hashable],
+    *,
+    lowest: float | None = None,
+) -> None:
+    """A heat map with names on both sides; hatched cells have no number."""
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+    from matplotlib.patches import Rectangle
+
+    now, known = look(), values[np.isfinite(values)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    low = low if lowest is None else min(low, lowest)
+    scale = Normalize(low, high if high > low else low + 1)
+    colours = LinearSegmentedColormap.from_list("heat", now.heat).with_extremes(bad=now.ground)
+    image = axes.imshow(values, cmap=colours, norm=scale, aspect="auto", interpolation="nearest")
+    numbered, width, height = _cell(*values.shape)
+    for r, c in np.argwhere(~np.isfinite(values)):
+        hatch = {"facecolor": now.grid, "edgecolor": now.line, "hatch": "////", "linewidth": 0}
+        axes.add_patch(Rectangle((c - 0.5, r - 0.5), 1, 1, **hatch))
+    for r, c in np.argwhere(np.isfinite(values) & numbered):
+        number = float(values[r, c])
+        colour = _readable_on(tuple(colours(scale(number))))
+        place = {"ha": "center", "va": "center", "fontsize": SMALL}
+        axes.text(c, r, _number(number, high), color=colour, **place)
+    dress(axes, bare=True)
+    for axis, names, room in ((axes.xaxis, columns, width), (axes.yaxis, rows, height)):
+        step = max(1, math.ceil(0.065 / room))  # names of the smallest readable size
+        size = min(SMALL, max(4.0, 72 * room * 0.8))
+        texts = [short(name) for name in names[::step]]
+        turned = axis is axes.xaxis and text_width(texts) >= width
+        places = range(0, len(names), step)
+        axis.set_ticks(places, texts, fontsize=size, rotation=90 if turned else 0)
+    if not numbered:
+        bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.05, aspect=30)
+        bar.outline.set_visible(False)
+        dress(bar.ax)
+
+
+def _number(value: float, high: float) -> str:
+    """Three digits, and 0 for values that vanish next to the largest."""
+    text = f"{0.0 if abs(value) < 5e-4 * abs(high) else value:.3g}"
+    return text.replace("e-0", "e-").replace("e+0", "e")
+
+
+def _cell(rows: int, columns: int) -> tuple[bool, float, float]:
+    """Whether a cell has a number, its width and its height in inches."""
+    if max(rows, columns) <= _MAX_NUMBERED:
+        return True, 0.46, 0.34
+    return False, min(0.2, 5.5 / columns), min(0.18, 5.0 / rows)
+
+
+def _readable_on(colour: tuple[float, ...]) -> str:
+    """White or black, whichever has the larger contrast with a colour (at least 4.5)."""
+    rgb = np.array(colour[:3])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return "#FEFEFE" if linear @ (0.2126, 0.7152, 0.0722) < 0.179 else "#000000"
+
+
+def pairwise(
+    values: Any,
+    names: Sequence[Hashable] | None = None,
+    *,
+    title: str | None = None,
+    heat: bool = True,
+) -> Figure:
+    """Distances between k datasets: a heat map ordered by a dendrogram, and a map on which near
+    datasets are near.
+
+    The dendrogram joins groups by their average distance. The map minimizes the squared error of
+    the distances (metric scaling); its title has Kruskal's stress √(Σ (δ − d)² / Σ d²). Datasets
+    whose names have a common part before "/" have a common colour.
+
+    Args:
+        values: (k, k) symmetric array of distances, or what ``ad.pairwise`` returned. NaN marks a
+            pair that failed: its cell is hatched, and dendrogram and map leave the dataset out.
+        names: the name of each dataset; results of ``ad.pairwise`` have them.
+        title: the title of the figure.
+        heat: whether to draw the heat map. Without it, the map has room for more datasets.
+
+    Example:
+        >>> import numpy as np
+        >>> from advect import viz
+        >>> places = np.array([0.0, 10.0, 1.0, 11.0])
+        >>> figure = viz.pairwise(abs(places[:, None] - places), ["a", "x", "b", "y"])
+        >>> sorted(label.get_text() for label in figure.axes[0].get_yticklabels()[:2]) in (["a", "b"], ["x", "y"])
+        True
+    """
+    if names is None:
+        if not hasattr(values, "names"):
+            remedy = "Pass names, or what ad.pairwise returned."
+            raise InputError("a figure of distances needs names", type(values).__name__, remedy)
+        values, names = values.values, values.names
+    names = list(names or ())
+    distances = _check(values, names)
+    complete = complete_part(distances)
+    known, shown = distances[np.ix_(complete, complete)], [names[i] for i in complete]
+    if not heat:
+        if len(complete) < 3:
+            raise InputError("a map needs three datasets", len(complete), "Add some.")
+        figure = new_figure(6.4, 6.0)
+        _draw_map(figure, figure.add_subplot(), known, shown, title)
+        return figure
+    tree = None
+    if len(complete) > 1:
+        tree = linkage(squareform(known, checks=False), "average", optimal_ordering=True)
+        complete = [complete[leaf] for leaf in leaves_list(tree)]
+    order = complete + [i for i in range(len(distances)) if i not in complete]
+    rows = [names[position] for position in order]
+    width, height = np.maximum(heat_size(rows, rows), (2.2, 1.6))
+    mapped = len(complete) >= 3
+    room = min(5.0, max(3.4, height + 0.4)) if mapped else 0
+    figure = new_figure(width + room + 0.3, max(height + 0.9, 3.0 if mapped else 0))
+    parts: Any = [figure]
+    if mapped:
+        parts = figure.subfigures(1, 2, width_ratios=[width, room], wspace=0.02)
+    grid = parts[0].add_gridspec(2, 1, height_ratios=[0.6, height])
+    axes, branches = parts[0].add_subplot(grid[1]), parts[0].add_subplot(grid[0])
+    draw_heat(parts[0], axes, distances[np.ix_(order, order)], rows, rows, lowest=0.0)
+    if tree is not None:
+        plain = {"color_threshold": 0, "above_threshold_color": look().ink, "no_labels": True}
+        dendrogram(tree, ax=branches, **plain)
+        branches.collections[0].set_linewidth(0.9)
+    branches.set(xlim=(0, 10 * len(rows)), xticks=[], title=title or "")  # leaves are ten apart
+    branches.locator_params(axis="y", nbins=3)
+    dress(branches)
+    branches.spines[["top", "right", "bottom"]].set_visible(False)
+    if mapped:
+        _draw_map(figure, parts[1].add_subplot(), known, shown, None)
+    return figure
+
+
+def complete_part(distances: np.ndarray) -> list[int]:
+    """Positions without a missing distance between them: those with most missing distances are left
+    out one after the other.
+    """
+    rest = list(range(len(distances)))
+    while (missing := np.isnan(distances[np.ix_(rest, rest)]).sum(axis=1)).any():
+        rest.pop(int(len(rest) - 1 - missing[::-1].argmax()))
+    return rest
+
+
+def plane_map(distances: np.ndarray) -> tuple[np.ndarray, float]:
+    """Points of the plane whose distances are nearest in least squares, and Kruskal's stress.
+
+    Classical scaling, which is exact for distances in the plane, is the start."""
+    from sklearn.decomposition import KernelPCA
+    from sklearn.manifold import smacof
+
+    start = KernelPCA(2, kernel="precomputed", eigen_solver="dense").fit_transform(
+        -0.5 * distances**2
     )
+    start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))
+    options = {"n_init": 1, "max_iter": 500, "eps": 1e-12, "normalized_stress": False}
+    points = np.asarray(smacof(distances, n_components=2, init=start, **options)[0])
+    error, total = squareform(pdist(points)) - distances, (distances**2).sum()
+    return points, float(np.sqrt((error**2).sum() / total)) if total > 0 else 0.0
+
+
+def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
+    distances = np.array(values, dtype=np.float64)
+    k = len(names)
+    if k < 2 or distances.shape != (k, k):
+        what = "distances must be (k, k), with k names and k at least 2"
+        raise InputError(what, f"shape {distances.shape}, {k} names", "Check both.")
+    size = 1e-6 * np.nanmax(distances, initial=1e-300)
+    bad = np.isinf(distances).any() or (distances < 0).any() or np.diagonal(distances).max() > size
+    if bad or not np.allclose(distances, distances.T, rtol=1e-4, atol=size, equal_nan=True):
+        what = "distances must be finite, not negative, symmetric and 0 on the diagonal"
+        raise InputError(what, "other values", "Use NaN for failed pairs.")
+    distances = (distances + distances.T) / 2
+    np.fill_diagonal(distances, 0)
+    return distances
+
+
+def _draw_map(
+    figure: Any, axes: Any, distances: np.ndarray, names: Sequence[Hashable], title: str | None
+) -> None:
+    """Points in the colours of their groups, which are the parts of the names before "/"."""
+    points, stress = plane_map(distances)
+    groups = [str(name).partition("/")[0] for name in names]
+    grouped = 1 < len(set(groups)) < len(points)
+    for group, mark in class_marks(groups if grouped else [""]).items():
+        part = points[[not grouped or other == group for other in groups]]
+        looks = {"color": mark.colour, "marker": mark.marker, "linewidths": 0, "zorder": 3}
+        axes.scatter(*part.T, s=24, label=short(group), **looks)
+    if grouped:
+        add_legend(figure, axes.collections)
+    middle = (points.max(axis=0) + points.min(axis=0)) / 2
+    half = 0.75 * max(float(np.ptp(points, axis=0).max()), 1e-12)  # with room for names
+    (left, bottom), (right, top) = middle - half, middle + half
+    kind = f"map, stress {stress:.2f}"
+    axes.set(xlim=(left, right), ylim=(bottom, top), box_aspect=1)
+    axes.set_title(f"{title} ({kind})" if title else kind)
+    axes.locator_params(nbins=4)
+    dress(axes, grid=True)
+    if len(names) > _MAX_NAMED:
+        return
+    apart = squareform(pdist(points)) + np.diag(np.full(len(points), np.inf))
+    looks = {"fontsize": SMALL if len(names) <= 15 else 5.5, "color": look().ink, "zorder": 4}
+    for name, point, nearest in zip(names, points, points[apart.argmin(axis=1)], strict=True):
+        right, above = point >= nearest  # the name is on the side away from the nearest point
+        sides = {"ha": "left" if right else "right", "va": "bottom" if above else "top"}
+        offset = (3 if right else -3, 2 if above else -2)
+        text = axes.annotate(
+            short(name), point, offset, textcoords="offset points", **sides, **looks
+        )
+        text.set_in_layout(False)

@@ -1,101 +1,74 @@
-"""How figures look: grounds, class colours and markers, sizes of text; all of it, for light and for
-dark pages.
-
-A look holds for the figures that are drawn inside ``with style(...)``; no matplotlib setting is
-read or changed."""
+"""The look of figures (colours, markers and text sizes, light and dark), and figures as files."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from advect.errors import AdvectError
+from advect._util.atomic import write_atomically
+from advect._util.checks import check_positive
+from advect.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SMALL, TEXT = 7.5, 9.0  # points: ticks, legends and cells; titles and labels of axes
 _CHARACTER = 0.6  # width of an average character, in units of its size
+_MAX_LEGEND = 40  # entries of a legend
 
-# Six of Okabe and Ito's colours and four more, chosen so that readers with any kind of colour
-# blindness tell all ten apart (at least 16 in CIELAB; 11 for those on dark) and that each shows on
-# its ground.
-PALETTE = (
-    "#D55E00",
-    "#0072B2",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#1A1A1A",
-    "#BBC169",
-    "#4A2F73",
-    "#68400C",
-)
-_ON_DARK = (
-    "#F0682C",
-    "#3A8EE0",
-    "#1CC68E",
-    "#E57FB3",
-    "#FFB000",
-    "#74C7F7",
-    "#F6F6F6",
-    "#EDF08A",
-    "#8450E8",
-    "#96604A",
-)
-_HEAT = (
-    "#F4F8FC",
-    "#C6DBEF",
-    "#6BAED6",
-    "#2171B5",
-    "#08306B",
-)  # from the ground to what stands out from it
-_HEAT_ON_DARK = ("#1C242E", "#1F4468", "#2F78B7", "#6DB4EA", "#CBE6FC")
+# Six colours of Okabe and Ito and four more. Readers with any kind of colour blindness can tell all
+# ten apart (distance at least 16 in CIELAB; 11 for the dark ones), and each contrasts with its ground.
+# fmt: off
+PALETTE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00",
+           "#56B4E9", "#1A1A1A", "#BBC169", "#4A2F73", "#68400C")
+_DARK_PALETTE = ("#F0682C", "#3A8EE0", "#1CC68E", "#E57FB3", "#FFB000",
+                 "#74C7F7", "#F6F6F6", "#EDF08A", "#8450E8", "#96604A")
+# fmt: on
+_HEAT = ("#F4F8FC", "#C6DBEF", "#6BAED6", "#2171B5", "#08306B")
+_DARK_HEAT = ("#1C242E", "#1F4468", "#2F78B7", "#6DB4EA", "#CBE6FC")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
-_HATCHES = ("", "////", "\\\\\\\\", "xxxx", "....", "++++", "----", "oooo")
 
 
 @dataclass(frozen=True)
 class Look:
-    """The colours of one ground: ``ink`` for text, ``line`` for axes, ``grey`` for what has no
-    class of its own.
-    """
+    """The colours of one ground: ``ink`` for text, ``line`` for axes, ``grey`` for no class."""
 
     ground: str
     ink: str
     line: str
     grid: str
     grey: str
-    pane: str
     palette: tuple[str, ...]
     heat: tuple[str, ...]
 
 
-LIGHT = Look("#FFFFFF", "#262626", "#B8B8B8", "#E6E6E6", "#8A8A8A", "#F7F7F7", PALETTE, _HEAT)
-DARK = Look(
-    "#14171C", "#E4E6EA", "#5A616C", "#2B3038", "#8E959F", "#1B1F26", _ON_DARK, _HEAT_ON_DARK
-)
+LIGHT = Look("#FFFFFF", "#262626", "#B8B8B8", "#E6E6E6", "#8A8A8A", PALETTE, _HEAT)
+DARK = Look("#14171C", "#E4E6EA", "#5A616C", "#2B3038", "#8E959F", _DARK_PALETTE, _DARK_HEAT)
 
 _look: ContextVar[Look] = ContextVar("look", default=LIGHT)
 
 
 @contextmanager
 def style(*, dark: bool = False) -> Iterator[None]:
-    """The look of figures drawn inside: for dark pages, or for light ones and print, which is the
-    default.
+    """Set the colours of the figures drawn inside the block.
+
+    Args:
+        dark: colours for dark pages; by default for light pages and print.
 
     Example:
         >>> import advect as ad
         >>> from advect import viz
         >>> with viz.style(dark=True):
         ...     figure = viz.particles([ad.datasets.moons(20)])
-        >>> sum(figure.get_facecolor()[:3]) < 0.5, sum(viz.particles([ad.datasets.moons(20)]).get_facecolor()[:3])
-        (True, 3.0)
+        >>> sum(figure.get_facecolor()[:3]) < 0.5
+        True
     """
     token = _look.set(DARK if dark else LIGHT)
     try:
@@ -111,24 +84,21 @@ def look() -> Look:
 
 @dataclass(frozen=True)
 class Mark:
-    """How a class is drawn: as points by colour and marker, as an area by colour and hatch."""
+    """Colour and marker of a class."""
 
     colour: str
     marker: str
-    hatch: str
 
 
 def class_marks(names: Iterable[Hashable]) -> dict[Hashable, Mark]:
-    """A mark for each name in order: ten colours, then the same ones nearer to the ink with another
+    """A mark for each name: ten colours, then the same colours nearer to the ink with another
     marker, and so on.
     """
     palette, marks = look().palette, {}
     for position, name in enumerate(dict.fromkeys(names)):
         turn, place = divmod(position, len(palette))
-        kind = turn % len(MARKERS)
-        marks[name] = Mark(
-            _mixed(palette[place], look().ink, (0.0, 0.35)[turn % 2]), MARKERS[kind], _HATCHES[kind]
-        )
+        colour = _mixed(palette[place], look().ink, (0.0, 0.35)[turn % 2])
+        marks[name] = Mark(colour, MARKERS[turn % len(MARKERS)])
     return marks
 
 
@@ -138,18 +108,14 @@ def _mixed(colour: str, other: str, share: float) -> str:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of its own, in inches, on the ground of the look."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise AdvectError(
-            "drawing needs matplotlib; install it with pip install matplotlib"
-        ) from None
+    """An empty figure, in inches, on the ground of the look."""
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained", facecolor=look().ground)
 
 
-def dress(axes: Any) -> None:
-    """Axes, ticks and texts in the colours and sizes of the look."""
+def dress(axes: Any, *, grid: bool = False, bare: bool = False) -> None:
+    """Set the colours and sizes of axes; ``grid`` adds grid lines, ``bare`` omits ticks and spines."""
     now = look()
     axes.set_facecolor(now.ground)
     axes.tick_params(color=now.line, labelcolor=now.ink, labelsize=SMALL, width=0.7, length=2.5)
@@ -157,68 +123,95 @@ def dress(axes: Any) -> None:
     axes.spines[:].set(color=now.line, linewidth=0.7)
     for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
         text.set(fontsize=TEXT, color=now.ink)
+    if grid:
+        axes.set_axisbelow(True)
+        axes.grid(color=now.grid, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    if bare:
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
 
 
-def heat_colours() -> Any:
-    """The colour map of heat maps."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("heat", look().heat)
-
-
-def short(name: object, most: int = 18) -> str:
-    """A name as text of at most so many characters, its middle left out if it is longer; never read
-    as a formula.
+def short(name: object, length: int = 18) -> str:
+    """A name of at most ``length`` characters, shortened in its middle; never read as a formula.
 
     Example:
         >>> short("fashion-mnist, first half", 15), short(7), short("$x$")
         ('fashion-m… half', '7', '\\\\$x\\\\$')
     """
     text = " ".join(str(name).split()) or repr(name)
-    if len(text) > most:
-        tail = most // 3
-        text = f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+    if len(text) > length:
+        tail = length // 3
+        text = f"{text[: length - 1 - tail]}…{text[len(text) - tail :]}"
     return text.replace("$", r"\$")
 
 
+def class_label(name: Hashable) -> str:
+    """The name of a class in a legend: a word stands for itself, 3 becomes "class 3"."""
+    word = isinstance(name, str) and not name.strip().isdigit()
+    return short(name if word else f"class {name}")
+
+
 def text_width(texts: Iterable[str], size: float = SMALL) -> float:
-    """About how wide the widest of some texts is, in inches."""
+    """The approximate width of the widest text, in inches."""
     return max((len(text) for text in texts), default=0) * _CHARACTER * size / 72
 
 
 def add_legend(figure: Any, handles: Sequence[Any]) -> None:
-    """A legend outside the axes, for which the figure grows: below them if short, in columns to
-    their right if long.
-    """
+    """A legend below the panels, for which the figure grows."""
+    from matplotlib.lines import Line2D
+
     if not handles:
         return
-    most = 60
-    if len(handles) > most:
-        from matplotlib.lines import Line2D
-
-        handles = [
-            *handles[: most - 1],
-            Line2D([], [], linestyle="none", label=f"… {len(handles) - most + 1} more"),
-        ]
+    if (more := len(handles) - _MAX_LEGEND) > 0:
+        rest = Line2D([], [], linestyle="none", label=f"… {more} more")
+        handles = [*handles[:_MAX_LEGEND], rest]
     width, height = figure.get_size_inches()
     entry = text_width([handle.get_label() for handle in handles]) + 0.35
-    if len(handles) <= 12:
-        fit = max(1, min(len(handles), int((width - 0.2) / entry)))
-        columns = math.ceil(len(handles) / math.ceil(len(handles) / fit))
-        place, width, height = (
-            "outside lower center",
-            max(width, entry + 0.2),
-            height + 0.19 * math.ceil(len(handles) / columns),
-        )
-    else:
-        columns = math.ceil(len(handles) / max(1, int((height - 0.3) / 0.17)))
-        place, width = "outside right upper", width + entry * columns + 0.1
-    figure.set_size_inches(width, height)
-    options = {
-        "loc": place,
-        "ncols": columns,
-        "frameon": False,
-        "fontsize": SMALL,
-        "labelcolor": look().ink,
-    }
-    figure.legend(handles=handles, handletextpad=0.5, columnspacing=1.0, borderpad=0.2, **options)
+    lines = math.ceil(len(handles) / max(1, int((width - 0.2) / entry)))
+    columns = math.ceil(len(handles) / lines)
+    figure.set_size_inches(max(width, entry + 0.2), height + 0.19 * lines)
+    text = {"fontsize": SMALL, "labelcolor": look().ink, "frameon": False, "ncols": columns}
+    spaces = {"handletextpad": 0.5, "columnspacing": 1.0, "borderpad": 0.2}
+    figure.legend(handles=handles, loc="outside lower center", **text, **spaces)
+
+
+def save(figure: Figure, path: str | Path, *, dpi: float = 150) -> Path:
+    """Write a figure atomically in the format of the suffix; missing folders are created.
+
+    The background is never transparent.
+
+    Example:
+        >>> import tempfile, pathlib, numpy as np, advect as ad
+        >>> from advect.data.class_table import ClassTable
+        >>> from advect import viz
+        >>> figure = viz.class_table(ClassTable(np.eye(2), ("a", "b"), ("a", "b")))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     viz.save(figure, pathlib.Path(folder) / "new" / "table.png").name
+        'table.png'
+    """
+    path, dpi = Path(path), check_positive("dpi", dpi)
+    known = figure.canvas.get_supported_filetypes()
+    if (kind := path.suffix.removeprefix(".").lower()) not in known:
+        remedy = f"Use {', '.join(sorted(known))}."
+        raise InputError("a figure needs the suffix of a format", repr(path.name), remedy)
+    figure.draw_without_rendering()  # the layout of the first pass is only nearly right
+    content = io.BytesIO()
+    ground = figure.get_facecolor()
+    figure.savefig(content, format=kind, dpi=dpi, facecolor=ground, transparent=False)
+    write_atomically(path, content.getvalue())
+    return path
+
+
+_rc_lock = Lock()
+
+
+def to_svg(figure: Figure) -> str:
+    """A figure as inline SVG with text as text; matplotlib escapes every name."""
+    import matplotlib
+
+    content = io.BytesIO()
+    with _rc_lock, matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(content, format="svg", bbox_inches="tight", metadata={"Date": None})
+    text = content.getvalue().decode()
+    return text[text.index("<svg") :]

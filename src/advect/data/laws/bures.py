@@ -13,10 +13,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from advect._util.linalg import squared_gaps
-from advect._util.nuclear import nuclear_norms
-from advect._util.single_norms import SampleProducts
 from advect.data.laws.gaussians import Gaussians
+from advect.data.laws.linalg import squared_gaps
+from advect.data.laws.nuclear import nuclear_norms
+from advect.data.laws.single_norms import SampleProducts
 from advect.errors import InputError
 
 
@@ -38,7 +38,7 @@ def bures(
     Args:
         a, b: the laws.
         rtol: relative error that a distance may have: products are then taken in float32 where that
-            is certain to be enough (``advect._util.nuclear``). By default 0: exact to rounding in
+            is certain to be enough (``advect.data.laws.nuclear``). By default 0: exact to rounding in
             float64.
         wanted: (k, k') bool, the pairs that are asked for; distances of others mean nothing. When
             ``a is b``, those above the diagonal.
@@ -49,8 +49,9 @@ def bures(
 
     Example:
         >>> import torch, advect as ad
-        >>> near = ad.Gaussians(torch.zeros(1, 2), ad.Full(torch.eye(2)[None]))
-        >>> far = ad.Gaussians(torch.tensor([[3.0, 4.0]]), ad.Full(4 * torch.eye(2)[None]))
+        >>> from advect.data.laws import Full
+        >>> near = ad.Gaussians(torch.zeros(1, 2), Full(torch.eye(2)[None]))
+        >>> far = ad.Gaussians(torch.tensor([[3.0, 4.0]]), Full(4 * torch.eye(2)[None]))
         >>> round(ad.bures(near, far).item(), 6)    # 25 + 2 (2 - 1)^2
         27.0
     """

@@ -1,9 +1,7 @@
 """Covariances of k laws, each kept as what it is: full matrices, factors A with S = AᵀA, or
 standard deviations.
 
-``Covariance`` says what a kind has to know. Nothing that uses laws asks which kind it holds, so a
-kind of one's own (one number for each law, say) works in ``Gaussians``, ``bures``, every cost and
-every flow."""
+``Covariance`` is what a kind has to know: nothing that uses laws asks which kind it holds."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.linalg import root, symmetric_root
 from advect._util.threads import side_by_side
+from advect.data.laws.linalg import root, symmetric_root
 from advect.errors import InputError
 
 
@@ -25,25 +23,7 @@ from advect.errors import InputError
 class Covariance(ABC):
     """The covariances S_1, …, S_k of k laws, (d, d) each.
 
-    A kind of one's own is a frozen dataclass whose first field is a tensor with a row for each law,
-    and which writes ``dense``. Everything else has a default by way of dense matrices: write those
-    methods that have a cheaper formula, ``dim`` first. A file names a kind by its class's name.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> from dataclasses import dataclass
-        >>> @dataclass(frozen=True, eq=False)
-        ... class Isotropic(ad.Covariance):
-        ...     deviations: torch.Tensor                      # (k,)
-        ...     features: int
-        ...     is_diagonal = True
-        ...     def dense(self):
-        ...         return torch.diag_embed(self.scales().square())
-        ...     def scales(self):
-        ...         return self.deviations[:, None].expand(-1, self.features)
-        >>> laws = ad.Gaussians(torch.zeros(2, 3), Isotropic(torch.tensor([1.0, 2.0]), 3))
-        >>> ad.bures(laws, laws).tolist()
-        [[0.0, 3.0], [3.0, 0.0]]
+    A kind is a frozen dataclass whose first field is a tensor. A file names it by its class.
     """
 
     kinds: ClassVar[dict[str, Callable[..., Covariance]]] = {}
@@ -81,9 +61,9 @@ class Covariance(ABC):
         return len(next(iter(self.tensors().values())))
 
     @property
+    @abstractmethod
     def dim(self) -> int:
         """d, the number of features."""
-        return self.dense().shape[-1]
 
     def take(self, rows: Tensor) -> Covariance:
         """Those of the laws at these positions."""
@@ -121,14 +101,14 @@ class Covariance(ABC):
         """BᵀSB, the covariances of images under x ↦ x B."""
         return Full(basis.mT @ self.dense() @ basis)
 
+    @abstractmethod
     def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Covariance:
         """Σ p_i (S_i + δ_i δ_iᵀ) over the laws of each group, for shares p and gaps δ; float64."""
-        return Full(self.dense()).joined(groups, shares, gaps, n_groups)
 
     @cached_property
+    @abstractmethod
     def compressed(self) -> Factored:
         """Factors of at most d rows for each law, in float64."""
-        return Full(self.dense()).compressed
 
 
 @dataclass(frozen=True, eq=False)

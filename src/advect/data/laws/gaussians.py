@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite
-from advect._util.facts import remembered, waits_are_free
 from advect.data.laws.covariance import Covariance, Diagonal
 from advect.data.laws.shrinkage import aim, blended
 from advect.errors import InputError
@@ -20,12 +19,13 @@ from advect.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Gaussians:
-    """k Gaussian laws: ``means`` (k, d) and a covariance object (``Full``, ``Factored``,
-    ``Diagonal``, or one's own kind of ``Covariance``).
+    """k Gaussian laws: ``means`` (k, d) and a covariance object (``Full``, ``Factored``
+    or ``Diagonal``).
 
     Example:
         >>> import torch, advect as ad
-        >>> laws = ad.Gaussians(torch.zeros(2, 3), ad.Full(torch.eye(3).repeat(2, 1, 1)))
+        >>> from advect.data.laws import Full
+        >>> laws = ad.Gaussians(torch.zeros(2, 3), Full(torch.eye(3).repeat(2, 1, 1)))
         >>> len(laws), laws.dim, laws.covariances().shape
         (2, 3, torch.Size([2, 3, 3]))
     """
@@ -45,9 +45,7 @@ class Gaussians:
                 f"{self.covariance.dim}",
                 "Give one mean and one covariance for each law.",
             )
-        # elsewhere costs that are no numbers are found with their extremes: that is a wait less
-        if waits_are_free(self.means.device):
-            check_finite("means", self.means, "Laws need finite moments.")
+        check_finite("means", self.means, "Laws need finite moments.")
 
     def __len__(self) -> int:
         return len(self.means)
@@ -91,15 +89,7 @@ class Gaussians:
         return Gaussians(self.means[rows], self.covariance.take(rows))
 
     def carried(self, basis: Tensor) -> Gaussians:
-        """Their images under the linear map x ↦ x B, B (d, e): N(Bᵀμ, BᵀSB), differentiable.
-
-        Example:
-            >>> import torch, advect as ad
-            >>> laws = ad.Gaussians(torch.tensor([[1.0, 2.0]]), ad.Full(torch.eye(2)[None]))
-            >>> image = laws.carried(torch.tensor([[1.0], [1.0]]))
-            >>> image.means.tolist(), image.covariances().tolist()
-            ([[3.0]], [[[2.0]]])
-        """
+        """Their images under the linear map x ↦ x B, B (d, e): N(Bᵀμ, BᵀSB), differentiable."""
         return Gaussians(self.means @ basis, self.covariance.carried(basis))
 
     def distinct(self) -> tuple[Gaussians, Tensor]:
@@ -116,25 +106,11 @@ class Gaussians:
         return self.take(torch.tensor(first, device=device)), torch.tensor(places, device=device)
 
     def joined(self, groups: Tensor, mass: Tensor, n_groups: int) -> Gaussians:
-        """Mean and covariance of the mixture that the laws of each group make, by mass:
+        """Mean and covariance of the mixture of the laws of each group, by mass:
 
             μ = Σ p_i μ_i ,   S = Σ p_i (S_i + (μ_i − μ)(μ_i − μ)ᵀ)        p = mass within the group
 
-        Covariances keep their kind, but for diagonal ones, which the spread of means makes
-        factored. A group without mass counts its laws alike; one without laws is a point at the
-        origin.
-
-        Args:
-            groups: the group of each law, (k,), whole numbers below ``n_groups``.
-            mass: of each law, (k,).
-            n_groups: how many.
-
-        Example:
-            >>> import torch, advect as ad
-            >>> laws = ad.Gaussians(torch.tensor([[0.0], [2.0]]), ad.Full(torch.ones(2, 1, 1)))
-            >>> both = laws.joined(torch.tensor([0, 0]), torch.tensor([0.5, 0.5]), 1)
-            >>> both.means.item(), both.covariances().item()     # 1 within, 1 between
-            (1.0, 2.0)
+        A group without mass counts its laws alike; one without laws is a point at the origin.
         """
         shares = group_shares(groups, mass.double(), n_groups)
         means = self.means.double()
@@ -150,30 +126,24 @@ class Gaussians:
         rescale: bool = False,
         mass: Tensor | None = None,
     ) -> Gaussians:
-        """The same means with covariances pulled toward others, S_i ↦ (1 − λ_i) S_i + λ_i T_i.
+        """The same means with covariances shrunk toward others, S_i ↦ (1 − λ_i) S_i + λ_i T_i.
 
-        For laws of few samples, whose covariances are singular and narrow: what they lack comes from
-        all classes together, from a ball, or from better known laws such as those of a source
-        dataset (``ad.classes.borrowed_laws``). ``LabeledDataset.shrunk_laws`` chooses the share from
-        the samples.
+        Use it for laws of few samples, whose covariances are singular and narrow.
+        ``ad.classes.shrunk_laws`` chooses λ from the samples.
 
         Args:
             toward: ``"pooled"``, the mean of the covariances; ``"spherical"``, (tr S_i/d) I; or other
-                laws, one for each or one for all, whose means do not count.
-            share: λ, one number or one for each law, from 0 to 1. A law without spread, as of a
-                single sample, says nothing of its covariance: it takes T_i whole, and in its own
-                scale, unless its share is 0.
-            rescale: give T_i the trace of S_i: its shape counts, not its size.
-            mass: how much each law counts in the pooled one, (k,); by default those that have spread
-                count alike.
-
-        Returns:
-            Laws whose covariances are of the same kind if both are; factors and deviations together
-            make factors, matrices with anything matrices.
+                laws, one for each or one for all.
+            share: λ, one number or one for each law, from 0 to 1. A law of a single sample takes
+                T_i whole, unless its share is 0.
+            rescale: give T_i the trace of S_i.
+            mass: weight of each law in the pooled one, (k,); by default those with spread count
+                alike.
 
         Example:
             >>> import torch, advect as ad
-            >>> laws = ad.Gaussians(torch.zeros(2, 2), ad.Diagonal(torch.tensor([[1.0, 3.0], [0.0, 0.0]])))
+            >>> from advect.data.laws import Diagonal
+            >>> laws = ad.Gaussians(torch.zeros(2, 2), Diagonal(torch.tensor([[1.0, 3.0], [0.0, 0.0]])))
             >>> laws.shrunk("spherical", 0.5).covariances()[0].diagonal().round().tolist()    # halfway to 5, 5
             [3.0, 7.0]
             >>> laws.shrunk("pooled", 0.5).covariances()[1].diagonal().round().tolist()
@@ -197,7 +167,7 @@ class Gaussians:
             raise InputError(
                 "share must be a number from 0 to 1, or one for each law",
                 repr(share),
-                "Estimates from samples, such as 'ledoit-wolf', are of data.shrunk_laws(…).",
+                "Estimates from samples, such as 'ledoit-wolf', need ad.classes.shrunk_laws(data, …).",
             )
         return shares
 
@@ -208,21 +178,12 @@ class Gaussians:
         centred: bool = False,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """One draw of N(μ_i, S_i) for each position i in ``rows``: (n, d).
-
-        Noise goes through factors of S, which may be singular; it stays in their range.
+        """One draw of N(μ_i, S_i) for each position i in ``rows``, (n, d).
 
         Args:
-            rows: which law each draw is of.
+            rows: the law of each draw.
             centred: draw from N(0, S_i) instead.
             generator: source of randomness, for repeatable draws.
-
-        Example:
-            >>> import torch, advect as ad
-            >>> laws = ad.Gaussians(torch.tensor([[5.0, 0.0]]), ad.Factored(torch.tensor([[0.0, 1.0]]), (1,)))
-            >>> draws = laws.sample([0] * 1000, generator=torch.Generator().manual_seed(0))
-            >>> draws[:, 0].unique().tolist(), round(draws[:, 1].std().item())
-            ([5.0], 1)
         """
         index, along_axes = (
             torch.as_tensor(rows, device=self.means.device),
@@ -247,15 +208,11 @@ def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
 
 
 def group_counts(groups: Tensor, n_groups: int) -> Tensor:
-    """How many rows each group has; ``bincount``, which asks the device for the largest, does not
-    know that.
-    """
+    """The number of rows of each group."""
     counts = groups.new_zeros(n_groups, dtype=torch.long)
     return counts.index_add_(0, groups, torch.ones_like(groups, dtype=torch.long))
 
 
 def group_sizes(groups: Tensor, n_groups: int) -> tuple[int, ...]:
-    """``group_counts`` as plain numbers, looked at once for these groups."""
-    return remembered(
-        groups, ("sizes", n_groups), lambda: tuple(group_counts(groups, n_groups).tolist())
-    )
+    """``group_counts`` as plain numbers."""
+    return tuple(group_counts(groups, n_groups).tolist())

@@ -31,8 +31,6 @@ def inner_products(a: Covariance, b: Covariance) -> Tensor:
 def ledoit_wolf_shares(found: CentredClasses, own: Covariance, target: Covariance) -> Tensor:
     """λ (k,) of classes with samples ``found``, covariances ``own`` and targets; 1 for classes of
     fewer than three samples.
-
-    With p the weights within a class, S = Σ p_t x_t x_tᵀ and b² = Σ p_t² ‖x_t x_tᵀ − S‖².
     """
     blocks = zip(found.points.split(found.counts), found.share.split(found.counts), strict=True)
     errors = torch.stack([_squared_error(points, share) for points, share in blocks])

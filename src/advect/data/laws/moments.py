@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from advect._util.single_norms import SampleRows
 from advect.data.laws.covariance import Factored
 from advect.data.laws.gaussians import Gaussians, group_shares, group_sizes
+from advect.data.laws.single_norms import SampleRows
 
 _FEW_CLASSES = 64  # that are centred one by one
 
@@ -28,23 +28,6 @@ _FEW_CLASSES = 64  # that are centred one by one
 def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Gaussians:
     """Mean and factored covariance of each class y ∈ {0, …, k−1} of a weighted sample (x, y), in
     float64.
-
-        μ = Σ p_i x_i ,   S = Σ p_i (x_i − μ)(x_i − μ)ᵀ / (1 − Σ p_i²)        p = weights within the class
-
-    Weights say how much a sample counts (reliability weights): n samples of equal weight give the
-    usual n − 1, whether some coincide or not, and S is continuous in the weights where they are
-    positive: two samples have one S, however light the lighter of them, but a weight of exactly 0
-    is no sample. Two rows of half the weight are two samples, not one: the same point listed twice
-    has a slightly smaller S than once. A single sample, or all at one point, gives exactly zero. A
-    class without mass is described by its samples with equal weights; one without samples by a
-    point at the origin.
-
-    Example:
-        >>> import torch
-        >>> x, y = torch.tensor([[0.0], [2.0], [5.0]]), torch.tensor([0, 0, 1])
-        >>> laws = estimate_gaussians(x, y, torch.ones(3), 2)
-        >>> laws.means.tolist(), laws.covariances().flatten().tolist()
-        ([[1.0], [5.0]], [2.0, 0.0])
     """
     found = centred_classes(x, y, weights, n_classes)
     scale = _scales(found.share, found.freedom, found.y)
@@ -104,10 +87,7 @@ def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Ce
 class Moments:
     """Of one class: rows, Σ w, mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its
     diagonal (d,).
-
-    ``freedom`` is what that is divided by, Σ w − Σ w²/Σ w, kept as Σ_{i≠j} w_i w_j / Σ w: sums of
-    what is positive, in which light samples beside heavy ones are not lost. While no row has
-    weight, all but ``weight`` are those of weights 1."""
+    """
 
     count: int
     weight: float
@@ -178,9 +158,7 @@ def sample_rows(y: Tensor, weights: Tensor, n_classes: int) -> SampleRows:
 def weigh(y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Weights within each class, p; of each class 1 − Σ p², and which row is its heaviest (the
     first; n if it has none).
-
-    1 − Σ p² = Σ p (1 − p), and 1 − p of the heaviest is what the others have: nothing cancels,
-    however light they are."""
+    """
     share, n = group_shares(y, weights.double(), n_classes), len(y)
     top = share.new_zeros(n_classes).scatter_reduce_(0, y, share, "amax")
     rows = torch.arange(n, device=y.device)

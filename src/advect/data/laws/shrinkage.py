@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_known
-from advect._util.linalg import root
 from advect.data.laws.covariance import Covariance, Diagonal, Factored, Full
+from advect.data.laws.linalg import root
 from advect.errors import InputError
 
 _AIMS = ("pooled", "spherical")
@@ -22,12 +22,6 @@ _AIMS = ("pooled", "spherical")
 def blended(a: Covariance, a_shares: Tensor, b: Covariance, b_shares: Tensor) -> Covariance:
     """a_i S_i + b_i T_i for k covariances each and shares (k,), in float64: deviations if both are
     diagonal, factors if both have them, else matrices.
-
-    Example:
-        >>> import torch
-        >>> round = Diagonal(torch.ones(1, 2))
-        >>> blended(round, torch.tensor([1.0]), round, torch.tensor([3.0])).scales().tolist()
-        [[2.0, 2.0]]
     """
     first, second = a_shares.double(), b_shares.double()
     if a.is_diagonal and b.is_diagonal:
@@ -53,14 +47,7 @@ def blended(a: Covariance, a_shares: Tensor, b: Covariance, b_shares: Tensor) ->
 
 
 def pooled(covariance: Covariance, shares: Tensor) -> Covariance:
-    """Σ p_i S_i as one covariance, in float64 and of the same kind.
-
-    Example:
-        >>> import torch
-        >>> pooled(Full(torch.eye(2) * torch.tensor([1.0, 3.0])[:, None, None]), torch.tensor([0.5, 0.5])).dense()
-        tensor([[[2., 0.],
-                 [0., 2.]]], dtype=torch.float64)
-    """
+    """Σ p_i S_i as one covariance, in float64 and of the same kind."""
     shares = shares.double()
     if covariance.is_diagonal:
         variances = shares @ covariance.scales().double().square()

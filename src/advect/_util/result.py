@@ -1,0 +1,155 @@
+"""The base class of results: printing, JSON, notebook output and the page all come from here."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+_MAX_TEXT_ROWS = 30  # rows of a table in text output; pages and to_dict() have all of them
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table of a result.
+
+    Attributes:
+        title: shown above the table.
+        columns: names of the columns; the first column holds the names of the rows.
+        rows: cells, each text or a number.
+        heat: whether pages shade the cells by their numbers, as in a table of class distances.
+        caption: a sentence below the table on pages.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    heat: bool = False
+    caption: str = ""
+
+    def lines(self) -> list[str]:
+        """The table as aligned text."""
+        shown = self.rows[:_MAX_TEXT_ROWS]
+        cells = [list(map(str, self.columns)), *([show(cell) for cell in row] for row in shown)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+        more = len(self.rows) - len(shown)
+        return [
+            *([self.title] if self.title else []),
+            *lines,
+            *([f"… {more} more rows"] if more else []),
+        ]
+
+    def to_html(self) -> str:
+        """The table as HTML, every cell escaped."""
+        head = "".join(f"<th>{html.escape(str(name))}</th>" for name in self.columns)
+        rows = "".join(
+            f"<tr><th>{html.escape(show(row[0]))}</th>"
+            + "".join(f"<td>{html.escape(show(cell))}</td>" for cell in row[1:])
+            + "</tr>"
+            for row in self.rows[:_MAX_TEXT_ROWS]
+        )
+        return f"<table><caption>{html.escape(self.title)}</caption><tr>{head}</tr>{rows}</table>"
+
+
+class Result:
+    """Base class of everything that a function of advect returns as a result.
+
+    A subclass defines ``_summary`` (headline numbers), and where it has them ``_tables``,
+    ``notes``, ``settings`` and ``figures``. The four public methods ``str(result)``, ``to_dict()``,
+    ``figures()`` and ``report(path)`` are the whole protocol: the command line, notebooks and pages
+    use nothing else.
+    """
+
+    title: ClassVar[str] = "Result"
+    notes: Any = ()  # sentences
+    settings: Any = MappingProxyType({})  # options by name
+
+    def _summary(self) -> dict[str, Any]:
+        """Headline numbers by name, in the order in which they are shown."""
+        raise NotImplementedError
+
+    def _tables(self) -> list[Table]:
+        return []
+
+    def figures(self) -> dict[str, Any]:
+        """Matplotlib figures by title."""
+        return {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON-ready values: plain numbers, strings, lists and dictionaries."""
+        tables = {
+            table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+            for table in self._tables()
+        }
+        notes = [str(note) for note in self.notes]
+        return plain({**self._summary(), **tables, "notes": notes, "settings": dict(self.settings)})
+
+    def report(self, path: str | Path, *, title: str | None = None) -> Path:
+        """Write the result as one HTML file that needs no network, and return its path."""
+        return import_module("advect.report").write_page(self, path, title=title)
+
+    def __str__(self) -> str:
+        summary = {name: show(value) for name, value in self._summary().items()}
+        width = max(map(len, summary), default=0)
+        blocks = [[f"{name:<{width}}  {value}" for name, value in summary.items()]]
+        blocks += [table.lines() for table in self._tables()]
+        blocks.append([f"note: {note}" for note in self.notes])
+        return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+    def _repr_html_(self) -> str:
+        summary = Table(self.title, ("", ""), list(self._summary().items()))
+        notes = "".join(f"<li>{html.escape(str(note))}</li>" for note in self.notes)
+        tables = [summary, *self._tables()]
+        return "".join(map(Table.to_html, tables)) + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def show(value: Any) -> str:
+    """A value as text: floats with four significant digits, None as nothing.
+
+    Example:
+        >>> show(0.123456), show(True), show(float("nan")), show([1, 2])
+        ('0.1235', 'yes', '–', '1, 2')
+    """
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return "–" if math.isnan(value) else f"{value:.4g}"
+        case list() | tuple():
+            return ", ".join(map(show, value))
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of numpy or torch
+        return show(value.item())
+    return str(value)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON allows it: no NaN or infinity, keys as strings, arrays as lists.
+
+    Example:
+        >>> plain({("a", 1): [1.5, float("inf")], 2: None})
+        {"('a', 1)": [1.5, None], '2': None}
+    """
+    match value:
+        case Mapping():
+            return {str(name): plain(part) for name, part in value.items()}
+        case list() | tuple():
+            return [plain(part) for part in value]
+        case None | str() | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+    return plain(value.tolist()) if hasattr(value, "tolist") else str(value)

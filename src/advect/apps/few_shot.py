@@ -1,0 +1,267 @@
+"""Methods that enlarge a few target samples with a source dataset, and the choice among them.
+
+A method is a function of a ``Task`` that returns more samples under the target's classes. Most stay
+around the few samples and take from the source only how classes vary; ``source`` takes its classes
+for the target's; ``final`` and ``smoothed`` flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advect.apps.training import Choice, Classifier, FlowOptions, fit_on, half_and_half, predicted
+from advect.classes.borrowing import borrow, borrowed_laws
+from advect.classes.matching import ClassMatching
+from advect.data.dataset import LabeledDataset
+from advect.data.few_samples import shrunk_laws, smoothed
+from advect.data.labels import estimated_laws
+
+_N_FOLDS = 3
+_N_EPISODES, _EPISODE_TEST = (
+    2,
+    300,
+)  # rounds with source classes as the target, test samples of each
+_PRIOR_GAIN = 0.02  # expected lead of the first method, and the standard deviation of this lead
+_MANY_SHOTS = 30  # samples per class from which the source is not expected to help
+_CLEAR = 1.5  # standard errors after which the prior no longer counts
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A source and a few target samples, all labeled; methods draw n samples."""
+
+    source: LabeledDataset
+    few: LabeledDataset
+    classifier: Classifier
+    options: FlowOptions
+    n: int
+    seed: int = 0
+
+    def generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
+
+    @property
+    def same_names(self) -> bool:
+        """Whether the source has all classes of the few by name."""
+        return all(self.source.counts.get(name, 0) for name in present(self.few))
+
+    @cached_property
+    def class_map(self) -> dict[Hashable, Hashable]:
+        """From source classes to target classes: by name, or by a classifier of the source."""
+        if self.same_names:
+            return {name: name for name in present(self.few)}
+        model = self.classifier(self.seed)
+        fit_on(model.fit, self.source.balanced())
+        return match_by_votes(self.source, self.few, predicted(model, self.few.samples))
+
+
+def present(data: LabeledDataset) -> list[Hashable]:
+    """The classes that have samples."""
+    return [name for name, count in data.counts.items() if count]
+
+
+def match_by_votes(
+    source: LabeledDataset, few: LabeledDataset, answers: Tensor
+) -> dict[Hashable, Hashable]:
+    """Match source classes to target classes one to one, so that most answers (positions of source
+    classes for the few samples) are right. Distances of class means break ties.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    votes = torch.zeros(len(few.classes), len(source.classes), dtype=torch.float64)
+    votes.index_put_((few.y.cpu(), answers), torch.ones(len(few)).double(), accumulate=True)
+    votes = votes / votes.sum(dim=1, keepdim=True).clamp_min(1)
+    means, others = (estimated_laws(part).means.cpu().double() for part in (few, source))
+    apart = torch.cdist(means, others)
+    cost = apart / apart.max().clamp_min(torch.finfo(torch.float64).tiny) / len(few.classes) - votes
+    rows = [few.classes.index(name) for name in present(few)]
+    columns = [source.classes.index(name) for name in present(source)]
+    first, second = linear_sum_assignment(cost[rows][:, columns].numpy())
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    found = {source.classes[columns[b]]: few.classes[rows[a]] for a, b in pairs}
+    return {name: found[name] for name in source.classes if name in found}
+
+
+def renamed(
+    data: LabeledDataset, names: Mapping[Hashable, Hashable], classes: tuple[Hashable, ...]
+) -> LabeledDataset:
+    """Data under other classes; samples of classes without a new name lose their labels."""
+    codes = [classes.index(names[name]) if name in names else -1 for name in data.classes]
+    y = torch.tensor([*codes, -1], device=data.y.device)[data.y]  # −1, a missing label, stays −1
+    return data.replace(y=y, classes=classes, law=None, law_index=None)
+
+
+def _borrowed(task: Task, matching: ClassMatching | None = None) -> LabeledDataset:
+    """The few samples with residuals of the matched source classes."""
+    few, generator = task.few.balanced(), task.generator()
+    return _bounded(task, borrow(task.source, few, matching, n=task.n, generator=generator))
+
+
+def _mixed(task: Task) -> LabeledDataset:
+    """The few samples with residuals of the two nearest source classes."""
+    return _borrowed(task, ClassMatching.nearest(task.few, task.source, 2))
+
+
+def _calibrated(task: Task) -> LabeledDataset:
+    """Residuals of matched classes around likely means, proportional if no feature is negative."""
+    signed = any(bool((part.x < 0).any()) for part in (task.source, task.few))
+    few, options = task.few.balanced(), {"centre": "calibrated", "proportional": not signed}
+    return _bounded(task, borrow(task.source, few, n=task.n, generator=task.generator(), **options))
+
+
+def _gaussian(task: Task) -> LabeledDataset:
+    """Draws of Gaussians whose covariances are half the few's, pooled, and half the source's."""
+    few = task.few.balanced()
+    lent = borrowed_laws(task.source, few)
+    laws = shrunk_laws(few, "pooled", 1.0).shrunk(lent, 0.5, rescale=True)
+    centres = few.replace(x=estimated_laws(few).means[few.y].to(few.x))
+    return _bounded(task, smoothed(centres, laws, task.n, generator=task.generator()))
+
+
+def _source(task: Task) -> LabeledDataset:
+    """The source itself under the target's classes."""
+    found = renamed(task.source, task.class_map, task.few.classes)
+    return found.subset(found.labeled).balanced()
+
+
+def _smoothed(task: Task) -> LabeledDataset:
+    """The end of a flow of the source to the few samples, smoothed by borrowed laws."""
+    few = task.few.balanced()
+    laws = borrowed_laws(task.source, few)
+    n = min(task.n, len(task.source))
+    return _flowed(task, smoothed(few, laws, n, generator=task.generator()))
+
+
+def _flowed(task: Task, target: LabeledDataset) -> LabeledDataset:
+    state = task.options.flow(task.source, target).dataset
+    return renamed(state, ClassMatching.between(state, target).hard, task.few.classes)
+
+
+def _bounded(task: Task, data: LabeledDataset) -> LabeledDataset:
+    bounds = task.options.bounds
+    return data if bounds is None else data.replace(x=data.x.clamp(*bounds))
+
+
+METHODS: dict[str, Callable[[Task], LabeledDataset | None]] = {
+    "shots": lambda task: None,
+    "borrowed": _borrowed,
+    "mixed": _mixed,
+    "calibrated": _calibrated,
+    "gaussian": _gaussian,
+    "smoothed": _smoothed,
+    "final": lambda task: _flowed(task, task.few),
+    "source": _source,
+    "source + borrowed": lambda task: half_and_half(_source(task), _borrowed(task)),
+}
+_USES_SOURCE_CLASSES = ("source", "source + borrowed")
+Correct = dict[
+    str, list[bool]
+]  # for each method, whether held-out samples were classified correctly
+
+
+def choose(task: Task, among: Collection[str]) -> Choice:
+    """Choose a method by the samples and the source alone.
+
+    With two samples of a class or more, the few are held out fold by fold. With one, some classes of
+    the source stand for the target, and the others for the source. The first method is expected to
+    lead by 2 ± 2 points of accuracy, as on other datasets; held-out samples are weighed against that.
+    A method that uses source classes goes first if they have the target's names and a classifier of
+    the source recognizes the few samples. With thirty samples of each class, ``shots`` goes first.
+    """
+    methods = list(among)
+    if len(methods) == 1:
+        return Choice(methods[0], {}, 0, f"{methods[0]} is the only method given")
+    uses_source = [method for method in methods if method in _USES_SOURCE_CLASSES]
+    counts = [task.few.counts[name] for name in present(task.few)]
+    first, named = methods[0], False
+    if min(counts) >= _MANY_SHOTS and "shots" in methods:
+        first = "shots"
+    elif uses_source and task.same_names and _recognizes(task):
+        first, named = uses_source[0], True
+    methods = [first, *(method for method in methods if method != first)]
+    if min(counts) > 1:
+        best = _best(_on_folds(task, methods), f"{len(task.few)} held-out target samples")
+        if not named or best.method != first:
+            return best
+        return replace(best, reason=f"{best.reason}; the source has the target's classes by name")
+    if named:
+        reason = f"{first}: the source has the target's classes by name and recognizes most samples"
+        return Choice(first, {}, 0, reason)
+    played, shots = [m for m in methods if m not in _USES_SOURCE_CLASSES], max(counts)
+    correct = _on_episodes(task, played, shots) if played else {}
+    if correct:  # other classes than the target's: only a clear answer counts
+        return _best(correct, "samples of source classes in the role of the target", 3)
+    reason = f"{first}: with one sample of a class none can be held out"
+    if played:
+        reason += f", and fewer than four source classes have more than {shots}"
+    return Choice(first, {}, 0, reason)
+
+
+def _recognizes(task: Task) -> bool:
+    """Whether a classifier of the source is better on the few than halfway from chance to 1."""
+    model = task.classifier(task.seed)
+    fit_on(model.fit, _source(task))
+    correct = (predicted(model, task.few.samples) == task.few.y.cpu()).double().mean()
+    return float(correct) > (1 + 1 / len(present(task.few))) / 2
+
+
+def _best(correct: Correct, where: str, error_scale: float = 1) -> Choice:
+    """The method with the highest expected accuracy, given the expected lead of the first."""
+    methods = list(correct)
+    accuracies = {method: float(np.mean(correct[method])) for method in methods}
+    best = methods[0]
+    for method in sorted(methods[1:], key=lambda method: -accuracies[method]):
+        gain = np.asarray(correct[method], dtype=float) - np.asarray(correct[best], dtype=float)
+        error = error_scale * gain.std() / np.sqrt(len(gain))
+        # posterior mean of a gain with prior N(−g, g²), observed with this error, is above 0
+        if gain.mean() > min(error**2 / _PRIOR_GAIN, _CLEAR * error):
+            best = method
+            break
+    reason = f"{best} classifies {accuracies[best]:.1%} of {where} correctly"
+    return Choice(best, accuracies, len(correct[best]), reason)
+
+
+def _on_folds(task: Task, methods: list[str]) -> Correct:
+    y = task.few.y
+    n_folds = min(_N_FOLDS, int(min(filter(None, task.few.counts.values()))))
+    folds = torch.empty_like(y)
+    for code in y.unique().tolist():  # each class spread evenly over the folds
+        rows = (y == code).nonzero()[:, 0]
+        folds[rows] = torch.arange(len(rows), device=y.device) % n_folds
+    correct: Correct = {method: [] for method in methods}
+    for fold in range(n_folds):
+        part = replace(task, few=task.few.subset(folds != fold))
+        _evaluate(part, task.few.subset(folds == fold), correct)
+    return correct
+
+
+def _on_episodes(task: Task, methods: list[str], shots: int) -> Correct:
+    """Rounds in which half of the source classes are the target; none with fewer than four."""
+    source = task.source
+    codes = [i for i, name in enumerate(source.classes) if source.counts[name] > shots]
+    correct: Correct = {method: [] for method in methods}
+    for episode in range(_N_EPISODES if len(codes) >= 4 else 0):
+        generator = torch.Generator().manual_seed(task.seed + episode)
+        order = torch.randperm(len(codes), generator=generator)[: len(codes) // 2]
+        target = torch.isin(source.y, torch.tensor(codes, device=source.y.device)[order])
+        rows = torch.randperm(len(source), generator=generator).to(target.device)
+        rows = rows[target[rows]]
+        taken = torch.cat([rows[source.y[rows] == c][:shots] for c in source.y[rows].unique()])
+        rest = rows[~torch.isin(rows, taken)][:_EPISODE_TEST]
+        seed = task.seed + episode
+        part = replace(task, source=source.subset(~target), few=source.subset(taken), seed=seed)
+        _evaluate(part, source.subset(rest), correct)
+    return correct if correct[methods[0]] else {}
+
+
+def _evaluate(task: Task, held_out: LabeledDataset, correct: Correct) -> None:
+    for method, answers in correct.items():
+        model = task.classifier(task.seed)
+        fit_on(model.fit, half_and_half(task.few, METHODS[method](task)))
+        answers += (predicted(model, held_out.samples) == held_out.y.cpu()).tolist()

@@ -1,0 +1,325 @@
+"""Conversions of a dataset from and to other libraries, folders and files."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+from advect._util.progress import Progress
+from advect.data.coerce import ALL
+from advect.data.laws import Gaussians
+from advect.data.sampling import Draw
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from advect.io.formats import Content, Table
+
+
+class Conversions:
+    """The fields of ``LabeledDataset``, and how they are read and written."""
+
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+    classes: tuple[Hashable, ...]
+    sample_shape: tuple[int, ...]
+    law: Gaussians | None
+    law_index: Tensor | None
+    fixed_laws: bool
+    columns: tuple[str, ...] | None
+    table: Table | None
+    probabilities: Tensor | None
+    targets: Tensor | None
+    target_columns: tuple[str, ...] | None
+    target_unit: Tensor | None
+    if TYPE_CHECKING:
+
+        def __init__(self, x: Any, **fields: Any) -> None: ...
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def samples(self) -> Tensor:
+        """The features in their sample shape, (n, …)."""
+        return self.x.reshape(len(self.x), *self.sample_shape)
+
+    @property
+    def labels(self) -> list[Hashable]:
+        """The class name of each sample; None where the label is missing."""
+        return [None if code < 0 else self.classes[code] for code in self.y.tolist()]
+
+    @classmethod
+    def from_torch(
+        cls,
+        dataset: Any,
+        *,
+        max_samples: int | None = None,
+        classes: Sequence[Hashable] | None = None,
+        targets: bool = False,
+        generator: torch.Generator | None = None,
+        progress: Progress = None,
+        probabilities: bool = False,
+    ) -> Self:
+        """The samples of a torch dataset or ``DataLoader``, such as those of torchvision.
+
+        Args:
+            dataset: yields (x, y), or x alone for samples without labels; x is a tensor, array or
+                Pillow image (scaled to 0 … 1; tensors and arrays are not).
+            max_samples: draw at most this many samples, uniformly.
+            classes: class names that whole numbers in y refer to, −1 for a missing label; by
+                default ``dataset.classes``. Without either, labels are names.
+            targets: whether y is a continuous target instead of a label.
+            generator: source of randomness of the draw.
+            progress: None shows progress on stderr if it takes long, False is silent, a function
+                is called with (done, total).
+            probabilities: whether y is a row of class probabilities. Datasets written by
+                ``to_torch`` are recognized.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> pairs = [(torch.zeros(3), 1), (torch.ones(3), 0)]
+            >>> ad.LabeledDataset.from_torch(pairs, classes=["cat", "dog"]).labels
+            ['dog', 'cat']
+        """
+        from advect.io.adapters import torch_fields
+
+        options = {"probabilities": probabilities, "targets": targets}
+        return cls(**torch_fields(dataset, max_samples, classes, generator, progress, **options))
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        label: Hashable | None = None,
+        *,
+        weights: Any = None,
+        categorical: str | None = None,
+        probabilities: Any = None,
+        target: str | Sequence[str] | None = None,
+    ) -> Self:
+        """The rows of a data frame of pandas, polars or Arrow. Column names are kept, the index is
+        not.
+
+        Args:
+            frame: numbers and booleans in all columns except labels and weights. Features are
+                float64 if a column has 64-bit floats or whole numbers from 2²⁴ on, else float32.
+            label: the column of labels, or None. Categories give the classes in their order.
+            weights: a column, or what ``LabeledDataset`` accepts.
+            categorical: ``"onehot"`` encodes other columns as one column ``name=value`` per value.
+            probabilities: soft labels: the columns of class probabilities (their names are the
+                classes), or a common prefix of their names. None looks for ``probability[…]``,
+                False uses none.
+            target: the column or columns of continuous targets.
+
+        Example:
+            >>> import pandas as pd, advect as ad
+            >>> pets = pd.DataFrame({"kilos": [4.5, 20.0], "indoors": [True, False], "kind": ["cat", "dog"]})
+            >>> data = ad.LabeledDataset.from_frame(pets, label="kind")
+            >>> data.columns, data.x.tolist()
+            (('kilos', 'indoors'), [[4.5, 1.0], [20.0, 0.0]])
+        """
+        from advect.io.adapters import frame_fields
+
+        return cls(**frame_fields(frame, label, weights, categorical, probabilities, target))
+
+    @classmethod
+    def from_huggingface(
+        cls,
+        ds: Any,
+        *,
+        image: str | None = None,
+        label: str | bool | None = None,
+        columns: Sequence[str] | None = None,
+        max_samples: int | None = None,
+        generator: torch.Generator | None = None,
+        progress: Progress = None,
+    ) -> Self:
+        """The rows of one split of a Hugging Face dataset.
+
+        Args:
+            ds: a ``datasets.Dataset``, not a stream.
+            image: the column of images, scaled to 0 … 1; by default the one declared as such.
+            label: the column of labels; by default the one declared as classes or called
+                ``label``; False for none. Declared classes keep their names and order.
+            columns: columns of numbers instead of an image, or one column of arrays; by default
+                all others.
+            max_samples: draw at most this many samples, uniformly, before any is read.
+            generator: source of randomness of the draw.
+            progress: as in ``from_torch``.
+
+        Example:
+            >>> import advect as ad
+            >>> from datasets import load_dataset  # doctest: +SKIP
+            >>> ad.LabeledDataset.from_huggingface(load_dataset("beans", split="train"))  # doctest: +SKIP
+        """
+        from advect.io.adapters import hugging_fields
+
+        return cls(**hugging_fields(ds, image, label, columns, max_samples, generator, progress))
+
+    @classmethod
+    def from_folder(
+        cls,
+        path: str | PathLike[str],
+        *,
+        labels: bool = True,
+        size: int | Sequence[int] | None = None,
+        channels: str | None = None,
+        max_samples: int | None = None,
+        balanced: bool = False,
+        seed: int = 0,
+        progress: Progress = None,
+    ) -> Self:
+        """Images in a folder with one directory per class, scaled to 0 … 1.
+
+        Args:
+            path: the folder.
+            labels: False for images without classes.
+            size: side or (height, width) to resize to; by default all must have one size.
+            channels: ``"gray"`` or ``"rgb"`` to convert to; by default all must be of one kind.
+            max_samples: draw at most this many images, uniformly, before any is read.
+            balanced: draw equally many of each class.
+            seed: seed of the draw.
+            progress: as in ``from_torch``.
+
+        Example:
+            >>> import tempfile, advect as ad
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     _ = ad.datasets.load("digits", n=20).save(f"{folder}/digits")
+            ...     print(ad.LabeledDataset.from_folder(f"{folder}/digits", size=16))
+            LabeledDataset(n=20, sample_shape=(16, 16), classes=..., dtype=float32)
+        """
+        from advect.io.adapters import source_fields
+        from advect.io.formats import open_source
+
+        draw = Draw(max_samples=max_samples, balanced=balanced, seed=seed)
+        source = open_source(path, "folder", labels=labels, size=size, channels=channels)
+        return cls(**source_fields(source, draw, progress))
+
+    def numpy(self) -> tuple[np.ndarray, np.ndarray]:
+        """Copies of the features in their sample shape and of the labels by name.
+
+        Data with continuous targets and no labels gives the targets instead. Labels have a plain
+        dtype if all are present and of one kind, else they are objects, None where missing.
+
+        Example:
+            >>> import advect as ad
+            >>> x, labels = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], ["cat", "dog"]).numpy()
+            >>> x.shape, labels.tolist()
+            ((2, 2), ['cat', 'dog'])
+        """
+        from advect.io.adapters import label_array
+
+        x = self.samples.detach().cpu().numpy().copy()
+        if self.targets is None or has_classes(self):
+            return x, label_array(self.labels)
+        y = self.targets.detach().cpu().numpy().copy()
+        return x, y[:, 0] if y.shape[1] == 1 else y
+
+    def to_torch(self) -> TensorDataset:
+        """A ``TensorDataset`` of samples and class positions, −1 where the label is missing.
+
+        Soft labels are rows of probabilities, as ``torch.nn.CrossEntropyLoss`` takes them. Data
+        with continuous targets and no labels gives the targets. The class names are its
+        ``classes``, where ``from_torch`` finds them. Weights and column names are not kept.
+
+        Example:
+            >>> import advect as ad
+            >>> pairs = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], ["cat", "dog"]).to_torch()
+            >>> pairs[1]
+            (tensor([2., 3.]), tensor(1))
+        """
+        from advect.io.adapters import NamedTensors
+
+        if self.targets is not None and not has_classes(self):
+            return TensorDataset(self.samples.detach().clone(), self.targets.detach().to(self.x))
+        soft = self.probabilities
+        labels = self.y if soft is None else soft.to(self.x.dtype)
+        return NamedTensors(self.samples.detach().clone(), labels.clone(), list(self.classes))
+
+    def to_pandas(self, label: str | bool | None = True, weights: str | None = None) -> DataFrame:
+        """A data frame with a column for each feature, and labels as categories.
+
+        Columns that were booleans, whole numbers, categories or text are restored to the nearest
+        value; ``data.replace(table=None).to_pandas()`` keeps the numbers. Columns without names
+        are called x0, x1, …, or x[0][0], … for samples with several axes. Soft labels are columns
+        ``probability[…]``.
+
+        Args:
+            label: name of the label column; True for its original name, else ``label``; None to
+                leave labels out.
+            weights: name of a column for the weights, or None.
+
+        Example:
+            >>> import advect as ad
+            >>> frame = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], ["cat", "dog"]).to_pandas()
+            >>> list(frame.columns), frame.label.tolist()
+            (['x0', 'x1', 'label'], ['cat', 'dog'])
+        """
+        from advect.io.adapters import to_frame
+
+        label = None if label is True and not has_classes(self) else label
+        return to_frame(self._content(weights is not None), label, weights)
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the dataset to a file atomically; ``ad.datasets.load(path)`` reads it.
+
+        Label laws are not written: they are estimated again.
+
+        Args:
+            path: its suffix gives the format. ``.npz`` and ``.parquet`` keep everything else;
+                ``.csv`` and ``.tsv`` (also with ``.gz``) need the same options to be read again,
+                and lose classes without samples. Without a suffix it is a folder of 8-bit PNG
+                images, one directory per class.
+            overwrite: whether to replace an existing file or folder of images.
+
+        Example:
+            >>> import tempfile, advect as ad
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], ["cat", "dog"]).save(f"{folder}/pets.npz")
+            ...     print(ad.datasets.load(path).labels)
+            ['cat', 'dog']
+        """
+        from advect.io.formats import write
+
+        uniform = bool((self.weights - 1 / len(self)).abs().max() < 1e-12 / len(self))
+        write(path, self._content(not uniform), overwrite=overwrite)
+        return Path(path).expanduser()
+
+    def _content(self, weights: bool) -> Content:
+        """The dataset as arrays to write."""
+        from advect.io.formats import Content
+
+        named = bool(self.classes) and has_classes(self)
+        tensors = (self.weights if weights else None, self.probabilities, self.targets)
+        mass, soft, aims = (None if t is None else t.detach().cpu().numpy() for t in tensors)
+        return Content(
+            self.samples.detach().cpu().numpy(),
+            self.labels if named else None,
+            self.classes if named else None,
+            columns=self.columns,
+            weights=mass,
+            table=self.table,
+            probabilities=soft,
+            targets=aims,
+            target_columns=None if aims is None else target_names(self),
+        )
+
+
+def has_classes(data: Conversions) -> bool:
+    """Whether classes mean something: False for data with targets and no labels."""
+    return data.targets is None or data.classes != (ALL,)
+
+
+def target_names(data: Conversions) -> tuple[str, ...]:
+    """A name for each target: its column's, else target, target1, …"""
+    q = 0 if data.targets is None else data.targets.shape[1]
+    return data.target_columns or ("target", *(f"target{k}" for k in range(1, q)))[:q]

@@ -1,0 +1,1 @@
+"""Datasets in and out: files, data frames, named sets, references and recorded runs."""

@@ -1,0 +1,102 @@
+"""Errors of files as ``InputError``, and limits against pipes, devices and decompression bombs."""
+
+from __future__ import annotations
+
+import difflib
+import lzma
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from advect._util.memory import check_room, readable
+from advect.errors import InputError
+
+_BROKEN = (
+    *(OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error),
+    *(NotImplementedError, RecursionError),  # the last for JSON that is nested too deep
+)
+_GROWTH, _SMALL = 500, 1 << 26  # only almost constant data shrinks more; 64 MiB do no harm
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@contextmanager
+def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
+    """Convert errors of the disk, of the content and ``more`` to errors that name the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise missing(path) from None
+    except IsADirectoryError:
+        raise InputError(f"not {kind} but a directory", path, "Name a file inside it.") from None
+    except NotADirectoryError:
+        raise InputError(f"not {kind} but a file", path, "Pass the path of a directory.") from None
+    except PermissionError:
+        raise InputError("no permission to read", path, "Change its permissions.") from None
+    except MemoryError:
+        raise InputError("too large for the memory", path, "Read fewer rows of it.") from None
+    except (*_BROKEN, *more) as error:
+        raise damaged(path, kind, f"{type(error).__name__}: {error}") from None
+
+
+def check_regular(path: Path) -> None:
+    """Refuse pipes, which may block, and devices, which may not end."""
+    with reading(path, "a file"):
+        mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        got = f"{path}, {_KINDS.get(stat.S_IFMT(mode), 'of unknown type')}"
+        raise InputError("not a file or directory", got, "Write its content to a file first.")
+
+
+def check_plain(path: Path) -> None:
+    """Refuse a pipe, a device or a directory in the place of a file of a run."""
+    if path.exists() and not path.is_file():
+        got = f"{path}, {_KINDS.get(stat.S_IFMT(path.stat().st_mode), 'a directory')}"
+        raise InputError("not a file", got, "Remove it, or restore the file from a copy.")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of a run; errors of the disk and of the encoding are passed on."""
+    check_plain(path)
+    return path.read_text(encoding="utf-8")
+
+
+def check_growth(path: Path, what: str, size: int, packed: int) -> None:
+    """Refuse ``packed`` bytes that decompress to out of proportion more."""
+    if size > max(_SMALL, _GROWTH * packed):
+        raise InputError(
+            "a compressed file grows too much to be safe",
+            f"{what} of {readable(size)} in {readable(packed)} of {path}",
+            f"If you trust it, save it uncompressed. The limit is {_GROWTH} times its size.",
+        )
+
+
+def check_size(path: Path, size: int) -> None:
+    """Refuse what does not fit into memory."""
+    check_room(f"what is read from {path}", size, "Read fewer rows: n=… or max_samples=….")
+
+
+def damaged(path: Path, kind: str, why: str) -> InputError:
+    """The error for content that is not what it should be."""
+    remedy = "Create the file again, or name its format: kind=…."
+    return InputError(f"not {kind}, or damaged", f"{path} ({why})", remedy)
+
+
+def missing(path: Path) -> InputError:
+    """The error for a path that does not exist, with similar names."""
+    hint = f"There is no directory {path.parent}: check the path."
+    if path.parent.is_dir():
+        names = [other.name for other in path.parent.iterdir()]
+        near = difflib.get_close_matches(path.name, names, n=3)
+        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else "Check the path."
+    return InputError("no such file or directory", path, hint)

@@ -1,0 +1,48 @@
+"""Class names as JSON, which has no tuples: these become lists under a key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from typing import Any
+
+from advect.errors import InputError
+
+
+def dump_name(name: Hashable) -> str:
+    """A class name as JSON text."""
+    return json.dumps(pack_name(name))
+
+
+def pack_name(name: Any) -> Any:
+    """A class name as a JSON value."""
+    if isinstance(name, tuple):
+        return {"tuple": [pack_name(part) for part in name]}
+    if name is None or isinstance(name, (str, int, float)):
+        return name
+    what = "class names must be text, numbers or tuples of these to be written"
+    raise InputError(what, repr(name), "Rename the classes before saving.")
+
+
+def pack_any(name: Any) -> Any:
+    """A class name as a JSON value, or its text if JSON has none."""
+    if isinstance(name, tuple):
+        return {"tuple": [pack_any(part) for part in name]}
+    try:
+        return pack_name(name)
+    except InputError:
+        return str(name)
+
+
+def stored_name(name: Hashable) -> Any:
+    """A class name as a run gives it back: as text, if JSON has no such value."""
+    return unpack_name(pack_any(name))
+
+
+def unpack_name(name: Any) -> Any:
+    """The inverse of ``pack_name``; ValueError for anything else."""
+    if type(name) is dict and type(name.get("tuple")) is list:
+        return tuple(unpack_name(part) for part in name["tuple"])
+    if type(name) in (dict, list):
+        raise ValueError(f"{name} is not a class name")
+    return name

@@ -1,0 +1,182 @@
+"""Which format a file has, who reads and writes it, and formats that users register."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from advect._util.atomic import atomic_file
+from advect._util.checks import check_known
+from advect.errors import InputError
+from advect.io.formats.content import Content, Source
+from advect.io.formats.guard import check_regular, reading
+from advect.io.formats.idx import is_idx
+
+
+@dataclass(frozen=True)
+class Format:
+    """A reader (its options are parameters), a writer, and suffixes; ours by name, see ``_load``."""
+
+    read: Any
+    write: Any = None
+    suffixes: tuple[str, ...] = ()
+
+
+_OURS = {
+    "npz": Format("npz.NpzSource", "npz.write_npz", (".npz",)),
+    "npy": Format("npz.NpySource", None, (".npy",)),
+    "csv": Format("csv.CsvSource", "csv.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
+    "parquet": Format("parquet.ParquetSource", "parquet.write_parquet", (".parquet",)),
+    "folder": Format("folder.FolderSource"),
+    "idx": Format("idx.IdxSource"),
+}
+_formats = dict(_OURS)
+PLACES = ("path", "name", "openml", "toy", "run")  # other kinds of references
+
+
+def register_format(
+    name: str,
+    read: Callable[..., Any],
+    *,
+    write: Callable[[Path, Any], None] | None = None,
+    suffixes: Iterable[str] = (),
+) -> None:
+    """Register a file format for ``load``, references and ``save``, in this process.
+
+    Args:
+        name: the name in references: ``name:path?option=value``.
+        read: called with the path and the options. Returns ``(x, labels)``, or a dictionary with
+            ``x`` and any of ``labels``, ``classes``, ``columns``, ``weights``, ``probabilities``
+            and ``targets``.
+        write: called with a path and an object that has these as attributes; or None.
+        suffixes: of such files, so that a path alone is enough.
+
+    Example:
+        >>> import json, tempfile, numpy as np, advect as ad
+        >>> def read_points(path, *, scale=1.0):
+        ...     points = json.loads(path.read_text())
+        ...     return scale * np.array(points["x"]), points["y"]
+        >>> ad.datasets.register_format("points", read_points, suffixes=[".points"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "two.points")
+        ...     _ = path.write_text('{"x": [[1, 2], [3, 4]], "y": ["a", "b"]}')
+        ...     print(ad.datasets.load(f"points:{path}?scale=2").x.tolist())
+        [[2.0, 4.0], [6.0, 8.0]]
+    """
+    endings = tuple(suffix.lower() for suffix in suffixes)
+    if not re.fullmatch(r"[A-Za-z][\w+-]+", name) or name in (*_OURS, *PLACES):
+        what = "a format needs a free name of letters, digits, +, - and _"
+        raise InputError(what, repr(name), "Choose another name.")
+    others = {suffix: kind for suffix, kind in suffixes_known().items() if kind != name}
+    for suffix in endings:
+        if not suffix.startswith(".") or suffix in others:
+            what = "a suffix must start with a dot and be free"
+            raise InputError(what, repr(suffix), f"Taken: {', '.join(others)}.")
+    _formats[name] = Format(read, write, endings)
+
+
+def _load(function: Any) -> Any:
+    """Our readers and writers are imported on first use: pyarrow is slow to import."""
+    if type(function) is not str:
+        return function
+    module, name = function.split(".")
+    return getattr(import_module(f"advect.io.formats.{module}"), name)
+
+
+def formats() -> tuple[str, ...]:
+    """The names of the formats."""
+    return tuple(_formats)
+
+
+def suffixes_known() -> dict[str, str]:
+    """The format of each suffix."""
+    return {suffix: kind for kind, one in _formats.items() for suffix in one.suffixes}
+
+
+def reader_options(kind: str) -> list[str]:
+    """The options of a format."""
+    check_known("kind of file", kind, _formats)
+    reader = _load(_formats[kind].read)
+    own = [name for name in inspect.signature(reader).parameters if name != "roles"][1:]
+    return [*own, *getattr(reader, "options", ())]
+
+
+def open_source(path: str | os.PathLike[str], kind: str | None = None, **options: Any) -> Source:
+    """Open a file or folder of samples; by default the suffix or the content says the format."""
+    place = as_path(path)
+    kind = kind_of(place) if kind is None else kind
+    check_regular(place)
+    known = reader_options(kind)
+    for option in options:
+        check_known(f"option of {kind} files", option, known)
+    if kind in _OURS:
+        with reading(place, f"a {kind} file", ValueError, KeyError):
+            return _load(_OURS[kind].read)(place, **options)
+    found = _formats[kind].read(place, **options)
+    if isinstance(found, Mapping):
+        return Content(**found)
+    return Content(*found)
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """The format of an existing file or folder."""
+    place = as_path(path)
+    check_regular(place)
+    if is_idx(place):
+        return "idx"
+    if place.is_dir():
+        return "folder"
+    suffix, known = _suffix(place), suffixes_known()
+    check_known(f"suffix of {place.name} (or pass kind=…)", suffix, known)
+    return known[suffix]
+
+
+def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = False) -> None:
+    """Write samples atomically, in the format of the suffix; without one, a folder of images."""
+    path = as_path(path)
+    suffix, known = _suffix(path), suffixes_known()
+    kind = known.get(suffix, "folder")
+    writer: Any = _load("folder.write_folder" if kind == "folder" else _formats[kind].write)
+    if suffix and (kind == "folder" or _formats[kind].write is None):
+        kinds = [one for one, kind in known.items() if _formats[kind].write is not None]
+        check_known("suffix of a file to write", suffix, kinds)
+    try:
+        if path.exists() and not (path.is_dir() if kind == "folder" else path.is_file()):
+            raise InputError("something else is in the way", path, "Choose another name.")
+        if not overwrite and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
+            what, remedy = "the path exists already", "Pass overwrite=True, or choose another name."
+            raise InputError(what, path, remedy)
+        if kind == "folder":
+            writer(path, content, overwrite)
+        elif kind in _OURS:
+            writer(path, content)
+        else:
+            with atomic_file(path) as temporary:
+                writer(temporary, content)
+    except (OSError, UnicodeError) as error:
+        got = f"{path} ({getattr(error, 'strerror', None) or error})"
+        raise InputError("cannot write there", got, "Choose another place.") from error
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """A path with ~ expanded."""
+    try:
+        whole = Path(path).expanduser()
+        os.fsencode(whole)
+    except (TypeError, ValueError, RuntimeError) as error:
+        got = f"{path!r} ({error})"
+        raise InputError("a path must be a string or a Path", got, "Name a file.") from None
+    if "\0" in str(whole) or not whole.name:
+        raise InputError("a path must name a file or folder", repr(str(path)), "Name a file.")
+    return whole
+
+
+def _suffix(path: Path) -> str:
+    ends = [suffix for suffix in suffixes_known() if path.name.lower().endswith(suffix)]
+    return max(ends, key=len) if ends else path.suffix.lower()

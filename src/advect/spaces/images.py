@@ -1,0 +1,137 @@
+"""Images of one size and number of channels, and back: the step for samples that are images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from advect.spaces.steps import Shapes, Step
+
+
+def layout(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """(channels, height, width) of a sample, or None if it is not an image."""
+    if len(shape) == 2:
+        return 1, *shape
+    if len(shape) == 3 and shape[2] in (1, 3, 4):
+        return shape[2], shape[0], shape[1]
+    return shape if len(shape) == 3 and _channels_first(shape) else None
+
+
+def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, float] | None:
+    """(0, 1), or (0, 255) for whole numbers, if these (sample shape, features) are images in it."""
+    if not sides or any(layout(shape) is None or len(x) == 0 for shape, x in sides):
+        return None
+    low, high = min(float(x.min()) for _, x in sides), max(float(x.max()) for _, x in sides)
+    if low < 0 or high > 255:
+        return None
+    if high <= 1:
+        return 0.0, 1.0
+    return (0.0, 255.0) if all(bool((x == x.round()).all()) for _, x in sides) else None
+
+
+@dataclass(frozen=True)
+class Pixels(Step):
+    """Images of shape ``shape`` resized to ``out``, gray or rgb; ``alpha`` restores a channel."""
+
+    shape: tuple[int, ...]
+    out: tuple[int, ...]
+    alpha: float | None = None
+    kind: ClassVar[str] = "pixels"
+    only_resizes: ClassVar[bool] = True
+
+    @classmethod
+    def fit(cls, x: Tensor, shape: tuple[int, ...], out: tuple[int, ...]) -> Pixels:
+        planes = _planes(x, shape)
+        alpha = float(planes[:, 3].double().mean()) if planes.shape[1] == 4 else None
+        return cls(shape, out, alpha)
+
+    @property
+    def shapes(self) -> Shapes:
+        return self.shape, self.out
+
+    def apply(self, x: Tensor) -> Tensor:
+        planes = _planes(x, self.shape)[:, :3]
+        channels, height, width = layout(self.out) or self.out
+        if channels == 1 and planes.shape[1] == 3:
+            luma = planes.new_tensor([0.299, 0.587, 0.114])
+            planes = (planes * luma[:, None, None]).sum(1, keepdim=True)  # (n, 3, H, W) * (3, 1, 1)
+        return _flat(_resize(planes, (height, width)).expand(-1, channels, -1, -1), self.out)
+
+    def invert(self, x: Tensor) -> Tensor:
+        channels, height, width = layout(self.shape) or self.shape
+        planes = _planes(x, self.out)
+        if channels == 1:
+            planes = planes.mean(dim=1, keepdim=True)
+        planes = _undo_resize(planes, (height, width))
+        if channels > 1:
+            planes = planes.expand(-1, 3, -1, -1)
+        if channels == 4:
+            planes = torch.cat([planes, torch.full_like(planes[:, :1], self.alpha or 0.0)], dim=1)
+        return _flat(planes, self.shape)
+
+    def describe(self) -> str:
+        return f"images of shape {self.shape} as {self.out}"
+
+
+def image_shape(like: tuple[int, ...], channels: int, sides: tuple[int, int]) -> tuple[int, ...]:
+    """Shape of images of so many channels, with the axes of ``like`` if it has as many.
+
+    Example:
+        >>> image_shape((1, 16, 16), 1, (28, 28)), image_shape((1, 16, 16), 3, (28, 28))
+        ((1, 28, 28), (28, 28, 3))
+    """
+    if len(like) == 3 and (layout(like) or (0,))[0] == channels:
+        return (channels, *sides) if _channels_first(like) else (*sides, channels)
+    return sides if channels == 1 else (*sides, channels)
+
+
+def _channels_first(shape: tuple[int, ...]) -> bool:
+    return shape[2] not in (1, 3, 4) and shape[0] in (1, 3) and min(shape[1:]) > 4
+
+
+def _planes(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Flat features as (n, C, H, W)."""
+    samples = x.reshape(len(x), *shape)
+    if len(shape) == 2:
+        return samples[:, None]
+    return samples if _channels_first(shape) else samples.movedim(3, 1)
+
+
+def _flat(planes: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """(n, C, H, W) as flat features of samples of this shape."""
+    if len(shape) == 3 and not _channels_first(shape):
+        planes = planes.movedim(1, 3)
+    return planes.reshape(len(planes), -1)
+
+
+def _resize(planes: Tensor, sides: tuple[int, int]) -> Tensor:
+    if planes.shape[2:] == sides:
+        return planes
+    return interpolate(planes, size=sides, mode="bilinear", antialias=True, align_corners=False)
+
+
+def _undo_resize(planes: Tensor, sides: tuple[int, int]) -> Tensor:
+    """Images of these sides whose resizing is nearest to the given ones, axis by axis."""
+    if planes.shape[2:] == sides:
+        return planes
+    before, after = zip(sides, planes.shape[2:], strict=True)
+    tall, wide = _inverse(*before).to(planes.device), _inverse(*after).to(planes.device)
+    return (tall @ planes.double() @ wide.mT).to(planes.dtype)
+
+
+def _inverse(before: int, after: int) -> Tensor:
+    """A generalised inverse (before, after) of resizing an axis from ``before`` to ``after`` pixels.
+
+    With R the resizing and B the resizing back, it is B + R⁺(1 − R B): R⁺ when enlarging; when
+    shrinking, B with the smallest correction that makes it shrink to the given image. Unlike R⁺
+    alone, it maps constant images to constant images."""
+    shrink, enlarge = (
+        _resize(torch.eye(n, dtype=torch.float64)[None, None], (m, n))[0, 0]
+        for n, m in ((before, after), (after, before))
+    )
+    rest = torch.eye(after, dtype=torch.float64) - shrink @ enlarge
+    return enlarge + torch.linalg.pinv(shrink) @ rest

@@ -1,0 +1,214 @@
+"""Checks of functionals, integrators and maps, and small problems for all checks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from advect.data.dataset import LabeledDataset
+from advect.flows.integrators import Euler, Integrator
+from advect.flows.loop import flow, iterate
+from advect.functionals.base import Functional
+from advect.functionals.potential import Potential
+from advect.maps.base import Map
+
+
+def check_functional(
+    functional: Functional, rho: LabeledDataset | None = None, *, rtol: float = 1e-4
+) -> None:
+    """Check a functional: value, terms, state, gradient, and that evaluating it has no side effects.
+
+    Args:
+        functional: the functional.
+        rho: a dataset; by default twelve samples in three dimensions, float64.
+        rtol: tolerance of the gradient against central differences, and between a warm and a cold
+            start.
+
+    Example:
+        >>> import advect as ad
+        >>> class StayNear(ad.Functional):
+        ...     def __call__(self, rho):
+        ...         return (rho.weights * rho.x.square().sum(1)).sum()
+        >>> ad.testing.check_functional(StayNear())
+    """
+    rho = rho or small_pair()[0]
+    _check_value(functional, rho)
+    _check_state(functional, rho, rtol)
+    if not functional.stochastic:
+        _check_gradient(functional, rho, rtol)
+    _check_looking(functional, rho)
+
+
+def _check_value(functional: Functional, rho: LabeledDataset) -> None:
+    value = functional(rho)
+    kind = type(value).__name__
+    require(isinstance(value, Tensor), "F(ρ) must be a tensor, for its gradient", kind)
+    require(value.ndim == 0, "F(ρ) must be a single number", f"shape {tuple(value.shape)}")
+    require(bool(torch.isfinite(value)), "F(ρ) must be finite", float(value))
+    terms, _ = functional.terms(rho, functional.begin(rho))
+    total = sum(float(term) for term in terms.values())
+    require(close(total, float(value), 1e-12), "terms must add up to F(ρ)", (total, float(value)))
+    half = float((0.5 * functional)(rho))
+    require(close(half, 0.5 * total, 1e-12), "0.5 * F must be half of F", (half, total))
+
+
+def _check_state(functional: Functional, rho: LabeledDataset, rtol: float) -> None:
+    state = functional.begin(rho)
+    _check_flat("begin(rho)", state)
+    kept = {name: value.clone() for name, value in state.items()}
+    first, after = functional.terms(rho, state)
+    _check_flat("terms(rho, state)", after)
+    same = kept.keys() == state.keys() and all(kept[k].equal(state[k]) for k in kept)
+    require(same, "terms(rho, state) must return a new state and leave the one it is given")
+    again, _ = functional.terms(rho, state)
+    equal = all(torch.equal(first[name].detach(), again[name].detach()) for name in first)
+    require(equal, "from one state, terms must be the same at each call, to the last bit")
+    if not functional.stochastic:
+        warm, _ = functional.terms(rho, after)
+        cold, hot = (sum(float(v) for v in terms.values()) for terms in (first, warm))
+        require(close(cold, hot, rtol), "a state may change the work, not the value", (cold, hot))
+
+
+def _check_flat(where: str, state: object) -> None:
+    """A flat dictionary of tensors."""
+    promise = "a state must be a flat dictionary of tensors, as checkpoints hold them"
+    require(isinstance(state, dict), promise, f"{type(state).__name__} of {where}")
+    assert isinstance(state, dict)
+    other = {name: type(v).__name__ for name, v in state.items() if not isinstance(v, Tensor)}
+    require(not other, promise, f"{other} of {where}")
+
+
+def _check_gradient(functional: Functional, rho: LabeledDataset, rtol: float) -> None:
+    start = functional.begin(rho)  # what is fixed by the first dataset of a flow stays fixed
+
+    def value(x: Tensor) -> Tensor:
+        return torch.stack(list(functional.terms(rho.replace(x=x), start)[0].values())).sum()
+
+    for direction in directions(rho.x):
+        exact, differences = slope(value, rho.x, direction)
+        require(
+            close(exact, differences, rtol, atol=rtol),
+            "the gradient must be that of the value",
+            f"{exact:.6g} where central differences give {differences:.6g}",
+        )
+
+
+def _check_looking(functional: Functional, rho: LabeledDataset) -> None:
+    """Two walks, one of them looked at between its steps, go the same way."""
+    alone = [step.dataset.x for step in islice(iterate(rho, functional, integrator=Euler(0.1)), 3)]
+    walk, watched = iterate(rho, functional, integrator=Euler(0.1)), []
+    for step in islice(walk, 3):
+        watched.append(step.dataset.x)
+        for seen in (rho, step.dataset):
+            functional(seen)
+    same = all(torch.equal(a, b) for a, b in zip(alone, watched, strict=True))
+    require(same, "calling a functional between two steps of a flow must not change the flow")
+
+
+def check_integrator(integrator: Integrator, *, n_steps: int = 20) -> None:
+    """Check an integrator in a flow down ½‖x‖²: it descends, repeats and resumes.
+
+    Args:
+        integrator: with a step size below 1.
+        n_steps: of the flow.
+
+    Example:
+        >>> import advect as ad
+        >>> ad.testing.check_integrator(ad.Euler(0.2))
+    """
+    source = small_pair()[0]
+    bowl = Potential(lambda x, y: x.square().sum(1) / 2)
+    noisy = integrator.stochastic
+
+    def walk() -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        return flow(
+            source, bowl, integrator=integrator, n_steps=n_steps, generator=generator
+        ).dataset.x
+
+    first = walk()
+    require(bool(torch.isfinite(first).all()), "a small bowl must not make a step infinite")
+    require(torch.equal(first, walk()), "two flows from one seed must be the same, bit for bit")
+    if not noisy:
+        fell = first.square().sum() < source.x.square().sum()
+        require(bool(fell), f"{n_steps} steps must go down a bowl")
+        steps = list(islice(iterate(source, bowl, integrator=integrator), 5))
+        later = iterate(source, bowl, integrator=integrator, start=steps[2].snapshot)
+        again = [step.dataset.x for step in islice(later, 3)]
+        same = all(torch.equal(a.dataset.x, b) for a, b in zip(steps[2:], again, strict=True))
+        require(same, "a flow resumed from a snapshot must go the same way, bit for bit")
+
+
+def check_map(fresh: Map) -> None:
+    """Check a map: fit, transform, save, load.
+
+    Args:
+        fresh: a map that is not fitted yet; it is fitted on twelve pairs.
+
+    Example:
+        >>> import advect as ad
+        >>> ad.testing.check_map(ad.maps.NearestMap())
+    """
+    source, other = small_pair()
+    end = source.replace(x=source.x + 1)
+    fitted = fresh.fit(source, end)
+    require(fitted is fresh, "fit must return the map itself")
+    moved = fitted.transform(source.x)
+    require(moved.shape == source.x.shape, "samples must come back in their shape", moved.shape)
+    require(moved.dtype == source.x.dtype, "samples must come back in their dtype", moved.dtype)
+    require(bool(torch.isfinite(moved).all()), "what a map gives must be finite")
+    require(torch.equal(moved, fitted.transform(source.x)), "a map must give the same twice")
+    rows = torch.cat([fitted.transform(row) for row in source.x.split(1)])
+    near = torch.allclose(rows, moved, rtol=1e-6, atol=1e-8)
+    require(near, "the image of a sample must not depend on the other samples")
+    carried = fitted.transform(other.replace(y=torch.full_like(other.y, -1), classes=()))
+    require(len(carried) == len(other), "a dataset of other samples must come back as a dataset")
+    with tempfile.TemporaryDirectory() as folder:
+        path = fitted.save(Path(folder, "map.safetensors"))
+        again = type(fitted).load(path)
+    require(
+        torch.equal(again.transform(source.x), moved), "a saved map must give the same, bit for bit"
+    )
+
+
+def small_pair(n: int = 12, m: int = 9) -> tuple[LabeledDataset, LabeledDataset]:
+    """Two labeled datasets of a few samples in three dimensions, float64, with unequal weights."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(k, 3, generator=generator, dtype=torch.float64) for k in (n, m))
+    source = LabeledDataset(x, [("a", "b")[i % 2] for i in range(n)], weights=1 + torch.arange(n))
+    target = LabeledDataset(y + 2, [("u", "v", "w")[i % 3] for i in range(m)])
+    return source, target
+
+
+def slope(value: Callable[[Tensor], Tensor], x: Tensor, direction: Tensor) -> tuple[float, float]:
+    """The derivative of ``value`` at ``x`` along a direction: by autograd, and by differences."""
+    leaf = x.detach().clone().requires_grad_()
+    out = value(leaf)
+    gradient = torch.autograd.grad(out, leaf, allow_unused=True)[0] if out.requires_grad else None
+    exact = 0.0 if gradient is None else float((gradient * direction).sum())
+    h = 1e-5 * float(x.abs().max().clamp_min(1))
+    with torch.no_grad():
+        ahead, behind = (float(value(x + sign * h * direction)) for sign in (1, -1))
+    return exact, (ahead - behind) / (2 * h)
+
+
+def directions(x: Tensor, count: int = 2) -> list[Tensor]:
+    """Random directions of the shape of ``x``, the same at each call."""
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(x.shape, generator=generator, dtype=x.dtype) for _ in range(count)]
+
+
+def require(kept: bool, promise: str, got: object = "") -> None:
+    """Raise an ``AssertionError`` with the promise unless it holds."""
+    if not kept:
+        raise AssertionError(f"{promise}{f'; got {got}' if got != '' else ''}")
+
+
+def close(a: float, b: float, rtol: float, atol: float = 1e-12) -> bool:
+    """Whether two numbers agree up to these tolerances."""
+    return abs(a - b) <= atol + rtol * max(abs(a), abs(b))

@@ -1,0 +1,324 @@
+"""Ways to enlarge a few samples, and the choice among them: what each gives, that the better one is
+found where one is better, and what is said where nothing can be held out.
+"""
+
+import warnings
+
+import pytest
+import torch
+
+import advect as ad
+from advect.apps.few_shot import METHODS, Task, choose, match_by_votes
+from advect.apps.training import FlowOptions, Logistic, half_and_half, joined
+
+FAST = {"n_steps": 5, "step_size": 0.5}
+
+
+def stretched(n, means, names, seed, spread=(0.2, 4.0)):
+    """Classes side by side that are long in the other direction."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(n) % len(means)
+    x = torch.tensor([[mean, 0.0] for mean in means])[y]
+    return ad.LabeledDataset(
+        x + torch.randn(n, 2, generator=generator) * torch.tensor(spread), [names[i] for i in y]
+    )
+
+
+SOURCE = stretched(400, (-30.0, -20.0, -10.0, 0.0), "uvwx", 0)
+APART = (50.0, 90.0, 130.0)
+TARGET = stretched(400, (50.0, 51.5, 53.0), "abc", 1)
+
+
+def task(few, source=SOURCE, **options):
+    settings = {
+        "n_steps": 30,
+        "step_size": 0.2,
+        "label_weight": 50.0,
+        "label": ad.Bures(),
+        **options,
+    }
+    return Task(source, few, Logistic, FlowOptions(**settings), 120)
+
+
+@pytest.mark.parametrize("way", list(METHODS))
+@pytest.mark.parametrize("shots", [1, 3])
+def test_every_way_gives_samples_of_the_target(way, shots):
+    few = TARGET.sample(3 * shots, balanced=True, generator=torch.Generator().manual_seed(0))
+    more = METHODS[way](task(few, n_steps=3))
+    if way == "shots":
+        assert more is None
+        return
+    assert more.classes == few.classes and more.sample_shape == few.sample_shape
+    assert bool(torch.isfinite(more.x).all())
+    if not way.startswith("source"):  # which lies where the source does
+        assert (more.x[:, 0] > 0).all() or way in ("final", "smoothed")
+    again = METHODS[way](task(few, n_steps=3))
+    assert torch.equal(more.x, again.x) and torch.equal(more.y, again.y)
+
+
+def test_borrowed_samples_vary_as_the_source_does():
+    few = TARGET.sample(3, balanced=True, generator=torch.Generator().manual_seed(0))
+    more = METHODS["borrowed"](task(few))
+    spread = (more.x - few.x[[few.y.tolist().index(c) for c in more.y.tolist()]]).std(dim=0)
+    assert 0.1 < spread[0] < 0.3 and 3.0 < spread[1] < 5.0
+
+
+@pytest.mark.slow
+def test_diversity_is_chosen_where_it_helps_and_the_source_where_it_is_the_target():
+    few = TARGET.sample(12, balanced=True, generator=torch.Generator().manual_seed(3))
+    made = ad.apps.transfer(SOURCE, few, **FAST)
+    assert made.choice.method in ("calibrated", "mixed") and made.choice.held_out == 12
+    assert "source + borrowed" in made.choice.accuracies
+    # a source that is the target: in many dimensions a few samples do not tell classes apart
+    same, few = (
+        ad.LabeledDataset(
+            torch.randn(n, 40, generator=torch.Generator().manual_seed(n))
+            + 0.6
+            * (torch.arange(n) % 3 == torch.arange(3)[:, None]).T.float().repeat(1, 14)[:, :40],
+            [names[i % 3] for i in range(n)],
+        )
+        for n, names in ((900, "pqr"), (30, "abc"))
+    )
+    made = ad.apps.transfer(same, few, methods=("shots", "source"))
+    assert made.choice.method == "source", str(made.choice)
+    assert made.added is not None
+    assert {made.added.classes[c] for c in made.added.y.tolist()} == {"a", "b", "c"}
+
+
+def test_one_sample_of_a_class_is_chosen_for_by_plays_of_the_source():
+    few = TARGET.sample(3, balanced=True, generator=torch.Generator().manual_seed(0))
+    found = choose(task(few), ("borrowed", "shots", "source"))
+    assert set(found.accuracies) == {"borrowed", "shots"} and "role of the target" in found.reason
+    small = SOURCE.subset([label in "uv" for label in SOURCE.labels])
+    found = choose(task(few, small), ("borrowed", "shots"))
+    assert found.method == "borrowed" and not found.accuracies and "held out" in found.reason
+
+
+@pytest.mark.slow
+def test_names_count_where_the_source_has_them_all_and_reads_the_few():
+    few = stretched(3, APART, "abc", 1)
+    twin = stretched(400, (*APART, 200.0), "abcd", 9)
+    found = choose(task(few, twin), ("borrowed", "shots", "source"))
+    assert found.method == "source" and "by name" in found.reason
+    wrong = twin.replace(classes=("b", "c", "a", "d"))
+    found = choose(task(few, wrong), ("borrowed", "shots", "source"))
+    assert found.method != "source" and "source" not in found.accuracies
+    several = stretched(9, APART, "abc", 1)
+    found = choose(task(several, twin), ("borrowed", "source"))
+    assert found.method == "source" and "by name" in found.reason
+    assert choose(task(several, wrong), ("borrowed", "source")).method == "borrowed"
+
+
+def test_votes_decide_and_means_where_they_do_not():
+    few = ad.LabeledDataset([[1.0], [2.0], [6.0]], ["a", "a", "b"])
+    source = ad.LabeledDataset([[0.0], [5.0], [9.0]], ["u", "v", "w"])
+    assert match_by_votes(source, few, torch.tensor([2, 2, 0])) == {"u": "b", "w": "a"}
+    assert match_by_votes(source, few, torch.tensor([1, 1, 1])) == {"u": "a", "v": "b"}
+    fewer = ad.LabeledDataset([[5.0]], ["u"])
+    assert match_by_votes(fewer, few, torch.tensor([0, 0, 0])) == {"u": "b"}
+
+
+def test_few_samples_keep_their_share():
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+    made = ad.apps.transfer(SOURCE, few, methods="borrowed", n=50)
+    assert len(made.recommended) == 56
+    assert made.recommended.weights[:6].sum() == pytest.approx(0.5)
+    torch.testing.assert_close(made.recommended.x[:6], few.x)
+    assert half_and_half(few, None) is few
+
+
+def test_no_flow_runs_until_it_is_asked_for(monkeypatch):
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+
+    def refuse(*_):
+        raise AssertionError("a flow")
+
+    monkeypatch.setattr(FlowOptions, "flow", refuse)
+    made = ad.apps.transfer(SOURCE, few, methods="borrowed")
+    with pytest.raises(AssertionError, match="a flow"):
+        print(made.final)
+
+
+@pytest.mark.slow
+def test_copies_of_the_few_are_told():
+    few = stretched(3, APART, "abc", 1)
+    three = SOURCE.subset([label != "x" for label in SOURCE.labels])
+    with pytest.warns(UserWarning, match="copies"):
+        assert ad.apps.transfer(three, few, methods="borrowed").landed > 0.9
+    many = TARGET.sample(300, balanced=True, generator=torch.Generator().manual_seed(0))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*copies")
+        short = {"methods": "borrowed", "n_steps": 2, "step_size": 0.1}
+        warnings.filterwarnings("ignore", message=".*classes have mixed")
+        assert ad.apps.transfer(SOURCE, many, **short).landed < 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"methods": ("residuals",)}, "borrowed"),
+        ({"methods": ()}, "methods"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"n": 0}, "n"),
+        ({"bounds": (1.0, 0.0)}, "low < high"),
+    ],
+)
+def test_options_that_are_none(options, said):
+    with pytest.raises(ad.InputError, match=said):
+        ad.apps.transfer(SOURCE, TARGET, **options)
+
+
+class Weighing(Logistic):
+    """Notes which share of the mass the first three samples have."""
+
+    seen: list = []  # noqa: RUF012 (of all that are made)
+
+    def fit(self, x, y, sample_weight=None):
+        assert x.dtype == torch.float32
+        self.seen.append(float(sample_weight[:3].sum() / sample_weight.sum()))
+        return super().fit(x, y, sample_weight)
+
+
+@pytest.mark.slow
+def test_ways_are_compared_with_the_share_that_is_recommended():
+    """In float32, as the few are, whatever the source is in."""
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+    source = SOURCE.subset([label in "uvw" for label in SOURCE.labels]).to(dtype=torch.float64)
+    for made in (source, source.replace(classes=("a", "b", "c", "x"))):  # matched, or by name
+        Weighing.seen.clear()
+        ad.apps.transfer(made, few, methods=("borrowed", "source"), classifier=Weighing)
+        shares = [share for share in Weighing.seen if share > 0.1]  # of folds: three are left
+        assert len(shares) >= 4 and shares == pytest.approx([0.5] * len(shares), rel=1e-5)
+
+
+def test_features_of_another_kind_are_refused_before_anything_runs():
+    few = TARGET.sample(3, balanced=True, generator=torch.Generator().manual_seed(0))
+    twin = SOURCE.replace(classes=("a", "b", "c", "d"))
+    wide = ad.LabeledDataset(torch.zeros(3, 5), ["a", "b", "c"])
+    turned = few.replace(columns=("second", "first"))
+    for bad, said in (
+        (lambda: ad.apps.transfer(twin, wide), "feature space"),
+        (
+            lambda: ad.apps.transfer(
+                twin.replace(columns=("first", "second")), turned, methods="source"
+            ),
+            "same columns",
+        ),
+    ):
+        with pytest.raises(ad.InputError, match=said):
+            bad()
+
+
+@pytest.mark.parametrize("answer", [str, float, lambda code: code + 0.5])
+def test_answers_that_are_no_positions(answer):
+    class Odd(Logistic):
+        def predict(self, x):
+            return [answer(code) for code in super().predict(x).tolist()]
+
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+    options = {"methods": ("borrowed", "source"), "classifier": Odd}
+    if answer is float:  # whole numbers, as some libraries give
+        assert ad.apps.transfer(SOURCE, few, **options).choice.accuracies
+        return
+    with pytest.raises(ad.InputError, match="a class position"):
+        ad.apps.transfer(SOURCE, few, **options)
+
+
+@pytest.mark.slow
+def test_samples_without_weight_are_none():
+    few = TARGET.sample(9, balanced=True, generator=torch.Generator().manual_seed(0))
+    x, far = torch.cat([few.x, few.x[:3] + 1e4]), [1.0] * 9 + [0.0] * 3
+    heavy = ad.LabeledDataset(x, [*few.labels, *few.labels[:3]], weights=far)
+    made, plain = (ad.apps.transfer(SOURCE, part, **FAST) for part in (heavy, few))
+    assert made.choice.method == plain.choice.method and made.choice.held_out == 9
+    torch.testing.assert_close(made.added.x, plain.added.x)
+    none = few.replace(weights=torch.tensor([0.0] * 3 + [1.0] * 6).double() / 6)
+    assert ad.apps.transfer(SOURCE, none, **FAST).choice.held_out in (0, 6)
+
+
+MEANS = torch.tensor([[0.0, 4.0], [4.0, 0.0], [-4.0, -1.0]])
+
+
+def clusters(means=MEANS, n=90, seed=0, names=(0, 1, 2), spread=0.5):
+    y = torch.arange(n) % len(means)
+    x = means[y] + spread * torch.randn(n, 2, generator=torch.Generator().manual_seed(seed))
+    return ad.LabeledDataset(x, [names[i] for i in y])
+
+
+class TestTransfer:
+    source = clusters(n=120, seed=2)
+    target = clusters(0.5 * MEANS.flip(0) - 9.0, n=300, seed=3, names="abc", spread=0.3)
+
+    @pytest.mark.slow
+    def test_training_sets_lie_with_the_target_under_its_labels(self):
+        few = self.target.sample(9, balanced=True, generator=torch.Generator().manual_seed(0))
+        sets = ad.apps.transfer(self.source, few)
+        mapped = sets.relabeled(sets.map.transform(clusters(n=60, seed=9)))
+        centres = self.target.laws().means
+        for data in (sets.final, mapped):
+            assert data.classes == ("a", "b", "c") and bool(data.labeled.all())
+            nearest = torch.cdist(data.x, centres.to(data.x)).argmin(dim=1)
+            assert (nearest == data.y).double().mean() > 0.95
+        assert len(sets.path) == 3 * 120 and torch.equal(
+            sets.path.x[-120:], sets.final.x
+        )  # states 10, 20, 30
+        assert sets.matching.hard == {0: "c", 1: "b", 2: "a"}
+        torch.testing.assert_close(sets.path.weights.sum(), torch.tensor(1.0, dtype=torch.float64))
+
+    @pytest.mark.slow
+    def test_mixed_classes_are_told(self):
+        few = self.target.sample(9, balanced=True)
+        turned = clusters(MEANS, n=120, seed=2)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*classes have mixed")
+            assert ad.apps.transfer(turned, few).purity > 0.95
+        # labels that say nothing of the features: without a label cost every class goes everywhere
+        mixed = turned.replace(
+            y=turned.y[torch.randperm(120, generator=torch.Generator().manual_seed(0))]
+        )
+        options = {"label": ad.NoLabels(), "n_steps": 5, "step_size": 1.0}
+        with pytest.warns(UserWarning, match="classes have mixed"):
+            assert ad.apps.transfer(mixed, few, **options).purity < 0.6
+
+    @pytest.mark.slow
+    def test_half_a_flow_is_not_trained_on(self, monkeypatch):
+        few = self.target.sample(6, balanced=True)
+        with pytest.raises(ad.InputError, match="finite"):
+            print(ad.apps.transfer(self.source, few, step_size=1e30).final)
+        calls, terms = [], ad.OTDD.terms
+
+        def interrupted(functional, rho, state):
+            calls.append(rho)
+            if len(calls) == 4:
+                raise KeyboardInterrupt
+            return terms(functional, rho, state)
+
+        monkeypatch.setattr(ad.OTDD, "terms", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            print(ad.apps.transfer(self.source, few).final)
+
+    def test_exact_transport_lands_on_the_samples(self):
+        few = self.target.sample(
+            12, balanced=True
+        )  # ten of the source's samples for each, so that no mass is split
+        options = {"n_steps": 1, "step_size": 1.0, "solver": ad.ExactOT()}
+        final = ad.apps.transfer(self.source, few, **options).final
+        for name in "abc":
+            from_here, samples = final.of_class(name).x.double(), few.of_class(name).x.double()
+            assert torch.cdist(from_here, samples).min(dim=1).values.max() < 1e-4
+
+    def test_bad_input(self):
+        with pytest.raises(ad.InputError, match="label for each sample"):
+            ad.apps.transfer(ad.LabeledDataset(self.source.x), self.target)
+        with pytest.raises(ad.InputError, match="LabeledDataset"):
+            ad.apps.transfer(self.source.x, self.target)
+        with pytest.raises(ad.InputError, match="to join"):
+            joined([self.source, self.target])
+
+
+def test_the_page_escapes_names(tmp_path):
+    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
+    made = ad.apps.transfer(SOURCE, few.replace(classes=("<b>", "b", "c")), **FAST)
+    assert made.choice.method in str(made) and made.to_dict()["few samples"] == 6
+    text = made.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;" in text and "<b>" not in text

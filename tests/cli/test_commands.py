@@ -1,0 +1,385 @@
+"""One result for each command, exit codes, and messages for bad input."""
+
+import inspect
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import advect as ad
+from advect.cli.app import COMMANDS, build_app, main
+
+A, B = "toy:gaussians?n=30", "toy:gaussians?n=36&shift=4,0&seed=1"
+
+
+def pair():
+    return ad.datasets.load(A), ad.datasets.load(B)
+
+
+def files():
+    return sorted(str(path) for path in Path().rglob("*") if ".cache" not in path.parts)
+
+
+FLOW = ["flow", A, B, "-o", "run"]
+BAD = [
+    ["advance"],
+    ["data", "info", "digit"],
+    ["data", "info", "csv:missing.csv"],
+    ["data", "info", "toy:moons?nn=3"],
+    ["data", "list", "now"],
+    ["data", "convert", "toy:moons?n=9", "-o", "moons.xyz"],
+    ["data", "convert", "toy:moons?n=9"],
+    ["suggest", A, "missing.csv"],
+    ["distance", A],
+    ["distance", A, "digits"],
+    ["distance", A, B, "--solver.epsilon", "-1"],
+    ["distance", A, B, "--solver", "exact", "--solver.epsilon", "1"],
+    ["distance", A, B, "--solver.epsilom", "1"],
+    ["distance", A, B, "--solver.epsilon", "small"],
+    ["distance", A, B, "--device", "cuda:77"],
+    ["distance", A, B, "--dtype", "float16"],
+    ["distance", A, B, "--max-samples", "many"],
+    ["distance", A, B, "--memory-limit", "much"],
+    ["distance", A, B, "--space", "unit"],
+    ["distance", A, B, "--sliced", "9", "--solver", "exact"],
+    ["matrix", A],
+    ["matrix", A, "digits"],
+    ["matrix", A, B, "--space.scale", "standardize"],
+    ["flow", A, B],
+    ["flow", A, "-o", "run"],
+    ["flow", "-o", "run"],
+    [*FLOW, "--integrator", "adm"],
+    [*FLOW, "--integrator.beta1", "0.5"],
+    [*FLOW, "--dynamics.every", "2"],
+    [*FLOW, "--dynamics.bounds", "1,0"],
+    [*FLOW, "--integrator.step-size", "0"],
+    [*FLOW, "--n-steps", "-1"],
+    [*FLOW, "--steps", "3"],
+    [*FLOW, "-f", "bal"],
+    [*FLOW, "-f", "ball?radius=1"],
+    [*FLOW, "-f", "repulsion?lenght=1"],
+    [*FLOW, "-f", "repulsion?length"],
+    [*FLOW, "-f", "otdd?epsilon=1"],
+    [*FLOW, "-f", "missing.py:Mine"],
+    [*FLOW, "-f", "ball?centre=0,0,0&radius=1"],
+    [*FLOW, "--record-every", "-2"],
+    [*FLOW, A],
+    ["flow", A, "-o", "run", "-f", "norm", "--space.scale", "unit"],
+    ["flow", "run:here@9", B, "-o", "run"],
+    ["resume", "run"],
+    ["map", "fit", "run", "-o", "map"],
+    ["map", "apply", "map", A, "-o", "moved.npz"],
+    ["transfer", A, "-o", "sets"],
+    ["transfer", A, B, "-o", "sets", "--extra", A, "--no-flow"],
+    ["index", "add", "catalogue"],
+    ["index", "add", "catalogue", "digit"],
+    ["index", "near", "catalogue", A],
+    ["label", A, B, "--relabel", "-o", "labels.txt"],
+    ["drift", A, "digits?n=20"],
+    ["drift", A, B, "--report", "page.txt"],
+    ["shares", A, B, "-o", "weighted.csv"],
+    ["audit", "missing.csv", "-o", "table.csv"],
+    ["audit", A, "-o", "table.txt"],
+    ["audit", A, "-o", "same.csv", "--cleaned", "same.csv"],
+    ["compare", A, "missing.csv"],
+    ["compare", A, B, "--report", "page.txt"],
+    ["show", "run"],
+    ["report", "run"],
+    ["animate", "run", "-o", "run.gif"],
+    ["doctor", "--quik"],
+]
+
+
+@pytest.mark.parametrize("words", BAD, ids=lambda words: " ".join(words).replace(A, "A")[:60])
+def test_bad_input_is_2_with_one_message(words, cli):
+    code, out, err = cli(*words)
+    assert code == 2, err
+    assert out == "" and files() == []
+    assert err.startswith("error: ") and "Traceback" not in err
+
+
+def test_every_command_is_tried_with_bad_input():
+    assert {words[0] for words in BAD} >= {command.name for command in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["distnce", A, B], "distance"),
+        (["distance", A, B, "--max-sample", "3"], "--max-samples"),
+        (["distance", A, B, "--solver", "exct"], "exact"),
+        ([*FLOW, "--integrator.step-sise", "1"], "step_size"),
+        (["data", "info", "toy:moon?n=3"], "moons"),
+    ],
+)
+def test_near_misses_are_suggested(words, hint, cli):
+    assert hint in cli(*words)[2]
+
+
+def test_distance(answer, cli):
+    a, b = pair()
+    found = answer("distance", A, B)
+    assert found["value"] == pytest.approx(ad.otdd(a, b).value, rel=1e-9)
+    found = answer(
+        "distance", A, B, "--solver", "exact", "--cost", "means", "--cost.label-weight", 2
+    )
+    cost = ad.GroundCost(label=ad.MeansOnly(), label_weight=2)
+    wanted = ad.otdd(a, b, cost=cost, solver=ad.ExactOT())
+    assert found["value"] == pytest.approx(wanted.value, rel=1e-9)
+    code, out, _ = cli("distance", A, B, "--solver.epsilon", "5%", "--report", "page.html")
+    value = ad.otdd(a, b, solver=ad.Sinkhorn(ad.Relative(0.05))).value
+    assert code == 0 and f"{value:.4g}" in out and "</html>" in Path("page.html").read_text()
+
+
+def test_sliced_distance(answer):
+    a, b = pair()
+    found = answer("distance", A, B, "--sliced", 50)
+    wanted = ad.sliced_otdd(a, b, 50, generator=torch.Generator().manual_seed(0))
+    assert found["value"] == pytest.approx(wanted.value, rel=1e-6)
+
+
+def test_strict_makes_non_convergence_an_error(cli):
+    words = ["distance", A, B, "--solver.max-iter", 1, "--solver.epsilon", 0.01]
+    assert cli(*words)[0] == 0
+    code, out, err = cli(*words, "--strict")
+    assert code == 3 and out and "not converged" in err
+
+
+def test_references_take_precedence_over_options(answer):
+    assert answer("data", "info", "toy:moons?n=20", "--max-samples", 5)["n"] == 20
+    assert answer("data", "info", "toy:moons?n=20&seed=1", "--seed", 2)["n"] == 20
+
+
+def test_data(answer, cli):
+    assert {row["name"] for row in answer("data", "list")["datasets"]} >= {"digits", "mnist"}
+    assert answer("data", "convert", A, "-o", "a.csv")["n"] == 30
+    found = answer("data", "info", "csv:a.csv?label=label")
+    assert found["classes"] == 3
+    code, _, err = cli("data", "convert", A, "-o", "a.csv")
+    assert code == 2 and "overwrite" in err
+
+
+def test_matrix_continues_where_it_stopped(answer, cli):
+    words = ["matrix", A, B, "toy:moons?n=20", "-o", "distances"]
+    found = answer(*words)
+    a, b = pair()
+    values = json.loads(Path("distances/distances.json").read_text())
+    assert values and {"distances.csv", "distances.html"} <= {
+        p.name for p in Path("distances").iterdir()
+    }
+    table = np.loadtxt("distances/distances.csv", delimiter=",", skiprows=1, usecols=(1, 2, 3))
+    assert table[0, 1] == pytest.approx(ad.otdd(a, b).value, rel=1e-6) and found["references"]
+    assert cli(*words)[0] == 2
+    Path("distances/distances.json").unlink()
+    stored = {path: path.stat().st_mtime_ns for path in Path("distances/pairs").iterdir()}
+    assert cli(*words, "-q")[0] == 0
+    assert stored == {path: path.stat().st_mtime_ns for path in Path("distances/pairs").iterdir()}
+
+
+def test_questions(answer, cli):
+    found = answer("drift", A, A + "&seed=5", "--n-permutations", 99, "--report", "d.html")
+    assert not found.get("drifted", False) and Path("d.html").exists()
+    code, out, _ = cli("drift", A, B, "--n-permutations", 99, "--state", "state.json", "-q")
+    assert code == 4 and out and Path("state.json").exists()
+    answer("compare", A, A + "&seed=5", "--repeats", 3, "-o", "c.csv", "--report", "c.html")
+    assert Path("c.csv").read_text().count("\n") > 3 and Path("c.html").exists()
+    answer("audit", A, "-o", "a.csv", "--cleaned", "clean.npz", "--report", "a.html")
+    assert Path("a.csv").read_text().count("\n") == 31 and len(ad.datasets.load("clean.npz")) <= 30
+    answer("shares", A, A + "&seed=5", "-o", "weighted.npz")
+    assert ad.datasets.load("weighted.npz").weights.sum() == pytest.approx(1)
+
+
+def test_suggest_is_a_configuration(answer, cli):
+    found = answer("suggest", A, B, "-o", "flow.toml")
+    assert found["source"] == A
+    assert cli("flow", "-c", "flow.toml", "-o", "run", "--n-steps", 1, "--no-report", "-q")[0] == 0
+
+
+def test_index(answer, cli):
+    names = ["toy:moons?n=40", "toy:rings?n=40&classes=2", "toy:gaussians?n=40"]
+    assert answer("index", "add", "catalogue", *names)["datasets"] == 3
+    found = answer("index", "near", "catalogue", "toy:moons?n=40&seed=3", "-k", 2)
+    assert "moons" in json.dumps(found)
+    assert cli("index", "add", "catalogue", names[0])[0] == 2
+    assert cli("index", "add", "catalogue", names[0], "--overwrite", "-q")[0] == 0
+    found = answer("index", "list", "catalogue", "--report", "catalogue.html")
+    assert (
+        sorted(found["datasets"]) == ["gaussians", "moons", "rings"]
+        and Path("catalogue.html").exists()
+    )
+
+
+def test_transfer(answer, cli):
+    few = B + "&balanced=true"
+    answer("transfer", A, few, "--n-steps", 3, "-o", "sets")
+    written = {path.name for path in Path("sets").iterdir()}
+    assert written >= {"recommended.npz", "final.npz", "result.json", "report.html"}
+    assert cli("transfer", A, few, "--n-steps", 3, "-o", "sets")[0] == 2
+    assert cli("transfer", A, few, "--no-flow", "-o", "sets", "--overwrite", "-q")[0] == 0
+    assert not Path("sets/final.npz").exists()
+
+
+def test_label(answer):
+    words = ["label", "toy:gaussians?n=60", "toy:gaussians?n=12&seed=1", "--relabel"]
+    found = answer(*words, "-o", "labels.csv", "--report", "labels.html")
+    assert found["agreement"] > 0.6 and Path("labels.csv").read_text().count("\n") == 61
+    answer(*words, "-o", "again.csv", "--labeled", "pool.npz", "--soft")
+    assert ad.datasets.load("pool.npz").has_soft_labels
+
+
+def test_flow_is_that_of_the_library(answer, cli):
+    options = ["--n-steps", 4, "--integrator", "adam", "--integrator.step-size", 0.3]
+    found = answer("flow", A, B, *options, "-o", "run")
+    a, b = pair()
+    result = ad.flow(a, ad.OTDD(b), integrator=ad.Adam(0.3), n_steps=4)
+    assert found["value"] == pytest.approx(result.values[-1], rel=1e-6)
+    assert found["status"] == "completed" and found["frames"] == 5
+    assert ad.Trajectory.open("run").indices == [0, 1, 2, 3, 4]
+    shown = answer("show", "run")
+    assert (
+        shown["value"] == found["value"] and shown["step"] == 4 and shown["checkpoints"] == [0, 4]
+    )
+    answer("report", "run", "-o", "page.html")
+    answer("animate", "run", "-o", "run.gif")
+    answer("map", "fit", "run", "-o", "fitted", "--map", "nearest", "--map.k", 3)
+    answer("map", "apply", "fitted", A + "&seed=5", "-o", "moved.csv")
+    assert Path("moved.csv").read_text().count("\n") == 31
+    code, out, _ = cli("show", "run")
+    assert code == 0 and "completed" in out
+
+
+def test_map_of_two_datasets(answer):
+    answer("map", "fit", A, B, "--map.updates", 5, "-o", "fitted")
+    answer("map", "apply", "fitted", A, "-o", "moved.npz")
+    assert len(ad.datasets.load("moved.npz")) == 30
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        ["norm"],
+        ["ball?centre=0,5&radius=2", "0.1*repulsion?length=2"],
+        ["otdd", "0.01*internal?power=2"],
+        ["sliced?n_projections=9"],
+        ["class-mmd?n_projections=9"],
+        ["hinge?direction=1,0&positive=1", "collapse?dimension=1", "attraction"],
+    ],
+)
+def test_functionals_by_name(terms, answer):
+    words = [word for term in terms for word in ("-f", term)]
+    found = answer("flow", A, B, *words, "--n-steps", 1, "-o", "run", "--no-report")
+    assert math.isfinite(found["value"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--dynamics", "jd-fl"],
+        ["--dynamics", "jd-vl", "--dynamics.clustering", "kmeans"],
+        ["--integrator", "momentum?nesterov=true"],
+        ["--integrator.step-size", "decay?first=0.4&half_life=2"],
+        ["--integrator", "euler-maruyama", "--integrator.temperature", "0.1"],
+        ["--control", "fixed"],
+        ["--stop.tol", "0.5"],
+        ["--cost", "names", "--cost.label-weight", "2"],
+        ["--solver", "mini-batch", "--solver.size", "10"],
+    ],
+)
+def test_objects_by_name(words, answer, cli):
+    found = answer("flow", A, B, *words, "--n-steps", 2, "-o", "run", "--no-report")
+    assert math.isfinite(found["value"])
+    again = ["flow", "-c", "run/config.toml", "-o", "again", "--no-report", "-q"]
+    assert cli(*again)[0] == 0
+    assert Path("again/frames.jsonl").read_bytes() == Path("run/frames.jsonl").read_bytes()
+
+
+def test_divergence_is_a_failure(answer):
+    Path("bad.py").write_text(
+        "import advect as ad\n\n\nclass Bad(ad.Functional):\n"
+        "    def __call__(self, rho):\n        return -(rho.x.exp().sum())\n"
+    )
+    words = ["-f", "bad.py:Bad", "--integrator.step-size", 1000, "--control", "fixed"]
+    found = answer("flow", A, *words, "--n-steps", 9, "-o", "run", code=1)
+    assert found["status"] == "diverged"
+
+
+def test_doctor(answer, cli, monkeypatch):
+    assert answer("doctor")["self_test"] == "passed"
+    monkeypatch.setattr("math.isclose", lambda *_, **__: False)
+    assert cli("doctor")[0] == 1
+
+
+def test_unexpected_errors_are_failures(cli, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(ad.datasets, "load", broken)
+    code, out, err = cli("data", "info", A)
+    assert code == 1 and not out and "out of order" in err and "Traceback" not in err
+    assert "Traceback" in cli("data", "info", A, "-v")[2]
+
+
+def test_control_characters_are_escaped(cli):
+    Path("x.csv").write_text("a,label\n1,\x1b[31mred\n2,\x1b[31mred\n3,blue\n")
+    code, out, err = cli("data", "info", "csv:x.csv?label=label")
+    assert code == 0 and "\x1b" not in out + err and "red" in out
+    assert "\x1b" not in cli("data", "info", "\x1b[31mno")[2]
+
+
+def test_a_command_in_a_python_file(cli):
+    Path("verbs.py").write_text(
+        "def count(reference: str, *, n: int = 50):\n    '''Count.'''\n    print(reference, n)\n"
+    )
+    assert cli("verbs.py:count", "toy:moons", "--n", 20)[:2] == (0, "toy:moons 20\n")
+
+
+def functions():
+    """Every command, and the public function whose parameters it has."""
+    public = {
+        "distance": ad.otdd,
+        "matrix": ad.pairwise,
+        "drift": ad.drift,
+        "compare": ad.compare,
+        "shares": ad.class_shares,
+        "audit": ad.audit,
+        "suggest": ad.suggest,
+        "transfer": ad.apps.transfer,
+        "label": ad.apps.label,
+        "flow": ad.flow,
+    }
+    return [(one.run, public[one.name]) for one in COMMANDS if one.name in public]
+
+
+def test_options_have_the_defaults_of_the_functions():
+    """What has the name of a parameter has its default, or leaves it to the function."""
+    from advect.cli.options import FlowSettings
+
+    for command, function in functions():
+        own = dict(inspect.signature(function).parameters)
+        options = dict(inspect.signature(command).parameters)
+        if options.pop("settings", None) is not None:
+            options |= inspect.signature(FlowSettings).parameters
+        for name in own.keys() & options.keys() - {"t", "n_jobs", "functional", "resume"}:
+            usual = options[name].default
+            assert usual in (None, own[name].default, inspect.Parameter.empty), (command, name)
+
+
+def test_help_names_every_option():
+    for command in COMMANDS:
+        parts = [build_app()[command.name]]
+        if isinstance(command.run, dict):
+            parts = [parts[0][name] for name in command.run]
+        for part in parts:
+            texts = [one.parameter.help for one in part.assemble_argument_collection()]
+            assert all(text.endswith(".") for text in texts if text), command.name
+        assert command.line.endswith(".") and command.example.startswith("advect ")
+
+
+def test_help_all_lists_parameters_of_objects(cli):
+    code, out, _ = cli("flow", "--help-all")
+    assert code == 0 and "--integrator.beta1" in out and "--metric-every" in out
+    assert main(["flow", "--help"]) == 0

@@ -1,0 +1,303 @@
+"""Labels that are probabilities: the cost against loops over its formula, POT, differences, and laws that
+must hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import ot
+import pytest
+import torch
+
+import advect as ad
+from advect.data.few_samples import smoothed
+from advect.data.labels import law_rows, memberships
+from advect.data.laws import Full
+from advect.data.laws.soft import estimate_soft
+from advect.transport.transport import Transport
+
+COSTS = {
+    "Bures": ad.GroundCost(label_weight=1.7),
+    "Bures, diagonal": ad.GroundCost(label=ad.Bures(diagonal=True)),
+    "MeansOnly": ad.GroundCost(label=ad.MeansOnly(), label_weight=0.3),
+    "ExactLabelOT": ad.GroundCost(label=ad.ExactLabelOT()),
+    "Sketch": ad.GroundCost(
+        feature=ad.Sketch(2, basis=torch.tensor([[0.3, 1.1], [-0.8, 0.4], [0.5, 0.9]]).double())
+    ),
+    "a function": ad.GroundCost(feature=lambda x, y: torch.cdist(x, y, p=1).square()),
+}
+
+
+def soft(n: int, k: int, seed: int, shift: float = 0.0, **options) -> ad.LabeledDataset:
+    """Samples in three dimensions with weights and probabilities, some of them certain."""
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 3, generator=draw, dtype=torch.float64)
+    shares = torch.rand(n, k, generator=draw, dtype=torch.float64) ** 4
+    shares = shares / shares.sum(dim=1, keepdim=True)
+    certain = torch.rand(n, generator=draw) < 0.3
+    shares[certain] = torch.eye(k, dtype=torch.float64)[shares[certain].argmax(dim=1)]
+    x = x + 3 * shares @ torch.randn(k, 3, generator=draw, dtype=torch.float64) + shift
+    weights = 0.5 + torch.rand(n, generator=draw, dtype=torch.float64)
+    return ad.LabeledDataset(x, weights=weights, probabilities=shares, **options)
+
+
+def by_loops(cost: ad.GroundCost, a: ad.LabeledDataset, b: ad.LabeledDataset) -> torch.Tensor:
+    """The formula, entry by entry."""
+    blind = ad.GroundCost(feature=cost.feature, label=ad.NoLabels()).between(a, b)
+    matrix = blind.matrix().double().clone()
+    sides = [cost.feature_cost.carry(data, cost.feature_cost.points(data)) for data in (a, b)]
+    between, own, other = (
+        cost.label_cost(*pair).double()
+        for pair in (sides, (sides[0], sides[0]), (sides[1], sides[1]))
+    )
+    for i, j in itertools.product(range(len(a)), range(len(b))):
+        p, q = memberships(a)[i], memberships(b)[j]
+        paid = p @ between @ q - p @ own @ p / 2 - q @ other @ q / 2
+        matrix[i, j] += cost.label_weight / 2 * paid
+    return matrix
+
+
+A, B = soft(14, 3, 0), soft(11, 4, 1, 2.0)
+
+
+@pytest.mark.parametrize("name", COSTS)
+@pytest.mark.parametrize("case", ["both", "source alone", "target alone", "itself"])
+def test_matrix_blocks_means_and_contraction_are_those_of_the_formula(name, case):
+    cost = COSTS[name]
+    a = A.hard() if case == "target alone" else A
+    b = {"source alone": B.hard(), "itself": a}.get(case, B)
+    pair, wanted = cost.between(a, b), by_loops(cost, a, b)
+    scale = float(wanted.abs().max())
+    assert torch.allclose(pair.matrix(), wanted, rtol=0, atol=1e-12 * scale)
+    blocked = pair.blocked(limit=2**21)
+    assert torch.allclose(blocked.rows(slice(2, 9)), wanted[2:9], rtol=0, atol=1e-12 * scale)
+    some = torch.tensor([1, 4, 5])
+    assert torch.allclose(
+        blocked.rows(some, torch.tensor([0, 7])),
+        wanted[some][:, [0, 7]],
+        rtol=0,
+        atol=1e-12 * scale,
+    )
+    assert blocked.mean(a.weights, b.weights) == pytest.approx(
+        float(a.weights @ wanted @ b.weights), rel=1e-12
+    )
+    plan = torch.rand(wanted.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    plan = plan + plan.T if case == "itself" else plan  # as those of self-problems are
+    assert float(pair.contract(plan)) == pytest.approx(float((plan * wanted).sum()), rel=1e-12)
+    assert torch.allclose(pair.class_plan(plan), memberships(a).T @ plan @ memberships(b))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "label", [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly(), ad.ExactLabelOT()]
+)
+def test_certain_probabilities_are_labels_to_the_last_digits(label):
+    cost, solver = ad.GroundCost(label=label), ad.Sinkhorn(epsilon=0.3, tol=1e-10)
+    a, b = A.hard(), B.hard()
+    sides = [data.replace(probabilities=memberships(data)) for data in (a, b)]
+    found = ad.otdd(*sides, cost=cost, solver=solver)
+    known = ad.otdd(a, b, cost=cost, solver=solver)
+    assert found.energy == pytest.approx(known.energy, rel=1e-12)
+    assert np.allclose(found.class_coupling, known.class_coupling, atol=1e-12)
+    assert np.allclose(found.class_distances, known.class_distances, atol=1e-12, equal_nan=True)
+    gradients = []
+    for source, target in ((a, b), sides):
+        x = source.x.clone().requires_grad_()
+        ad.OTDD(target, cost=cost, solver=solver)(source.replace(x=x)).backward()
+        gradients.append(x.grad)
+    assert torch.allclose(*gradients, rtol=0, atol=1e-12 * float(gradients[0].abs().max()))
+
+
+@pytest.mark.parametrize("label", [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly()])
+@pytest.mark.parametrize("moving", ["source", "target", "itself"])
+def test_gradients_pass_through_laws_as_differences_say(label, moving):
+    """⟨P, C⟩ of any plan, with laws that are estimated from what moves."""
+    cost = ad.GroundCost(label=label, label_weight=1.3)
+    draw = torch.Generator().manual_seed(5)
+    plan = torch.rand(len(A), len(A if moving == "itself" else B), generator=draw).double()
+    plan = plan + plan.T if moving == "itself" else plan
+
+    def value(x: torch.Tensor) -> torch.Tensor:
+        if moving == "itself":
+            moved = A.replace(x=x)
+            return cost.between(moved, moved).contract(plan)
+        a, b = (A.replace(x=x), B) if moving == "source" else (A, B.replace(x=x))
+        return cost.between(a, b).contract(plan)
+
+    start = (B if moving == "target" else A).x
+    leaf = start.clone().requires_grad_()
+    value(leaf).backward()
+    assert leaf.grad is not None
+    for _ in range(3):
+        way = torch.randn(start.shape, generator=draw, dtype=torch.float64)
+        by_differences = (value(start + 1e-5 * way) - value(start - 1e-5 * way)) / 2e-5
+        assert float((leaf.grad * way).sum()) == pytest.approx(float(by_differences), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "solver", [ad.ExactOT(), ad.Sinkhorn(epsilon=4.0, tol=1e-10)], ids=["exact", "sinkhorn"]
+)
+def test_distances_are_those_of_pot_on_the_explicit_cost(solver):
+    a, b = A.weights.numpy(), B.weights.numpy()
+    cost = ad.GroundCost()
+    matrices = [by_loops(cost, *pair).numpy() for pair in ((A, B), (A, A), (B, B))]
+    masses = [(a, b), (a, a), (b, b)]
+    if solver.regularisation == 0:
+        values = [ot.emd2(*m, c) for m, c in zip(masses, matrices, strict=True)]
+    else:
+        values = []
+        for (p, q), c in zip(masses, matrices, strict=True):
+            plan = ot.sinkhorn(
+                p, q, c, 4.0, method="sinkhorn_log", numItermax=100_000, stopThr=1e-13
+            )
+            entropy = (plan * np.log(plan / np.outer(p, q))).sum()
+            values.append((plan * c).sum() + 4.0 * entropy)
+    wanted = values[0] - values[1] / 2 - values[2] / 2
+    assert ad.otdd(A, B, solver=solver).energy == pytest.approx(wanted, rel=1e-7)
+
+
+def test_a_dataset_is_nowhere_else_whatever_its_order_and_names():
+    order, classes = torch.randperm(len(A)), torch.tensor([2, 0, 1])
+    other = A.subset(order)
+    renamed = other.replace(
+        y=classes.argsort()[other.y],
+        probabilities=other.probabilities[:, classes],
+        classes=("u", "v", "w"),
+    )
+    for solver in (ad.Sinkhorn(), ad.ExactOT()):
+        assert ad.otdd(A, A, solver=solver).value == 0
+        found = ad.otdd(A, renamed, solver=solver)
+        assert found.value == 0 and found.converged
+        assert ad.otdd(renamed, B, solver=solver).value == pytest.approx(
+            ad.otdd(A, B, solver=solver).value, rel=1e-9
+        )
+    sharper = A.replace(probabilities=0.9 * A.probabilities + 0.1 / 3)
+    assert ad.otdd(A, sharper).value > 0
+
+
+@pytest.mark.parametrize(
+    "label", [ad.Bures(), ad.Bures(diagonal=True), ad.MeansOnly(), ad.ExactLabelOT()]
+)
+def test_a_class_that_is_two_identical_halves_is_the_class(label):
+    cost = ad.GroundCost(label=label)
+    split = torch.cat(
+        [A.probabilities[:, :2], A.probabilities[:, 2:] / 2, A.probabilities[:, 2:] / 2], dim=1
+    )
+    halves = ad.LabeledDataset(A.x, weights=A.weights, probabilities=split)
+    for a, b in ((A, B), (A, A)):
+        wanted = cost.between(a, b).matrix()
+        found = cost.between(halves, halves if b is A else b).matrix()
+        assert torch.allclose(found, wanted, rtol=0, atol=1e-11 * float(wanted.max()))
+
+
+def test_labels_that_become_hard_give_the_distance_of_labels():
+    a, b = A.hard(), B.hard()
+    lone = a.subset((a.y != 0) | (torch.arange(len(a)) == int((a.y == 0).nonzero()[0])))
+    assert min(lone.counts.values()) == 1  # a class of one sample, whose law has no spread
+    for first in (a, lone):
+        hard, gaps = ad.otdd(first, b, solver=ad.ExactOT()).energy, []
+        for doubt in (1e-2, 1e-4, 1e-6):
+            soft = [
+                data.replace(
+                    probabilities=(1 - doubt) * memberships(data) + doubt / len(data.classes)
+                )
+                for data in (first, b)
+            ]
+            gaps.append(abs(ad.otdd(*soft, solver=ad.ExactOT()).energy - hard) / hard)
+        # like √δ where covariances are singular: the slope of W₂² in S is as 1/√S
+        assert gaps[0] < 0.1 and gaps[1] < 0.15 * gaps[0] and gaps[2] < 0.15 * gaps[1]
+
+
+def test_laws_are_those_of_weighted_samples():
+    """Means and covariances of each class by the formula for reliability weights."""
+    laws = A.laws()
+    for c in range(3):
+        mass = (A.weights * A.probabilities[:, c]).numpy()
+        wanted = np.cov(A.x.numpy().T, aweights=mass)
+        assert np.allclose(laws.means[c], np.average(A.x.numpy(), axis=0, weights=mass))
+        likely = A.probabilities[:, c]
+        rest = likely[torch.arange(len(A)) != likely.argmax()] / likely.max()
+        factor = 1 - float((1 - rest).prod())
+        assert np.allclose(laws.covariances()[c], factor * wanted)
+    assert torch.allclose(A.class_mass, A.weights @ A.probabilities)
+    far = estimate_soft(A.x + 1e6, A.probabilities, A.weights)
+    assert torch.allclose(far.covariances(), laws.covariances(), rtol=1e-6)
+    tiny = estimate_soft(1e-8 * A.x, A.probabilities, A.weights)
+    assert torch.allclose(1e16 * tiny.covariances(), laws.covariances(), rtol=1e-10)
+
+
+def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so():
+    """Full covariances around one mean, in directions that turn: W₂² is no squared distance of points."""
+    angles = torch.arange(4, dtype=torch.float64) * torch.pi / 4
+    axes = torch.stack([angles.cos(), angles.sin()], dim=1)
+    laws = ad.Gaussians(torch.zeros(4, 2).double(), Full(axes[:, :, None] * axes[:, None, :]))
+    apart = ad.bures(laws, laws)
+    signs = torch.linalg.eigvalsh(
+        -(apart - apart.mean(0) - apart.mean(1)[:, None] + apart.mean()) / 2
+    )
+    assert float(signs[0]) < -0.01
+    shares = torch.tensor([[0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5]]).double()
+    places = 0.1 * torch.eye(2).double()
+    data = ad.LabeledDataset(places, probabilities=shares, law=laws)
+    pair = ad.GroundCost().between(data, data)
+    p, q = shares
+    wanted = float(p @ apart @ q - p @ apart @ p / 2 - q @ apart @ q / 2) / 2 + 0.01
+    assert wanted < -0.01 and float(pair.matrix()[0, 1]) == pytest.approx(wanted, rel=1e-12)
+    assert pair.labels.floor / 2 <= wanted - 0.01 + 1e-12
+    with pytest.warns(ad.ConvergenceWarning):  # to swap is as good as to stay: they look the same
+        found = ad.otdd(data, data.subset([0]), solver=ad.ExactOT())
+    assert not found.converged
+    assert found.divergence.source.value == pytest.approx(wanted)  # not to stay
+    assert any("soft labels" in note.what for note in found.notes)
+    far = data.replace(x=50 * data.x)
+    assert ad.otdd(far, far.subset([0])).converged
+    plain = ad.otdd(data, data.subset([0]), cost=ad.GroundCost(label=ad.Bures(diagonal=True)))
+    assert not any("soft labels" in note.what for note in plain.notes)
+
+
+def test_blocks_are_the_same_distance_and_flow():
+    small = 2**21
+    whole, blocks = (ad.otdd(A, B, memory_limit=limit).energy for limit in (None, small))
+    assert blocks == pytest.approx(whole, rel=1e-6)
+    transport = Transport(ad.GroundCost(), ad.Sinkhorn(epsilon=0.5), small)
+    found, _ = transport(A, B, transport.begin(A, B))
+    assert found.value == pytest.approx(
+        ad.otdd(A, B, solver=ad.Sinkhorn(epsilon=0.5)).energy, rel=1e-3
+    )
+
+
+def test_many_classes_and_float32():
+    """Beyond the number of laws for which the label part is a thin product."""
+    a, b = soft(90, 70, 2), soft(80, 66, 3, 1.0)
+    for cost in (ad.GroundCost(label=ad.Bures(diagonal=True)), ad.GroundCost()):
+        wanted = by_loops(
+            cost, a.subset(range(6)).replace(law=a.laws()), b.subset(range(5)).replace(law=b.laws())
+        )
+        found = cost.between(a, b).matrix()[:6, :5]
+        assert torch.allclose(found, wanted, rtol=0, atol=1e-10 * float(wanted.max()))
+        narrow = cost.between(a.to(dtype=torch.float32), b.to(dtype=torch.float32)).matrix()[:6, :5]
+        assert torch.allclose(narrow.double(), wanted, rtol=0, atol=1e-4 * float(wanted.max()))
+    together = ad.GroundCost(label=ad.Bures(diagonal=True)).within(a)
+    apart = ad.GroundCost(label=ad.Bures(diagonal=True)).between(a, a)
+    assert together.source.dim > a.dim  # a mixture of laws that are points is a point
+    assert torch.allclose(
+        together.matrix(), apart.matrix(), rtol=0, atol=1e-10 * float(apart.matrix().max())
+    )
+
+
+def test_what_needs_one_label_says_so():
+    with pytest.raises(ad.InputError, match=r"jd-vl moves one label law .*data\.hard"):
+        ad.flow(A, ad.OTDD(B), dynamics=ad.JointVariableLabels(), n_steps=1)
+    for call in (
+        lambda: ad.SlicedOTDD(B)(A),
+        lambda: ad.embed(A),
+        lambda: law_rows(A),
+        lambda: smoothed(A, A.laws()),
+    ):
+        with pytest.raises(ad.InputError, match=r"one label for each sample.*data\.hard"):
+            call()
+    # a target with doubt is fine for particles with laws of their own
+    result = ad.flow(A.hard(), ad.OTDD(B), dynamics=ad.JointVariableLabels(), n_steps=2)
+    assert result.values[-1] < result.values[0]

@@ -1,0 +1,228 @@
+"""Datasets whose labels are probabilities: made, cut, stored, read and written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import advect as ad
+from advect.apps.training import joined as joined_data
+from advect.data.digest import digest
+from advect.data.labels import label_confidence, memberships, occurring_classes
+from advect.data.laws import Full
+from advect.data.store import join_rows, pack_dataset, pack_rows, unpack_dataset
+
+P = torch.tensor(
+    [[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]], dtype=torch.float64
+)
+X = torch.arange(8.0).reshape(4, 2)
+DATA = ad.LabeledDataset(
+    X,
+    weights=[1, 2, 3, 4],
+    classes=["cat", "dog", "fox"],
+    columns=["kilos", "age"],
+    probabilities=P,
+)
+
+
+def test_probabilities_are_checked():
+    assert DATA.labels == ["cat", "dog", "fox", "cat"]
+    assert DATA.class_mass.tolist() == pytest.approx([0.545, 0.295, 0.16])
+    assert label_confidence(DATA).tolist() == [0.7, 1.0, 0.5, 1.0]
+    assert occurring_classes(DATA) == [True, True, True]
+    assert DATA.hard().class_mass.tolist() == pytest.approx([0.5, 0.2, 0.3])
+    nearly = ad.LabeledDataset(X, probabilities=(P * 1.0001).to(torch.float32))
+    assert torch.allclose(nearly.probabilities.sum(1), torch.ones(4).double(), atol=1e-15)
+    own = ad.LabeledDataset(X, ["dog", "dog", "fox", "cat"], probabilities=P)
+    assert own.labels == ["dog", "dog", "fox", "cat"] and label_confidence(own)[0] == 0.2
+    given = P.clone()
+    kept = ad.LabeledDataset(X, probabilities=given)
+    given[0] = 0
+    assert kept.probabilities[0, 0] == 0.7  # a copy
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (P * 1.1, {}, r"must sum to one; got 1\.1 in row"),
+        (P - 0.1, {}, r"not be negative; got -0\.1 in row 1, column 0"),
+        (P[:3], {}, r"shape \(4, k\); got shape \(3, 3\)"),
+        (P, {"classes": ["a", "b"]}, r"shape \(4, 2\); got shape \(4, 3\)"),
+        (P[:, 0], {}, r"got shape \(4,\)"),
+        (P * torch.nan, {}, "finite"),
+        ("often", {}, "must be numbers"),
+        (P, {"y": ["a", "b", "a", "b"]}, "a class for each of 3 columns; got 2"),
+        (P, {"y": [0, None, 1, 2]}, "1 missing"),
+        (
+            P,
+            {
+                "law": ad.Gaussians(torch.zeros(4, 2), Full(torch.eye(2).repeat(4, 1, 1))),
+                "law_index": range(4),
+            },
+            "law for each class",
+        ),
+    ],
+)
+def test_bad_probabilities(given, options, message):
+    with pytest.raises(ad.InputError, match=message):
+        ad.LabeledDataset(X, probabilities=given, **options)
+
+
+def test_parts_keep_their_rows_and_new_labels_are_certain():
+    part = DATA.subset([3, 0])
+    assert torch.equal(part.probabilities, P[[3, 0]])
+    assert torch.equal(DATA.without([1]).probabilities, P[[0, 2, 3]])
+    assert DATA.replace(y=DATA.y).probabilities is None
+    assert DATA.replace(x=DATA.x + 1, classes=("u", "v", "w")).has_soft_labels
+    assert DATA.to(dtype=torch.float64).has_soft_labels
+    joined = joined_data([DATA, DATA.hard()])
+    assert torch.equal(joined.probabilities, torch.cat([P, memberships(DATA.hard())]))
+    even = DATA.balanced()
+    assert even.class_mass.tolist() == pytest.approx([1 / 3] * 3, abs=1e-9)
+    assert torch.allclose(
+        DATA.hard().replace(probabilities=memberships(DATA.hard())).balanced().weights,
+        DATA.hard().balanced().weights,
+    )
+    for side in ad.harmonize(DATA, DATA.hard(), scale="standardize"):
+        assert side.labels == DATA.labels
+    assert ad.harmonize(DATA, DATA.hard())[0].has_soft_labels
+
+
+def test_balanced_weights_where_probabilities_leave_no_way():
+    """All samples alike: no weights give classes one mass."""
+    data = ad.LabeledDataset([[0.0], [1.0]], probabilities=[[0.8, 0.2], [0.8, 0.2]])
+    assert data.balanced().weights.tolist() == [0.5, 0.5]
+
+
+def test_states_on_disk_and_their_names():
+    tensors, facts = pack_dataset(DATA)
+    back = unpack_dataset(tensors, facts)
+    assert torch.equal(back.probabilities, P) and back.labels == DATA.labels
+    shards = [pack_rows(DATA, rows, k) for k, rows in enumerate((slice(0, 1), slice(1, 4)))]
+    assert torch.equal(unpack_dataset(*join_rows(shards)).probabilities, P)
+    assert "probabilities" not in pack_dataset(DATA.hard())[0]
+    assert digest(DATA) != digest(DATA.hard()) != digest(DATA.replace(probabilities=P.flip(0)))
+    with pytest.raises(ValueError, match="probabilities do not fit"):
+        unpack_dataset(tensors | {"probabilities": P[:2]}, facts)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "csv", "tsv.gz", "parquet"])
+@pytest.mark.parametrize("names", [["cat", "dog", "fox"], [3, 1, 2]], ids=["text", "numbers"])
+def test_files_keep_them(tmp_path, suffix, names):
+    data = DATA.replace(classes=tuple(names))
+    path = data.save(tmp_path / f"pets.{suffix}")
+    back = ad.datasets.load(path)
+    assert back.classes == tuple(names) and back.labels == data.labels
+    assert torch.equal(back.probabilities, P) and back.columns == DATA.columns
+    assert torch.allclose(back.weights, DATA.weights, rtol=1e-15)
+    drawn = ad.datasets.load(path, n=3, seed=1)
+    rows = [data.x.tolist().index(row) for row in drawn.x.tolist()]
+    assert torch.equal(drawn.probabilities, P[rows])
+    plain = ad.datasets.load(f"{path}?probabilities=false")
+    assert (
+        not plain.has_soft_labels and plain.columns == DATA.columns and plain.labels == data.labels
+    )
+
+
+def test_tables_of_others(tmp_path):
+    path = tmp_path / "pets.csv"
+    path.write_text("kilos,p_cat,p_dog,kind\n4,0.75,0.25,cat\n20,0.1,0.9,dog\n")
+    by_prefix = ad.datasets.load(f"{path}?probabilities=p_&label=kind")
+    assert by_prefix.classes == ("cat", "dog") and by_prefix.columns == ("kilos",)
+    assert by_prefix.probabilities.tolist() == [[0.75, 0.25], [0.1, 0.9]]
+    named = ad.datasets.load(f"{path}?probabilities=p_dog,p_cat&columns=kilos")
+    assert named.labels == ["p_cat", "p_dog"] and named.classes == ("p_dog", "p_cat")
+    for asked, message in (
+        ("q_", "two or more columns"),
+        ("p_cat", "two or more"),
+        ("p_cat,p_cat", "two or more"),
+        ("p_cat,7", "got 7"),
+    ):
+        with pytest.raises(ad.InputError, match=message):
+            ad.datasets.load(f"{path}?probabilities={asked}&label=kind")
+    path.write_text("kilos,p_cat,p_dog\n4,0.75,often\n")
+    with pytest.raises(ad.InputError, match="'often' in row 0, column 'p_dog'"):
+        ad.datasets.load(f"{path}?probabilities=p_")
+    path.write_text("kilos,p_cat,p_dog,label\n4,0.75,0.25,cow\n")
+    with pytest.raises(ad.InputError, match="'cow' with classes"):
+        ad.datasets.load(f"{path}?probabilities=p_")
+
+
+def test_archives_of_others(tmp_path):
+    path = tmp_path / "pets.npz"
+    np.savez(path, x=X, proba=P)
+    plain = ad.datasets.load(f"{path}?probabilities=proba")
+    assert plain.classes == (0, 1, 2) and torch.equal(plain.probabilities, P)
+    assert not ad.datasets.load(path).has_soft_labels
+    np.savez(path, x=X, probabilities=P[:2])
+    with pytest.raises(ad.InputError, match=r"must fit"):
+        ad.datasets.load(path)
+    with pytest.raises(ad.InputError, match="no array 'nothing'"):
+        ad.datasets.load(f"{path}?probabilities=nothing")
+
+
+def test_where_there_is_no_place_for_them(tmp_path):
+    images = ad.LabeledDataset(torch.zeros(4, 3, 3), probabilities=P)
+    with pytest.raises(ad.InputError, match="no place for probabilities"):
+        images.save(tmp_path / "images")
+    assert not (tmp_path / "images").exists()
+    odd = DATA.replace(classes=(("a", 1), "b", "c"))
+    with pytest.raises(ad.InputError, match="class names"):
+        odd.save(tmp_path / "odd.csv")
+    assert ad.datasets.load(odd.save(tmp_path / "odd.npz")).classes == odd.classes
+
+
+def test_frames_and_torch_datasets():
+    frame = DATA.to_pandas(weights="mass")
+    assert list(frame.columns)[-3:] == ["probability[cat]", "probability[dog]", "probability[fox]"]
+    back = ad.LabeledDataset.from_frame(frame, label="label", weights="mass")
+    assert torch.equal(back.probabilities, P) and back.columns == DATA.columns
+    plain = ad.LabeledDataset.from_frame(frame, "label", weights="mass", probabilities=False)
+    assert not plain.has_soft_labels and plain.columns == DATA.columns
+    bare = ad.LabeledDataset.from_frame(frame.drop(columns=["label", "mass"]), label=None)
+    assert bare.labels == DATA.labels
+    pairs = DATA.to_torch()
+    assert pairs[0][1].tolist() == pytest.approx([0.7, 0.2, 0.1])
+    loader = torch.utils.data.DataLoader(pairs, batch_size=3)
+    for given in (pairs, loader, torch.utils.data.Subset(pairs, range(4))):
+        assert ad.LabeledDataset.from_torch(given).labels == DATA.labels
+    rows = [pairs[row] for row in range(4)]
+    with pytest.raises(ad.InputError, match="probabilities=True"):
+        ad.LabeledDataset.from_torch(rows, classes=DATA.classes)
+    back = ad.LabeledDataset.from_torch(rows, classes=DATA.classes, probabilities=True)
+    assert torch.allclose(back.probabilities, P, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_pseudo_labels_keep_their_doubt():
+    draw = torch.Generator().manual_seed(0)
+    data = ad.datasets.gaussians(90, generator=draw)
+    found = ad.pseudo_labels(data, n_clusters=3, soft=True)
+    assert found.dataset.y.tolist() == found.codes.tolist()
+    assert torch.allclose(found.dataset.probabilities.sum(1), torch.ones(90).double())
+    assert not ad.pseudo_labels(data, n_clusters=3).dataset.has_soft_labels
+    named = ad.classes.name_clusters(found, data)
+    assert named.classes == data.classes and named.has_soft_labels
+    assert float((named.probabilities.gather(1, named.y[:, None]) >= 1 / 11).double().mean()) == 1
+    known = ad.LabeledDataset(
+        data.x, [name if row % 10 == 0 else None for row, name in enumerate(data.labels)]
+    )
+    filled = ad.fill_labels(known, soft=True)
+    assert np.allclose(filled.probabilities, ad.spread_labels(known), atol=1e-12)
+    assert filled.labels == ad.fill_labels(known).labels
+    with pytest.raises(ad.InputError, match="nearest"):
+        ad.fill_labels(known, "nearest", soft=True)
+    made = ad.apps.label(known)
+    assert np.allclose(made.soft().probabilities, made.probabilities)
+
+
+def test_the_density_of_a_class_is_that_of_its_likely_samples():
+    draw = torch.Generator().manual_seed(0)
+    data = ad.datasets.gaussians(30, generator=draw).to(dtype=torch.float64)
+    functional = ad.Internal(by_class=True, bandwidth=0.7)
+    certain = data.replace(probabilities=memberships(data))
+    assert float(functional(certain)) == pytest.approx(float(functional(data)), rel=1e-12)
+    unsure = data.replace(probabilities=torch.full((30, 3), 1 / 3).double())
+    blind = ad.Internal(bandwidth=0.7)(data)  # densities are three times those of thirds
+    assert float(functional(unsure)) == pytest.approx(float(blind) - np.log(3), rel=1e-9)

@@ -1,0 +1,350 @@
+"""The page of a flow is one file that loads nothing, shows what was recorded, and escapes names."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from page_tags import Tags
+from PIL import Image
+
+import advect as ad
+from advect.io.trajectory import Frame
+from advect.report import write_report
+from advect.report.images import Shades
+from advect.report.scene import partners
+from advect.report.story import Story
+
+EVIL = "<script>alert(1)</script>"
+
+
+def gaussians(n: int = 30, seed: int = 0, **options) -> ad.LabeledDataset:
+    return ad.datasets.gaussians(n, generator=torch.Generator().manual_seed(seed), **options)
+
+
+def short_flow(source: ad.LabeledDataset, functional: ad.Functional, n_steps: int = 4, **options):
+    options = {"integrator": ad.Euler(0.2), "callbacks": [ad.Recorder()], **options}
+    return ad.flow(source, functional, n_steps=n_steps, **options)
+
+
+@pytest.fixture(scope="module")
+def target() -> ad.LabeledDataset:
+    return gaussians(40, 1, shift=(9.0, 0.0))
+
+
+@pytest.fixture(scope="module")
+def result(target):
+    metric = ad.Metric("spread", lambda rho: rho.x.std())
+    objective = ad.OTDD(target) + 0.1 * ad.Potential(ad.norm())
+    return short_flow(gaussians(), objective, callbacks=[ad.Recorder(), metric])
+
+
+def page_of(result, folder: Path, **options) -> tuple[str, dict, Tags]:
+    text = write_report(result, folder / "report.html", **options).read_text(encoding="utf-8")
+    tags = Tags(text)
+    data = json.loads(tags.scripts[0])
+    (scene,) = data["scenes"]
+    assert data["steps"] == scene["steps"]
+    return text, {**data, **scene}, tags
+
+
+def numbers(text: str, kind: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype=kind)
+
+
+def test_the_file_is_self_contained(result, tmp_path):
+    text, _, tags = page_of(result, tmp_path)
+    for _, attributes in tags.tags:
+        for name in ("src", "href", "action", "srcset", "poster"):
+            assert (attributes.get(name) or "data:").startswith("data:")
+    assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest|import\(|WebSocket", text)
+    links = set(re.findall(r"https?://[^\s\"'<)]+", text))
+    assert links <= {"http://www.w3.org/2000/svg"}  # a name, which is never fetched
+
+
+def test_the_policy_allows_the_player_and_nothing_else(result, tmp_path):
+    _, _, tags = page_of(result, tmp_path)
+    policy = next(a["content"] for _, a in tags.tags if a.get("http-equiv"))
+    digest = base64.b64encode(hashlib.sha256(tags.scripts[1].encode()).digest()).decode()
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "unsafe-eval" not in policy
+
+
+def test_names_are_text_wherever_they_go(tmp_path):
+    names = (EVIL, "a & b </script><img src=x>", "\u2028'\"")
+    source = gaussians().replace(classes=names)
+    there = gaussians(30, 1, shift=(9.0, 0.0)).replace(classes=names, columns=(EVIL, "y"))
+    result = short_flow(
+        source,
+        ad.OTDD(there.replace(columns=None)),
+        callbacks=[ad.Recorder(), ad.Metric(EVIL, lambda rho: 1.0)],
+    )
+    texts = {"title": EVIL, "names": (EVIL, "t"), "config": EVIL, "command": f"run '{EVIL}'"}
+    text, story, tags = page_of(result, tmp_path, target=there, **texts)
+    assert EVIL not in text
+    assert [tag for tag, _ in tags.tags].count("script") == 2
+    assert "img" not in [tag for tag, _ in tags.tags]
+    assert EVIL in tags.text and story["classes"] == list(names)
+
+
+def test_written_whole_or_not_at_all(result, tmp_path, monkeypatch):
+    path = tmp_path / "new" / "report.html"
+    assert result.report(path, title="first") == path
+    before = path.read_bytes()
+
+    def broken(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", broken)
+    with pytest.raises(OSError, match="disk full"):
+        result.report(path, title="second")
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
+
+
+def test_no_frames_is_a_clear_error(tmp_path):
+    with pytest.raises(ad.InputError, match="Recorder"):
+        write_report(Story([]), tmp_path / "never.html")
+    assert not (tmp_path / "never.html").exists()
+
+
+def test_points_are_those_of_the_frames_and_the_target(result, target, tmp_path):
+    _, story, _ = page_of(result, tmp_path)
+    half, centre = story["half"], np.array(story["centre"])
+    points = numbers(story["points"], "<i2").reshape(5, 30, 2) / 32767 * half + centre
+    recorded = np.stack([frame.dataset.x.numpy() for frame in result.trajectory])
+    assert np.abs(points - recorded).max() < half / 30_000
+    there = numbers(story["target"]["points"], "<i2").reshape(-1, 2) / 32767 * half + centre
+    assert np.abs(there - target.x.numpy()).max() < half / 30_000
+    assert story["steps"] == [0, 1, 2, 3, 4] and story["values"] == pytest.approx(result.values)
+    assert [
+        result.dataset.classes.index(int(story["classes"][c]))
+        for c in numbers(story["codes"], "<u2")
+    ] == result.dataset.y.tolist()
+
+
+def test_curves_are_those_of_the_flow(result, tmp_path):
+    _, story, _ = page_of(result, tmp_path)
+    objective, spread = story["charts"]
+    assert [line["name"] for line in objective["series"]] == ["objective", *result.terms]
+    assert objective["series"][0]["y"] == pytest.approx(result.values)
+    assert objective["series"][2]["y"] == pytest.approx(result.terms["0.1 Potential"])
+    assert spread["series"][0]["y"] == pytest.approx(
+        [value for _, value in result.metrics["spread"]]
+    )
+
+
+def test_partners_are_the_largest_entries_of_the_plan(result, target, tmp_path):
+    _, story, _ = page_of(result, tmp_path)
+    costs = ad.GroundCost().between(result.dataset, target).matrix()
+    solver = ad.Sinkhorn(tol=1e-3)  # as the flow itself solves
+    plan = solver.solve(costs, result.dataset.weights, target.weights).plan()
+    shares = (plan / plan.sum(1, keepdim=True)).double().numpy()
+    found = numbers(story["partners"]["positions"], "<u2").reshape(30, 3)
+    assert np.array_equal(found[:, 0], shares.argmax(axis=1))
+    given = numbers(story["partners"]["shares"], "<u2").reshape(30, 3) / 10_000
+    assert np.abs(given - np.take_along_axis(shares, found.astype(int), axis=1)).max() < 1e-3
+
+
+def decoded(sprite: dict) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(sprite["uri"].split(",")[1]))))
+
+
+def test_samples_of_an_embedding_are_shown_as_the_nearest_images(tmp_path):
+    draws = torch.Generator().manual_seed(0)
+    a, b = (
+        ad.LabeledDataset(torch.rand(12, 8, 8, generator=draws), [0, 1, 2] * 4) for _ in range(2)
+    )
+    space = ad.FeatureSpace.fit(a, b, encoder=lambda images: images.flatten(1)[:, ::3])
+    source, target = space.apply(a), space.apply(b, side="target")
+    # half of the particles at samples of the target, to the number
+    last = source.replace(x=torch.where(torch.arange(12)[:, None] < 6, source.x, target.x))
+    story = Story([Frame(0, 1.0, source), Frame(1, 0.5, last)], target=target, source=source)
+    _, plain, tags = page_of(story, tmp_path)
+    assert plain["grid"] is None and "real samples" not in tags.text
+    _, shown, tags = page_of(story, tmp_path, pictures=space.pictures(a, b))
+    assert "each is shown as the nearest of 24 real samples" in tags.text
+    sprite, rows = shown["grid"]["sprite"], shown["grid"]["rows"]
+    sheet, h, w = decoded(sprite), sprite["height"], sprite["width"]
+    low, high = float(min(a.x.min(), b.x.min())), float(max(a.x.max(), b.x.max()))
+    mixed = a.replace(x=torch.where(torch.arange(12)[:, None] < 6, a.x, b.x))
+    for frame, images in enumerate((a, mixed)):
+        for row, i in enumerate(rows):
+            cell = sheet[row * h : (row + 1) * h, frame * w : (frame + 1) * w, 0] / 255
+            expected = images.samples[i].numpy()
+            assert np.abs(cell * (high - low) + low - expected).mean() < 0.12
+    with pytest.raises(ad.InputError, match="pictures"):
+        write_report(story, tmp_path / "wrong.html", pictures=a)
+
+
+@pytest.mark.slow
+def test_the_largest_page_stays_small(tmp_path):
+    """2000 images of noise, which nothing compresses, over 60 frames, with labels that change, to
+    2000 more.
+    """
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(2000, 28, 28, generator=generator)
+    start = ad.LabeledDataset(noise, [k % 10 for k in range(2000)])
+    frames = [
+        Frame(k, 60.0 - k, start.replace(x=start.x.roll(k, dims=1), y=(start.y + k) % 10))
+        for k in range(60)
+    ]
+    options = {"cost": ad.GroundCost(label=ad.NoLabels()), "solver": ad.Sinkhorn(tol=0.1)}
+    story = Story(frames, ad.LabeledDataset(1 - noise), **options)
+    assert write_report(story, tmp_path / "report.html").stat().st_size < 3_000_000
+
+
+def test_a_run_directory_tells_the_same_as_its_result(target, tmp_path):
+    run = tmp_path / "run"
+    metric = ad.Metric("spread", lambda rho: rho.x.std(), directory=run)
+    objective = ad.OTDD(target) + 0.1 * ad.Potential(ad.norm())
+    callbacks = [ad.Recorder(every=2, directory=run), metric, ad.Checkpoint(run)]
+    result = short_flow(gaussians(), objective, 5, callbacks=callbacks)
+    (run / "config.toml").write_text("steps = 5\n")
+    live, kept = Story.of_result(result), Story.of_run(run)
+    assert kept.metrics == live.metrics and kept.config == "steps = 5\n"
+    # a checkpoint has the values before its step
+    assert list(kept.objective) == list(live.objective)[:-1]
+    assert {name: list(curve) for name, curve in kept.terms.items()} == {
+        name: list(c)[:-1] for name, c in live.terms.items()
+    }
+    assert kept.n_steps == 5
+    _, story, tags = page_of(run, tmp_path, target=target)
+    assert (
+        story["steps"] == [0, 2, 4, 5] and story["target"]["n"] == 40 and "steps = 5" in tags.text
+    )
+
+
+def test_a_log_of_the_flow_goes_before_a_checkpoint(tmp_path):
+    run = tmp_path / "run"
+    result = short_flow(
+        gaussians(),
+        ad.Potential(ad.norm()),
+        3,
+        callbacks=[ad.Recorder(directory=run), ad.Checkpoint(run)],
+    )
+    lines = [
+        {"name": "flow", "index": k, "value": v, "terms": {"Potential": v}, "seconds": 0.5 * k}
+        for k, v in enumerate(result.values)
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    story = Story.of_run(run)
+    assert list(story.objective) == list(enumerate(result.values)) and story.seconds == 1.5
+    assert not story.metrics and not story.terms
+
+
+def test_shades_cover_the_given_range_and_clip_the_rest():
+    shades = Shades.of((1, 3), torch.tensor([[-1.0, 0.0, 1.0]]))
+    assert shades.pixels(torch.tensor([[-1.0, 0.0, 5.0]]), 64).tolist() == [[[0, 128, 255]]]
+    assert Shades.of((7,), torch.zeros(1, 7)) is None
+
+
+def test_the_page_says_what_was_run(result, tmp_path):
+    options = {"names": ("here", "there"), "command": "make it", "config": "steps = 4"}
+    _, _, tags = page_of(result, tmp_path, **options)
+    for words in ("here → there", "30 → 40", "completed", "Euler(step_size=0.2)", "make it"):
+        assert words in tags.text
+    assert f"{result.values[0]:.4g} → {result.values[-1]:.4g}" in tags.text
+    assert "OTDD + 0.1 Potential" in tags.text and "Terms of the objective" in tags.text
+    distances = ad.otdd(result.source, result.target).class_distances.values
+    assert "Class distances before the flow" in tags.text
+    assert f"{distances.max():.3g}" in tags.text
+
+
+def test_coupled_samples_of_a_permutation_are_the_permutation():
+    data = gaussians(20)
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(3))
+    there = data.subset(order)
+    positions, shares = partners(data, there, ad.GroundCost(), ad.ExactOT(), [])
+    assert order[positions[:, 0]].tolist() == list(range(20))
+    assert np.allclose(shares[:, 0], 1)
+
+
+@pytest.mark.parametrize(
+    ("dim", "words"),
+    [(1, "One feature"), (2, "The two features"), (3, "The three features"), (9, "principal")],
+)
+def test_the_page_says_how_samples_become_points(dim, words, tmp_path):
+    x = torch.randn(20, dim, generator=torch.Generator().manual_seed(0))
+    result = short_flow(ad.LabeledDataset(x, [0, 1] * 10), ad.Potential(ad.norm()), 2)
+    _, story, tags = page_of(result, tmp_path)
+    assert words in tags.text and story["dim"] == (3 if dim == 3 else 2)
+    assert story["target"] is None and "Class distances" not in tags.text
+
+
+def test_labels_that_change_are_followed_and_counted(tmp_path):
+    data = gaussians(30)
+    frames = [Frame(k, 1.0, data.replace(y=(data.y + k) % 3)) for k in range(3)]
+    _, story, _ = page_of(Story(frames), tmp_path)
+    codes = numbers(story["codes"], "<u2").reshape(3, 30)
+    named = [[story["classes"][c] for c in row] for row in codes]
+    assert named == [[str(label) for label in frame.dataset.labels] for frame in frames]
+    counts = [line["y"] for line in story["charts"][-1]["series"]]
+    assert np.array(counts).sum(axis=0).tolist() == [30] * 3
+
+
+def test_samples_without_labels_are_shown(tmp_path):
+    source = ad.LabeledDataset(gaussians(20).x, ["a", None] * 10)
+    cost = ad.GroundCost(label=ad.NoLabels())
+    result = short_flow(source, ad.OTDD(gaussians(20, 1), cost=cost), 2)
+    _, story, tags = page_of(result, tmp_path)
+    assert (numbers(story["codes"], "<u2") == 65535).sum() == 10
+    assert story["partners"] is not None and "no label" in tags.text
+
+
+def test_large_runs_are_thinned_and_the_page_says_so(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    start = ad.LabeledDataset(torch.rand(3000, 2, generator=generator), [0, 1, 2, 3] * 750)
+    frames = [Frame(k, 100.0 - k, start.replace(x=start.x + k)) for k in range(101)]
+    text, story, tags = page_of(Story(frames), tmp_path)
+    assert len(text.encode()) < 3_000_000 and story["n"] == 2000
+    assert len(story["steps"]) == 60 and story["steps"][-1] == 100
+    rows = numbers(story["origin"], "<u4")
+    assert len(set(rows.tolist())) == 2000 and set(np.bincount(rows % 4) > 400) == {True}
+    assert "2,000 of 3,000" in tags.text and "60 of 101" in tags.text
+
+
+def test_tables_of_many_classes_are_lists(tmp_path):
+    x = torch.randn(120, 2, generator=torch.Generator().manual_seed(0))
+    data = ad.LabeledDataset(x, [f"class {k % 40}" for k in range(120)])
+    _, story, tags = page_of(short_flow(data, ad.OTDD(data.replace(x=x + 5)), 1), tmp_path)
+    marks = story["marks"]
+    assert len(set(zip(marks["light"], marks["shapes"], strict=True))) == 40
+    assert "Class distances" not in tags.text and "class 7 class 7" in tags.text
+
+
+def test_values_that_are_not_finite_are_gaps(tmp_path):
+    frames = [Frame(k, value, gaussians()) for k, value in enumerate([1.0, float("inf"), 0.5])]
+    _, story, _ = page_of(Story(frames), tmp_path)
+    assert story["values"] == [1.0, None, 0.5]
+
+
+@pytest.mark.parametrize("wrong", [3, None, gaussians()])
+def test_other_objects_are_refused(wrong, result, tmp_path):
+    with pytest.raises(ad.InputError, match="FlowResult"):
+        write_report(wrong, tmp_path / "report.html")
+    with pytest.raises(ad.InputError, match="target"):
+        write_report(result, tmp_path / "report.html", target=3)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        lambda target: ad.OTDD(target, solver=ad.Sinkhorn(epsilon=0.5)),
+        lambda target: ad.SlicedOTDD(target, 30, label_weight=0.5),
+    ],
+)
+def test_the_code_of_the_page_runs(objective, target):
+    options = {"dynamics": ad.JointFixedLabels(), "integrator": ad.Adam(0.1), "n_steps": 2}
+    result = ad.flow(gaussians(), objective(target), **options)
+    names = {"source": gaussians(), "target": target}
+    exec(Story.of_result(result).code, names)
+    assert names["result"].values == result.values
