@@ -228,7 +228,7 @@ def test_many_laws_take_no_more_memory_than_their_distances(monkeypatch):
 
     whole = distances()
     wanted = torch.autograd.grad(whole.sqrt().sum(), [means, factors])
-    monkeypatch.setattr("advect.data.laws.nuclear._ENTRIES", 1000)
+    monkeypatch.setattr("advect.data.laws.wasserstein._BATCH_ENTRIES", 1000)
     shapes = []
     plain = torch.einsum
     monkeypatch.setattr(

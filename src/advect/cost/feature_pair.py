@@ -27,7 +27,6 @@ from advect.errors import InputError
 from advect.ot.blocks import Rows
 from advect.ot.plan import Plan
 
-Labels = Callable[[Tensor | None], LabelPart | None]  # what labels cost, given x yᵀ or not
 _ROWS = 512  # of which products are formed at a time
 _WIDTH = 16  # columns of which products take a multiple: others take half as long again
 
@@ -54,10 +53,6 @@ class FeaturePair(ABC):
     @abstractmethod
     def rows(self, dtype: torch.dtype, labels: LabelPart | None) -> Rows:
         """What makes rows of ½ d², with what labels cost; without a graph."""
-
-    def matrix(self, dtype: torch.dtype, labels: Labels) -> Tensor:
-        """All rows, as a matrix; labels may make use of products of the points."""
-        return self.rows(dtype, labels(None))(slice(None), None)
 
     @abstractmethod
     def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -88,11 +83,6 @@ class PointPair(FeaturePair):
 
     def rows(self, dtype: torch.dtype, labels: LabelPart | None) -> PointRows:
         return self._rows(*self.centred(dtype), labels)
-
-    def matrix(self, dtype: torch.dtype, labels: Labels) -> Tensor:
-        x, y = self.centred(dtype)
-        product = x @ y.T
-        return self._rows(x, y, labels(product)).onto(product, slice(None), None)
 
     def _rows(self, x: Tensor, y: Tensor, labels: LabelPart | None) -> PointRows:
         norms = [part.square() / 2 for part in _lengths(x, y)]

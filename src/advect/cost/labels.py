@@ -19,10 +19,7 @@ from advect.cost.features import FeatureCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import diagonal_laws, label_samples
 from advect.data.laws import Gaussians, bures
-from advect.data.laws.gaussians import group_sizes
 from advect.data.laws.linalg import squared_distances, squared_gaps
-from advect.data.laws.moments import sample_rows
-from advect.data.laws.single_norms import SampleProducts
 from advect.errors import InputError
 from advect.ot.divergence import debiased, envelope
 from advect.ot.exact import ExactOT
@@ -30,26 +27,6 @@ from advect.ot.solver import Solver, check_solver, solve_divergence
 
 # relative error of label distances between float32 datasets, as far off as rounding leaves what features cost
 SINGLE_LABELS = 4e-6
-
-
-@dataclass(frozen=True, eq=False)
-class Hints:
-    """What may make label distances cheaper, and changes none."""
-
-    pulled: Tensor | None = None
-    products: Tensor | None = None
-
-    def samples(self, source: LabeledDataset, target: LabeledDataset) -> SampleProducts | None:
-        """The products for laws that are estimated from these samples by factors; None for others."""
-        if self.products is None:
-            return None
-        rows = []
-        for data in (source, target):
-            # factors of classes with more samples than dimensions are of other rows
-            if data.law is not None or data.has_soft_labels or _largest_class(data) > data.dim:
-                return None
-            rows.append(sample_rows(data.y, data.weights, len(data.classes)))
-        return SampleProducts(self.products, *rows)
 
 
 class LabelCost(ABC):
@@ -76,10 +53,6 @@ class LabelCost(ABC):
     @abstractmethod
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         """(k, k'), a row for each law of the source, differentiable in what laws come from."""
-
-    def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
-        """The same distances, with what may make them cheaper."""
-        return self(source, target)
 
     def within(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Tensor, Tensor]:
         """The distances within either dataset, (k, k) and (k', k'): needed for soft labels besides
@@ -165,9 +138,6 @@ class Bures(LabelCost):
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return self._distances(source, target, None)
 
-    def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
-        return self._distances(source, target, None, hints)
-
     def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
         laws = self._laws(data)
         return (laws.means, laws.covariance.scales()) if laws.covariance.is_diagonal else ()
@@ -184,9 +154,7 @@ class Bures(LabelCost):
         source: LabeledDataset,
         target: LabeledDataset,
         wanted: Tensor | None,
-        hints: Hints | None = None,
     ) -> Tensor:
-        """In float32 as right as the class promises, so that products may be in float32."""
         laws_a = self._laws(source)
         laws_b = laws_a if source is target else self._laws(target)
         mixed = laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal
@@ -197,10 +165,8 @@ class Bures(LabelCost):
                 "Use Bures(diagonal=True).",
             )
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
-        hints, rtol = hints or Hints(), 0.0 if dtype == torch.float64 else SINGLE_LABELS
-        samples = None if rtol == 0 or self.diagonal else hints.samples(source, target)
-        options = {"wanted": wanted, "pulled": hints.pulled, "samples": samples}
-        return bures(laws_a, laws_b, rtol=rtol, **options).to(dtype)
+        rtol = 0.0 if dtype == torch.float64 else SINGLE_LABELS
+        return bures(laws_a, laws_b, rtol=rtol, wanted=wanted).to(dtype)
 
 
 @dataclass(frozen=True)
@@ -361,7 +327,3 @@ def checked_distances(made: object, source: LabeledDataset, target: LabeledDatas
     distances = distances if distances.is_floating_point() else distances.to(source.x)
     check_finite("the label distances", distances, "Check the label laws.")
     return distances
-
-
-def _largest_class(data: LabeledDataset) -> int:
-    return max(group_sizes(data.y, len(data.classes)))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from advect._util.checks import check_kind, check_non_negative
 from advect.cost.features import FeatureCost
-from advect.cost.labels import Hints, LabelCost, NoLabels
+from advect.cost.labels import LabelCost, NoLabels
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws.linalg import mass_centre
 from advect.errors import InputError
@@ -115,10 +115,6 @@ class ByName(LabelCost):
         self.check(source, target)
         own = self._of_names(source, target)
         return self.plus(source, target) + own if self.plus.costs else own
-
-    def hinted(self, source: LabeledDataset, target: LabeledDataset, hints: Hints) -> Tensor:
-        own = self._of_names(source, target)
-        return self.plus.hinted(source, target, hints) + own if self.plus.costs else own
 
     def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         own = self._of_names(source, target) * wanted

@@ -13,8 +13,8 @@ from torch import Tensor
 from advect._util.memory import readable
 from advect.cost.feature_pair import FeaturePair
 from advect.cost.features import FeatureCost
-from advect.cost.label_pair import FEW_LAWS, LabelDistances, LabelPart
-from advect.cost.labels import Hints, LabelCost, checked_distances, n_laws
+from advect.cost.label_pair import FEW_LAWS, LabelDistances
+from advect.cost.labels import LabelCost, checked_distances, n_laws
 from advect.cost.soft_pair import Side, SoftDistances
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import law_rows, with_class_laws, with_shared_laws
@@ -63,8 +63,6 @@ class PairCost:
     ) -> None:
         self.cost, self.source, self.target = cost, source, target
         self._features, self._labels = features, labels
-        self._pulled: Tensor | None = None
-        self._products: Tensor | None = None  # of the points, while a matrix is made of them
 
     def with_fixed_labels(
         self, source: LabeledDataset, target: LabeledDataset, limit: float
@@ -77,16 +75,6 @@ class PairCost:
         return PairCost(
             self.cost, source, target, self.features, self.labels if self.has_labels else None
         )
-
-    def with_likely_pairs(self, pairs: Tensor | None) -> PairCost:
-        """The same, where plans are expected to put mass on these pairs of laws, (k, k') bool, so that
-        the gradient of their distances is likely to be asked for.
-        """
-        if pairs is None:
-            return self
-        found = PairCost(self.cost, self.source, self.target, self._features, self._labels)
-        found._pulled = pairs
-        return found
 
     @property
     def law_coordinates(self) -> tuple[Tensor, ...]:
@@ -162,10 +150,7 @@ class PairCost:
         """W₂² between label laws, a row for each law of the source; differentiable."""
         if self._labels is not None:
             return self._labels.distances
-        sides, pulled = self.sides, self._pulled
-        fits = pulled is not None and tuple(pulled.shape) == tuple(map(n_laws, sides))
-        hints = Hints(pulled if fits else None, self._products)
-        return checked_distances(self.cost.label_cost.hinted(*sides, hints), *sides)
+        return checked_distances(self.cost.label_cost(*self.sides), *self.sides)
 
     @property
     def law_rows(self) -> tuple[Tensor, Tensor]:
@@ -197,20 +182,8 @@ class PairCost:
 
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """The cost as an (n, m) matrix, without a graph."""
-        dtype, features = dtype or self._dtype, self.features
-
-        def labels(product: Tensor | None) -> LabelPart | None:
-            if not self.has_labels:
-                return None
-            self._products = product
-            try:
-                with torch.enable_grad():
-                    return self.labels.table(dtype)
-            finally:
-                self._products = None
-
-        with torch.no_grad():
-            return features.matrix(dtype, labels)
+        self._settle()
+        return self._rows(dtype or self._dtype)(slice(None), None)
 
     def _settle(self) -> None:
         """Make points and label distances, with their graphs, before a matrix is made."""

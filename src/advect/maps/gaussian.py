@@ -25,7 +25,8 @@ from advect._util.threads import side_by_side
 from advect.data.dataset import LabeledDataset
 from advect.data.few_samples import shrunk_laws
 from advect.data.laws import Covariance, Gaussians
-from advect.data.laws.linalg import polar_factor, squared_distances
+from advect.data.laws.linalg import squared_distances
+from advect.data.laws.wasserstein import polar_factor
 from advect.errors import InputError
 from advect.maps.base import Map
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from advect.cost import PairCost
-from advect.cost.label_pair import significant_pairs
 from advect.cost.labels import LabelCost
 from advect.cost.rounding import Sizes, cost_rounding, largest_cost, sizes_of
 from advect.data.dataset import LabeledDataset
@@ -37,11 +36,9 @@ class Problem:
         dtype: torch.dtype,
         limit: int | None,
         copies: int = 0,
-        likely: dict[str, Tensor] | None = None,
     ) -> None:
         self.between, self.weights, self.dtype = between, weights, dtype
-        self.limit, self.copies, self.likely = limit, copies, likely or {}
-        self.significant_pairs: dict[str, Tensor] = {}  # pairs of label laws, as plans have shown
+        self.limit, self.copies = limit, copies
         self._pairs: dict[str, PairCost] = {}
         self._ready: dict[str, Cost] = {}
         self._rounding: dict[str, float] = {}
@@ -50,7 +47,7 @@ class Problem:
     def pair(self, side: str) -> PairCost:
         """The ground cost of a side, made on first use: it remembers its label distances."""
         if side not in self._pairs:
-            self._pairs[side] = self.between(side).with_likely_pairs(self.likely.get(side))
+            self._pairs[side] = self.between(side)
         return self._pairs[side]
 
     def make(self, side: str) -> Cost:
@@ -163,10 +160,7 @@ class Problem:
         """⟨P, C⟩ with a graph to what moves; zero where nothing does."""
         if not pair.moves:
             return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
-        pulled, masses = pair.contracted(solution.coupling)
-        if masses is not None:
-            self.significant_pairs[side] = significant_pairs(masses.detach())
-        return pulled.double()
+        return pair.contract(solution.coupling).double()
 
     def cut(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
         """Potentials of all samples at those that the problems are about: all of them."""

@@ -111,7 +111,6 @@ class Transport:
             after |= _numbers(target_value=within.value, target_value_error=within.value_error)
             after |= _numbers(target_converged=within.converged, iterations=found.cross.n_iter)
             after |= _numbers(self_iterations=found.source.n_iter)
-            after |= {f"{side}_pairs": pairs for side, pairs in problem.significant_pairs.items()}
         elif own.has_labels:
             after["target_labels"] = own.label_distances.detach()
         return found, after, largest
@@ -157,8 +156,7 @@ class Transport:
             fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
             return fixed.between(own, own)
 
-        likely = {side: state[f"{side}_pairs"] for side in SIDES if f"{side}_pairs" in state}
-        return Problem(between, (rho.weights, target.weights), dtype, limit, _COPIES, likely)
+        return Problem(between, (rho.weights, target.weights), dtype, limit, _COPIES)
 
     def _dtype(
         self, rho: LabeledDataset, target: LabeledDataset, *, wide: bool = False

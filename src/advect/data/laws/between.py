@@ -17,7 +17,7 @@ from torch import Tensor
 from advect._util.threads import side_by_side
 from advect.data.laws.covariance import Diagonal, Factored
 from advect.data.laws.gaussians import Gaussians
-from advect.data.laws.linalg import polar_factor
+from advect.data.laws.wasserstein import polar_factor
 from advect.errors import InputError
 
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: what a product in float64 cannot tell from zero

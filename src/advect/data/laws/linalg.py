@@ -1,4 +1,4 @@
-"""Centred distances, principal axes, roots of covariances and polar factors."""
+"""Centred distances, principal axes and roots of covariances."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def root(values: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, values, 1).sqrt(), 0)
 
 
-_ROUNDING = 1e-13  # of ‖A‖ ‖B‖: what a product in float64 cannot tell from zero
 _FEW = 4096
 _ROWS = 256  # that are in float64 at a time
 
@@ -143,42 +142,3 @@ def symmetric_root(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor
     symmetric = ((symmetric + symmetric.mT) / 2).double()
     roots: Any = _SymmetricRoot.apply(symmetric, *torch.linalg.eigh(symmetric.detach()))
     return roots.to(dtype)
-
-
-def polar_factor(matrix: Tensor, least: float = 0.0) -> Tensor:
-    """U Vᵀ for K = U diag(s) Vᵀ; directions with s = 0 contribute nothing.
-
-    Eigenvalues of the Gram matrix cannot tell singular values below 1e-8 of the largest apart: those are
-    decomposed again at their own scale. Below 1e-12, or ``least``, they count as zero.
-    """
-    return polar(matrix, least)[0]
-
-
-def polar(matrix: Tensor, least: float) -> tuple[Tensor, Tensor]:
-    """The polar factor, and the singular values that it was made with."""
-    if not matrix.numel():
-        return torch.zeros_like(matrix), matrix.new_zeros(0)
-    if matrix.shape[0] > matrix.shape[1]:
-        factor, singular = polar(matrix.mT, least)
-        return factor.mT, singular
-    left = torch.linalg.eigh(matrix @ matrix.mT)[1]
-    right = left.mT @ matrix  # rows s_i v_iᵀ
-    singular = torch.linalg.vector_norm(right, dim=1)
-    top = float(singular.max().clamp_min(torch.finfo(matrix.dtype).tiny))
-    # of the whole: rounding must not become a direction at its own scale
-    least = max(least, 1e-12 * top)
-    large, small = singular > max(1e-6 * top, least), (singular > least) & (singular <= 1e-6 * top)
-    factor = left[:, large] @ (right[large] / singular[large, None])
-    if bool(small.any()):
-        factor = factor + left[:, small] @ polar(right[small], least)[0]
-    return factor, singular
-
-
-def lengths(blocks: Iterable[Tensor]) -> Tensor:
-    """‖A_i‖ of all blocks."""
-    return torch.stack([torch.linalg.vector_norm(block) for block in blocks])
-
-
-def rounding(a_lengths: Tensor, b_lengths: Tensor) -> Tensor:
-    """Bounds (k, k') below which singular values of A_i B_jᵀ are rounding."""
-    return _ROUNDING * a_lengths[:, None] * b_lengths

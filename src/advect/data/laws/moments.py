@@ -20,7 +20,6 @@ from torch import Tensor
 
 from advect.data.laws.covariance import Factored
 from advect.data.laws.gaussians import Gaussians, group_shares, group_sizes
-from advect.data.laws.single_norms import SampleRows
 
 _FEW_CLASSES = 64  # that are centred one by one
 
@@ -146,13 +145,6 @@ def class_shares(y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Te
     """Weights within each class, p, and √(p / (1 − Σ p²)), which makes factor rows; float64."""
     share, freedom, _ = weigh(y, weights, n_classes)
     return share, _scales(share, freedom, y)
-
-
-def sample_rows(y: Tensor, weights: Tensor, n_classes: int) -> SampleRows:
-    """How the rows of the factors that ``estimate_gaussians`` finds come from the samples."""
-    share, scale = class_shares(y, weights, n_classes)
-    order = torch.argsort(y, stable=True)
-    return SampleRows(order, share[order], scale[order])
 
 
 def weigh(y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor, Tensor]:

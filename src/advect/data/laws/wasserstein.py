@@ -1,0 +1,296 @@
+"""Bures-Wasserstein distances between Gaussian laws (paper, section 2.3).
+
+    W₂²(N(μ, S), N(μ', S')) = ‖μ − μ'‖² + tr S + tr S' − 2 tr (S^½ S' S^½)^½
+
+Roots of d × d matrices are never taken. With any factors S = AᵀA and S' = BᵀB the last trace is the
+nuclear norm ‖A Bᵀ‖_*, the sum of the singular values of a matrix whose sides are the ranks: classes
+of few samples in many dimensions have small ones, and rank-deficient laws need no ridge. With
+A Bᵀ = U diag(s) Vᵀ its gradient in A is U Vᵀ B. Diagonal covariances commute, and then W₂ is the
+distance of (μ, s) and (μ', s') with s the standard deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from advect._util.threads import side_by_side
+from advect.data.laws.covariance import Factored
+from advect.data.laws.gaussians import Gaussians
+from advect.data.laws.linalg import squared_gaps
+from advect.errors import InputError
+
+Pair = tuple[int, int]
+Blocks = Sequence[Tensor] | Tensor
+
+_SMALL = 16  # rows of factors whose products are decomposed in one batch
+_BATCH_ENTRIES = 4_000_000  # of the products in such a batch
+_ROUNDING = 1e-13  # of ‖A‖ ‖B‖: singular values of A Bᵀ in float64 below this are rounding
+_SINGLE = (
+    4 * torch.finfo(torch.float32).eps
+)  # of ‖A‖ ‖B‖: the error of ‖A Bᵀ‖_* from a product in float32
+_NEGLIGIBLE = 1e-5  # of a gradient, where not all digits are asked for
+_KEPT_BYTES = 2**28  # of polar factors that are kept for a gradient
+
+
+def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | None = None) -> Tensor:
+    """W₂²(a_i, b_j) for all pairs of laws, as a (k, k') matrix; zero on the diagonal when ``a is
+    b``.
+
+    Differentiable in means and covariances; safe for rank-deficient and zero covariances. Computed
+    in float64.
+
+    Args:
+        a, b: the laws.
+        rtol: relative error that a distance may have; a larger one is faster. By default 0: exact to
+            rounding in float64.
+        wanted: (k, k') bool, the pairs that are asked for; distances of others mean nothing. When
+            ``a is b``, those above the diagonal.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> from advect.data.laws import Full
+        >>> near = ad.Gaussians(torch.zeros(1, 2), Full(torch.eye(2)[None]))
+        >>> far = ad.Gaussians(torch.tensor([[3.0, 4.0]]), Full(4 * torch.eye(2)[None]))
+        >>> round(ad.bures(near, far).item(), 6)    # 25 + 2 (2 - 1)^2
+        27.0
+    """
+    if a.dim != b.dim:
+        raise InputError(
+            "laws must live in one feature space",
+            f"dimensions {a.dim} and {b.dim}",
+            "Bring both to one space with harmonize.",
+        )
+    distances = squared_gaps(a.means, b.means)
+    if a.covariance.is_diagonal and b.covariance.is_diagonal:
+        distances = distances + squared_gaps(a.covariance.scales(), b.covariance.scales())
+    else:
+        factors = a.covariance.compressed, b.covariance.compressed
+        traces = factors[0].traces()[:, None] + factors[1].traces()
+        norms = nuclear_norms(*factors, upper=distances + traces, rtol=rtol, wanted=wanted)
+        distances = distances + (traces - 2 * norms).clamp_min(0)
+    if a is b:
+        distances = distances * (1 - torch.eye(len(a)).to(distances))
+    return distances.to(torch.promote_types(a.means.dtype, b.means.dtype))
+
+
+def nuclear_norms(
+    a: Factored,
+    b: Factored,
+    *,
+    upper: Tensor | None = None,
+    rtol: float = 0.0,
+    wanted: Tensor | None = None,
+) -> Tensor:
+    """‖A_i B_jᵀ‖_* of all pairs of float64 factors, (k, k'); each pair once when ``a is b``.
+
+    Args:
+        a, b: the factors.
+        upper: (k, k'), from which twice a norm will be subtracted.
+        rtol: relative error that this difference may have.
+        wanted: (k, k') bool, the pairs that are needed; above the diagonal when ``a is b``.
+    """
+    row_counts = {*a.sizes, *b.sizes}
+    if len(row_counts) == 1 and 0 < min(row_counts) <= _SMALL:
+        left, right = (part.rows.reshape(len(part), -1, part.dim) for part in (a, b))
+        # products of all pairs of many laws would dwarf their distances
+        step = max(1, _BATCH_ENTRIES // (len(b.rows) * left.shape[1]))
+        small: Any = _SmallNuclearNorms.apply
+        return torch.cat([small(part, right) for part in left.split(step)])
+    if wanted is None:
+        wanted = torch.ones(len(a), len(b), dtype=torch.bool)
+    if a is b:
+        wanted = wanted.triu(diagonal=1)
+    allowed = None if upper is None or rtol == 0 else (rtol, upper.detach())
+    sizes = a.sizes, b.sizes
+    norms: Any = _NuclearNorms.apply(a.rows, b.rows, a is b, sizes, wanted.tolist(), allowed)
+    return norms
+
+
+class _NuclearNorms(torch.autograd.Function):
+    """‖A_i B_jᵀ‖_* for pairs of row blocks of A and B.
+
+    Decompositions run in float64 on one thread each, several at a time. Where a relative error is
+    allowed, one eigendecomposition gives both norm and polar factor, which is kept for the gradient.
+    """
+
+    @staticmethod
+    def forward(
+        ctx,
+        a: Tensor,
+        b: Tensor,
+        symmetric: bool,
+        sizes: tuple[tuple[int, ...], tuple[int, ...]],
+        wanted: list[list[bool]],
+        allowed: tuple[float, Tensor] | None,
+    ) -> Tensor:
+        ctx.save_for_backward(a, b)
+        ctx.symmetric, ctx.sizes, ctx.exact = symmetric, sizes, allowed is None
+        a_blocks, b_blocks = a.split(sizes[0]), b.split(sizes[1])
+        rows, columns = range(len(a_blocks)), range(len(b_blocks))
+        ctx.pairs = [(i, j) for i in rows for j in columns if wanted[i][j]]
+        ctx.factors = {}
+        size = sum(sizes[0][i] * sizes[1][j] for i, j in ctx.pairs) * torch.float32.itemsize
+        keep = any(ctx.needs_input_grad[:2]) and not ctx.exact and size <= _KEPT_BYTES
+        lengths = _lengths(a_blocks)[:, None] * _lengths(b_blocks)
+        least = _ROUNDING * lengths
+
+        def is_exact_enough(pair: Pair, singular: Tensor, rounding: float = 0.0) -> bool:
+            assert allowed is not None
+            rtol, upper = allowed
+            error = _squares_error(singular, sizes[0][pair[0]] + sizes[1][pair[1]]) + rounding
+            return bool(2 * error <= rtol * (upper[pair] - 2 * singular.sum()))
+
+        def norm(pair: Pair) -> Tensor:
+            left, right = a_blocks[pair[0]], b_blocks[pair[1]]
+            if allowed is not None and not keep:  # a product in float32 takes half the time
+                singular = _singular_by_squares((left.float() @ right.float().mT).double())
+                if is_exact_enough(pair, singular, _SINGLE * float(lengths[pair])):
+                    return singular.sum()
+            product = left @ right.mT
+            if keep:
+                factor, singular = _polar(product, float(least[pair]))
+                ctx.factors[pair] = factor.float()
+                if is_exact_enough(pair, singular):
+                    return singular.sum()
+            return torch.linalg.svdvals(product).sum()
+
+        norms = a.new_zeros(len(a_blocks), len(b_blocks))
+        values = side_by_side(norm, ctx.pairs, rows=max(sizes[0], default=0))
+        for pair, value in zip(ctx.pairs, values, strict=True):
+            norms[pair] = value
+        if not symmetric:
+            return norms
+        # A Aᵀ is positive: its nuclear norm is its trace
+        traces = torch.stack([block.square().sum() for block in a_blocks])
+        return norms + norms.mT + traces.diag()
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,), (a, b), (a_sizes, b_sizes) = grads, ctx.saved_tensors, ctx.sizes
+        a_blocks, b_blocks = a.split(a_sizes), b.split(b_sizes)
+        if ctx.symmetric:
+            grad = torch.triu(grad) + torch.tril(grad, diagonal=-1).mT
+        lengths = _lengths(a_blocks), _lengths(b_blocks)
+        least = _ROUNDING * lengths[0][:, None] * lengths[1]
+        negligible = torch.finfo(a.dtype).eps if ctx.exact else _NEGLIGIBLE
+        counts = _significant(grad, *lengths, negligible)
+        # Products with polar factors, whose entries are at most 1, keep the digits of float32.
+        dtype = a.dtype if ctx.exact else torch.float32
+        narrow = a.to(dtype).split(a_sizes), b.to(dtype).split(b_sizes)
+        grad_a, grad_b = (torch.zeros_like(part, dtype=dtype) for part in (a, b))
+        on_a, on_b = grad_a.split(a_sizes), grad_b.split(b_sizes)
+        first, second = ctx.needs_input_grad[:2]
+
+        def scaled_factor(pair: Pair) -> Tensor:
+            factor = ctx.factors.get(pair)
+            if factor is None:
+                product = a_blocks[pair[0]] @ b_blocks[pair[1]].mT
+                factor = polar_factor(product, float(least[pair]))
+            return factor.to(dtype) * grad[pair].to(dtype)
+
+        # row by row: all factors at once would be as large as the transport plan
+        for i, size in enumerate(a_sizes):
+            pairs = [pair for pair in ctx.pairs if pair[0] == i and counts[pair]]
+            factors = side_by_side(scaled_factor, pairs, rows=size)
+            if first and pairs:  # Σ_j g_ij U Vᵀ B_j as one product
+                others = torch.cat([narrow[1][j] for _, j in pairs])
+                torch.addmm(on_a[i], torch.cat(factors, dim=1), others, out=on_a[i])
+            for (_, j), factor in zip(pairs, factors, strict=True) if second else ():
+                torch.addmm(on_b[j], factor.mT, narrow[0][i], out=on_b[j])
+        grad_a, grad_b = grad_a.to(a.dtype), grad_b.to(a.dtype)
+        if ctx.symmetric:  # of the traces on the diagonal
+            repeats = torch.tensor(a_sizes, device=a.device)
+            grad_a += (2 * grad.diagonal()).repeat_interleave(repeats)[:, None] * a
+        return grad_a, grad_b, None, None, None, None
+
+
+class _SmallNuclearNorms(torch.autograd.Function):
+    """The same for batches of small factors (k, r, d) and (k', r, d), all pairs at once: laws of
+    single particles are many, and a call for each pair would take longer than its work."""
+
+    @staticmethod
+    def forward(ctx, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        products = torch.einsum("ird,jsd->ijrs", a, b)
+        if products.shape[2:] == (2, 2):  # s_1 + s_2 = √(s_1² + s_2² + 2 s_1 s_2)
+            return (products.square().sum(dim=(2, 3)) + 2 * torch.linalg.det(products).abs()).sqrt()
+        return torch.linalg.svdvals(products).sum(dim=2)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,), (a, b) = grads, ctx.saved_tensors
+        products = torch.einsum("ird,jsd->ijrs", a, b)
+        left, singular, right = torch.linalg.svd(products, full_matrices=False)
+        least = torch.maximum(
+            _ROUNDING * _lengths(a)[:, None] * _lengths(b), 1e-12 * singular.amax(dim=2)
+        )
+        present = (singular > least[:, :, None])[:, :, None, :]
+        factors = (left * present) @ right * grad[:, :, None, None]
+        return torch.einsum("ijrs,jsd->ird", factors, b), torch.einsum("ijrs,ird->jsd", factors, a)
+
+
+def polar_factor(matrix: Tensor, least: float = 0.0) -> Tensor:
+    """U Vᵀ for K = U diag(s) Vᵀ; directions with s ≤ ``least``, or 1e-12 of the largest, contribute
+    nothing.
+    """
+    return _polar(matrix, least)[0]
+
+
+def _polar(matrix: Tensor, least: float) -> tuple[Tensor, Tensor]:
+    """The polar factor and the singular values, by the Gram matrix of the smaller side."""
+    if matrix.shape[0] > matrix.shape[1]:
+        factor, singular = _polar(matrix.mT, least)
+        return factor.mT, singular
+    if not matrix.numel():
+        return torch.zeros_like(matrix), matrix.new_zeros(0)
+    left = torch.linalg.eigh(matrix @ matrix.mT)[1]
+    right = left.mT @ matrix  # rows s_i v_iᵀ
+    singular = torch.linalg.vector_norm(right, dim=1)
+    top = float(singular.max())
+    least = max(least, 1e-12 * top, torch.finfo(matrix.dtype).tiny)
+    large = singular > max(1e-6 * top, least)
+    directions = right[large] / singular[large, None]
+    factor = left[:, large] @ directions
+    # Eigenvalues of the Gram matrix cannot tell singular values below 1e-8 of the largest apart.
+    # The remaining rows are decomposed again at their own scale, without what rounding has left in
+    # them of the directions that are done.
+    small = right[~large]
+    small = small - (small @ directions.mT) @ directions
+    if len(small) and float(torch.linalg.vector_norm(small, dim=1).max()) > least:
+        factor = factor + left[:, ~large] @ _polar(small, least)[0]
+    return factor, singular
+
+
+def _singular_by_squares(matrix: Tensor) -> Tensor:
+    """Singular values as roots of eigenvalues of the smaller Gram matrix: four times as fast."""
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
+    return torch.linalg.eigvalsh(wide @ wide.mT).clamp_min(0).sqrt()
+
+
+def _squares_error(singular: Tensor, size: int) -> Tensor:
+    """Error bound of the sum of singular values that come from a Gram matrix: eigenvalues s² are off
+    by δ, 4 √size units of the trace, and s by at most min(δ/s, √δ).
+    """
+    unit = torch.finfo(singular.dtype)
+    off = 4 * size**0.5 * unit.eps * singular.square().sum()
+    return torch.minimum(off / singular.clamp_min(unit.tiny), off.sqrt()).sum()
+
+
+def _significant(grad: Tensor, a_lengths: Tensor, b_lengths: Tensor, negligible: float) -> Tensor:
+    """The pairs that a gradient needs, (k, k') bool: the others are negligible in every block of rows.
+
+    The part of a pair in A_i is at most |g_ij| ‖B_j‖, and in B_j at most |g_ij| ‖A_i‖.
+    """
+    counts = torch.zeros_like(grad, dtype=torch.bool)
+    for parts, dim in ((grad.abs() * b_lengths, 1), (grad.abs() * a_lengths[:, None], 0)):
+        counts |= parts * grad.shape[dim] > negligible * parts.sum(dim=dim, keepdim=True)
+    return counts
+
+
+def _lengths(blocks: Blocks) -> Tensor:
+    """‖A_i‖ of all blocks."""
+    return torch.stack([torch.linalg.vector_norm(block) for block in blocks])
