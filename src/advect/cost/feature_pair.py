@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite
-from advect.cost.label_pair import Index, LabelPart
+from advect.cost.table import LabelTable
 from advect.data.laws.linalg import centred
 from advect.errors import InputError
 from advect.ot.blocks import Rows
-from advect.ot.plan import Plan
+from advect.ot.plan import Index, Plan
 
 _ROWS = 512  # of which products are formed at a time
 _WIDTH = 16  # columns of which products take a multiple: others take half as long again
@@ -51,7 +51,7 @@ class FeaturePair(ABC):
         """The costs of both datasets with themselves."""
 
     @abstractmethod
-    def rows(self, dtype: torch.dtype, labels: LabelPart | None) -> Rows:
+    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> Rows:
         """What makes rows of ½ d², with what labels cost; without a graph."""
 
     @abstractmethod
@@ -81,13 +81,13 @@ class PointPair(FeaturePair):
         x = self.x.detach().to(dtype)
         return centred(x, x if self.y is self.x else self.y.detach().to(dtype), self.masses)
 
-    def rows(self, dtype: torch.dtype, labels: LabelPart | None) -> PointRows:
+    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> PointRows:
         return self._rows(*self.centred(dtype), labels)
 
-    def _rows(self, x: Tensor, y: Tensor, labels: LabelPart | None) -> PointRows:
+    def _rows(self, x: Tensor, y: Tensor, labels: LabelTable | None) -> PointRows:
         norms = [part.square() / 2 for part in _lengths(x, y)]
         left, right = [norms[0], torch.ones_like(norms[0])], [torch.ones_like(norms[1]), norms[1]]
-        if labels is not None and labels.thin:
+        if labels is not None and labels.is_thin:
             for side, factor in zip((left, right), labels.factors(x.dtype), strict=True):
                 side.append(factor)
         return PointRows(x, y, torch.cat(left, dim=1), torch.cat(right, dim=1), labels)
@@ -150,7 +150,7 @@ class FunctionPair(FeaturePair):
         check_finite("the feature cost", made, "Check it on these samples.")
         return made
 
-    def rows(self, dtype: torch.dtype, labels: LabelPart | None) -> FunctionRows:
+    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> FunctionRows:
         return FunctionRows(self, labels, dtype)
 
     def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -204,7 +204,7 @@ class PointRows(Rows):
     y: Tensor
     left: Tensor
     right: Tensor
-    labels: LabelPart | None
+    labels: LabelTable | None
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
         y = self.y if columns is None else self.y[columns]
@@ -214,14 +214,14 @@ class PointRows(Rows):
         """The same, in place of the products x_i·y_j."""
         right = self.right if columns is None else self.right[columns]
         out = torch.addmm(out, self.left[rows], right.T, beta=-1, out=out)
-        if self.labels is not None and not self.labels.thin:
-            out = self.labels.add(out, rows, columns)
+        if self.labels is not None and not self.labels.is_thin:
+            out = self.labels.add(out, rows, slice(None) if columns is None else columns)
         return out.clamp_min_(0 if self.labels is None else self.labels.floor)
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:
         """Σ a_i b_j C_ij from the means of the factors."""
         mean = _mean(self.left, a) @ _mean(self.right, b) - _mean(self.x, a) @ _mean(self.y, b)
-        return mean if self.labels is None or self.labels.thin else mean + self.labels.mean(a, b)
+        return mean if self.labels is None or self.labels.is_thin else mean + self.labels.mean(a, b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,14 +229,15 @@ class FunctionRows(Rows):
     """½ d(x_i, y_j)² by a function of one's own, and the label part."""
 
     pair: FunctionPair
-    labels: LabelPart | None
+    labels: LabelTable | None
     dtype: torch.dtype
 
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
         x, y = self.pair.x.detach(), self.pair.y.detach()
         made = self.pair.entries(x[rows], y if columns is None else y[columns])
         made = made.detach().to(self.dtype, copy=True).mul_(0.5)
-        made = made if self.labels is None else self.labels.add(made, rows, columns)
+        if self.labels is not None:
+            made = self.labels.add(made, rows, slice(None) if columns is None else columns)
         return made if out is None else out.copy_(made)
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -53,14 +54,14 @@ class GroundCost:
         check_non_negative("label_weight", self.label_weight)
         _ = self.label_cost, self.feature_cost  # an error for what is none
 
-    @property
+    @cached_property
     def feature_cost(self) -> FeatureCost:
         """``feature`` as a feature cost, whatever was given, with labels that are points beside it
         (``TargetValues``).
         """
         return self.label_cost.joined(as_feature_cost(self.feature), self.label_weight)
 
-    @property
+    @cached_property
     def label_cost(self) -> LabelCost:
         """``label`` as a label cost, whatever was given."""
         return as_label_cost(self.label)

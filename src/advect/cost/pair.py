@@ -5,47 +5,23 @@ plan that was found a number with a gradient.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from advect._util.memory import readable
 from advect.cost.feature_pair import FeaturePair
-from advect.cost.features import FeatureCost
-from advect.cost.label_pair import FEW_LAWS, LabelDistances
-from advect.cost.labels import LabelCost, checked_distances, n_laws
-from advect.cost.soft_pair import Side, SoftDistances
+from advect.cost.labels import checked_distances, n_laws
+from advect.cost.table import FEW_LAWS, Assignment, LabelTable
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import law_rows, with_class_laws, with_shared_laws
 from advect.errors import InputError
 from advect.ot.blocks import BlockedCost, Rows
 from advect.ot.plan import Plan, as_plan
 
-
-class CostSpec(Protocol):
-    """What a pair asks of the ground cost that it was made by."""
-
-    @property
-    def label_weight(self) -> float: ...
-
-    @property
-    def feature_cost(self) -> FeatureCost: ...
-
-    @property
-    def label_cost(self) -> LabelCost: ...
-
-    @property
-    def has_labels(self) -> bool: ...
-
-    @property
-    def names_count(self) -> bool: ...
-
-    @property
-    def by_columns(self) -> bool: ...
-
-    @property
-    def estimates_covariances(self) -> bool: ...
+if TYPE_CHECKING:
+    from advect.cost.ground import GroundCost
 
 
 class PairCost:
@@ -55,11 +31,11 @@ class PairCost:
 
     def __init__(
         self,
-        cost: CostSpec,
+        cost: GroundCost,
         source: LabeledDataset,
         target: LabeledDataset,
         features: FeaturePair | None = None,
-        labels: LabelDistances | SoftDistances | None = None,
+        labels: LabelTable | None = None,
     ) -> None:
         self.cost, self.source, self.target = cost, source, target
         self._features, self._labels = features, labels
@@ -124,26 +100,22 @@ class PairCost:
         return self.features.points
 
     @cached_property
-    def labels(self) -> LabelDistances | SoftDistances:
+    def labels(self) -> LabelTable:
         """What labels cost."""
         if self._labels is not None:
             return self._labels
-        if self.source.has_soft_labels or self.target.has_soft_labels:
-            return self._soft_labels()
-        return LabelDistances(self.label_distances, self.law_rows, self.cost.label_weight)
-
-    def _soft_labels(self) -> SoftDistances:
-        """The cost of soft labels, which needs the distances within either dataset too."""
-        (source, target), between = self.sides, self.label_distances
-        own = (between, between)
-        if source is not target:
-            first, second = self.cost.label_cost.within(source, target)
-            own = (
-                checked_distances(first, source, source),
-                checked_distances(second, target, target),
-            )
-        sides = (Side.of(source), Side.of(target))
-        return SoftDistances(between, own, sides, self.cost.label_weight, source is target)
+        (source, target), distances = self.sides, self.label_distances
+        laws = Assignment.of(source, n_laws(source)), Assignment.of(target, n_laws(target))
+        within, symmetric = None, source is target
+        if source.has_soft_labels or target.has_soft_labels:
+            within = distances, distances
+            if not symmetric:
+                first, second = self.cost.label_cost.within(source, target)
+                within = (
+                    checked_distances(first, source, source),
+                    checked_distances(second, target, target),
+                )
+        return LabelTable(distances, laws, self.cost.label_weight, within, symmetric)
 
     @cached_property
     def label_distances(self) -> Tensor:
@@ -151,15 +123,6 @@ class PairCost:
         if self._labels is not None:
             return self._labels.distances
         return checked_distances(self.cost.label_cost(*self.sides), *self.sides)
-
-    @property
-    def law_rows(self) -> tuple[Tensor, Tensor]:
-        """For each sample of the source its row of ``label_distances``, for each of the target its
-        column.
-        """
-        if self._labels is not None:
-            return self._labels.codes
-        return law_rows(self.sides[0]), law_rows(self.sides[1])
 
     @cached_property
     def sides(self) -> tuple[LabeledDataset, LabeledDataset]:
@@ -178,7 +141,7 @@ class PairCost:
 
     @torch.no_grad()
     def _rows(self, dtype: torch.dtype) -> Rows:
-        return self.features.rows(dtype, self.labels.table(dtype) if self.has_labels else None)
+        return self.features.rows(dtype, self.labels if self.has_labels else None)
 
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """The cost as an (n, m) matrix, without a graph."""
@@ -186,8 +149,8 @@ class PairCost:
         return self._rows(dtype or self._dtype)(slice(None), None)
 
     def _settle(self) -> None:
-        """Make points and label distances, with their graphs, before a matrix is made."""
-        _ = self.features, self.label_distances if self.has_labels else None
+        """Make points and the label table, with their graphs, before a matrix is made."""
+        _ = self.features, self.labels if self.has_labels else None
 
     def blocked(
         self, dtype: torch.dtype | None = None, limit: int = 0, beside: int = 0
@@ -230,17 +193,14 @@ class PairCost:
         """⟨P, C⟩ as a differentiable number: the gradient of a transport value, by the envelope
         theorem.
         """
-        return self.contracted(plan)[0]
-
-    def contracted(self, plan: Tensor | Plan) -> tuple[Tensor, Tensor | None]:
-        """``contract``, and the plan summed over pairs of laws where labels cost anything."""
         plan = as_plan(plan)
-        onto = self.labels.onto if self.has_labels else None
-        value, by_law = self.features.contract(plan, onto)
         if not self.has_labels:
-            return value / 2, None
-        pulled, by_class = self.labels.contract(plan, by_law)
-        return value / 2 + pulled, by_class
+            return self.features.contract(plan, None)[0] / 2
+        labels = self.labels
+        # one pass over the plan for features and labels, where there are few laws
+        onto = labels.sides[1].matrix(labels.distances.dtype) if labels.is_thin else None
+        value, by_law = self.features.contract(plan, onto)
+        return value / 2 + labels.contract(plan, by_law)
 
     def class_plan(self, plan: Tensor | Plan) -> Tensor:
         """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
