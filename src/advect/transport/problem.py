@@ -185,12 +185,6 @@ class KnownDistances(LabelCost):
         return self.distances
 
 
-def known(value: float, value_error: float, converged: bool) -> Solution:
-    """A problem of which only these numbers are remembered."""
-    none = torch.empty(0, dtype=torch.float64)
-    return Solution(value, (none, none), 0.0, converged, 0, 0.0, NoPlan(), value_error)
-
-
 def _check_found(solution: Solution, solver: Solver) -> None:
     """An error if a solver failed without any solution: no fault of the data."""
     if not (math.isfinite(solution.value) and math.isfinite(solution.marginal_error)):

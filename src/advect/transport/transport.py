@@ -9,7 +9,6 @@ and what the gradient is (``advect.ot.divergence``: the envelope theorem)."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,12 +22,11 @@ from advect.data.dataset import LabeledDataset
 from advect.ot.divergence import SIDES, Divergence
 from advect.ot.ranks import Group
 from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solution import Solution
 from advect.ot.solver import Solver
-from advect.transport.problem import KnownDistances, Problem, known
+from advect.transport.problem import KnownDistances, Problem
 from advect.transport.ranks import ShardedProblem, agreed_limit
+from advect.transport.state import State
 
-State = dict[str, Tensor]
 Pairs = tuple[PairCost, PairCost, PairCost]
 
 _WIDE = torch.float64
@@ -57,31 +55,28 @@ class Transport:
         if self.memory_limit is not None:
             as_bytes(self.memory_limit)
 
-    def begin(self, rho: LabeledDataset, target: LabeledDataset) -> State:
-        """What is known before the first step: what the cost has fitted to these datasets (the
-        basis of a ``Sketch``).
-        """
-        state, group = self.cost.fitted(rho, target).state(), self.group
-        return state if group is None else {k: group.of_first(v) for k, v in state.items()}
+    def begin(self, rho: LabeledDataset, target: LabeledDataset) -> dict[str, Tensor]:
+        """The state before the first step: what the cost has fitted to these datasets."""
+        fitted, group = self.cost.fitted(rho, target).state(), self.group
+        return fitted if group is None else {k: group.of_first(v) for k, v in fitted.items()}
 
     def __call__(
-        self, rho: LabeledDataset, target: LabeledDataset, state: State
-    ) -> tuple[Divergence, State]:
+        self, rho: LabeledDataset, target: LabeledDataset, tensors: dict[str, Tensor]
+    ) -> tuple[Divergence, dict[str, Tensor]]:
         """One step: values, gradient (``Divergence.loss``) and potentials, with one matrix at a
-        time, and the state for the next step.
+        time, and the state for the next step (``State.to_tensors``).
         """
-        state = state or self.begin(rho, target)
+        state = State.from_tensors(tensors or self.begin(rho, target))
         while True:
             step = self._step(rho, target, state)
             if step is None:  # float64 from here on, as a flow that has come so far will need it
-                state = {name: state[name] for name in state if not name.startswith("target_")}
-                state |= _numbers(wide=True)
+                state = replace(state, wide=True, target_value=None, target_labels=None)
                 continue
-            found, state, largest = step
-            finer = self._finer(found, state, largest)
-            if finer is None:
-                return found, state
-            state |= _numbers(tol=finer)  # once more, from the potentials just found
+            divergence, state, largest_cost = step
+            tol = self._smaller_tolerance(divergence, state, largest_cost)
+            if tol is None:
+                return divergence, state.to_tensors()
+            state = replace(state, tol=tol)  # once more, from the potentials just found
 
     def _step(
         self, rho: LabeledDataset, target: LabeledDataset, state: State
@@ -93,29 +88,44 @@ class Transport:
         solver = problem.prepared(self._restored(state))
         if not problem.precise(solver):
             return None
-        epsilon, calls = solver.regularisation, int(state.get("calls", 0))
-        largest, drawn = problem.largest, solver.stochastic
-        own = problem.pair("target") if drawn else None
-        lost = 0.0 if drawn else problem.rounding_bound(epsilon)
-        found = problem.solve_for_gradient(solver.at(calls), _warm(state, rho, target), _own(state))
-        if 2 * lost > _LOST * abs(found.signed):
+        epsilon, largest, drawn = solver.regularisation, problem.largest, solver.stochastic
+        target_pair = problem.pair("target") if drawn else None
+        rounding = 0.0 if drawn else problem.rounding_bound(epsilon)
+        potentials = state.potentials(len(rho), len(target))
+        found = problem.solve_for_gradient(
+            solver.at(state.calls), potentials, state.target_solution
+        )
+        if 2 * rounding > _LOST * abs(found.signed):
             return None
-        after = self.cost.with_state(state).state()
-        after |= {"tol": state["tol"]} if "tol" in state else {}
-        after |= _numbers(epsilon=epsilon, calls=calls + drawn, wide=_flag(state, "wide"))
-        after |= _numbers(error=found.error, converged=found.met)
-        after |= _numbers(mass_left=found.mass_left) if solver.leaves_mass else {}
-        if own is None:
-            within, (f, g) = found.target, found.cross.potentials
-            after |= problem.spread({"f": f, "g": g, "self": found.source.potentials[0]})
-            after |= _numbers(target_value=within.value, target_value_error=within.value_error)
-            after |= _numbers(target_converged=within.converged, iterations=found.cross.n_iter)
-            after |= _numbers(self_iterations=found.source.n_iter)
-        elif own.has_labels:
-            after["target_labels"] = own.label_distances.detach()
+        after = State(
+            self.cost.with_state(state.fitted).state(),
+            epsilon=epsilon,
+            tol=state.tol,
+            wide=state.wide,
+            calls=state.calls + drawn,
+            error=found.error,
+            converged=found.met,
+            mass_left=found.mass_left if solver.leaves_mass else None,
+        )
+        if target_pair is None:
+            (f, g), within = found.cross.potentials, found.source.potentials[0]
+            spread = problem.spread({"f": f, "g": g, "self": within})
+            after = replace(
+                after,
+                f=spread["f"],
+                g=spread["g"],
+                within=spread["self"],
+                target_value=found.target.value,
+                target_value_error=found.target.value_error,
+                target_converged=found.target.converged,
+                iterations=found.cross.n_iter,
+                self_iterations=found.source.n_iter,
+            )
+        elif target_pair.has_labels:
+            after = replace(after, target_labels=target_pair.label_distances.detach())
         return found, after, largest
 
-    def _finer(self, found: Divergence, state: State, largest: float) -> float | None:
+    def _smaller_tolerance(self, found: Divergence, state: State, largest: float) -> float | None:
         """A smaller tolerance where what the solver's own leaves open could be a tenth of the
         value; None where it need not, or cannot, be smaller. The bound is from far above: what is
         really left open is a small part of it.
@@ -128,23 +138,23 @@ class Transport:
         return None if finer is None else finer.tolerance
 
     def _restored(self, state: State) -> Solver:
-        """The solver with what it has come to."""
+        """The solver with the epsilon and the tolerance of the flow."""
         solver = self.solver
-        if "epsilon" in state:
-            solver = solver.with_epsilon(float(state["epsilon"]))
-        return solver.with_tolerance(float(state["tol"])) if "tol" in state else solver
+        if state.epsilon is not None:
+            solver = solver.with_epsilon(state.epsilon)
+        return solver if state.tol is None else solver.with_tolerance(state.tol)
 
     def _flow_problem(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Problem:
         """The problems of a step."""
-        cost = self.cost.with_state(state)
-        dtype = self._dtype(rho, target, wide=_flag(state, "wide"))
-        labels, size = state.get("target_labels"), 1 if self.group is None else self.group.size
+        cost = self.cost.with_state(state.fitted)
+        dtype = _WIDE if state.wide else self._dtype(rho, target)
+        labels, size = state.target_labels, 1 if self.group is None else self.group.size
         rows = -(-len(rho) // size)
         needed = _MATRICES * max(len(rho), len(target)) * rows * dtype.itemsize
         limit = self._limit(needed, rho.x.device)
         if self.group is not None:
             problem = ShardedProblem(cost, rho, target, dtype, limit, _COPIES, self.group)
-            problem.check(first="f" not in state)
+            problem.check(first=state.f is None)
             return problem
 
         def between(side: str) -> PairCost:
@@ -158,11 +168,8 @@ class Transport:
 
         return Problem(between, (rho.weights, target.weights), dtype, limit, _COPIES)
 
-    def _dtype(
-        self, rho: LabeledDataset, target: LabeledDataset, *, wide: bool = False
-    ) -> torch.dtype:
-        own = self.solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
-        return _WIDE if wide else own
+    def _dtype(self, rho: LabeledDataset, target: LabeledDataset) -> torch.dtype:
+        return self.solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
 
     def _limit(self, needed: int, device: torch.device) -> int | None:
         """Bytes for costs in blocks; None where matrices of so many bytes fit."""
@@ -222,28 +229,6 @@ class Transport:
         )
         between = dict(zip(SIDES, pairs, strict=True)).__getitem__
         return Problem(between, (source.weights, target.weights), dtype, limit)
-
-
-def _numbers(**values: float) -> State:
-    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
-
-
-def _flag(state: State, name: str) -> bool:
-    return bool(state.get(name, False))
-
-
-def _warm(state: State, rho: LabeledDataset, target: LabeledDataset) -> State:
-    """Potentials to start from, where they fit the sizes of these datasets."""
-    sizes = {"f": len(rho), "g": len(target), "self": len(rho)}
-    return {k: state[k] for k, n in sizes.items() if k in state and len(state[k]) == n}
-
-
-def _own(state: State) -> Solution | None:
-    """The target's problem with itself, which is solved once."""
-    if "target_value" not in state:
-        return None
-    error, met = state.get("target_value_error", math.inf), state.get("target_converged", True)
-    return known(float(state["target_value"]), float(error), bool(met))
 
 
 def check_dataset(name: str, data: LabeledDataset) -> LabeledDataset:

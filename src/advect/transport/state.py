@@ -1,0 +1,90 @@
+"""What a step of a flow toward a target hands to the next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+
+import torch
+from torch import Tensor
+
+from advect.ot.plan import NoPlan
+from advect.ot.solution import Solution
+
+_NAMES = {"within": "self"}  # of fields whose name in files is another
+_CASTS = {"calls": int, "iterations": int, "self_iterations": int}
+_CASTS |= dict.fromkeys(("wide", "converged", "target_converged"), bool)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Potentials, numbers that stay fixed during a flow, and how the last step ended.
+
+    Attributes:
+        fitted: what the ground cost has fitted to the first datasets, under its own names.
+        f, g, within: potentials between source and target, and within the source.
+        target_labels: label distances within the target, for solvers that draw samples.
+        epsilon, tol: of the solver.  wide: whether costs are in float64 from here on.
+        calls: steps so far, for solvers that draw samples.
+        target_value, target_value_error, target_converged: the target's problem with itself, which is
+            solved once.
+        error, converged, mass_left, iterations, self_iterations: of the last step.
+    """
+
+    fitted: dict[str, Tensor] = field(default_factory=dict)
+    f: Tensor | None = None
+    g: Tensor | None = None
+    within: Tensor | None = None
+    target_labels: Tensor | None = None
+    epsilon: float | None = None
+    tol: float | None = None
+    wide: bool = False
+    calls: int = 0
+    target_value: float | None = None
+    target_value_error: float | None = None
+    target_converged: bool | None = None
+    error: float | None = None
+    converged: bool | None = None
+    mass_left: float | None = None
+    iterations: int | None = None
+    self_iterations: int | None = None
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> State:
+        """The state of a checkpoint; names that are not those of fields belong to the cost."""
+        fitted, values = dict(tensors), {}
+        for one in fields(cls)[1:]:
+            value = fitted.pop(_NAMES.get(one.name, one.name), None)
+            if value is not None:
+                is_tensor = "Tensor" in str(one.type)
+                values[one.name] = value if is_tensor else _CASTS.get(one.name, float)(value)
+        return cls(fitted, **values)
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """A flat dictionary of tensors, numbers as float64."""
+        tensors = dict(self.fitted)
+        for one in fields(self)[1:]:
+            value = getattr(self, one.name)
+            if value is not None:
+                name = _NAMES.get(one.name, one.name)
+                tensors[name] = torch.as_tensor(value, dtype=_dtype(value))
+        return tensors
+
+    def potentials(self, n: int, m: int) -> dict[str, Tensor]:
+        """Potentials to start from, those that fit datasets of these sizes."""
+        sizes = {"f": (self.f, n), "g": (self.g, m), "self": (self.within, n)}
+        return {k: p for k, (p, size) in sizes.items() if p is not None and len(p) == size}
+
+    @property
+    def target_solution(self) -> Solution | None:
+        """The target's problem with itself, if it is solved; without potentials and plan."""
+        if self.target_value is None:
+            return None
+        none = torch.empty(0, dtype=torch.float64)
+        error = math.inf if self.target_value_error is None else self.target_value_error
+        converged = self.target_converged is not False  # older checkpoints do not say
+        return Solution(self.target_value, (none, none), 0.0, converged, 0, 0.0, NoPlan(), error)
+
+
+def _dtype(value: object) -> torch.dtype | None:
+    return None if isinstance(value, Tensor) else torch.float64
