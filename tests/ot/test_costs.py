@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import advect as ad
-from advect.ot.blocks import BlockedCost, DenseCost, as_cost
+from advect.ot.cost import BlockedCost, DenseCost, as_cost
 from advect.ot.plan import DensePlan, ScatteredPlan, SparsePlan
 from advect.ot.ranks import Group
 from advect.ot.sharded import ShardedCost

@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import advect as ad
 from advect._util.memory import as_bytes, free_memory
 from advect.cost import SquaredEuclidean
-from advect.ot import certificate, cost as costs, row_kernel
-from advect.ot.blocks import BlockedCost, DenseCost
+from advect.ot import certificate, cost as costs, kernel as kernels
+from advect.ot.cost import BlockedCost, DenseCost
 from advect.ot.solver import divergence
 
 
@@ -20,7 +20,7 @@ def small_blocks(monkeypatch):
     """Several blocks at the sizes of tests."""
     monkeypatch.setattr(costs, "ENTRIES", 9_000)
     monkeypatch.setattr(costs, "_BLOCKS_AT_ONCE", 3)
-    monkeypatch.setattr(row_kernel, "_CACHED_ENTRIES", 8_000)
+    monkeypatch.setattr(kernels, "_CACHED_ENTRIES", 8_000)
     monkeypatch.setattr(
         certificate, "_SMALL", 1_000
     )  # beyond which float32 problems are solved as such

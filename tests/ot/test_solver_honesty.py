@@ -10,7 +10,7 @@ import torch
 
 import advect as ad
 from advect.ot import certificate
-from advect.ot.blocks import BlockedCost
+from advect.ot.cost import BlockedCost
 from advect.ot.solver import divergence
 
 NARROW, WIDE = torch.float32, torch.float64

@@ -9,7 +9,7 @@ import torch
 from oracles import central_differences, half_squared
 
 import advect as ad
-from advect.ot.blocks import DenseCost
+from advect.ot.cost import DenseCost
 from advect.ot.ranks import Group
 from advect.ot.sharded import ShardedCost
 from advect.ot.solver import divergence

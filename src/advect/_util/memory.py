@@ -1,7 +1,7 @@
 """How much memory a computation may take, and how much it would: decided before it starts.
 
 A transport problem between n and m samples needs n × m matrices. Where they do not fit a limit,
-solvers work in blocks of rows that are computed anew (``advect.ot.blocks``); here is what they ask.
+solvers work in blocks of rows that are computed anew (``advect.ot.cost``); here is what they ask.
 """
 
 from __future__ import annotations

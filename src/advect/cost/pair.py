@@ -4,6 +4,8 @@ plan that was found a number with a gradient.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,16 +14,20 @@ from torch import Tensor
 
 from advect._util.memory import readable
 from advect.cost.feature_pair import FeaturePair
-from advect.cost.labels import checked_distances, n_laws
+from advect.cost.labels import SINGLE_LABELS, checked_distances, n_laws
 from advect.cost.table import FEW_LAWS, Assignment, LabelTable
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import law_rows, with_class_laws, with_shared_laws
+from advect.data.laws.linalg import mass_centre
 from advect.errors import InputError
-from advect.ot.blocks import BlockedCost, Rows
+from advect.ot.cost import BlockedCost, Rows
 from advect.ot.plan import Plan, as_plan
 
 if TYPE_CHECKING:
     from advect.cost.ground import GroundCost
+
+
+_ROWS = 512  # that are moved at a time
 
 
 class PairCost:
@@ -205,3 +211,82 @@ class PairCost:
     def class_plan(self, plan: Tensor | Plan) -> Tensor:
         """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
         return self.labels.class_plan(as_plan(plan))
+
+    @cached_property
+    def _sizes(self) -> _Sizes:
+        """Numbers that bound the entries of the cost and their rounding, in one transfer."""
+        zero = torch.zeros((), dtype=torch.float64, device=self.source.x.device)
+        matters = self.has_labels or self.cost.feature_cost.roundings
+        labels = zero
+        if self.has_labels:
+            labels = self.cost.label_weight / 2 * self.labels.largest.detach().double()
+        sides = [self.source] if self.target is self.source else [self.source, self.target]
+        far = torch.stack([_largest(data.x.detach(), data.weights) for data in sides]).max()
+        return _Sizes(*torch.stack([self._reach(), far if matters else zero, labels]).tolist())
+
+    def _reach(self) -> Tensor:
+        """max‖x‖ + max‖x'‖ about the common centre; 0 for a function of one's own."""
+        if self.points is None:
+            return torch.zeros((), dtype=torch.float64, device=self.source.x.device)
+        sides = list(zip(self.points, (self.source.weights, self.target.weights), strict=True))
+        centre = sum(mass_centre(points, mass) for points, mass in sides) / 2
+        sides = sides[:1] * 2 if self.points[1] is self.points[0] else sides
+        return torch.stack([_largest(x.detach(), mass, centre) for x, mass in sides]).sum()
+
+    @property
+    def largest(self) -> float | None:
+        """A bound of the entries, without looking at them; None for a function of one's own."""
+        return None if self.points is None else self._sizes.reach**2 / 2 + self._sizes.labels
+
+    def rounding(self, dtype: torch.dtype) -> float:
+        """How far entries in this dtype are from ½(‖x − x'‖² + w W₂²) of features and laws as they
+        are: a unit of rounding times (‖x‖² + ‖x'‖²) about the common centre, and that of the laws.
+        """
+        unit, error, reach = _product_unit(dtype, self.source.x.device), 0.0, self._sizes.reach
+        if self.points is not None:
+            error = unit * (12 + math.sqrt(self.points[0].shape[1]) / 2) * reach**2 / 2
+            roundings = self.cost.feature_cost.roundings
+            error += roundings * torch.finfo(self.source.x.dtype).eps * self._sizes.far * reach
+        if not self.has_labels:
+            return error
+        # means are rounded at the origin, covariances in the dtype of x
+        labels, weight = self._sizes.labels, self.cost.label_weight
+        own = max(torch.finfo(data.x.dtype).eps for data in (self.source, self.target))
+        wide = torch.finfo(torch.float64).eps
+        count = max(len(self.source), len(self.target))
+        means = (own + wide * math.sqrt(count)) * 2 * self._sizes.far
+        # distances are differences of numbers of this size
+        error += (4 * own + 16 * wide) * weight * reach**2
+        error += (4 * unit + (SINGLE_LABELS if own > wide else 0.0)) * labels
+        return error + math.sqrt(2 * weight * labels) * means + weight / 2 * means**2
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes of what a cost is made of.
+
+    Attributes:
+        reach: max‖x‖ + max‖x'‖ about the common centre: no two points are further apart.
+        far: the largest distance from the origin of samples that have mass, where it matters.
+        labels: a bound of the part of labels.
+    """
+
+    reach: float
+    far: float
+    labels: float
+
+
+def _product_unit(dtype: torch.dtype, device: torch.device) -> float:
+    """The rounding of a factor of a matrix product, relatively. Where TF32 has been allowed on a
+    GPU, products in float32 keep ten bits of a factor: costs are off by what the bounds then say,
+    and float64 takes over where that is too much.
+    """
+    coarse = device.type != "cpu" and torch.backends.cuda.matmul.allow_tf32
+    return 2.0**-11 if coarse and dtype == torch.float32 else torch.finfo(dtype).eps / 2
+
+
+def _largest(points: Tensor, mass: Tensor, centre: Tensor | float = 0.0) -> Tensor:
+    """The largest distance from the centre of points that have mass, some rows at a time."""
+    parts = zip(points.split(_ROWS), mass.split(_ROWS), strict=True)
+    lengths = [(torch.linalg.vector_norm(p - centre, dim=1) * (m > 0)).max() for p, m in parts]
+    return torch.stack(lengths).max().double()

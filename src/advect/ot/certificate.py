@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from advect.errors import InputError
-from advect.ot.cost import Cost
 
 # no marginal error above this counts as converged unless a tolerance was given; no entry of a plan
 # is off by more
@@ -43,11 +42,6 @@ class Scale:
     least: float
     most: float
     epsilon: float
-
-    @classmethod
-    def of(cls, cost: Cost, epsilon: float) -> Scale:
-        """The scale of a cost: one pass over it, unless its extremes are known."""
-        return cls(cost.shape, *cost.extremes(), epsilon)
 
     @property
     def largest(self) -> float:

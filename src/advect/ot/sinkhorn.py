@@ -19,9 +19,8 @@ from advect._util import defaults
 from advect._util.checks import check_count, check_positive
 from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.errors import ConvergenceWarning, InputError
-from advect.ot.blocks import as_cost
 from advect.ot.certificate import CAP, Scale, is_small
-from advect.ot.cost import Cost
+from advect.ot.cost import Cost, as_cost
 from advect.ot.iteration import Iteration, Symmetric, ending
 from advect.ot.kernel import Kernel
 from advect.ot.solution import (
@@ -140,7 +139,7 @@ class Sinkhorn(Solver):
         """The solver for this problem with the smallest tolerance of float64, unless ``tol`` is set."""
         cost = as_cost(cost)
         prepared = self.prepare(cost, a, b)
-        least = Scale.of(cost, prepared.regularisation).least_tolerance(_WIDE)
+        least = Scale(cost.shape, *cost.extremes(), prepared.regularisation).least_tolerance(_WIDE)
         return replace(prepared, tol=least if self.tol is None else self.tol)
 
     def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
@@ -222,7 +221,7 @@ class Sinkhorn(Solver):
         """
         cost, support, epsilon = self._posed(cost, a, b)
         inner = support.within(cost)  # points without mass are not to say what rounding allows
-        scale, kernel = Scale.of(inner, epsilon), inner.kernel(_WIDE, room=0)
+        scale, kernel = Scale(inner.shape, *inner.extremes(), epsilon), inner.kernel(_WIDE, room=0)
         scale.check_epsilon()
         f, g = support.cut(*potentials)
         rounding = 16 * torch.finfo(cost.dtype).eps * scale.largest / epsilon
@@ -287,7 +286,7 @@ class Sinkhorn(Solver):
         """The kernel to iterate with, in float64 where the dtype of the cost is too coarse, and the scale."""
         kernel = cost.kernel(_WIDE if is_small(cost.shape) else None)
         kernel.most()  # costs that are kept are computed here, and their extremes noted
-        scale = Scale.of(cost, epsilon)
+        scale = Scale(cost.shape, *cost.extremes(), epsilon)
         scale.check_epsilon()
         narrow = scale.arithmetic(cost.dtype, self.tol) == kernel.dtype
         return kernel if narrow else kernel.widened(), scale

@@ -21,7 +21,6 @@ from advect._util.memory import MemoryLimit
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, PairCost
 from advect.cost.ground import check_cost
-from advect.cost.rounding import largest_cost
 from advect.cost.targets import cost_for
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset, require_labels
@@ -206,7 +205,7 @@ class Distance(Varying, Result):
             return []
         if not (self.divergence.met or self.divergence.equal):
             return of_solver(1, 1)
-        return of_unresolved(self.energy, self.error, self.epsilon, largest_cost(self.pairs[0]))
+        return of_unresolved(self.energy, self.error, self.epsilon, self.pairs[0].largest)
 
     def _between(self, source: LabeledDataset, target: LabeledDataset) -> Distance:
         return otdd(

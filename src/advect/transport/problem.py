@@ -7,23 +7,57 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from advect.cost import PairCost
 from advect.cost.labels import LabelCost
-from advect.cost.rounding import Sizes, cost_rounding, largest_cost, sizes_of
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.ot.blocks import DenseCost
 from advect.ot.certificate import Scale
-from advect.ot.cost import Cost
+from advect.ot.cost import Cost, DenseCost
 from advect.ot.divergence import SIDES, Divergence, debiased
 from advect.ot.plan import NoPlan
 from advect.ot.solution import Solution
 from advect.ot.solver import Solver
+
+
+class Side:
+    """One of the three problems: its ground cost, made on first use, and what rounding leaves of it."""
+
+    def __init__(
+        self,
+        between: Callable[[], PairCost],
+        dtype: torch.dtype,
+        limit: int | None,
+        copies: int,
+        agreed: Callable[[float], float],
+    ) -> None:
+        self.between, self.dtype, self.limit = between, dtype, limit
+        self.copies, self.agreed = copies, agreed
+
+    @cached_property
+    def pair(self) -> PairCost:
+        return self.between()
+
+    def cost(self) -> Cost:
+        """The cost as a matrix or in blocks."""
+        if self.limit is None:
+            return DenseCost(self.pair.matrix(self.dtype))
+        samples = len(self.pair.source) + len(self.pair.target)
+        beside = self.copies * samples * self.pair.source.dim * self.dtype.itemsize
+        return self.pair.blocked(self.dtype, self.limit, beside)
+
+    @cached_property
+    def rounding(self) -> float:
+        """How far entries of the cost are off."""
+        return self.agreed(self.pair.rounding(self.dtype))
+
+    def release(self) -> None:
+        """Free the ground cost; the bound of its rounding stays."""
+        self.__dict__.pop("pair", None)
 
 
 class Problem:
@@ -37,54 +71,49 @@ class Problem:
         limit: int | None,
         copies: int = 0,
     ) -> None:
-        self.between, self.weights, self.dtype = between, weights, dtype
-        self.limit, self.copies = limit, copies
-        self._pairs: dict[str, PairCost] = {}
-        self._ready: dict[str, Cost] = {}
-        self._rounding: dict[str, float] = {}
-        self._sizes: dict[str, Sizes] = {}
+        self.weights, self.dtype, self.limit = weights, dtype, limit
+        self.sides = {
+            side: Side(partial(between, side), dtype, limit, copies, self.agreed) for side in SIDES
+        }
+        self._prepared: Cost | None = None  # that of the cross problem, made before it is solved
 
     def pair(self, side: str) -> PairCost:
-        """The ground cost of a side, made on first use: it remembers its label distances."""
-        if side not in self._pairs:
-            self._pairs[side] = self.between(side)
-        return self._pairs[side]
+        """The ground cost of a side."""
+        return self.sides[side].pair
 
     def make(self, side: str) -> Cost:
-        """The cost of a side, as a matrix or in blocks."""
-        if side in self._ready:
-            return self._ready.pop(side)
-        pair = self.pair(side)
-        if self.limit is None:
-            cost = DenseCost(pair.matrix(self.dtype))
-        else:
-            samples = len(pair.source) + len(pair.target)
-            beside = self.copies * samples * pair.source.dim * self.dtype.itemsize
-            cost = pair.blocked(self.dtype, self.limit, beside)
-        return cost
+        """The cost of a side for a solver."""
+        if side == "cross" and self._prepared is not None:
+            cost, self._prepared = self._prepared, None
+            return cost
+        return self._made(side)
+
+    def _made(self, side: str) -> Cost:
+        return self.sides[side].cost()
 
     def prepared(self, solver: Solver) -> Solver:
         """The solver with every option that depends on the problem made a number."""
-        self._ready["cross"] = self.make("cross")
-        return solver.prepare(self._ready["cross"], *self.weights)
+        self._prepared = self.make("cross")
+        return solver.prepare(self._prepared, *self.weights)
 
     def refined(self, solver: Solver) -> Solver:
         """The solver, prepared, with the least tolerance it can reach; as it is where it knows of
         none.
         """
         solver = self.prepared(solver)
-        return solver.refined(self._ready["cross"], *self.weights)
+        assert self._prepared is not None
+        return solver.refined(self._prepared, *self.weights)
 
     @cached_property
     def largest(self) -> float:
         """The largest cost between source and target, before they are solved; or a bound of it
         where looking would take a pass over blocks.
         """
-        cost = self._ready["cross"]
-        bound = None
-        if self.limit is not None:
-            bound = largest_cost(self.pair("cross"), self.sizes("cross"))
-        return max(map(abs, cost.extremes())) if bound is None else self.agreed(bound)
+        assert self._prepared is not None
+        bound = None if self.limit is None else self.pair("cross").largest
+        if bound is None:
+            return max(map(abs, self._prepared.extremes()))
+        return self.agreed(bound)
 
     def agreed(self, number: float) -> float:
         """The largest of what the ranks have found: here there is one."""
@@ -101,19 +130,6 @@ class Problem:
     def shape(self) -> tuple[int, int]:
         return len(self.weights[0]), len(self.weights[1])
 
-    def sizes(self, side: str) -> Sizes:
-        """What the costs of a side are made of, in numbers."""
-        if side not in self._sizes:
-            self._sizes[side] = sizes_of(self.pair(side))
-        return self._sizes[side]
-
-    def rounding(self, side: str) -> float:
-        """How far entries of the costs of a side are off."""
-        if side not in self._rounding:
-            own = cost_rounding(self.pair(side), self.dtype, self.sizes(side))
-            self._rounding[side] = self.agreed(own)
-        return self._rounding[side]
-
     def rounding_bound(self, epsilon: float) -> float:
         """How far rounding alone can take the cross value from the truth, whatever the tolerance
         is; nothing in float64.
@@ -121,12 +137,12 @@ class Problem:
         if self.dtype == torch.float64:
             return 0.0
         scale = Scale(self.shape, 0.0, self.largest, epsilon)
-        return scale.value_rounding(self.dtype) + self.rounding("cross")
+        return scale.value_rounding(self.dtype) + self.sides["cross"].rounding
 
     def solve_with_plans(self, solver: Solver) -> Divergence:
         """All three solutions with their plans, by a prepared solver."""
         found = solver.divergence(self.make, *self.weights)
-        cross, source, target = map(self.rounding, SIDES)
+        cross, source, target = (self.sides[side].rounding for side in SIDES)
         return replace(found, cost_error=cross + (source + target) / 2)
 
     def solve_for_gradient(
@@ -139,12 +155,13 @@ class Problem:
 
         def keep(side: str, solution: Solution) -> Solution:
             _check_found(solution, solver)
-            pair, off, error = self.pair(side), self.rounding(side), solution.value_error
-            del self._pairs[side]
+            problem, error = self.sides[side], solution.value_error
             if side == "target":  # it stays where it is, and is remembered with its rounding
-                error += off
+                error += problem.rounding
             else:
-                pulls[side] = self._pull(side, pair, solution)
+                _ = problem.rounding  # while the ground cost is there
+                pulls[side] = self._pull(side, problem.pair, solution)
+            problem.release()
             return replace(solution, value_error=error, coupling=NoPlan())
 
         start = self.cut(warm)
@@ -153,7 +170,7 @@ class Problem:
         # drawn moves by T(x) − x, and the others stay.
         fixed = torch.zeros_like(pulls["cross"])
         contracted = found.drawn * debiased(pulls["cross"], pulls["source"], fixed)
-        error = self.rounding("cross") + self.rounding("source") / 2
+        error = self.sides["cross"].rounding + self.sides["source"].rounding / 2
         return replace(found, cost_error=error, contracted=contracted)
 
     def _pull(self, side: str, pair: PairCost, solution: Solution) -> Tensor:

@@ -109,11 +109,9 @@ class ShardedProblem(Problem):
         check_finite("the label distances", whole, "Check the label laws.")
         return whole
 
-    def make(self, side: str) -> Cost:
-        if side in self._ready:
-            return super().make(side)
+    def _made(self, side: str) -> Cost:
         n = len(self.weights[1 if side == "target" else 0])
-        return ShardedCost(self.group.each(lambda: Problem.make(self, side)), n, self.group)
+        return ShardedCost(self.group.each(self.sides[side].cost), n, self.group)
 
     def agreed(self, number: float) -> float:
         return self.group.largest(number)
