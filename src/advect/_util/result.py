@@ -131,6 +131,8 @@ def show(value: Any) -> str:
             return "–" if math.isnan(value) else f"{value:.4g}"
         case list() | tuple():
             return ", ".join(map(show, value))
+        case Mapping():
+            return ", ".join(f"{name}: {show(part)}" for name, part in value.items())
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of numpy or torch
         return show(value.item())
     return str(value)

@@ -106,7 +106,8 @@ def particles(
     cells = figure.add_gridspec(len(grid), width, height_ratios=heights)
     for r, (name, states) in enumerate(grid.items()):
         for c, state in enumerate(states):
-            passed = [s for s in paths.get(name, ()) if state.step is None or s.step <= state.step]
+            end = math.inf if state.step is None else state.step
+            passed = [each for each in paths.get(name, ()) if (each.step or 0) <= end]
             title = state.caption() if titles is None else titles[c] if r == 0 else ""
             axes = figure.add_subplot(cells[r, c])
             panels[r].draw(axes, state.dataset, passed, title=title, left=c == 0, name=name)

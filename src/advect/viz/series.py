@@ -73,7 +73,7 @@ def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]
     return figure
 
 
-def _class_counts(flow: FlowResult | Trajectory) -> dict[Any, Curve]:
+def _class_counts(flow: FlowResult | Trajectory) -> Mapping[Any, Curve]:
     """Samples of each class at the recorded frames, if they change."""
     states = states_of(flow, 100, of_flow=100)
     counts = [(state.step or 0, state.dataset.counts) for state in states]
