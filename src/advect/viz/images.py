@@ -212,7 +212,8 @@ def animation(
     for _ in range(2):  # the first pass only approximates the layout
         figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    writer = PillowWriter(fps=fps)  # pyright: ignore[reportArgumentType]
+    rate: Any = fps  # annotated as an int there
+    writer = PillowWriter(rate)
     with (
         track(len(states), f"drawing {path.name}", progress) as advance,
         TemporaryDirectory() as folder,
