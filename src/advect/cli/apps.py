@@ -153,7 +153,7 @@ def _label_table(result: Any, sure: Any) -> bytes:
     second = np.take_along_axis(result.probabilities, order, axis=1)[:, 1]
     columns = {
         "row": np.arange(len(result)),
-        "label": np.where(sure, np.asarray(list(map(str, result.labels)), dtype=object), None),
+        "label": pd.Series(list(map(str, result.labels))).where(sure),
         "confidence": np.round(result.confidence, 4),
         "second": names[order[:, 1]],
         "second_confidence": np.round(second, 4),
