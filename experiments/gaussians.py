@@ -75,14 +75,9 @@ def functionals(source: ad.LabeledDataset, target: ad.LabeledDataset) -> dict[st
     }
 
 
-def draw(results: dict[str, FlowResult], target: ad.LabeledDataset, middle: float):
-    """The first, a middle and the last state of each flow, and its paths."""
-    trails = {name: result.trajectory for name, result in results.items()}
-    rows = {
-        name: [path[0], path[round(middle * (len(path) - 1))], path[-1]]
-        for name, path in trails.items()
-    }
-    return viz.particles(rows, target, trails=trails)
+def draw(results: dict[str, FlowResult], target: ad.LabeledDataset):
+    """The first, the middle and the last state of each flow, and its paths."""
+    return viz.particles(results, target, columns=3, trails=True)
 
 
 def facts(result: FlowResult) -> dict[str, Any]:
@@ -107,8 +102,8 @@ def main() -> None:
     source, target = datasets(48 if options.quick else 192)
     moved, shaped = dynamics(source, target), functionals(source, target)
     figures = {
-        "gaussians-dynamics.png": draw(moved, target, 0.3),
-        "gaussians-functionals.png": draw(shaped, target, 0.4),
+        "gaussians-dynamics.png": draw(moved, target),
+        "gaussians-functionals.png": draw(shaped, target),
     }
     for name, result in {**moved, **shaped}.items():
         print(f"{name:22s} {result!r}, classes {facts(result)['class_counts']}")

@@ -71,7 +71,6 @@ def draw(paths: dict[str, ad.Trajectory], target: ad.LabeledDataset):
     figure = viz.particles(rows, target)
     for axes, (name, frame) in zip(figure.axes, panels, strict=True):
         axes.set_title(f"{name}, step {frame.index}", fontsize=9, pad=0)
-        axes.view_init(elev=16, azim=-56)
     return figure
 
 

@@ -1,6 +1,7 @@
 """Every test of the command line runs in an empty directory, without settings of the machine."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,30 @@ def cli(capsys, empty):
         return code, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def refused(cli):
+    """A command that ends with 2 and one message, which names something, and prints no result."""
+
+    def run(named, *words):
+        code, out, err = cli(*words)
+        assert code == 2 and out == "" and err.startswith("error: ") and str(named) in err, err
+        assert "Traceback" not in err and err.count("\n") <= 2, err  # and where the help is
+        return err
+
+    return run
+
+
+@pytest.fixture
+def content():
+    """The bytes of all files below a directory, by path."""
+
+    def read(directory="."):
+        paths = (path for path in Path(directory).rglob("*") if path.is_file())
+        return {path.relative_to(directory): path.read_bytes() for path in paths}
+
+    return read
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,26 +20,11 @@ from advect.data.store import read_tensors
 
 A, B = "toy:gaussians?n=80", "toy:gaussians?n=80&shift=6,0&seed=1"
 STEPS = 150
-FLOW = [
-    "flow",
-    A,
-    B,
-    "--n-steps",
-    str(STEPS),
-    "--integrator.name",
-    "adam",
-    "--integrator.step-size",
-    "0.03",
-    "--dynamics.name",
-    "jd-fl",
-    "--record-every",
-    "50",
-    "--checkpoint-every",
-    "20",
-    "--no-report",
-]
-HELPS = [[], *([command.name] for command in COMMANDS), *(["data", name] for name in ("info", "list", "convert")),
-         *(["map", name] for name in ("fit", "apply"))]  # fmt: skip
+FLOW = ["flow", A, B, "--n-steps", str(STEPS)]
+FLOW += shlex.split("--integrator adam --integrator.step-size 0.03 --dynamics jd-fl --no-report")
+FLOW += shlex.split("--record-every 50 --checkpoint-every 20")
+HELPS = [[], *([command.name] for command in COMMANDS)]
+HELPS += [[c.name, name] for c in COMMANDS if isinstance(c.run, dict) for name in c.run]
 
 
 def start(words, directory, **options):

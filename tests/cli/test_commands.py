@@ -74,10 +74,8 @@ BAD = [
     ["map", "apply", "map", A, "-o", "moved.npz"],
     ["transfer", A, "-o", "sets"],
     ["transfer", A, B, "-o", "sets", "--extra", A, "--no-flow"],
-    ["index", "add", "catalogue"],
-    ["index", "add", "catalogue", "digit"],
-    ["index", "near", "catalogue", A],
     ["label", A, B, "--relabel", "-o", "labels.txt"],
+    ["repurpose", "missing.py:model", A, B, "-o", "predictions.csv"],
     ["drift", A, "digits?n=20"],
     ["drift", A, B, "--report", "page.txt"],
     ["shares", A, B, "-o", "weighted.csv"],
@@ -88,7 +86,6 @@ BAD = [
     ["compare", A, B, "--report", "page.txt"],
     ["show", "run"],
     ["report", "run"],
-    ["animate", "run", "-o", "run.gif"],
     ["doctor", "--quik"],
 ]
 
@@ -198,20 +195,6 @@ def test_suggest_is_a_configuration(answer, cli):
     assert cli("flow", "-c", "flow.toml", "-o", "run", "--n-steps", 1, "--no-report", "-q")[0] == 0
 
 
-def test_index(answer, cli):
-    names = ["toy:moons?n=40", "toy:rings?n=40&classes=2", "toy:gaussians?n=40"]
-    assert answer("index", "add", "catalogue", *names)["datasets"] == 3
-    found = answer("index", "near", "catalogue", "toy:moons?n=40&seed=3", "-k", 2)
-    assert "moons" in json.dumps(found)
-    assert cli("index", "add", "catalogue", names[0])[0] == 2
-    assert cli("index", "add", "catalogue", names[0], "--overwrite", "-q")[0] == 0
-    found = answer("index", "list", "catalogue", "--report", "catalogue.html")
-    assert (
-        sorted(found["datasets"]) == ["gaussians", "moons", "rings"]
-        and Path("catalogue.html").exists()
-    )
-
-
 def test_transfer(answer, cli):
     few = B + "&balanced=true"
     answer("transfer", A, few, "--n-steps", 3, "-o", "sets")
@@ -226,8 +209,29 @@ def test_label(answer):
     words = ["label", "toy:gaussians?n=60", "toy:gaussians?n=12&seed=1", "--relabel"]
     found = answer(*words, "-o", "labels.csv", "--report", "labels.html")
     assert found["agreement"] > 0.6 and Path("labels.csv").read_text().count("\n") == 61
-    answer(*words, "-o", "again.csv", "--labeled", "pool.npz", "--soft")
-    assert ad.datasets.load("pool.npz").has_soft_labels
+    words += ["--labeled", "pool.npz", "--soft", "--confidence", 0.9]
+    answer(*words, "-o", "sure.csv")
+    pool = ad.datasets.load("pool.npz")
+    unsure = Path("sure.csv").read_text().count(",,")
+    assert pool.has_soft_labels and 0 < len(pool) == 60 - unsure
+
+
+def test_repurpose(answer):
+    Path("model.py").write_text(
+        "import advect as ad\nmeans = ad.datasets.load('toy:gaussians?n=60').laws().means\n"
+        "def nearest(x):\n    return (x[:, None] - means).square().sum(2).argmin(1)\n"
+    )
+    words = ["repurpose", "model.py:nearest", "toy:gaussians?n=60", B, "--n-steps", 5]
+    found = answer(*words, "-o", "predictions.csv", "--report", "page.html")
+    reference, data = ad.datasets.load("toy:gaussians?n=60"), ad.datasets.load(B)
+    means = reference.laws().means
+    wanted = ad.apps.repurpose(
+        lambda x: (x[:, None] - means).square().sum(2).argmin(1), reference, data, n_steps=5
+    )
+    assert found["accuracy on the labels of the flow"] == pytest.approx(wanted.accuracy)
+    rows = [line.split(",") for line in Path("predictions.csv").read_text().splitlines()]
+    assert [row[1] for row in rows[1:]] == list(map(str, wanted.predictions))
+    assert found["model"] == "model.py:nearest" and Path("page.html").exists()
 
 
 def test_flow_is_that_of_the_library(answer, cli):
@@ -243,7 +247,6 @@ def test_flow_is_that_of_the_library(answer, cli):
         shown["value"] == found["value"] and shown["step"] == 4 and shown["checkpoints"] == [0, 4]
     )
     answer("report", "run", "-o", "page.html")
-    answer("animate", "run", "-o", "run.gif")
     answer("map", "fit", "run", "-o", "fitted", "--map", "nearest", "--map.k", 3)
     answer("map", "apply", "fitted", A + "&seed=5", "-o", "moved.csv")
     assert Path("moved.csv").read_text().count("\n") == 31
@@ -330,13 +333,6 @@ def test_control_characters_are_escaped(cli):
     assert "\x1b" not in cli("data", "info", "\x1b[31mno")[2]
 
 
-def test_a_command_in_a_python_file(cli):
-    Path("verbs.py").write_text(
-        "def count(reference: str, *, n: int = 50):\n    '''Count.'''\n    print(reference, n)\n"
-    )
-    assert cli("verbs.py:count", "toy:moons", "--n", 20)[:2] == (0, "toy:moons 20\n")
-
-
 def functions():
     """Every command, and the public function whose parameters it has."""
     public = {
@@ -349,6 +345,7 @@ def functions():
         "suggest": ad.suggest,
         "transfer": ad.apps.transfer,
         "label": ad.apps.label,
+        "repurpose": ad.apps.repurpose,
         "flow": ad.flow,
     }
     return [(one.run, public[one.name]) for one in COMMANDS if one.name in public]

@@ -200,11 +200,5 @@ def kill_often(name, times, place, made, capfd):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_killed_once(name, place, made, capfd):
-    assert kill_often(name, 1, place, made, capfd) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
 def test_killed_often(name, place, made, capfd):
     assert kill_often(name, 8, place, made, capfd) == 8

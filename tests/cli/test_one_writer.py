@@ -34,12 +34,7 @@ with Hold(Path(sys.argv[1])):
 """
 
 
-@pytest.fixture(autouse=True)
-def empty(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
-    monkeypatch.setattr("os.fsync", lambda _: None)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("empty")
 
 
 @pytest.fixture
@@ -65,16 +60,8 @@ def run(*words):
     return main([*map(str, words), "--no-report", "-q"])
 
 
-def content(place):
-    return {
-        path.relative_to(place): path.read_bytes()
-        for path in Path(place).rglob("*")
-        if path.is_file()
-    }
-
-
 @pytest.mark.slow
-def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, capsys):
+def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, capsys, content):
     process = holder("run")
     assert run("flow", A, B, "-o", "run") == 2
     err = capsys.readouterr().err
@@ -110,13 +97,7 @@ def test_two_flows_to_one_place_do_not_mix():
         "flow",
         A,
         B,
-        "-o",
-        "run",
-        "--n-steps",
-        "30",
-        "--record-every",
-        "1",
-        "-q",
+        *["-o", "run", "--n-steps", "30", "--record-every", "1", "-q"],
     ]
     both = [
         subprocess.Popen([*words, "--no-report", "--seed", str(seed)], stderr=subprocess.PIPE)
@@ -238,7 +219,7 @@ def die(*_, **__):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["building", "swap", "between", "after"])
-def test_an_old_run_is_never_hidden(moment, capsys):
+def test_an_old_run_is_never_hidden(moment, capsys, content):
     assert run("flow", A, B, "-o", "run", "--n-steps", "2") == 0
     before = content("run")
     real = os.rename
@@ -284,12 +265,7 @@ def test_a_closed_terminal_stops_after_the_step():
         "flow",
         A,
         B,
-        "-o",
-        "run",
-        "--n-steps",
-        "100000",
-        "-q",
-        "--no-report",
+        *["-o", "run", "--n-steps", "100000", "-q", "--no-report"],
     ]
     # heard also where the tests themselves run under nohup, which children inherit
     process = subprocess.Popen(

@@ -19,36 +19,10 @@ from advect.errors import DamageWarning
 from advect.flows.snapshots import load_snapshot
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=10&classes=2&seed=2"
-NEVER = (
-    b"",
-    b"\0" * 64,
-    b"[" * 100_000,
-    b'{"a":' * 50_000,
-    b"\xff\xfe",
-    b"1" * 5000,
-    b"{}",
-    b"[]",
-    b"null",
-    b'"x"',
-    b"NaN",
-)
-ODD = (
-    None,
-    True,
-    -1,
-    0,
-    1e308,
-    float("nan"),
-    10**30,
-    "",
-    "x",
-    "\ud800",
-    [],
-    {},
-    [[]],
-    {"tuple": 3},
-    [1, "a"],
-)
+NEVER = (b"", b"\0" * 64, b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"1" * 5000)
+NEVER += (b"{}", b"[]", b"null", b'"x"', b"NaN")
+ODD = (None, True, -1, 0, 1e308, float("nan"), 10**30, "", "x", "\ud800", [], {}, [[]])
+ODD += ({"tuple": 3}, [1, "a"])
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +181,7 @@ def unexpected(door, capsys):
     return f"exit {code}: {err[-300:]}" if bad else None
 
 
-def attack(name, count, capsys, place, seed=0):
+def attack(name, count, capsys, place):
     """Damage a file so often and go through all doors; what came that should not have, by the
     number of the damage.
     """
@@ -216,7 +190,7 @@ def attack(name, count, capsys, place, seed=0):
     whole = place.with_name("whole")
     shutil.copytree(place, whole, symlinks=True, dirs_exist_ok=True)
     for number in range(count):
-        draw = random.Random(f"{name} {seed} {number}")
+        draw = random.Random(f"{name} {number}")
         damage(path, content, draw)
         broken = path.read_bytes()
         for at, door in enumerate(FILES[name]):
@@ -233,12 +207,6 @@ def attack(name, count, capsys, place, seed=0):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_an_answer_or_a_sentence(name, capsys, place):
-    assert attack(name, 1, capsys, place, seed=1) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
-def test_damage_is_an_answer_or_a_sentence_often(name, capsys, place):
     assert attack(name, 50, capsys, place) == {}
 
 

@@ -41,9 +41,8 @@ def same_table(frame: pd.DataFrame, other: pd.DataFrame, *, exact: bool = True) 
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def here(empty: Path) -> Path:
+    return empty
 
 
 def test_a_frame_comes_back_as_it_was() -> None:
@@ -100,13 +99,7 @@ def run(here: Path) -> Path:
         "flow",
         *ends,
         *space,
-        "--n-steps",
-        "4",
-        "--integrator.step-size",
-        "0.5",
-        "--no-report",
-        "-o",
-        "run",
+        *["--n-steps", "4", "--integrator.step-size", "0.5", "--no-report", "-o", "run"],
     )
     return here / "run"
 
@@ -239,12 +232,8 @@ def test_without_its_space_a_run_has_no_units(
         scaled[name].dtype == np.float64 for name in ("age", "indoors", "coat=long")
     )
     (Path("map") / "space.json").unlink()
-    assert (
-        main(
-            ["map", "apply", "map", "csv:a.csv?label=kind&categorical=onehot", "-o", "no.csv", "-q"]
-        )
-        == 2
-    )
+    reference = "csv:a.csv?label=kind&categorical=onehot"
+    assert main(["map", "apply", "map", reference, "-o", "no.csv", "-q"]) == 2
     assert not Path("no.csv").exists() and not Path("no").exists()
 
 
@@ -280,18 +269,8 @@ def test_columns_that_the_flow_never_saw_are_left_out(
 
 @pytest.mark.slow
 def test_principal_components_are_said_to_be_less(here: Path) -> None:
-    cli(
-        "flow",
-        "digits?n=30",
-        "digits?n=30&seed=1",
-        "--space.project",
-        "3",
-        "--n-steps",
-        "1",
-        "--no-report",
-        "-o",
-        "run",
-    )
+    words = ["--space.project", "3", "--n-steps", "1", "--no-report", "-o", "run"]
+    cli("flow", "digits?n=30", "digits?n=30&seed=1", *words)
     with pytest.warns(UserWarning, match="only 3 principal components of 64 dimensions"):
         ad.datasets.load("run:run@0")
 

@@ -16,6 +16,7 @@ from page_tags import Tags
 from PIL import Image
 
 import advect as ad
+from advect.cli.rundir import Curves
 from advect.io.trajectory import Frame
 from advect.report import write_report
 from advect.report.images import Shades
@@ -206,39 +207,18 @@ def test_a_run_directory_tells_the_same_as_its_result(target, tmp_path):
     run = tmp_path / "run"
     metric = ad.Metric("spread", lambda rho: rho.x.std(), directory=run)
     objective = ad.OTDD(target) + 0.1 * ad.Potential(ad.norm())
-    callbacks = [ad.Recorder(every=2, directory=run), metric, ad.Checkpoint(run)]
+    callbacks = [ad.Recorder(every=2, directory=run), metric, Curves(run)]
     result = short_flow(gaussians(), objective, 5, callbacks=callbacks)
-    (run / "config.toml").write_text("steps = 5\n")
-    live, kept = Story.of_result(result), Story.of_run(run)
-    assert kept.metrics == live.metrics and kept.config == "steps = 5\n"
-    # a checkpoint has the values before its step
-    assert list(kept.objective) == list(live.objective)[:-1]
-    assert {name: list(curve) for name, curve in kept.terms.items()} == {
-        name: list(c)[:-1] for name, c in live.terms.items()
-    }
-    assert kept.n_steps == 5
+    (run / "config.toml").write_text("n_steps = 5\n")
+    live, stored = Story.of_result(result), Story.of_run(run)
+    assert stored.metrics == live.metrics and stored.config == "n_steps = 5\n"
+    assert list(stored.objective) == list(live.objective) and stored.n_steps == 5
+    assert {name: list(curve) for name, curve in stored.terms.items()} == live.terms
     _, story, tags = page_of(run, tmp_path, target=target)
-    assert (
-        story["steps"] == [0, 2, 4, 5] and story["target"]["n"] == 40 and "steps = 5" in tags.text
-    )
-
-
-def test_a_log_of_the_flow_goes_before_a_checkpoint(tmp_path):
-    run = tmp_path / "run"
-    result = short_flow(
-        gaussians(),
-        ad.Potential(ad.norm()),
-        3,
-        callbacks=[ad.Recorder(directory=run), ad.Checkpoint(run)],
-    )
-    lines = [
-        {"name": "flow", "index": k, "value": v, "terms": {"Potential": v}, "seconds": 0.5 * k}
-        for k, v in enumerate(result.values)
-    ]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    story = Story.of_run(run)
-    assert list(story.objective) == list(enumerate(result.values)) and story.seconds == 1.5
-    assert not story.metrics and not story.terms
+    assert story["steps"] == [0, 2, 4, 5] and story["target"]["n"] == 40
+    assert "n_steps = 5" in tags.text
+    (run / "metrics.jsonl").unlink()  # what the library alone records
+    assert page_of(run, tmp_path)[1]["charts"][0]["series"][0]["x"] == [0, 2, 4, 5]
 
 
 def test_shades_cover_the_given_range_and_clip_the_rest():
@@ -333,18 +313,3 @@ def test_other_objects_are_refused(wrong, result, tmp_path):
         write_report(wrong, tmp_path / "report.html")
     with pytest.raises(ad.InputError, match="target"):
         write_report(result, tmp_path / "report.html", target=3)
-
-
-@pytest.mark.parametrize(
-    "objective",
-    [
-        lambda target: ad.OTDD(target, solver=ad.Sinkhorn(epsilon=0.5)),
-        lambda target: ad.SlicedOTDD(target, 30, label_weight=0.5),
-    ],
-)
-def test_the_code_of_the_page_runs(objective, target):
-    options = {"dynamics": ad.JointFixedLabels(), "integrator": ad.Adam(0.1), "n_steps": 2}
-    result = ad.flow(gaussians(), objective(target), **options)
-    names = {"source": gaussians(), "target": target}
-    exec(Story.of_result(result).code, names)
-    assert names["result"].values == result.values

@@ -373,7 +373,7 @@ def test_the_gallery_draws_every_kind(tmp_path):
         ([gaussians()], {"columns": 0}, "columns"),
         ([np.ones((3, 2))], {}, "LabeledDataset"),
         (gaussians(), {}, "list"),
-        ([gaussians()], {"trails": [gaussians(), gaussians().subset([0, 1])]}, "same samples"),
+        ([gaussians(), gaussians().subset([0, 1])], {"trails": True}, "same samples"),
         ({"a": [gaussians()], "b": [gaussians()] * 2}, {}, "same number"),
     ],
 )
@@ -459,7 +459,7 @@ def test_a_film_has_a_picture_for_each_frame(result, images, tmp_path, suffix):
     assert pictures_of(path) == len(result.trajectory) == len(calls)
     assert list(path.parent.iterdir()) == [path]
     frames = [images, images.replace(x=1 - images.x)]
-    assert pictures_of(viz.animation(frames, tmp_path / f"i.{suffix}", rows=6, dpi=50)) == 2
+    assert pictures_of(viz.animation(frames, tmp_path / f"i.{suffix}", dpi=50)) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Checks of what users pass in: each raises one ``InputError`` with what, got and remedy."""
+"""Checks of what users pass in. Each raises one ``InputError`` with what was wrong, what was given and what to do."""
 
 from __future__ import annotations
 
 import difflib
-import importlib
 import math
 import sys
 from collections.abc import Callable, Iterable
@@ -14,6 +13,8 @@ from advect.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_MAX_COMPARED, _MAX_LISTED = 10_000, 100  # names: to compare millions of columns takes minutes
 
 
 def check_number(name: str, value: object) -> float:
@@ -38,141 +39,6 @@ def _checked(name: str, value: object, kind: str, holds: Callable[[float], bool]
     return number
 
 
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least ``least``."""
-    number = _as_number(name, value)
-    if not math.isfinite(number) or number != int(number) or number < least:
-        raise InputError(
-            f"{name} must be a whole number of at least {least}", value, f"Pass {least} or more."
-        )
-    return int(value)
-
-
-# a table may have millions of columns, and to compare them all takes minutes
-_LOOKED_AT, _LISTED = 10_000, 100
-
-
-def check_known(kind: str, name: object, known: Iterable[str], remark: str = "") -> None:
-    """``name`` is one of ``known``; the message suggests near misses."""
-    known = sorted(known)
-    if name not in known:
-        near = difflib.get_close_matches(str(name), known[:_LOOKED_AT], n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-        raise InputError(
-            f"unknown {kind}",
-            repr(name),
-            f"{hint}Known: {', '.join(known[:_LISTED])}{more}{remark}.",
-        )
-
-
-def check_kind(what: str, value: object, kind: type | tuple[type, ...], remedy: str) -> None:
-    """``value`` is of this kind: ``what`` says which, and the message names what was given."""
-    if not isinstance(value, kind):
-        short = type(value) in (bool, int, float)
-        raise InputError(what, repr(value) if short else type(value).__name__, remedy)
-
-
-def check_sides(size: Any) -> tuple[int, int]:
-    """Height and width of images, from both or from one side for both."""
-    sides = tuple(size) if type(size) in (tuple, list) else (size, size)
-    if len(sides) != 2:
-        raise InputError(
-            "size must be one side or (height, width)",
-            repr(size),
-            "Pass for instance size=28 or size=(28, 32).",
-        )
-    return check_count("size", sides[0]), check_count("size", sides[1])
-
-
-def one_or_more(names: Any) -> list[Any]:
-    """One name, or several, as a list."""
-    return [names] if isinstance(names, str) else list(names)
-
-
-def needed(module: str, what: str) -> Any:
-    """A library that comes with ``advect[tables]``, or an error that says how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(
-            f"{what} need {module}", str(error), "Install it: pip install 'advect[tables]'."
-        ) from None
-
-
-def check_methods(what: str, value: object, methods: Iterable[str], remedy: str) -> None:
-    """An object with these methods: not its class, not its name."""
-    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
-        raise InputError(what, repr(value), remedy)
-
-
-def check_finite(
-    name: str, values: Tensor, remedy: str = "Remove or impute these rows first."
-) -> None:
-    """No NaN and no infinity in a floating tensor; the message names the first bad row."""
-    if values.is_floating_point() and not bool(values.detach().sum().isfinite()):
-        import torch
-
-        bad = ~torch.isfinite(values.detach())
-        if not bool(bad.any()):  # the sum overflowed, the entries are fine
-            return
-        row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0]) if values.ndim else 0
-        raise InputError(
-            f"{name} must be finite",
-            f"{int(bad.sum())} NaN or infinite values, first in row {row}",
-            remedy,
-        )
-
-
-def missing_labels(who: str, missing: int, n: int) -> InputError:
-    """The error for samples without labels where ``who`` needs them."""
-    return InputError(
-        f"{who} needs a label for each sample",
-        f"{missing} of {n} without",
-        "Keep the labeled ones with data.subset(data.labeled), label the rest (clustering gives "
-        "pseudo-labels), "
-        "or compare features alone with ad.GroundCost(label=ad.NoLabels()).",
-    )
-
-
-def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
-    """Non-negative weights for ``n`` samples, scaled to sum to one; to the bit where they do."""
-    if weights.ndim != 1 or len(weights) != n:
-        raise InputError(
-            f"{name} must be one number for each of the {n} samples",
-            f"shape {tuple(weights.shape)}",
-            "Pass a vector of that length, or None for uniform weights.",
-        )
-    finite, least, top, whole = seen_weights(weights)
-    if not finite:
-        check_finite(name, weights, "Weights are plain non-negative numbers.")
-    if least < 0:
-        raise InputError(
-            f"{name} must not be negative", f"{least:g}", "Clip or drop these samples."
-        )
-    if not top > 0:
-        raise InputError(
-            f"{name} must not all be zero",
-            f"{n} zeros",
-            "Give at least one sample a positive weight.",
-        )
-    rounding = 8 * sys.float_info.epsilon
-    if weights.dtype.itemsize == 8 and weights.is_floating_point() and abs(whole - 1) <= rounding:
-        # what was scaled before is the same after it was saved and read
-        return weights.clone()
-    # first by the largest, so that huge or tiny weights neither overflow nor vanish
-    weights = weights / weights.max()
-    return weights / weights.sum()
-
-
-def seen_weights(weights: Tensor) -> tuple[bool, float, float, float]:
-    """Whether the sum of weights is finite, the least, the largest, and the sum."""
-    if not len(weights):
-        return True, 0.0, 0.0, 0.0
-    least, top, total = (float(part) for part in (weights.min(), weights.max(), weights.sum()))
-    return math.isfinite(total), least, top, total
-
-
 def _as_number(name: str, value: object) -> float:
     number: Any = value
     with suppress(AttributeError, ValueError, RuntimeError):
@@ -183,3 +49,105 @@ def _as_number(name: str, value: object) -> float:
         return float(number)
     except OverflowError:  # an int beyond floats
         return math.inf if number > 0 else -math.inf
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least ``least``."""
+    number = _as_number(name, value)
+    if not math.isfinite(number) or number != int(number) or number < least:
+        what = f"{name} must be a whole number of at least {least}"
+        raise InputError(what, value, f"Pass {least} or more.")
+    return int(value)
+
+
+def check_known(kind: str, name: object, known: Iterable[str], remark: str = "") -> None:
+    """``name`` is one of ``known``; the message suggests the nearest one."""
+    known = sorted(known)
+    if name not in known:
+        near = difflib.get_close_matches(str(name), known[:_MAX_COMPARED], n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+        remedy = f"{hint}Known: {', '.join(known[:_MAX_LISTED])}{more}{remark}."
+        raise InputError(f"unknown {kind}", repr(name), remedy)
+
+
+def check_kind(what: str, value: object, kind: type | tuple[type, ...], remedy: str) -> None:
+    """``value`` is of this type; ``what`` is the message."""
+    if not isinstance(value, kind):
+        short = type(value) in (bool, int, float)
+        raise InputError(what, repr(value) if short else type(value).__name__, remedy)
+
+
+def check_methods(what: str, value: object, methods: Iterable[str], remedy: str) -> None:
+    """``value`` is an object with these methods, not a class or a name."""
+    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
+        raise InputError(what, repr(value), remedy)
+
+
+def check_sides(size: Any) -> tuple[int, int]:
+    """Height and width of images, from both or from one side for both."""
+    sides = tuple(size) if type(size) in (tuple, list) else (size, size)
+    if len(sides) != 2:
+        remedy = "Pass for instance size=28 or size=(28, 32)."
+        raise InputError("size must be one side or (height, width)", repr(size), remedy)
+    return check_count("size", sides[0]), check_count("size", sides[1])
+
+
+def one_or_more(names: Any) -> list[Any]:
+    """One name, or several, as a list."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def check_finite(
+    name: str, values: Tensor, remedy: str = "Remove or impute these rows first."
+) -> None:
+    """No NaN and no infinity in a floating tensor; the message names the first bad row."""
+    if not values.is_floating_point() or bool(values.detach().sum().isfinite()):
+        return
+    bad = ~values.detach().isfinite()
+    if not bool(bad.any()):  # the sum overflowed, the entries are finite
+        return
+    row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0]) if values.ndim else 0
+    got = f"{int(bad.sum())} NaN or infinite values, first in row {row}"
+    raise InputError(f"{name} must be finite", got, remedy)
+
+
+def missing_labels(who: str, missing: int, n: int) -> InputError:
+    """The error for samples without labels where ``who`` needs them."""
+    return InputError(
+        f"{who} needs a label for each sample",
+        f"{missing} of {n} without",
+        "Keep the labeled ones with data.subset(data.labeled), label the rest (clustering gives "
+        "pseudo-labels), or compare features alone with ad.GroundCost(label=ad.NoLabels()).",
+    )
+
+
+def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
+    """Non-negative weights of ``n`` samples that sum to one; unchanged if they do already."""
+    if weights.ndim != 1 or len(weights) != n:
+        what = f"{name} must be one number for each of the {n} samples"
+        remedy = "Pass a vector of that length, or None for uniform weights."
+        raise InputError(what, f"shape {tuple(weights.shape)}", remedy)
+    finite, least, top, total = seen_weights(weights)
+    if not finite:
+        check_finite(name, weights, "Weights are plain non-negative numbers.")
+    if least < 0:
+        remedy = "Clip or drop these samples."
+        raise InputError(f"{name} must not be negative", f"{least:g}", remedy)
+    if not top > 0:
+        remedy = "Give at least one sample a positive weight."
+        raise InputError(f"{name} must not all be zero", f"{n} zeros", remedy)
+    is_double = weights.dtype.itemsize == 8 and weights.is_floating_point()
+    if is_double and abs(total - 1) <= 8 * sys.float_info.epsilon:
+        return weights.clone()  # the same bits after a dataset was saved and read
+    # by the largest first, so that huge or tiny weights neither overflow nor vanish
+    weights = weights / weights.max()
+    return weights / weights.sum()
+
+
+def seen_weights(weights: Tensor) -> tuple[bool, float, float, float]:
+    """Whether the sum of weights is finite, the least, the largest, and the sum."""
+    if not len(weights):
+        return True, 0.0, 0.0, 0.0
+    least, top, total = (float(part) for part in (weights.min(), weights.max(), weights.sum()))
+    return math.isfinite(total), least, top, total

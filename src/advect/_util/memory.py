@@ -1,8 +1,4 @@
-"""How much memory a computation may take, and how much it would: decided before it starts.
-
-A transport problem between n and m samples needs n × m matrices. Where they do not fit a limit,
-solvers work in blocks of rows that are computed anew (``advect.ot.cost``); here is what they ask.
-"""
+"""How much memory is free, and limits of memory as numbers of bytes."""
 
 from __future__ import annotations
 
@@ -32,13 +28,7 @@ _CONTAINERS = (
 
 
 class ScaleWarning(UserWarning):
-    """A computation that will take long at this size; the message says how long, and what is
-    faster.
-
-    Example:
-        >>> issubclass(ScaleWarning, UserWarning)
-        True
-    """
+    """A computation will take long at this size; the message says how long, and what is faster."""
 
 
 def free_memory(device: torch.device | str | None = None) -> int:
@@ -70,31 +60,24 @@ def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> in
     if limit is None:
         return int(_SHARE * free_memory(device))
     if isinstance(limit, str):
-        found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?i?)b?\s*", limit.lower())
-        if found is None or found[2] not in _UNITS:
+        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?i?)b?\s*", limit.lower())
+        if match is None or match[2] not in _UNITS:
+            remedy = "Units: kB, MB, GB, KiB, MiB, GiB."
             raise InputError(
-                "memory_limit must be bytes or a text like '2GiB'",
-                repr(limit),
-                "Units: kB, MB, GB, KiB, MiB, GiB.",
+                "memory_limit must be bytes or a text like '2GiB'", repr(limit), remedy
             )
-        limit = float(found[1]) * _UNITS[found[2]]
+        limit = float(match[1]) * _UNITS[match[2]]
     if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < math.inf:
-        raise InputError(
-            "memory_limit must be a positive number of bytes",
-            repr(limit),
-            "Pass 2 * 2**30, '2GiB' or None.",
-        )
+        remedy = "Pass 2 * 2**30, '2GiB' or None."
+        raise InputError("memory_limit must be a positive number of bytes", repr(limit), remedy)
     return int(limit)
 
 
 def check_room(what: str, size: int, remedy: str, device: torch.device | str | None = None) -> None:
     """Raise an error if an array of so many bytes does not fit into memory."""
     if size > _LARGE and size > (free := free_memory(device)):
-        raise InputError(
-            f"{what} does not fit into memory: it has {readable(size)}",
-            f"{readable(free)} free",
-            remedy,
-        )
+        what = f"{what} does not fit into memory: it has {readable(size)}"
+        raise InputError(what, f"{readable(free)} free", remedy)
 
 
 def readable(size: float) -> str:

@@ -23,15 +23,10 @@ def track(
     patience: float = 1.0,
     interval: float = 5.0,
 ) -> Iterator[Callable[[int], None]]:
-    """Give ``advance(k)``, to be called when k more of ``total`` are done.
+    """Give ``advance(k)``, to be called when k more of ``total`` (0 if unknown) are done.
 
-    Args:
-        total: how many there are; 0 if unknown.
-        label: the name of the work.
-        progress: None shows it on stderr; False is silent; a function is called with (done, total).
-        stream: where to show it; stderr by default.
-        patience: seconds of work before a terminal gets a bar.
-        interval: seconds between lines where there is no terminal.
+    ``progress`` None shows a bar on a terminal after ``patience`` seconds, and elsewhere a line every
+    ``interval`` seconds; False is silent; a function is called with (done, total).
 
     Example:
         >>> with track(2, "reading", lambda done, total: print(f"{done}/{total}")) as advance:

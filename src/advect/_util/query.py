@@ -29,10 +29,8 @@ def split(query: str, whole: str) -> dict[str, str]:
     for part in query.split("&") if query else ():
         name, equals, text = part.partition("=")
         if not equals or not name or not text:
-            got = f"{part!r} in {whole!r}"
-            raise InputError(
-                "options must be key=value, separated by &", got, "Write ?key=value&…."
-            )
+            what, got = "options must be key=value, separated by &", f"{part!r} in {whole!r}"
+            raise InputError(what, got, "Write ?key=value&….")
         if name in options:
             got = f"{name!r} twice in {whole!r}"
             raise InputError("an option must be given once", got, "Leave one of them out.")

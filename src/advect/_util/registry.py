@@ -19,20 +19,10 @@ from advect.errors import InputError
 # "Adam" is advect.Adam, "maps.NearestMap" is advect.maps.NearestMap
 _LABELS = {"bures": "Bures", "exact": "ExactLabelOT", "means": "MeansOnly", "none": "NoLabels"}
 _NAMES: dict[str, dict[str, Any]] = {
-    "dynamics": {
-        "fd": "FeatureDriven",
-        "jd-fl": "JointFixedLabels",
-        "jd-vl": "JointVariableLabels",
-        "jd-y": "JointTargets",
-    },
-    "integrator": {
-        "euler": "Euler",
-        "heun": "Heun",
-        "momentum": "Momentum",
-        "adam": "Adam",
-        "adagrad": "Adagrad",
-        "euler-maruyama": "EulerMaruyama",
-    },
+    "dynamics": {"fd": "FeatureDriven", "jd-fl": "JointFixedLabels"}
+    | {"jd-vl": "JointVariableLabels", "jd-y": "JointTargets"},
+    "integrator": {name: name.capitalize() for name in ("euler", "heun", "momentum", "adam")}
+    | {"adagrad": "Adagrad", "euler-maruyama": "EulerMaruyama"},
     "step_size": {"decay": "Decay"},
     "control": {"backtracking": "Backtracking", "fixed": "FixedSteps"},
     "solver": {"sinkhorn": "Sinkhorn", "exact": "ExactOT", "mini-batch": "MiniBatch"},
@@ -50,12 +40,8 @@ _NAMES: dict[str, dict[str, Any]] = {
         "flow-matching": "maps.FlowMatchingMap",
     },
     "stop": {"when": "StopWhen"},
-    "functional": {
-        "otdd": "OTDD",
-        "sliced": "SlicedOTDD",
-        "class-mmd": "ClassMMD",
-        "internal": "Internal",
-    },
+    "functional": {"otdd": "OTDD", "sliced": "SlicedOTDD"}
+    | {"class-mmd": "ClassMMD", "internal": "Internal"},
     "potential": {name: name for name in ("norm", "affine_norm", "ball", "hinge", "collapse")},
     "interaction": {name: name for name in ("attraction", "repulsion", "spreading")},
 }
@@ -133,12 +119,11 @@ def make(kind: str, spec: str | Mapping[str, Any], **shared: Any) -> Any:
         Traceback (most recent call last):
         advect.errors.InputError: unknown option of euler; got 'beta1'. Known: step_size; beta1 belongs to adam.
     """
-    if isinstance(spec, str):
-        name, _, query = spec.partition("?")
-        texts: dict[str, Any] = split(query, spec)
-    else:
-        texts = {option.replace("-", "_"): value for option, value in spec.items()}
-        name = str(texts.pop("name", known(kind)[0]))
+    options = {"name": spec} if isinstance(spec, str) else spec
+    texts = {option.replace("-", "_"): value for option, value in options.items()}
+    line = str(texts.pop("name", known(kind)[0]))
+    name, _, query = line.partition("?")
+    texts = {**split(query, line), **texts}
     target = found(kind, name)
     own = parameters(target)
     for option in texts:
@@ -184,9 +169,8 @@ def _converted(what: str, option: str, value: Any, parameter: inspect.Parameter)
             return found("epsilon", "relative")(float(text[:-1]) / 100)
         return typed(text, annotation)
     except ValueError:
-        raise InputError(
-            f"{what} must be {annotation or 'valid'}", repr(text), f"Write {option}=…."
-        ) from None
+        kind = f"{what} must be {annotation or 'valid'}"
+        raise InputError(kind, repr(text), f"Write {option}=….") from None
 
 
 def describe(kind: str, made: Any) -> dict[str, Any]:

@@ -16,40 +16,25 @@ _MAX_TEXT_ROWS = 30  # rows of a table in text output; pages and to_dict() have 
 
 @dataclass(frozen=True)
 class Table:
-    """A titled table of a result.
-
-    Attributes:
-        title: shown above the table.
-        columns: names of the columns; the first column holds the names of the rows.
-        rows: cells, each text or a number.
-        heat: whether pages shade the cells by their numbers, as in a table of class distances.
-        caption: a sentence below the table on pages.
-    """
+    """A titled table of a result."""
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    heat: bool = False
-    caption: str = ""
+    rows: Sequence[Sequence[Any]]  # the first cell is the name of the row
+    heat: bool = False  # whether pages shade cells by their numbers
+    caption: str = ""  # below the table on pages
 
     def lines(self) -> list[str]:
         """The table as aligned text."""
         shown = self.rows[:_MAX_TEXT_ROWS]
         cells = [list(map(str, self.columns)), *([show(cell) for cell in row] for row in shown)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i == 0 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in cells
-        ]
+        lines = [self.title] if self.title else []
+        for first, *rest in cells:
+            numbers = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+            lines.append("  ".join([first.ljust(widths[0]), *numbers]).rstrip())
         more = len(self.rows) - len(shown)
-        return [
-            *([self.title] if self.title else []),
-            *lines,
-            *([f"… {more} more rows"] if more else []),
-        ]
+        return [*lines, f"… {more} more rows"] if more else lines
 
     def to_html(self) -> str:
         """The table as HTML, every cell escaped."""
@@ -131,6 +116,8 @@ def show(value: Any) -> str:
             return "–" if math.isnan(value) else f"{value:.4g}"
         case list() | tuple():
             return ", ".join(map(show, value))
+        case Mapping():
+            return ", ".join(f"{name}: {show(part)}" for name, part in value.items())
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of numpy or torch
         return show(value.item())
     return str(value)

@@ -4,7 +4,6 @@ TOML file of ``--config``, in this order, and turns every end of a command into 
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 import tomllib
 import traceback
@@ -18,12 +17,11 @@ from cyclopts.argument import update_argument_collection
 from cyclopts.config import Env
 
 from advect._util import registry
-from advect._util.query import split
 from advect._util.registry import as_text
-from advect.cli import apps, ask, data, doctor, flow, index, look, maps, measure
-from advect.cli.code import Permission, absolute, check_run_code, is_code, load_object
+from advect.cli import apps, ask, data, doctor, flow, look, maps, measure
+from advect.cli.code import check_run_code
 from advect.cli.options import TABLES
-from advect.cli.session import BAD_INPUT, DONE, FAILED, INTERRUPTED, Exit, say
+from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
 from advect.cli.terms import note_typed
 from advect.errors import AdvectError, InputError
 
@@ -34,44 +32,44 @@ class Command:
 
     name: str
     group: str
-    line: str
     run: Callable[..., Any] | dict[str, Callable[..., Any]]
+    line: str = ""
+
+    @property
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """The function, or those of the subcommands."""
+        return self.run if isinstance(self.run, dict) else {self.name: self.run}
 
     @property
     def example(self) -> str:
-        """The example in its docstring."""
-        first = next(iter(self.run.values())) if isinstance(self.run, dict) else self.run
-        return _example(first)
+        """The example in the docstring of the first function."""
+        return _parts(next(iter(self.functions.values())))["example"]
 
 
-def _of(group: str, run: Callable[..., Any]) -> Command:
-    line = (inspect.getdoc(run) or "").partition("\n\n")[0].replace("\n", " ")
-    return Command(run.__name__, group, line, run)
+def _parts(run: Callable[..., Any]) -> dict[str, str]:
+    """The summary, the text before the arguments, and the example of a docstring."""
+    text, _, example = (inspect.getdoc(run) or "").partition("\n\nExample:\n")
+    text = text.partition("\n\nArgs:")[0]
+    line = text.partition("\n\n")[0].replace("\n", " ")
+    return {"line": line, "text": text, "example": example.strip()}
+
+
+def _command(group: str, run: Callable[..., Any]) -> Command:
+    return Command(run.__name__, group, run, _parts(run)["line"])
 
 
 _DATA = {"info": data.info, "list": data.list_names, "convert": data.convert}
-_INDEX = {"add": index.add, "near": index.near, "list": index.list_datasets}
 _MAP = {"fit": maps.fit, "apply": maps.apply}
 GROUPS = ("Measure", "Ask", "Move", "Use", "Look", "More")
 COMMANDS = (
-    Command("data", "Measure", "Describe, list and convert datasets.", _DATA),
-    _of("Measure", measure.distance),
-    _of("Measure", measure.matrix),
-    _of("Ask", ask.drift),
-    _of("Ask", ask.compare),
-    _of("Ask", ask.shares),
-    Command("index", "Ask", "Find the datasets nearest to another one.", _INDEX),
-    _of("Ask", ask.audit),
-    _of("Move", ask.suggest),
-    _of("Move", flow.flow),
-    _of("Move", flow.resume),
-    Command("map", "Use", "Fit a map on a flow or two datasets, and apply it.", _MAP),
-    _of("Use", apps.transfer),
-    _of("Use", apps.label),
-    _of("Look", look.show),
-    _of("Look", look.report),
-    _of("Look", look.animate),
-    _of("More", doctor.doctor),
+    Command("data", "Measure", _DATA, "Describe, list and convert datasets."),
+    *(_command("Measure", run) for run in (measure.distance, measure.matrix)),
+    *(_command("Ask", run) for run in (ask.drift, ask.compare, ask.shares, ask.audit)),
+    *(_command("Move", run) for run in (ask.suggest, flow.flow, flow.resume)),
+    Command("map", "Use", _MAP, "Fit a map on a flow or two datasets, and apply it."),
+    *(_command("Use", run) for run in (apps.transfer, apps.label, apps.repurpose)),
+    *(_command("Look", run) for run in (look.show, look.report)),
+    _command("More", doctor.doctor),
 )
 
 
@@ -96,14 +94,16 @@ def build_app() -> App:
     )
     groups = {name: Group(name, sort_key=place) for place, name in enumerate(GROUPS)}
     for place, command in enumerate(COMMANDS):
-        group: dict[str, Any] = {"group": groups[command.group], "sort_key": place}
+        listed: dict[str, Any] = {"group": groups[command.group], "sort_key": place}
+        parent = app
         if isinstance(command.run, dict):
-            inner = App(name=command.name, help=command.line, **group)
-            for name, run in command.run.items():
-                inner.command(run, name=name, **_help(run))
-            app.command(inner)
-        else:
-            app.command(command.run, name=command.name, **group, **_help(command.run))
+            parent = App(name=command.name, help=command.line, **listed)
+            app.command(parent)
+            listed = {}
+        for name, run in command.functions.items():
+            parts = _parts(run)
+            texts = {"help": parts["text"], "help_epilogue": f"Example:\n  {parts['example']}"}
+            parent.command(run, name=name, **texts, **listed)
     for flag in ("--help", "--version"):
         app[flag].group = (groups["More"],)
     app.register_install_completion_command(
@@ -118,20 +118,11 @@ def _version() -> str:
     return advect.__version__
 
 
-def _help(run: Callable[..., Any]) -> dict[str, str]:
-    text = (inspect.getdoc(run) or "").partition("\n\nArgs:")[0].partition("\n\nExample:")[0]
-    return {"help": text, "help_epilogue": f"Example:\n  {_example(run)}"}
-
-
-def _example(run: Callable[..., Any]) -> str:
-    return (inspect.getdoc(run) or "").partition("\nExample:\n")[2].strip()
-
-
 def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Values from the TOML file of ``--config``, and tables of objects as keys and values."""
     for argument in arguments:
-        if (table := _table_of(argument)) is not None:
-            argument.tokens[:] = [new for old in argument.tokens for new in _tokens(old, table)]
+        if (option := _table_of(argument)) is not None:
+            argument.tokens[:] = [_keyed(token, option) for token in argument.tokens]
     chosen = next((argument for argument in arguments if "--config" in argument.names), None)
     if chosen is None or not chosen.tokens:
         return
@@ -147,12 +138,11 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
     values.pop("config", None)
     for argument in arguments:
         option = _table_of(argument)
-        name = "" if option is None else option.removeprefix("--")
-        if option is not None and name in values:
-            _merge(argument, option, values.pop(name), str(path))
-    terms = values.get("functional")
-    if isinstance(terms, list):
-        values["functional"] = [json.dumps(one) if isinstance(one, dict) else one for one in terms]
+        if (
+            option is not None
+            and (value := values.pop(option.removeprefix("--"), None)) is not None
+        ):
+            _merge(argument, option, value, str(path))
     update_argument_collection(
         values, str(path), arguments, (app,), root_keys=(), allow_unknown=False
     )
@@ -163,20 +153,30 @@ def _table_of(argument: Argument) -> str | None:
     return next((name for name in argument.names if name in TABLES), None)
 
 
-def _tokens(token: Token, option: str) -> list[Token]:
-    """A token of an object by keys, with underscores."""
-    if token.keys:
-        return [token.evolve(keys=tuple(key.replace("-", "_") for key in token.keys))]
-    table = _parsed(option, token.value)
-    return [token.evolve(keys=(key,), value=value) for key, value in table.items()]
+def _keyed(token: Token, option: str) -> Token:
+    """A token of an object with its key, in underscores."""
+    keys = token.keys or (_main_key(option, token.value),)
+    return token.evolve(keys=tuple(key.replace("-", "_") for key in keys))
 
 
-def _parsed(option: str, value: str) -> dict[str, str]:
-    """``--solver exact?max_iter=9`` as a table: the keys ``name`` and ``max_iter``."""
-    main, (name, _, query) = TABLES[option], value.partition("?")
-    if not main:
+def _main_key(option: str, value: object) -> str:
+    """The key that ``--option VALUE`` sets."""
+    if not TABLES[option]:
         raise InputError(f"{option} needs a key", value, f"Write {option}.KEY VALUE.")
-    return {"name": name, **split(query, value)} if main == "name" else {main: value}
+    return TABLES[option]
+
+
+def _merge(argument: Argument, option: str, value: Any, path: str) -> None:
+    """Add the table of a file; keys that are set already, or that belong to another object, stay out."""
+    table = value if isinstance(value, dict) else {_main_key(option, value): value}
+    texts = {key.replace("-", "_"): as_text(one) for key, one in table.items()}
+    typed = {token.keys[-1]: token.value for token in argument.tokens}
+    names = [text["name"].partition("?")[0] for text in (typed, texts) if "name" in text]
+    if "name" in typed and names[0] != names[-1]:
+        return
+    for key, text in texts.items():
+        if key not in typed:
+            argument.append(Token(keyword=option, keys=(key,), value=text, source=path))
 
 
 def expanded(tokens: Sequence[str]) -> list[str]:
@@ -184,32 +184,14 @@ def expanded(tokens: Sequence[str]) -> list[str]:
 
     Example:
         >>> expanded(["--integrator", "adam?step_size=1", "--cost=means"])
-        ['--integrator.name=adam', '--integrator.step_size=1', '--cost.label=means']
+        ['--integrator.name', 'adam?step_size=1', '--cost.label=means']
     """
-    words, left = [], list(tokens)
-    while left:
-        word = left.pop(0)
+    words = []
+    for word in tokens:
         option, equals, value = word.partition("=")
-        if option not in TABLES or (not equals and not left):
-            words.append(word)
-            continue
-        table = _parsed(option, value if equals else left.pop(0))
-        words += [f"{option}.{key}={text}" for key, text in table.items()]
+        key = f".{_main_key(option, value)}" if option in TABLES else ""
+        words.append(f"{option}{key}{equals}{value}")
     return words
-
-
-def _merge(argument: Argument, option: str, value: Any, path: str) -> None:
-    """Add the table of a file; keys that are set already, or that belong to another object, stay out."""
-    main = TABLES[option] or "name"
-    given = {token.keys[-1]: token.value for token in argument.tokens if token.keys}
-    if not isinstance(value, dict):
-        value = _parsed(option, as_text(value))
-    value = {key.replace("-", "_"): as_text(one) for key, one in value.items()}
-    if main in given and main == "name" and given[main] != value.get(main):
-        return
-    for key, text in value.items():
-        if key not in given:
-            argument.append(Token(keyword=option, keys=(key,), value=text, source=path))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -223,12 +205,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
         app = build_app()
-        if tokens and is_code(tokens[0]):  # a command in a Python file, named by the user
-            permission = Permission(frozenset({absolute(tokens[0])}))
-            app.command(load_object(tokens[0], "a command", permission), name=tokens[0])
         if "--help-all" in tokens:
             return _help_all(app, tokens[: tokens.index("--help-all")])
         command, bound, _ = app.parse_args(expanded(tokens), exit_on_error=False, print_error=False)
+        INPUTS.set({name: text for name, text in bound.arguments.items() if type(text) is str})
         code = command(*bound.args, **bound.kwargs)
         return code if type(code) is int else DONE
     except Exit as ended:
@@ -260,17 +240,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _help_all(app: App, tokens: list[str]) -> int:
     """The help of a command, its rarely used options, and the parameters of its objects."""
     app.help_print(tokens)
-    _, apps_, _ = app.parse_commands(tokens)
-    shown = [one for one in apps_[-1].assemble_argument_collection() if one.names]
+    _, chain, _ = app.parse_commands(tokens)
+    arguments = [
+        argument for argument in chain[-1].assemble_argument_collection() if argument.names
+    ]
     print("All options")
-    for argument in shown:
+    for argument in arguments:
         if not argument.show:
             print(f"  {argument.names[0]}  {argument.parameter.help or ''}")
-    for option in [name for one in shown if (name := _table_of(one)) is not None]:
-        kind = option.removeprefix("--")
-        for name in registry.known(kind) if kind in registry.kinds() else ():
-            print(f"\n{option} {name}")
-            for key, one in registry.parameters(registry.found(kind, name)).items():
-                usual = "" if one.default is one.empty else f"  [default: {one.default}]"
-                print(f"  {option}.{key.replace('_', '-')}{usual}")
+    kinds = [option.removeprefix("--") for option in filter(None, map(_table_of, arguments))]
+    for kind in (kind for kind in kinds if kind in registry.kinds()):
+        for name in registry.known(kind):
+            print(f"\n--{kind} {name}")
+            for key, parameter in registry.parameters(registry.found(kind, name)).items():
+                default = f"  [default: {parameter.default}]"
+                default = "" if parameter.default is parameter.empty else default
+                print(f"  --{kind}.{key.replace('_', '-')}{default}")
     return DONE

@@ -1,4 +1,4 @@
-"""Applications: ``advect transfer`` and ``advect label``."""
+"""Applications: ``advect transfer``, ``advect label`` and ``advect repurpose``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from cyclopts import Parameter
 
 from advect._util import defaults
 from advect._util.atomic import atomic_directory, write_atomically
+from advect.cli.code import load_network
 from advect.cli.flow import image_bounds
-from advect.cli.options import OUTPUT, RUN, Embedding, Flag, Out, Page, Run, Space
-from advect.cli.rundir import check_free, write_json
-from advect.cli.session import DATA_FILES, PAGES, session
+from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Embedding, Flag, Out, Pair
+from advect.cli.rundir import check_free
+from advect.cli.session import DATA_FILES, session, write_json
 
 Report = Annotated[bool, Parameter(group=OUTPUT, help="Also write an HTML page.")]
 
@@ -27,11 +28,9 @@ def transfer(
     flow: bool = True,
     n_steps: int = defaults.FEW.n_steps,
     step_size: float = defaults.FEW.step_size,
-    bounds: tuple[float, float] | None = None,
     label_weight: float = defaults.FEW.label_weight,
-    space: Space = None,
     report: Report = True,
-    run: Run = RUN,
+    run: Pair = PAIR,
 ) -> None:
     """Make training sets for a few labeled samples out of a large dataset.
 
@@ -45,26 +44,25 @@ def transfer(
         flow: Also write the sets that the flow gives.
         n_steps: Number of steps of the flow.
         step_size: Flow time of a step.
-        bounds: Range of the features. Images stay in their range by default.
         label_weight: Weight of labels in the cost of the flow.
 
     Example:
         advect transfer digits 'mnist?n=50&balanced=true' --max-samples 500 -o sets
     """
-    with session(run, space) as running:
+    with session(run) as running:
         import advect as ad
         from advect.io.run_frames import in_units
 
         place = out.expanduser()
         check_free(place, run.overwrite, "sets")
-        data, few, common = running.pair(source, target, space)
+        data, few, common = running.pair(source, target)
         result = ad.apps.transfer(
             data,
             few,
             methods=methods,
             n_steps=n_steps,
             step_size=step_size,
-            bounds=bounds or image_bounds(data, few),
+            bounds=image_bounds(data, few),
             label_weight=label_weight,
             seed=run.seed,
             progress=running.progress,
@@ -78,10 +76,10 @@ def transfer(
             if report:
                 result.report(folder / "report.html", title=f"{target} with {source}")
             facts = {"source": source, "target": target, **result.to_dict()}
-            names = sorted(path.name for path in folder.iterdir())
-            write_json(folder / "result.json", {**facts, "files": names})
+            facts["files"] = sorted(path.name for path in folder.iterdir())
+            write_json(folder / "result.json", facts)
             check_free(place, run.overwrite, "sets")
-        running.finish(result, {"source": source, "target": target}, {"out": place})
+        running.finish(result, out=place)
 
 
 def label(
@@ -97,9 +95,7 @@ def label(
     soft: Flag = False,
     relabel: Flag = False,
     embedding: Embedding = "auto",
-    space: Space = None,
-    report: Page = None,
-    run: Run = RUN,
+    run: Ask = ASK,
 ) -> None:
     """Label a pool of samples from a few labeled ones, with a confidence for each label.
 
@@ -116,16 +112,14 @@ def label(
     Example:
         advect label 'digits?n=1000' 'digits?n=50&balanced=true&seed=1' --relabel -o labels.csv
     """
-    with session(run, space, code=[embedding]) as running:
+    with session(run, code=[embedding]) as running:
         import advect as ad
 
-        table, page = running.place(out, (".csv",)), running.place(report, PAGES)
-        file = running.place(labeled, DATA_FILES)
+        running.file("out", out, ".csv")
+        running.file("labeled", labeled, *DATA_FILES)
         raw = running.load(pool)
         data = raw.replace(y=raw.y.new_full((len(raw),), -1)) if relabel else raw
-        sets = [data] if few is None else [data, running.load(few)]
-        if len(sets) > 1 or space:
-            sets, _ = running.in_space(sets, space)
+        sets = running.in_space(data, *([] if few is None else [running.load(few)]))
         result = ad.apps.label(
             *sets,
             embedding=running.embedding(embedding),
@@ -133,22 +127,20 @@ def label(
             seed=run.seed,
             progress=running.progress,
         )
-        whole = raw.replace(y=result.dataset.y, classes=result.dataset.classes)
+        labels = raw.replace(y=result.dataset.y, classes=result.dataset.classes)
         if soft:
-            whole = whole.replace(probabilities=result.probabilities)
+            labels = labels.replace(probabilities=result.probabilities)
         sure = result.confidence >= confidence
-        running.recheck()
-        assert table is not None
-        write_atomically(table, _label_table(result, sure))
-        if file is not None:
-            whole.subset(sure.nonzero()[0]).save(file, overwrite=run.overwrite)
-        facts: dict[str, Any] = {"pool": pool, "few": few, "written": int(sure.sum())}
+        some = labels.subset(sure.nonzero()[0])
+        running.write("out", lambda path: write_atomically(path, _label_table(result, sure)))
+        running.write("labeled", lambda path: some.save(path, overwrite=run.overwrite))
+        facts = {}
         if relabel and bool(raw.labeled.any()):
             pairs = [p for p in zip(result.labels, raw.labels, strict=True) if p[1] is not None]
-            facts["agreement"] = sum(one == other for one, other in pairs) / len(pairs)
+            facts["agreement"] = sum(new == old for new, old in pairs) / len(pairs)
             running.note(f"agreement with the labels of the pool: {facts['agreement']:.1%}")
-        shown, files = dataclasses.replace(result, dataset=whole), {"out": table, "labeled": file}
-        running.finish(shown, facts, files, page=page, title=f"Labels of {pool}")
+        shown = dataclasses.replace(result, dataset=labels)
+        running.finish(shown, facts, title=f"Labels of {pool}")
 
 
 def _label_table(result: Any, sure: Any) -> bytes:
@@ -159,13 +151,63 @@ def _label_table(result: Any, sure: Any) -> bytes:
     order = np.argsort(-result.probabilities, axis=1, kind="stable")
     names = np.asarray([str(name) for name in result.dataset.classes], dtype=object)
     second = np.take_along_axis(result.probabilities, order, axis=1)[:, 1]
-    labels = [str(one) if keep else None for one, keep in zip(result.labels, sure, strict=True)]
     columns = {
-        "row": np.arange(len(labels)),
-        "label": labels,
+        "row": np.arange(len(result)),
+        "label": pd.Series(list(map(str, result.labels))).where(sure),
         "confidence": np.round(result.confidence, 4),
         "second": names[order[:, 1]],
         "second_confidence": np.round(second, 4),
         "known": result.known,
     }
     return pd.DataFrame(columns).to_csv(index=False).encode()
+
+
+def repurpose(
+    model: str,
+    reference: str,
+    data: str,
+    *,
+    out: Out,
+    n_steps: int = defaults.USE.n_steps,
+    step_size: float = defaults.USE.step_size,
+    label_weight: float = defaults.USE.label_weight,
+    run: Ask = ASK,
+) -> None:
+    """Classify data with a frozen model of other data, by moving the data to the model.
+
+    The result is a table, .csv, with a predicted class for each sample.
+
+    Args:
+        model: path.py:name (a torch module, an estimator or a function of samples) or path.onnx.
+        reference: A labeled sample of what the model was trained on.
+        data: What to classify; labeled, partly labeled or unlabeled.
+        n_steps: Number of steps of the flow.
+        step_size: Flow time of a step.
+        label_weight: Weight of labels in the cost of the flow.
+
+    Example:
+        advect repurpose model.py:net mnist digits --max-samples 300 -o predictions.csv
+    """
+    with session(run, code=[model]) as running:
+        import pandas as pd
+
+        import advect as ad
+        from advect._util.onnx import OnnxModel
+
+        running.file("out", out, ".csv")
+        network = load_network(model, "the model", running.code)
+        network = OnnxModel(network) if isinstance(network, Path) else network
+        moved, target, _ = running.pair(data, reference)
+        result = ad.apps.repurpose(
+            network,
+            target,
+            moved,
+            n_steps=n_steps,
+            step_size=step_size,
+            label_weight=label_weight,
+            bounds=image_bounds(moved, target),
+            progress=running.progress,
+        )
+        table = pd.DataFrame({"prediction": result.predictions}).to_csv(index_label="row")
+        running.write("out", lambda path: write_atomically(path, table.encode()))
+        running.finish(result, title=f"{data} with {model}")

@@ -11,19 +11,19 @@ from cyclopts import Parameter
 from advect._util import registry
 from advect._util.atomic import write_atomically
 from advect.cli.options import (
+    ASK,
     OUTPUT,
-    RUN,
+    PAIR,
+    Ask,
     Cost,
     Embedding,
     MemoryLimit,
-    Page,
+    Pair,
+    Pairing,
     Reading,
-    Run,
     Solver,
-    Space,
 )
-from advect.cli.rundir import write_json
-from advect.cli.session import DATA_FILES, DRIFTED, PAGES, Exit, absolute_reference, session
+from advect.cli.session import DATA_FILES, DRIFTED, Exit, absolute_reference, session, write_table
 
 Level = Annotated[float, Parameter(help="Probability of a false alarm.")]
 
@@ -44,9 +44,7 @@ def drift(
     horizon: int = 30,
     n_permutations: int = 999,
     embedding: Embedding = "auto",
-    space: Space = None,
-    report: Page = None,
-    run: Run = RUN,
+    run: Ask = ASK,
 ) -> None:
     """Test whether a window of data still follows the distribution of a reference, and which class changed.
 
@@ -61,24 +59,21 @@ def drift(
     Example:
         advect drift 'digits?n=300' 'digits?n=300&seed=1' --report drift.html
     """
-    with session(run, space, code=[embedding]) as running:
+    with session(run, code=[embedding]) as running:
         import advect as ad
 
-        page = running.place(report, PAGES)
-        sets = [running.load(one) for one in (reference, window)]
-        (before, after), _ = running.in_space(sets, space)
+        before, after = running.in_space(running.load(reference), running.load(window))
         options: dict[str, Any] = {"level": level, "embedding": running.embedding(embedding)}
         options["seed"] = run.seed
-        facts: dict[str, Any] = {"reference": reference, "window": window}
+        facts: dict[str, Any] = {}
         if state is None:
             options["progress"] = running.progress
             result = ad.drift(before, after, n_permutations=n_permutations, **options)
         else:
             monitor = ad.DriftMonitor(before, state, horizon=horizon, **options)
             result = monitor.update(after, window, progress=running.progress)
-            facts |= {"windows": len(monitor.windows), "alarms": len(monitor.alarms)}
-        title = f"{window} and {reference}"
-        running.finish(result, facts, {"state": state}, page=page, title=title)
+            facts = {"windows": len(monitor.windows), "alarms": len(monitor.alarms)}
+        running.finish(result, facts, title=f"{window} and {reference}", state=state)
         if result.drifted:
             raise Exit(DRIFTED)
 
@@ -91,10 +86,8 @@ def compare(
     repeats: int = 20,
     level: Level = 0.05,
     cost: Cost = None,
-    space: Space = None,
     out: Annotated[Path | None, _file("Write all numbers, .csv or .json.", ".csv")] = None,
-    report: Page = None,
-    run: Run = RUN,
+    run: Ask = ASK,
 ) -> None:
     """Compare generated samples with real ones, class by class.
 
@@ -109,13 +102,12 @@ def compare(
     Example:
         advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html
     """
-    with session(run, cost, space) as running:
+    with session(run, cost) as running:
         import advect as ad
 
-        file = running.place(out, (".csv", ".json"))
-        page = running.place(report, PAGES)
-        names = [synthetic, real, *([held_out] if held_out else [])]
-        sets, _ = running.in_space([running.load(name) for name in names], space)
+        running.file("out", out, ".csv", ".json")
+        names = [name for name in (synthetic, real, held_out) if name is not None]
+        sets = running.in_space(*map(running.load, names))
         result = ad.compare(
             *sets,
             cost=running.cost(cost),
@@ -124,14 +116,8 @@ def compare(
             seed=run.seed,
             progress=running.progress,
         )
-        running.recheck()
-        if file is not None and file.suffix.lower() == ".json":
-            write_json(file, result.to_dict())
-        elif file is not None:
-            write_atomically(file, result.to_pandas().to_csv(index=False).encode())
-        facts = {"synthetic": synthetic, "real": real, "held_out": held_out}
-        title = f"{synthetic} and {real}"
-        running.finish(result, facts, {"out": file}, page=page, title=title)
+        running.write("out", lambda path: write_table(path, result))
+        running.finish(result, title=f"{synthetic} and {real}")
 
 
 def shares(
@@ -139,12 +125,10 @@ def shares(
     target: str,
     *,
     solver: Solver = None,
-    space: Space = None,
     out: Annotated[
         Path | None, _file("Write the source with these proportions as weights.", ".npz")
     ] = None,
-    report: Page = None,
-    run: Run = RUN,
+    run: Ask = ASK,
 ) -> None:
     """Estimate the class proportions of a dataset without labels.
 
@@ -155,21 +139,17 @@ def shares(
     Example:
         advect shares 'digits?n=300&balanced=true' 'digits?n=300&seed=1'
     """
-    with session(run, space) as running:
+    with session(run) as running:
         import advect as ad
 
-        file = running.place(out, (".npz",))
-        page = running.place(report, PAGES)
-        a, b, _ = running.pair(source, target, space)
+        running.file("out", out, ".npz")
+        a, b, _ = running.pair(source, target)
         method = registry.make("solver", solver) if solver else None
         result = ad.class_shares(a, b, solver=method)
-        running.recheck()
-        if file is not None:
-            result.reweighted().save(file, overwrite=run.overwrite)
-        facts = {"source": source, "target": target, "n_samples": [len(a), len(b)]}
+        running.write("out", lambda path: result.reweighted().save(path, overwrite=run.overwrite))
+        facts = {"n_samples": [len(a), len(b)]}
         title = f"Class proportions of {target}"
-        files = {"out": file}
-        running.finish(result, facts, files, page=page, title=title, converged=result.converged)
+        running.finish(result, facts, title=title, converged=result.converged)
 
 
 def audit(
@@ -177,15 +157,13 @@ def audit(
     reference: str | None = None,
     *,
     embedding: Embedding = "auto",
-    space: Space = None,
     out: Annotated[
         Path | None, _file("Write a table with one row for each sample.", ".csv")
     ] = None,
     cleaned: Annotated[
         Path | None, Parameter(group=OUTPUT, help="Write the data without suspect samples.")
     ] = None,
-    report: Page = None,
-    run: Run = RUN,
+    run: Ask = ASK,
 ) -> None:
     """Find samples of a dataset that are mislabeled, atypical, duplicated or missing.
 
@@ -198,36 +176,31 @@ def audit(
     Example:
         advect audit 'digits?n=500' -o audit.csv --report audit.html
     """
-    with session(run, space, code=[embedding]) as running:
+    with session(run, code=[embedding]) as running:
         import advect as ad
 
-        table = running.place(out, (".csv",))
-        page = running.place(report, PAGES)
-        clean = running.place(cleaned, DATA_FILES)
+        running.file("out", out, ".csv")
+        running.file("cleaned", cleaned, *DATA_FILES)
         raw = [running.load(one) for one in (data, reference) if one is not None]
-        sets, _ = running.in_space(raw, space) if len(raw) > 1 or space else (raw, None)
+        sets = running.in_space(*raw)
         result = ad.audit(
             *sets, embedding=running.embedding(embedding), seed=run.seed, progress=running.progress
         )
-        known = raw[1] if len(raw) > 1 else None
-        result = dataclasses.replace(result, data=raw[0], reference=known)  # in the user's units
-        running.recheck()
-        if table is not None:
-            write_atomically(table, result.to_pandas().to_csv(index=False).encode())
-        if clean is not None:
-            result.data.without(result.suspects).save(clean, overwrite=run.overwrite)
-        facts, files = {"data": data, "reference": reference}, {"out": table, "cleaned": clean}
-        running.finish(result, facts, files, page=page, title=f"Audit of {data}")
+        known_data = raw[1] if len(raw) > 1 else None
+        result = dataclasses.replace(result, data=raw[0], reference=known_data)  # user's units
+        clean = result.data.without(result.suspects)
+        running.write("out", lambda path: write_table(path, result))
+        running.write("cleaned", lambda path: clean.save(path, overwrite=run.overwrite))
+        running.finish(result, title=f"Audit of {data}")
 
 
 def suggest(
     source: str,
     target: str,
     *,
-    space: Space = None,
     out: Annotated[Path | None, _file("Write a configuration for advect flow.", ".toml")] = None,
     memory_limit: MemoryLimit = None,
-    run: Run = RUN,
+    run: Pair = PAIR,
 ) -> None:
     """Choose the parameters of a flow from the data, with a reason for each.
 
@@ -238,29 +211,28 @@ def suggest(
     Example:
         advect suggest digits mnist --max-samples 500 -o flow.toml
     """
-    with session(run, space) as running:
+    with session(run) as running:
         import advect as ad
 
-        file = running.place(out, (".toml",))
-        a, b, _ = running.pair(source, target, space)
+        running.file("out", out, ".toml")
+        a, b, _ = running.pair(source, target)
         result = ad.suggest(a, b, memory_limit=memory_limit)
-        if file is not None:
-            running.recheck()
-            ends = [absolute_reference(source), absolute_reference(target)]
-            write_atomically(file, _configuration(result, ends, run, space).encode())
-        facts = {"source": source, "target": target}
-        running.finish(result, facts, {"out": file})
+        ends = [absolute_reference(source), absolute_reference(target)]
+        config = _configuration(result, ends, run)
+        running.write("out", lambda path: write_atomically(path, config.encode()))
+        running.finish(result)
 
 
-def _configuration(result: Any, ends: list[str], read: Reading, space: Any) -> str:
+def _configuration(result: Any, ends: list[str], read: Pairing) -> str:
     """TOML for ``advect flow -c``."""
     import tomlkit
 
-    usual = dataclasses.asdict(Reading())
-    table = {name: getattr(read, name) for name in usual if getattr(read, name) != usual[name]}
+    defaults = dataclasses.asdict(Reading())
+    table = {name: getattr(read, name) for name in defaults}
+    table = {name: value for name, value in table.items() if value != defaults[name]}
     table |= {"source": ends[0], "target": ends[1], "n_steps": result.n_steps}
     table["equal_mass"] = result.equal_mass or read.equal_mass
     for part in ("cost", "solver", "dynamics", "integrator"):
         values = registry.describe(part, getattr(result, part))
         table[part] = {name: value for name, value in values.items() if value is not None}
-    return tomlkit.dumps(table | ({"space": dict(space)} if space else {}))
+    return tomlkit.dumps(table | ({"space": dict(read.space)} if read.space else {}))

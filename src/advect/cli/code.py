@@ -48,13 +48,10 @@ class Permission:
 
     def check(self, text: str) -> None:
         """Raise an error if the object may not be loaded."""
-        whole = absolute(text)
-        if not self.everything and whole not in self.names:
-            raise InputError(
-                "Python code runs only if you name it yourself",
-                f"{whole} from a file or variable",
-                "Read the file, then pass --run-code.",
-            )
+        if not self.everything and absolute(text) not in self.names:
+            what, got = "Python code runs only if you name it yourself", absolute(text)
+            remedy = "Read the file, then pass --run-code."
+            raise InputError(what, f"{got} from a file or variable", remedy)
 
 
 def check_run_code(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
@@ -63,11 +60,8 @@ def check_run_code(app: App, commands: tuple[str, ...], arguments: ArgumentColle
         for token in argument.tokens:
             if token.source != "cli" and "--run-code" in argument.names:
                 where = token.keyword if token.source == "env" else f"run_code in {token.source}"
-                raise InputError(
-                    "a file or variable cannot permit code to run",
-                    where,
-                    "Pass --run-code yourself.",
-                )
+                what = "a file or variable cannot permit code to run"
+                raise InputError(what, where, "Pass --run-code yourself.")
 
 
 def is_code(text: str) -> bool:
@@ -140,9 +134,6 @@ def load_network(text: str, what: str, permission: Permission) -> Any:
     if path.suffix.lower() == ".onnx":
         return path
     if path.suffix.lower() in (".pt", ".pth", ".pt2", ".pkl", ".pickle", ".joblib"):
-        raise InputError(
-            "opening such a file can run any code in it",
-            path,
-            "Load it in a Python file and pass path.py:name, or export the model to ONNX.",
-        )
+        remedy = "Load it in a Python file and pass path.py:name, or export the model to ONNX."
+        raise InputError("opening such a file can run any code in it", path, remedy)
     raise InputError(f"{what} must be path.py:name or path.onnx", repr(text), "See --help.")

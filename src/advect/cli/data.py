@@ -24,17 +24,6 @@ def info(reference: str, *, run: Run = RUN) -> None:
         running.finish(Facts({"reference": reference, **facts}))
 
 
-class _Names(Facts):
-    """The named datasets as a table."""
-
-    def _summary(self) -> dict[str, Any]:
-        return {}
-
-    def _tables(self) -> list[Table]:
-        rows = [list(row.values()) for row in self.facts["datasets"]]
-        return [Table("", ("name", "ready", "where"), rows)]
-
-
 def list_names(*, talk: Talk = TALK) -> None:
     """List the datasets that have names, and where each comes from.
 
@@ -44,9 +33,8 @@ def list_names(*, talk: Talk = TALK) -> None:
     with session(talk, light=True) as running:
         import advect as ad
 
-        names = ad.datasets.names()
-        rows = [{"name": row.name, "ready": row.ready, "where": row.where} for row in names]
-        running.finish(_Names({"datasets": rows}))
+        rows = [[row.name, row.ready, row.where] for row in ad.datasets.names()]
+        running.finish(Facts({}, tables=[Table("datasets", ("name", "ready", "where"), rows)]))
 
 
 def convert(reference: str, *, out: Out, run: Run = RUN) -> None:
@@ -61,7 +49,7 @@ def convert(reference: str, *, out: Out, run: Run = RUN) -> None:
     with session(run) as running:
         data = running.load(reference)
         path = data.save(out, overwrite=run.overwrite)
-        running.finish(Facts({"reference": reference, **_facts(data)}), None, {"out": path})
+        running.finish(Facts({"reference": reference, **_facts(data)}), out=path)
 
 
 def _facts(data: Any) -> dict[str, Any]:
@@ -69,14 +57,14 @@ def _facts(data: Any) -> dict[str, Any]:
     from advect.data.dataset import target_facts
     from advect.data.labels import label_confidence
 
-    weights = data.weights
-    even = bool((weights - 1 / len(data)).abs().max() < 1e-12)
+    classes = has_classes(data)
+    even = bool((data.weights - 1 / len(data)).abs().max() < 1e-12)
     facts: dict[str, Any] = {
         "n": len(data),
         "sample_shape": list(data.sample_shape),
         "dtype": str(data.x.dtype).removeprefix("torch."),
-        "classes": len(data.classes) if has_classes(data) else 0,
-        "counts": data.counts if has_classes(data) else {},
+        "classes": len(data.classes) if classes else 0,
+        "counts": data.counts if classes else {},
         "unlabeled": int((~data.labeled).sum()),
         "columns": None if data.columns is None else list(data.columns),
         "range": [float(data.x.min()), float(data.x.max())],

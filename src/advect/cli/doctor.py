@@ -23,8 +23,6 @@ def doctor(*, talk: Talk = TALK) -> None:
         import advect as ad
 
         packages = ("torch", "numpy", "scipy", "scikit-learn", "POT", "pandas", "pyarrow")
-        installed = [one for one in importlib.metadata.distributions() if one.metadata["Name"]]
-        known = {one.metadata["Name"].lower(): one.version for one in installed}
         data = ad.LabeledDataset([[0.0], [1.0], [8.0], [9.0]], ["a", "a", "b", "b"])
         moved = data.replace(x=data.x + 3)  # samples and class means move by 3: √(3² + 3²)
         distance = ad.otdd(data, moved, solver=ad.ExactOT()).value
@@ -40,7 +38,7 @@ def doctor(*, talk: Talk = TALK) -> None:
             "advect": ad.__version__,
             "python": platform.python_version(),
             "platform": platform.platform(),
-            "packages": {name: known.get(name.lower(), "not installed") for name in packages},
+            "packages": {name: importlib.metadata.version(name) for name in packages},
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
             "devices": [*devices, *(["mps"] if torch.backends.mps.is_available() else [])],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +21,7 @@ from advect.cli.session import (
     absolute_reference,
     say,
     session,
+    write_json,
 )
 from advect.cli.terms import Term, absolute_term, functional
 from advect.errors import InputError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Report = Annotated[bool, Parameter(group=OUTPUT, help="Write report.html at the end.")]
 _SETTINGS = FlowSettings()
-_MAY_CHANGE = ("n_steps", "record_every", "checkpoint_every")
+_MAY_CHANGE = {"n_steps", "record_every", "checkpoint_every"}
 
 
 def flow(
@@ -64,8 +64,7 @@ def flow(
                 rundir.check_plain_files(directory)
                 job = prepare(config, directory, running)
                 _check_unchanged(job, running)
-                _check_same_data(job, running)
-                return _finish(job, _run(job, running, True), running, report)
+                return _continue(job, running, report)
             # a run that was killed before its first checkpoint starts again
             started = resume and (directory / "config.toml").exists()
             remedy = f"Continue the run: advect resume {directory}. "
@@ -75,7 +74,7 @@ def flow(
                 result = _run(replace(job, directory=place), running, False)
             from advect.io.trajectory import Trajectory
 
-            result = dataclasses.replace(result, trajectory=Trajectory.open(directory))
+            result = replace(result, trajectory=Trajectory.open(directory))
             return _finish(job, result, running, report)
 
 
@@ -94,78 +93,105 @@ def resume(
     with session(write) as running, rundir.writing(run.expanduser()):
         directory = rundir.open_run(run)
         config = rundir.RunConfig.read(directory)
-        for name in _code(config.settings) + list((config.settings.space or {}).values()):
-            if is_code(name):
-                running.code.check(name)
+        for name in _code(config.settings):
+            running.code.check(name)
         if n_steps is not None:
             config = replace(config, settings=replace(config.settings, n_steps=n_steps))
-        job = prepare(config, directory, running)
-        _check_same_data(job, running)
-        _finish(job, _run(job, running, True), running, report)
+        _continue(prepare(config, directory, running), running, report)
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The datasets of a flow in their common space, and what identifies them."""
+
+    source: ad.LabeledDataset
+    targets: dict[str, ad.LabeledDataset]  # by reference; that of the flow is ""
+    space: ad.FeatureSpace | None
+    digests: dict[str, str]
+    dtype: str | None
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """A flow that is ready to run: datasets read, objects built, nothing written."""
 
-    config: rundir.RunConfig
+    config: rundir.RunConfig  # with all defaults resolved
     directory: Path
-    source: ad.LabeledDataset
-    targets: dict[str, ad.LabeledDataset]
-    space: ad.FeatureSpace | None
-    arguments: dict[str, Any]  # of ad.flow
-    digests: dict[str, str]
+    inputs: Inputs
+    objects: dict[str, Any]  # arguments of ad.flow
 
 
 def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
-    """Read the datasets and build the objects of a run; errors in the input are raised here."""
-    from advect.flows.control import default_control
-    from advect.flows.field import Field
+    """Read the datasets and build the objects of a run; errors in the input are raised here.
 
-    settings = config.settings
+    Whoever chooses settings from the data changes ``config.settings`` between the two steps.
+    """
     if config.old:
         remedy = "Run the flow again, or resume it with advect 0.2."
         raise InputError("the run was written by advect 0.2", directory, remedy)
+    inputs = read_inputs(config, running)
+    objects, resolved = build_objects(config.settings, inputs, running)
+    settings = replace(config.settings, **resolved, dtype=config.settings.dtype or inputs.dtype)
+    return Job(replace(config, settings=settings), directory, inputs, objects)
+
+
+def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
+    """The source, the target and those of single terms, in the space of source and first target."""
+    from advect.data.digest import digest
+
+    settings = running.read = config.settings
     terms = [Term.parse(text) for text in settings.functional]
+    references = {"": config.target} if config.target else {}
+    references |= {term.target: term.target for term in terms if term.target}
     if config.target is None and any(term.target == "" for term in terms):
-        raise InputError(
-            "the objective needs a target", "no second dataset", "Add one, or use -f norm."
-        )
-    source, targets, space, digests, dtype = _datasets(config, terms, settings, running)
-    cost = running.cost(settings.cost, source, *targets.values())
+        remedy = "Add one, or use -f norm."
+        raise InputError("the objective needs a target", "no second dataset", remedy)
+    if not references and settings.space:
+        remedy = "Add a target, or leave the space out."
+        raise InputError("a feature space needs two datasets", "one", remedy)
+    source = running.load(config.source)
+    targets = {key: running.load(reference) for key, reference in references.items()}
+    dtypes = {str(data.x.dtype).removeprefix("torch.") for data in (source, *targets.values())}
+    raw, space, coders = (source, targets), None, {}
+    if targets:
+        space = running.space(source, next(iter(targets.values())))
+        source = space.apply(source)
+        targets = {key: space.apply(data, side="target") for key, data in targets.items()}
+        coders = space.digests()
+    # features of an encoder may differ in the last bits between machines, so its inputs count
+    first, others = raw if coders else (source, targets)
+    hashed = {"source": first} | {f"target {key}".strip(): data for key, data in others.items()}
+    digests = {name: digest(data) for name, data in hashed.items()} | coders
+    return Inputs(source, targets, space, digests, dtypes.pop() if len(dtypes) == 1 else None)
+
+
+def build_objects(
+    settings: FlowSettings, inputs: Inputs, running: Session
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of ``ad.flow``, and the settings with which the same objects are built again."""
+    from advect.flows.control import default_control
+    from advect.flows.field import Field
+
+    sets = (inputs.source, *inputs.targets.values())
+    cost = running.cost(settings.cost, *sets)
     solver = registry.make("solver", settings.solver or {}, tol=defaults.LOOK.tol)
     shared = {"cost": cost, "solver": solver, "memory_limit": settings.memory_limit}
-    energy = functional(settings.functional, source, targets, running.code, shared)
-    dynamics = _dynamics(settings, source, *targets.values())
+    energy = functional(settings.functional, inputs.source, inputs.targets, running.code, shared)
+    dynamics = registry.make("dynamics", settings.dynamics or {}, bounds=image_bounds(*sets))
+    if "laws" in registry.parameters(type(dynamics)):
+        dynamics = replace(dynamics, laws=dynamics.law_form(inputs.source.dim))
     integrator = registry.make("integrator", settings.integrator or {})
     control = registry.make("control", settings.control) if settings.control else None
     control = control or default_control(Field(energy, dynamics), integrator)
-    parts = {"dynamics": dynamics, "integrator": integrator, "control": control}
-    resolved = {name: _texts(name, part) for name, part in {**parts, "solver": solver}.items()}
-    resolved["cost"] = _texts("cost", cost)
+    objects = {"dynamics": dynamics, "integrator": integrator, "control": control}
+    named = {**objects, "solver": solver, "cost": cost}
+    if settings.stop:
+        named["stop"] = registry.make("stop", settings.stop)
+    resolved = {kind: rundir.as_table(kind, made) for kind, made in named.items()}
     if settings.cost and "embedding" in settings.cost:
         resolved["cost"]["embedding"] = settings.cost["embedding"]
         resolved["cost"].pop("feature", None)
-    if settings.stop:
-        resolved["stop"] = _texts("stop", registry.make("stop", settings.stop))
-    settings = replace(settings, **resolved, dtype=settings.dtype or dtype)
-    config = replace(config, settings=settings)
-    arguments = {"functional": energy, **parts}
-    return Job(config, directory, source, targets, space, arguments, digests)
-
-
-def _texts(kind: str, made: Any) -> dict[str, str]:
-    table = registry.describe(kind, made)
-    return {key: registry.as_text(value) for key, value in table.items() if value is not None}
-
-
-def _dynamics(settings: FlowSettings, *sets: ad.LabeledDataset) -> Any:
-    """The dynamics; images stay in the range of images, and the motion of laws is resolved."""
-    bounds = image_bounds(*sets)
-    made = registry.make("dynamics", settings.dynamics or {}, bounds=bounds)
-    if "laws" in registry.parameters(type(made)):
-        return dataclasses.replace(made, laws=made.law_form(sets[0].dim))
-    return made
+    return {"functional": energy, **objects}, resolved
 
 
 def image_bounds(*sets: ad.LabeledDataset) -> tuple[float, float] | None:
@@ -173,47 +199,6 @@ def image_bounds(*sets: ad.LabeledDataset) -> tuple[float, float] | None:
     from advect.spaces.images import brightness_range
 
     return brightness_range(*((data.sample_shape, data.x) for data in sets))
-
-
-def _datasets(
-    config: rundir.RunConfig, terms: list[Term], settings: FlowSettings, running: Session
-) -> tuple[
-    ad.LabeledDataset,
-    dict[str, ad.LabeledDataset],
-    ad.FeatureSpace | None,
-    dict[str, str],
-    str | None,
-]:
-    """Source, targets by reference (the main one as ""), space, digests, and the common dtype."""
-    from advect.data.digest import digest
-
-    others = [term.target for term in terms if term.target]
-    references = [config.target, *others] if config.target else others
-    running.read = settings
-    source = running.load(config.source)
-    if not references and settings.space:
-        remedy = "Add a target, or leave the space out."
-        raise InputError("a feature space needs two datasets", "one", remedy)
-    sets = {reference: running.load(reference) for reference in references}
-    dtypes = {str(data.x.dtype).removeprefix("torch.") for data in (source, *sets.values())}
-    dtype = dtypes.pop() if len(dtypes) == 1 else None
-    if not sets:
-        return source, {}, None, {"source": digest(source)}, dtype
-    space = running.space(source, sets[references[0]], settings.space)
-    raw = {"source": source} | {f"target {name}": sets[name] for name in others}
-    moved = {name: space.apply(data, side="target") for name, data in sets.items()}
-    targets = {name: moved[name] for name in others}
-    if config.target:
-        targets[""], raw["target"] = moved[config.target], sets[config.target]
-    source = space.apply(source)
-    coders = space.digests()
-    # features of an encoder may differ in the last bits between machines, so its inputs count
-    seen = (
-        raw
-        if coders
-        else {"source": source} | {f"target {k}".strip(): v for k, v in targets.items()}
-    )
-    return source, targets, space, {name: digest(v) for name, v in seen.items()} | coders, dtype
 
 
 def _run(job: Job, running: Session, resume: bool) -> FlowResult:
@@ -228,8 +213,8 @@ def _run(job: Job, running: Session, resume: bool) -> FlowResult:
     with Interruptible() as interruptible:
         try:
             return ad.flow(
-                job.source,
-                **job.arguments,
+                job.inputs.source,
+                **job.objects,
                 n_steps=settings.n_steps,
                 callbacks=[*callbacks, interruptible],
                 generator=torch.Generator().manual_seed(settings.seed),
@@ -244,10 +229,9 @@ def _callbacks(job: Job, running: Session) -> list[Any]:
     import advect as ad
 
     settings, directory = job.config.settings, job.directory
-    every = settings.record_every or max(1, settings.n_steps // 20)
-    watch: list[Any] = [
+    callbacks: list[Any] = [
         _Describe(job),
-        ad.Recorder(every, directory),
+        ad.Recorder(settings.record_every or _record_every(settings), directory),
         ad.Checkpoint(directory, settings.checkpoint_every),
         rundir.Curves(directory),
     ]
@@ -257,10 +241,12 @@ def _callbacks(job: Job, running: Session) -> list[Any]:
             got = type(measure).__name__
             raise InputError("a metric must be a function of a dataset", got, "Name a function.")
         name = text.rpartition(":")[2]
-        watch.append(ad.Metric(name, measure, settings.metric_every, directory=directory))
-    if settings.stop:
-        watch.append(registry.make("stop", settings.stop))
-    return watch
+        callbacks.append(ad.Metric(name, measure, settings.metric_every, directory=directory))
+    return [*callbacks, *([registry.make("stop", settings.stop)] if settings.stop else [])]
+
+
+def _record_every(settings: FlowSettings) -> int:
+    return max(1, settings.n_steps // 20)
 
 
 class _Describe:
@@ -272,17 +258,38 @@ class _Describe:
     def __call__(self, step: Any) -> None:
         if self.done:
             return
-        job, directory = self.job, self.job.directory
+        config, inputs, directory = self.job.config, self.job.inputs, self.job.directory
         (directory / "result.json").unlink(missing_ok=True)
-        job.config.write(directory)
-        environment = rundir.environment(job.config.settings, job.digests)
-        rundir.write_json(directory / "env.json", environment)
-        if job.space is not None:
-            rundir.write_json(directory / "space.json", job.space.to_dict(directory))
+        config.write(directory)
+        environment = rundir.environment(config.settings, inputs.digests)
+        write_json(directory / "env.json", environment)
+        if inputs.space is not None:
+            write_json(directory / "space.json", inputs.space.to_dict(directory))
         self.done = True
 
 
+def _continue(job: Job, running: Session, report: bool) -> None:
+    """Continue a run if its data has not changed since it began."""
+    import torch
+
+    path = job.directory / "env.json"
+    env = rundir.read_json(path)
+    digests = rundir.entry(env, "digests", dict) if "digests" in env else {}
+    if digests is None:
+        raise InputError("env.json has no table of digests", path, "Restore it from a copy.")
+    for name, value in digests.items():
+        if job.inputs.digests.get(name) != value:
+            got = job.config.source if name == "source" else job.config.target
+            what = f"the {name} has changed since the run began"
+            raise InputError(what, got, "Restore it, or start a new run.")
+    if env.get("torch") not in (None, str(torch.__version__)):
+        versions = f"torch {env['torch']}; with {torch.__version__}"
+        running.note(f"note: the run began with {versions} it may differ in the last bits")
+    _finish(job, _run(job, running, True), running, report)
+
+
 def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> None:
+    """Write result.json and the page, and print the result."""
     directory, page = job.directory, None
     facts: dict[str, Any] = {
         "run": directory,
@@ -297,22 +304,21 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
         "best": result.best and {"step": result.best.index, "value": result.best.value},
         "notes": [str(note) for note in result.notes],
     }
-    rundir.write_json(directory / "result.json", facts)
-    if report and result.status not in ("interrupted", "diverged"):
+    write_json(directory / "result.json", facts)
+    failed = result.status in ("interrupted", "diverged")
+    if report and not failed:
         from advect.cli.look import write_page
+        from advect.report import Story
 
         try:
-            page = write_page(result, job.config, directory, job.targets.get(""))
+            target = job.inputs.targets.get("")
+            page = write_page(Story.of_result(result), job.config, directory, target)
         except Exception as error:  # the run itself is complete
             why = f"{type(error).__name__}: {error}"
             running.note(f"warning: no report was written ({why}); try advect report {directory}")
-    files = {"report": page}
-    failed = result.status in ("interrupted", "diverged")
-    converged = result.status != "rose"
     if result.status == "rose":
         running.unconverged.append(result.message)
-    shown = Facts(facts, facts.pop("notes"))
-    running.finish(shown, None, files, converged=failed or converged)
+    running.finish(Facts(facts, facts.pop("notes")), report=page)
     if result.status == "interrupted":
         say(f"continue with: advect resume {directory}")
         raise Exit(INTERRUPTED)
@@ -323,20 +329,17 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
 
 def _absolute(source: str, target: str | None, settings: FlowSettings) -> rundir.RunConfig:
     """A configuration that does not depend on the current directory."""
-    tables: dict[str, Any] = {}
-    for name, keys in (("cost", ("embedding",)), ("space", ("encoder", "decoder"))):
-        table = dict(getattr(settings, name) or {})
-        for key in keys:
-            if (text := table.get(key)) is not None:
-                path = str(Path(text).expanduser().absolute())
-                table[key] = absolute(text) if is_code(text) else path
-        tables[name] = table or None
+    tables = {"cost": dict(settings.cost or {}), "space": dict(settings.space or {})}
+    for table, key in (("cost", "embedding"), ("space", "encoder"), ("space", "decoder")):
+        if (text := tables[table].get(key)) is not None:
+            path = str(Path(text).expanduser().absolute())
+            tables[table][key] = absolute(text) if is_code(text) else path
     settings = replace(
         settings,
-        **tables,
+        **{name: table or None for name, table in tables.items()},
         functional=tuple(absolute_term(text) for text in settings.functional),
         metric=tuple(absolute(text) for text in settings.metric),
-        record_every=settings.record_every or max(1, settings.n_steps // 20),
+        record_every=settings.record_every or _record_every(settings),
     )
     target = None if target is None else absolute_reference(target)
     return rundir.RunConfig(absolute_reference(source), target, settings)
@@ -346,8 +349,7 @@ def _code(settings: FlowSettings) -> list[str]:
     """The objects in Python files that the settings name."""
     tables = {**(settings.cost or {}), **(settings.space or {})}
     names = [Term.parse(text).name for text in settings.functional]
-    texts = [*names, *settings.metric, *tables.values()]
-    return [text for text in texts if is_code(text)]
+    return [text for text in (*names, *settings.metric, *tables.values()) if is_code(text)]
 
 
 def _check_unchanged(job: Job, running: Session) -> None:
@@ -355,43 +357,10 @@ def _check_unchanged(job: Job, running: Session) -> None:
     before = rundir.RunConfig.read(job.directory)
     if before.settings.functional == job.config.settings.functional:
         before = prepare(before, job.directory, running).config  # with all defaults resolved
-    pairs = [(_flat(one)) for one in (before, job.config)]
-    for name in {**pairs[0], **pairs[1]}:
-        was, is_now = (pair.get(name) for pair in pairs)
-        if name not in _MAY_CHANGE and was != is_now:
-            raise InputError(
-                f"the run in {job.directory} has another {name}",
-                f"{is_now} instead of {was}",
-                "Choose another directory, or pass --overwrite instead of --resume.",
-            )
-
-
-def _flat(config: rundir.RunConfig) -> dict[str, Any]:
-    flat: dict[str, Any] = {"source": config.source, "target": config.target}
-    for name, value in dataclasses.asdict(config.settings).items():
-        inner = value if isinstance(value, dict) else {}
-        flat |= {f"{name}.{key}": text for key, text in inner.items()}
-        if name not in rundir.OBJECTS:
-            flat[name] = value
-    return flat
-
-
-def _check_same_data(job: Job, running: Session) -> None:
-    """Raise an error if the data has changed since the run began."""
-    import torch
-
-    path = job.directory / "env.json"
-    env = rundir.read_json(path)
-    digests = rundir.entry(env, "digests", dict) if "digests" in env else {}
-    if digests is None:
-        raise InputError("env.json has no table of digests", path, "Restore it from a copy.")
-    for name, value in digests.items():
-        if job.digests.get(name) != value:
-            raise InputError(
-                f"the {name} has changed since the run began",
-                job.config.source if name == "source" else job.config.target,
-                "Restore it, or start a new run.",
-            )
-    if env.get("torch") not in (None, str(torch.__version__)):
-        versions = f"torch {env['torch']}; with {torch.__version__}"
-        running.note(f"note: the run began with {versions} it may differ in the last bits")
+    old, new = asdict(before), asdict(job.config)
+    old, new = old | old.pop("settings"), new | new.pop("settings")
+    for name in new.keys() - _MAY_CHANGE:
+        if old[name] != new[name]:
+            what = f"the run in {job.directory} has another {name}"
+            remedy = "Choose another directory, or pass --overwrite instead of --resume."
+            raise InputError(what, f"{new[name]} instead of {old[name]}", remedy)

@@ -1,4 +1,4 @@
-"""``advect show``, ``advect report`` and ``advect animate``: look at a run."""
+"""``advect show`` and ``advect report``: look at a run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from advect.cli.options import OUTPUT, TALK, WRITE, Out, Talk, Write
+from advect._util import registry
+from advect.cli.code import is_code
+from advect.cli.options import OUTPUT, TALK, WRITE, Talk, Write
 from advect.cli.rundir import RunConfig, checkpoint_step, entry, open_run, read_json
 from advect.cli.session import Facts, Session, session, short_names
 from advect.errors import DamageWarning, InputError
 
 if TYPE_CHECKING:
     import advect as ad
-    from advect.flows.result import FlowResult
     from advect.report import Story
 
 
@@ -82,12 +83,7 @@ def report(
     run: Path,
     *,
     out: Annotated[
-        Path | None,
-        Parameter(
-            alias="-o",
-            group=OUTPUT,
-            help="The file to write. The default is report.html in the run.",
-        ),
+        Path | None, Parameter(alias="-o", group=OUTPUT, help="By default report.html in the run.")
     ] = None,
     write: Write = WRITE,
 ) -> None:
@@ -99,34 +95,29 @@ def report(
     Example:
         advect report run
     """
-    from advect.report import write_report
-
     with session(write) as running:
         directory = open_run(run)
-        path = directory / "report.html" if out is None else running.place(out)
-        assert path is not None
-        story = _story(directory, running)
-        running.recheck()
-        write_report(story, path)
-        facts = {"run": directory, "bytes": path.stat().st_size}
-        running.finish(Facts(facts), None, {"report": path})
+        running.file("report", out)
+        config = RunConfig.read(directory)
+        story, target = _story(config, directory, running), _target(config, directory, running)
+        running.write("report", lambda path: write_page(story, config, directory, target, path))
+        if out is None:
+            running.files["report"] = write_page(story, config, directory, target)
+        running.finish(Facts({"run": directory}))
 
 
-def _story(directory: Path, running: Session) -> Story:
-    """What a run directory and the data that it names tell."""
+def _story(config: RunConfig, directory: Path, running: Session) -> Story:
+    """What the files of a run say."""
     from advect.report import Story
 
-    config, ended = RunConfig.read(directory), _ended(directory)
-    known: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
+    ended, settings = _ended(directory), config.settings
+    fields: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
     digests = entry(read_json(directory / "env.json"), "digests", dict) or {}
-    known["digests"] = {str(name): str(value) for name, value in digests.items()}
-    if not (config.settings.cost or {}).get("embedding") and not config.old:
-        from advect._util import registry
-
-        known["cost"] = running.cost(config.settings.cost)
-        known["solver"] = registry.make("solver", config.settings.solver or {})
-    story = dataclasses.replace(Story.of_run(directory), diagnosis=ended["notes"], **known)
-    return _described(story, config, directory, _target(config, directory, running))
+    fields["digests"] = {str(name): str(value) for name, value in digests.items()}
+    if not (settings.cost or {}).get("embedding") and not config.old:
+        fields["cost"] = running.cost(settings.cost)
+        fields["solver"] = registry.make("solver", settings.solver or {})
+    return dataclasses.replace(Story.of_run(directory), diagnosis=ended["notes"], **fields)
 
 
 def _target(config: RunConfig, directory: Path, running: Session) -> ad.LabeledDataset | None:
@@ -138,64 +129,33 @@ def _target(config: RunConfig, directory: Path, running: Session) -> ad.LabeledD
         facts = read_json(path)
         if config.target is None or not facts:
             return None
-        coders = {
-            name: text for name, text in (config.settings.space or {}).items() if ".py:" in text
-        }
-        running.read = config.settings
-        space = space_from(facts, path, **running.coders(coders), progress=running.progress)
+        texts = config.settings.space or {}
+        code = {name: text for name, text in texts.items() if is_code(text)}
+        running.read = dataclasses.replace(config.settings, space=code)
+        space = space_from(facts, path, **running.coders(), progress=running.progress)
         return space.apply(running.load(config.target), side="target")
     except InputError as error:
         running.note(f"note: without the target {config.target}: {error}")
         return None
 
 
-def _described(
-    story: Story, config: RunConfig, directory: Path, target: ad.LabeledDataset | None
-) -> Story:
+def write_page(
+    story: Story,
+    config: RunConfig,
+    directory: Path,
+    target: ad.LabeledDataset | None,
+    path: Path | None = None,
+) -> Path:
+    """Write the page of a run; by default report.html in its directory."""
     from advect.io.formats.guard import read_text
+    from advect.report import write_report
 
-    references = [config.source, *([config.target] if config.target else [])]
-    names = [*short_names(references), "target"]
-    return dataclasses.replace(
+    names = [*short_names([name for name in (config.source, config.target) if name]), "target"]
+    story = dataclasses.replace(
         story,
         target=target,
         names=(names[0], names[1]),
         config=read_text(directory / "config.toml"),
         command=f"advect flow -c {shlex.quote(str(directory / 'config.toml'))} -o again",
-        metrics={name: curve for name, curve in story.metrics.items() if name != "flow"},
     )
-
-
-def write_page(
-    result: FlowResult, config: RunConfig, directory: Path, target: ad.LabeledDataset | None
-) -> Path:
-    """The page of a run that has just ended."""
-    from advect.report import Story, write_report
-
-    story = Story.of_result(result)
-    return write_report(_described(story, config, directory, target), directory / "report.html")
-
-
-def animate(run: Path, *, out: Out, fps: int = 12, write: Write = WRITE) -> None:
-    """Write a run as an animation, .gif or .webp.
-
-    Args:
-        run: The directory of the run.
-        fps: Frames per second.
-
-    Example:
-        advect animate run -o run.gif
-    """
-    with session(write) as running:
-        from advect import viz
-        from advect.io.trajectory import Trajectory
-
-        directory = open_run(run)
-        path = running.place(out, (".gif", ".webp"))
-        assert path is not None
-        trajectory = Trajectory.open(directory)
-        target = _target(RunConfig.read(directory), directory, running)
-        running.recheck()
-        viz.animation(trajectory, path, target=target, fps=fps)
-        facts = {"run": directory, "frames": len(trajectory), "bytes": path.stat().st_size}
-        running.finish(Facts(facts), None, {"out": path})
+    return write_report(story, path or directory / "report.html")

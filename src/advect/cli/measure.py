@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from advect._util import registry
-from advect.cli.options import OUTPUT, RUN, Cost, MemoryLimit, Page, Run, Solver, Space
-from advect.cli.session import FAILED, PAGES, Exit, Facts, Session, say, session, short_names
+from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Cost, MemoryLimit, Pair, Solver
+from advect.cli.session import (
+    FAILED,
+    Exit,
+    Facts,
+    Session,
+    check_free_file,
+    say,
+    session,
+    short_names,
+    write_json,
+)
 from advect.errors import InputError
 
 if TYPE_CHECKING:
     import advect as ad
-    from advect.cli.options import Table
 
 
 def distance(
@@ -24,12 +32,10 @@ def distance(
     *,
     solver: Solver = None,
     cost: Cost = None,
-    space: Space = None,
     standard_error: int | None = None,
     sliced: int | None = None,
-    report: Page = None,
     memory_limit: MemoryLimit = None,
-    run: Run = RUN,
+    run: Ask = ASK,
 ) -> None:
     """Compute the distance between two labeled datasets (OTDD), class by class.
 
@@ -42,37 +48,36 @@ def distance(
     Example:
         advect distance digits mnist --max-samples 300
     """
-    with session(run, cost, space) as running:
+    with session(run, cost) as running:
         import torch
 
         import advect as ad
 
-        page = running.place(report, PAGES)
-        a, b, _ = running.pair(source, target, space)
-        facts: dict[str, Any] = {"source": source, "target": target, "n_samples": [len(a), len(b)]}
+        a, b, _ = running.pair(source, target)
+        facts: dict[str, Any] = {"n_samples": [len(a), len(b)]}
         generator = torch.Generator().manual_seed(run.seed)
+        title, converged = f"{source} and {target}", True
         if sliced is not None:
             if solver or set(cost or {}) - {"label_weight"}:
-                got = "--solver or --cost"
+                what, got = "the sliced distance has no solver or label cost", "--solver or --cost"
                 remedy = "Use --cost.label-weight alone, or leave --sliced out."
-                raise InputError("the sliced distance has no solver or label cost", got, remedy)
+                raise InputError(what, got, remedy)
             weight = float((cost or {}).get("label_weight", 1.0))
-            result: Any = ad.sliced_otdd(a, b, sliced, label_weight=weight, generator=generator)
-            facts |= {"value": result.value, "energy": result.energy}
-            facts |= {"standard_error": result.standard_error, "n_projections": sliced}
-            running.finish(Facts(facts))
-            return
-        method = registry.make("solver", solver or {})
-        ground = running.cost(cost, a, b)
-        result = ad.otdd(a, b, cost=ground, solver=method, memory_limit=memory_limit)
-        if method.leaves_mass:
-            facts["mass_left"] = result.mass_left
-        if standard_error is not None:
-            facts["standard_error"] = result.standard_error(standard_error, generator=generator)
-        title = f"{source} and {target}"
-        running.finish(result, facts, page=page, title=title, converged=result.converged)
-        if standard_error is not None and not run.json:
-            print(f"standard error {facts['standard_error']:.3g}")
+            value = ad.sliced_otdd(a, b, sliced, label_weight=weight, generator=generator)
+            names = ("value", "energy", "standard_error")
+            result: Any = Facts({name: getattr(value, name) for name in names})
+            facts["n_projections"] = sliced
+        else:
+            method = registry.make("solver", solver or {})
+            ground = running.cost(cost, a, b)
+            result = ad.otdd(a, b, cost=ground, solver=method, memory_limit=memory_limit)
+            converged = result.converged
+            if method.leaves_mass:
+                facts["mass_left"] = result.mass_left
+            if standard_error is not None:
+                facts["standard_error"] = result.standard_error(standard_error, generator=generator)
+                running.note(f"standard error {facts['standard_error']:.3g}")
+        running.finish(result, facts, title=title, converged=converged)
 
 
 def matrix(
@@ -83,12 +88,11 @@ def matrix(
     ] = None,
     solver: Solver = None,
     cost: Cost = None,
-    space: Space = None,
     n_jobs: Annotated[
         int, Parameter(alias="-j", help="Number of parallel jobs; -1 uses all cores.")
     ] = 1,
     memory_limit: MemoryLimit = None,
-    run: Run = RUN,
+    run: Pair = PAIR,
 ) -> None:
     """Compute the distances between all pairs of several datasets.
 
@@ -103,7 +107,7 @@ def matrix(
     if len(references) < 2:
         got = f"{len(references)} dataset"
         raise InputError("pairs need two or more datasets", got, "Add references.")
-    with session(run, cost, space) as running:
+    with session(run, cost) as running:
         import advect as ad
 
         directory = None if out is None else out.expanduser()
@@ -112,8 +116,8 @@ def matrix(
                 remedy = "Choose another directory."
                 raise InputError("advect did not write this directory", directory, remedy)
         elif directory is not None:
-            running.place(directory / "distances.json")
-        sets = _in_one_space(references, space, running)
+            check_free_file(directory / "distances.json", run.overwrite)
+        sets = _in_one_space(references, run.space or {}, running)
         result = ad.pairwise(
             dict(zip(short_names(references), sets, strict=True)),
             cost=running.cost(cost, *sets),
@@ -124,11 +128,10 @@ def matrix(
             progress=running.progress,
         )
         if directory is not None and not result.errors:
-            running.recheck()
+            check_free_file(directory / "distances.json", run.overwrite)
             _write_matrix(directory, result)
-        facts = {"references": list(references)}
-        converged = bool(result.converged.all())
-        running.finish(result, facts, {"out": directory}, converged=converged)
+        facts, converged = {"references": list(references)}, bool(result.converged.all())
+        running.finish(result, facts, converged=converged, out=directory)
         for pair, message in result.errors.items():
             say(f"failed: {' and '.join(pair)}: {message}")
         if result.errors:
@@ -143,23 +146,22 @@ def _write_matrix(directory: Path, result: Any) -> None:
     table = pd.DataFrame(result.values, index=result.names, columns=result.names)
     write_atomically(directory / "distances.csv", table.to_csv().encode())
     result.report(directory / "distances.html")
-    write_atomically(directory / "distances.json", json.dumps(result.to_dict(), indent=1).encode())
+    write_json(directory / "distances.json", result.to_dict())
 
 
 def _in_one_space(
-    references: tuple[str, ...], space: Table, running: Session
+    references: tuple[str, ...], space: dict[str, str], running: Session
 ) -> list[ad.LabeledDataset]:
     """All datasets in one space: unchanged if they fit, images in the size and colors of the largest."""
     from advect.spaces.harmonize import in_space_of_largest
 
-    pairwise = {"project", "columns"} & (space or {}).keys()
-    if pairwise or (space or {}).get("scale") not in (None, "unit"):
-        raise InputError(
-            "several datasets cannot share a space that is fitted to two",
-            "space.scale, space.project or space.columns",
-            "Convert them first with advect data convert, or use space.size and space.channels.",
+    if {"project", "columns"} & space.keys() or space.get("scale") not in (None, "unit"):
+        what = "several datasets cannot share a space that is fitted to two"
+        remedy = (
+            "Convert them first with advect data convert, or use space.size and space.channels."
         )
+        raise InputError(what, "space.scale, space.project or space.columns", remedy)
     sets = [running.load(reference) for reference in references]
     if len({data.sample_shape for data in sets}) == 1 and not space:
         return sets
-    return in_space_of_largest(sets, lambda a, b: running.space(a, b, space))
+    return in_space_of_largest(sets, running.space)

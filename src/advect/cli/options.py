@@ -171,10 +171,26 @@ class Writing(Output):
 
 @dataclass(frozen=True)
 class Running(Writing, Reading):
-    """All that most commands share."""
+    """What commands that read data share."""
+
+
+@dataclass(frozen=True)
+class Pairing(Running):
+    """What commands share that bring datasets into one feature space."""
+
+    space: Space = None
+
+
+@dataclass(frozen=True)
+class Asking(Pairing):
+    """The same, for commands with a page."""
+
+    report: Page = None
 
 
 Run = Annotated[Running, Parameter(name="*")]
+Pair = Annotated[Pairing, Parameter(name="*")]
+Ask = Annotated[Asking, Parameter(name="*")]
 Write = Annotated[Writing, Parameter(name="*")]
 Talk = Annotated[Output, Parameter(name="*")]
-RUN, WRITE, TALK = Running(), Writing(), Output()
+RUN, PAIR, ASK, WRITE, TALK = Running(), Pairing(), Asking(), Writing(), Output()

@@ -11,7 +11,6 @@ report.html     its page
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import shutil
@@ -22,10 +21,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from advect._util import query
+from advect._util import query, registry
 from advect._util.atomic import (
     hidden_name,
     is_leftover,
@@ -35,7 +35,6 @@ from advect._util.atomic import (
 )
 from advect._util.lock import Hold
 from advect._util.registry import as_text
-from advect._util.result import plain
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
 from advect.errors import DamageWarning, InputError
@@ -52,13 +51,8 @@ _FILES = {
     "run": r"config\.toml|(env|space|result)\.json|(frames|metrics)\.jsonl|report\.html"
     r"|checkpoint-[ab]\.safetensors|frames/[0-9]{6,18}(\.[0-9]{1,5}-of-[0-9]{1,5})?\.safetensors",
     "map": r"map\.safetensors|space\.json",
-    "sets": r"result\.json",
+    "sets": r"result\.json|report\.html|(recommended|final|path)\.npz",
 }
-
-
-def write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    """Write a table as readable JSON."""
-    write_atomically(path, (json.dumps(plain(facts), indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -133,9 +127,6 @@ class RunConfig:
         for name in OBJECTS:
             if type(values.get(name)) is dict:
                 values[name] = {key: as_text(value) for key, value in values[name].items()}
-        terms = values.get("functional", [])
-        if type(terms) is list:
-            values["functional"] = [json.dumps(t) if type(t) is dict else t for t in terms]
         unknown = values.keys() - FlowSettings.__dataclass_fields__.keys()
         if unknown:
             raise ValueError(f"unknown options {', '.join(sorted(unknown))}")
@@ -149,6 +140,12 @@ def _adapter() -> Any:
     return TypeAdapter(FlowSettings)
 
 
+def as_table(kind: str, made: Any) -> dict[str, str]:
+    """An object as text by key, as options and config.toml have it."""
+    table = registry.describe(kind, made)
+    return {key: as_text(value) for key, value in table.items() if value is not None}
+
+
 def _native(text: str) -> Any:
     """A number or truth value where the text stands for one."""
     value = query.guess(text)
@@ -157,16 +154,14 @@ def _native(text: str) -> Any:
 
 def environment(settings: FlowSettings, digests: Mapping[str, str]) -> dict[str, Any]:
     """Versions, device, seed and digests."""
-    import numpy
     import torch
 
     import advect as ad
 
     return {
         "advect": ad.__version__,
+        **{name: version(name) for name in ("torch", "numpy")},
         "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": numpy.__version__,
         "platform": platform.platform(),
         "device": settings.device,
         "threads": torch.get_num_threads(),
@@ -230,10 +225,8 @@ def open_run(directory: Path) -> Path:
     """The directory of a run, expanded and checked."""
     directory = directory.expanduser()
     put_back(directory)
-    if is_run(pending(directory)):
-        message = (
-            f"{pending(directory)} is left of a killed flow with --overwrite: resume or remove it"
-        )
+    if is_run(next_run := pending(directory)):
+        message = f"{next_run} is left of a killed flow with --overwrite: resume or remove it"
         warnings.warn(message, UserWarning, stacklevel=2)
     if not directory.is_dir():
         raise InputError("no such run directory", directory, _PASS_RUN)
@@ -259,41 +252,29 @@ def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str 
     check_parents(directory)
     foreign, count = foreign_file(directory, kind) if directory.is_dir() else (None, 0)
     if foreign is not None:
-        raise InputError(
-            f"{directory} has files that advect did not write",
-            foreign,
-            "Choose another directory, or move the file.",
-        )
+        what = f"{directory} has files that advect did not write"
+        raise InputError(what, foreign, "Choose another directory, or move the file.")
     if count and not overwrite:
-        what = "the directory has results already"
-        raise InputError(what, directory, f"{remedy}Pass --overwrite to replace them.")
-    place, here = directory.resolve(), Path.cwd().resolve()
-    if count and (place == here or place in here.parents):
-        what = "the current directory cannot be replaced"
-        raise InputError(what, place, "Change to another directory first.")
+        remedy += "Pass --overwrite to replace them."
+        raise InputError("the directory has results already", directory, remedy)
+    if count and Path.cwd().resolve().is_relative_to(directory.resolve()):
+        remedy = "Change to another directory first."
+        raise InputError("the current directory cannot be replaced", directory, remedy)
 
 
 def foreign_file(directory: Path, kind: str = "run") -> tuple[Path | None, int]:
-    """The first file in a directory that advect did not write, and how many it did write."""
-    names = [*_names(directory, "frames" if kind == "run" else "")]
-    listed = set(_listed(directory)) if kind == "sets" else set()
-    for name, is_file in names:
-        known = re.fullmatch(_FILES[kind], name) or name in listed
-        if not is_file or not known:
-            return directory / name, len(names)
-    if names and not _is_ours(directory, kind):
-        return directory / names[0][0], len(names)
-    return None, len(names)
-
-
-def _names(directory: Path, folder: str, prefix: str = "") -> Iterator[tuple[str, bool]]:
-    """Names in a directory, and whether each is a regular file; leftovers do not count."""
-    for item in sorted(os.scandir(directory / prefix), key=lambda item: item.name):
-        name, is_file = f"{prefix}{item.name}", item.is_file(follow_symlinks=False)
-        if folder and name == folder and item.is_dir(follow_symlinks=False):
-            yield from _names(directory, "", f"{name}/")
-        elif not (is_file and (is_leftover(item.name) or name == ".lock")):
-            yield name, is_file
+    """The first file in a directory that advect did not write, and the number of files."""
+    paths, frames = sorted(directory.iterdir()), directory / "frames"
+    if kind == "run" and frames.is_dir() and not frames.is_symlink():
+        paths = [path for path in paths if path != frames] + sorted(frames.iterdir())
+    plain_files = {path for path in paths if path.is_file() and not path.is_symlink()}
+    leftovers = {p for p in plain_files if is_leftover(p.name) or p == directory / ".lock"}
+    paths = [path for path in paths if path not in leftovers]
+    for path in paths:
+        name = path.relative_to(directory).as_posix()
+        if path not in plain_files or not re.fullmatch(_FILES[kind], name):
+            return path, len(paths)
+    return (paths[0] if paths and not _is_ours(directory, kind) else None), len(paths)
 
 
 def _is_ours(directory: Path, kind: str) -> bool:
@@ -301,25 +282,17 @@ def _is_ours(directory: Path, kind: str) -> bool:
     from advect.data.store import is_ours
     from advect.io.logs import is_frame, read_lines
 
-    if kind == "sets":
-        return bool(_listed(directory))
     names = ("map.safetensors",) if kind == "map" else _CHECKPOINTS
-    if any(is_ours(directory / name) for name in names):
-        return True
     try:
-        started = "digests" in read_json(directory / "env.json")
-        return started or bool(read_lines(directory / "frames.jsonl", is_frame))
+        if kind == "sets":
+            return bool(entry(read_json(directory / "result.json"), "files", list))
+        return (
+            any(is_ours(directory / name) for name in names)
+            or "digests" in read_json(directory / "env.json")
+            or bool(read_lines(directory / "frames.jsonl", is_frame))
+        )
     except InputError:
         return False
-
-
-def _listed(directory: Path) -> list[str]:
-    """The files that result.json lists, itself included."""
-    try:
-        files = entry(read_json(directory / "result.json"), "files", list)
-    except InputError:
-        return []
-    return ["result.json", *map(str, files)] if files else []
 
 
 @contextmanager

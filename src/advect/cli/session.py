@@ -10,12 +10,14 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advect._util import registry
+from advect._util import query, registry
+from advect._util.atomic import write_atomically
 from advect._util.result import Result, plain
 from advect.cli.code import Permission, load_network, load_object
 from advect.cli.options import Output, Reading, Table, Writing
@@ -24,8 +26,9 @@ from advect.errors import ConvergenceWarning, InputError
 if TYPE_CHECKING:
     import advect as ad
 
+INPUTS: ContextVar[dict[str, str]] = ContextVar("INPUTS", default={})  # noqa: B039 (never changed)
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
-PAGES, DATA_FILES = (".html", ".htm"), (".npz", ".csv", ".tsv", ".parquet")
+DATA_FILES = (".npz", ".csv", ".tsv", ".parquet")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but newline and tab
 
 
@@ -45,36 +48,33 @@ class Facts(Result):
         samples  30
     """
 
-    def __init__(self, facts: Mapping[str, Any], notes: Iterable[Any] = ()) -> None:
-        self.facts, self.notes = dict(facts), tuple(notes)
+    def __init__(
+        self, facts: Mapping[str, Any], notes: Iterable[Any] = (), tables: Sequence[Any] = ()
+    ) -> None:
+        self.facts, self.notes, self.tables = dict(facts), tuple(notes), list(tables)
 
     def _summary(self) -> dict[str, Any]:
-        return {name: _inline(one) for name, one in self.facts.items() if one not in (None, [], {})}
+        return {name: value for name, value in self.facts.items() if value not in (None, [], {})}
+
+    def _tables(self) -> list[Any]:
+        return self.tables
 
     def to_dict(self) -> dict[str, Any]:
-        """The values as JSON."""
-        return plain({**self.facts, "notes": [str(note) for note in self.notes]})
-
-
-def _inline(value: Any) -> Any:
-    match value:
-        case Mapping():
-            return ", ".join(f"{name}: {_inline(part)}" for name, part in value.items())
-        case list() | tuple():
-            return ", ".join(str(_inline(part)) for part in value)
-    return f"{value:.6g}" if type(value) is float else value
+        """The values, those that are missing included, as JSON."""
+        return plain(self.facts) | super().to_dict()
 
 
 class Session:
-    """What a command uses while it runs."""
+    """What a command uses while it runs: how it reads data, the files that it writes, its output."""
 
     def __init__(self, output: Output, code: Permission) -> None:
+        writing = output if isinstance(output, Writing) else Writing()
         self.output, self.code = output, code
         self.read = output if isinstance(output, Reading) else Reading()
-        self.overwrite = isinstance(output, Writing) and output.overwrite
-        self.strict = isinstance(output, Writing) and output.strict
+        self.overwrite, self.strict = writing.overwrite, writing.strict
         self.unconverged: list[str] = []
-        self._places: list[Path] = []
+        self.files: dict[str, Path] = {}
+        self.file("report", getattr(output, "report", None), ".html", ".htm")
 
     @property
     def progress(self) -> Any:
@@ -86,28 +86,23 @@ class Session:
         if not self.output.quiet:
             say(message)
 
-    def detail(self, message: str) -> None:
-        """Print a message on stderr if the command is verbose."""
-        if self.output.verbose:
-            say(message)
-
-    def place(self, path: Path | None, suffixes: Sequence[str] = ()) -> Path | None:
-        """A file to write, checked now and again when the result is there."""
+    def file(self, option: str, path: Path | None, *suffixes: str) -> None:
+        """The file that an option names, checked now and again when it is written."""
         if path is None:
-            return None
+            return
         path = path.expanduser()
         if suffixes and path.suffix.lower() not in suffixes:
             raise InputError("the file has another suffix", path, f"Use {', '.join(suffixes)}.")
-        if path.resolve() in [other.resolve() for other in self._places]:
+        if path.resolve() in [other.resolve() for other in self.files.values()]:
             raise InputError("two results cannot go to one file", path, "Rename one of them.")
         check_free_file(path, self.overwrite)
-        self._places.append(path)
-        return path
+        self.files[option] = path
 
-    def recheck(self) -> None:
-        """Check again that files are free: something may have been written meanwhile."""
-        for path in self._places:
-            check_free_file(path, self.overwrite)
+    def write(self, option: str, write: Callable[[Path], object]) -> None:
+        """Write the file of an option if it was given, and if it is still free."""
+        if option in self.files:
+            check_free_file(self.files[option], self.overwrite)
+            write(self.files[option])
 
     def load(self, reference: str) -> ad.LabeledDataset:
         """A dataset; what the reference says itself takes precedence over the options."""
@@ -115,73 +110,69 @@ class Session:
 
         import advect as ad
         from advect.data.conversions import has_classes
-        from advect.io.reference import Reference
 
         read = self.read
-        own = Reference.parse(reference, names=[row.name for row in ad.datasets.names()]).options
-        wanted: dict[str, Any] = {"seed": read.seed, "max_samples": read.max_samples}
-        wanted["balanced"] = read.balanced or None
-        if "n" in own:
-            wanted.pop("max_samples")
-        given = {name: value for name, value in wanted.items() if value is not None}
-        given = {name: value for name, value in given.items() if name not in own}
-        data = ad.datasets.load(reference, progress=self.progress, **given)
+        options: dict[str, Any] = {"seed": read.seed, "max_samples": read.max_samples}
+        options["balanced"] = read.balanced or None
+        chosen = set(_parsed(reference).options)
+        chosen |= {"max_samples"} if "n" in chosen else set()
+        options = {k: v for k, v in options.items() if v is not None and k not in chosen}
+        data = ad.datasets.load(reference, progress=self.progress, **options)
         data = data.to(device(read.device), read.dtype and getattr(torch, read.dtype))
-        self.detail(f"{reference}: {data}")
+        if self.output.verbose:
+            say(f"{reference}: {data}")
         if not read.equal_mass:
             return data
         if not (bool(data.labeled.all()) and has_classes(data)):
-            raise InputError(
-                "equal_mass needs a label for every sample",
-                reference,
-                "Leave equal_mass out, or name the labels in the reference (?label=…).",
-            )
+            remedy = "Leave equal_mass out, or name the labels in the reference (?label=…)."
+            raise InputError("equal_mass needs a label for every sample", reference, remedy)
         return data.balanced()
 
-    def coders(self, table: Table) -> dict[str, Any]:
-        """The encoder and decoder of a feature space."""
-        texts = {name: (table or {}).get(name) for name in ("encoder", "decoder")}
+    @property
+    def _space(self) -> dict[str, str]:
+        return getattr(self.read, "space", None) or {}
+
+    def coders(self) -> dict[str, Any]:
+        """The encoder and decoder of the feature space."""
+        texts = {name: self._space.get(name) for name in ("encoder", "decoder")}
         return {
             name: load_network(text, f"the {name}", self.code)
             for name, text in texts.items()
             if text is not None
         }
 
-    def space(
-        self, source: ad.LabeledDataset, target: ad.LabeledDataset, table: Table
-    ) -> ad.FeatureSpace:
+    def space(self, source: ad.LabeledDataset, target: ad.LabeledDataset) -> ad.FeatureSpace:
         """The common feature space of two datasets."""
         import advect as ad
 
-        coders = self.coders(table)
-        texts = {name: text for name, text in (table or {}).items() if name not in coders}
-        values = registry.converted("space", ad.FeatureSpace.fit, texts)
+        coders = self.coders()
+        texts = {name: text for name, text in self._space.items() if name not in coders}
+        options = registry.converted("space", ad.FeatureSpace.fit, texts) | coders
         if coders:
-            values["progress"] = self.progress
-        space = ad.FeatureSpace.fit(source, target, **values, **coders)
-        self.detail(space.describe())
+            options["progress"] = self.progress
+        space = ad.FeatureSpace.fit(source, target, **options)
+        if self.output.verbose:
+            say(space.describe())
         return space
 
     def pair(
-        self, one: str, other: str, table: Table
+        self, source: str, target: str
     ) -> tuple[ad.LabeledDataset, ad.LabeledDataset, ad.FeatureSpace]:
         """Two datasets in their common feature space, and the space."""
-        a, b = self.load(one), self.load(other)
-        space = self.space(a, b, table)
+        a, b = self.load(source), self.load(target)
+        space = self.space(a, b)
         return space.apply(a), space.apply(b, side="target"), space
 
-    def in_space(
-        self, sets: Sequence[ad.LabeledDataset], table: Table
-    ) -> tuple[list[ad.LabeledDataset], ad.FeatureSpace | None]:
+    def in_space(self, *sets: ad.LabeledDataset) -> list[ad.LabeledDataset]:
         """The first two datasets span the space; unchanged if they fit and no option is set."""
         first, second = sets[0], sets[min(1, len(sets) - 1)]
         fits = first.sample_shape == second.sample_shape and first.columns == second.columns
-        if fits and not table:
-            return list(sets), None
-        space = self.space(first, second, table)
-        return [space.apply(first), *(space.apply(one, side="target") for one in sets[1:])], space
+        if fits and not self._space:
+            return list(sets)
+        space = self.space(first, second)
+        return [space.apply(first), *(space.apply(data, side="target") for data in sets[1:])]
 
-    def cost(self, table: Table, *sets: ad.LabeledDataset, **usual: Any) -> ad.GroundCost:
+    def cost(self, table: Table, *sets: ad.LabeledDataset) -> ad.GroundCost:
         """The ground cost; between values where the datasets have continuous targets."""
         import advect as ad
         from advect.data.conversions import has_classes
@@ -190,46 +181,40 @@ class Session:
         embedding = texts.pop("embedding", None)
         if "label" not in texts and not all(map(has_classes, sets)):
             texts["label"] = "values"
-        if embedding is not None:
-            function = load_object(embedding, "an embedding", self.code)
-            usual["feature"] = ad.Embedding(function)
-        return registry.make("cost", texts, **usual)
+        if embedding is None:
+            return registry.make("cost", texts)
+        function = load_object(embedding, "an embedding", self.code)
+        return registry.make("cost", texts, feature=ad.Embedding(function))
 
     def embedding(self, text: str) -> Any:
         """The ``embedding`` argument of the library."""
-        if text in ("auto", "gradients", "standardized"):
-            return text
-        if text == "features":
-            return None
-        try:
-            return float(text) if "." in text else int(text)
-        except ValueError:
-            return load_network(text, "embedding", self.code)
+        if text in ("auto", "gradients", "standardized", "features"):
+            return None if text == "features" else text
+        number = query.guess(text)
+        is_number = type(number) in (int, float)
+        return number if is_number else load_network(text, "embedding", self.code)
 
     def finish(
         self,
         result: Any,
         facts: Mapping[str, Any] | None = None,
-        files: Mapping[str, Path | None] | None = None,
         *,
-        page: Path | None = None,
         title: str = "",
         converged: bool = True,
+        **files: Path | None,
     ) -> None:
         """Write the page, and print the result as text or JSON; with ``--strict``, exit 3 if something did
-        not converge.
+        not converge. ``files`` are further files that were written.
         """
-        if page is not None:
-            check_free_file(page, self.overwrite)
-            result.report(page, title=title)
-            files = {**(files or {}), "report": page}
-        written = {name: path for name, path in (files or {}).items() if path is not None}
+        if title:
+            self.write("report", lambda path: result.report(path, title=title))
+        written = {name: path for name, path in (self.files | files).items() if path is not None}
         if self.output.json:
-            table = {**(facts or {}), **result.to_dict(), **(files or {})}
+            table = {**INPUTS.get(), **(facts or {}), **result.to_dict(), **written}
             text = json.dumps(plain(table), ensure_ascii=False, allow_nan=False)
         else:
-            places = [f"{name} written to {path}" for name, path in written.items()]
-            text = "\n".join([str(result), *([""] if places and str(result) else []), *places])
+            places = "\n".join(f"{name} written to {path}" for name, path in written.items())
+            text = "\n\n".join(filter(None, (str(result), places)))
         _print(text, sys.stdout)
         if self.strict and (self.unconverged or not converged):
             say(f"not converged: {(self.unconverged or ['the transport problem'])[0]}")
@@ -244,12 +229,12 @@ def session(
 
     ``light`` commands only read files and do not load torch.
     """
+    tables = (*tables, getattr(output, "space", None))
     named = [text for table in tables for text in (table or {}).values()]
     run_code = isinstance(output, Writing) and output.run_code
     running = Session(output, Permission.given(run_code, [*named, *code]))
-    if not light and "torch" not in sys.modules:
-        with loading("loading torch …"):
-            import torch as _torch  # noqa: F401
+    if not light:
+        _load_torch()
     seen: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -266,17 +251,15 @@ def session(
         yield running
 
 
-@contextmanager
-def loading(text: str) -> Iterator[None]:
-    """A line on a terminal while libraries are loaded."""
-    shown = sys.stderr is not None and sys.stderr.isatty()
+def _load_torch() -> None:
+    """Import torch, with a line on the terminal because it takes seconds."""
+    shown = "torch" not in sys.modules and sys.stderr is not None and sys.stderr.isatty()
     if shown:
-        print(text, end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        print("loading torch …", end="", file=sys.stderr, flush=True)
+    import torch as _torch  # noqa: F401
+
+    if shown:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def device(name: str) -> Any:
@@ -287,19 +270,28 @@ def device(name: str) -> Any:
         place = torch.device(name)
         torch.zeros(1, device=place)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        why = str(error).splitlines()[0]
-        raise InputError(
-            "no such device", f"{name} ({why})", "Use cpu; see advect doctor."
-        ) from None
+        got = f"{name} ({str(error).splitlines()[0]})"
+        raise InputError("no such device", got, "Use cpu; see advect doctor.") from None
     return place
+
+
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write a table as readable JSON."""
+    write_atomically(path, (json.dumps(plain(facts), indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def write_table(path: Path, result: Any) -> None:
+    """Write the table of a result as CSV, or the result as JSON."""
+    if path.suffix.lower() == ".json":
+        write_json(path, result.to_dict())
+    else:
+        write_atomically(path, result.to_pandas().to_csv(index=False).encode())
 
 
 def check_free_file(path: Path, overwrite: bool) -> None:
     """Raise an error unless a file can be written there."""
-    if path.is_dir():
-        raise InputError("a directory is in the way", path, "Choose another name.")
     if path.exists() and not path.is_file():
-        raise InputError("not a regular file", path, "Choose another name.")
+        raise InputError("a directory or device is in the way", path, "Choose another name.")
     if path.exists() and not overwrite:
         raise InputError("the file exists", path, "Pass --overwrite, or choose another name.")
     check_parents(path)
@@ -319,15 +311,19 @@ def absolute_reference(reference: str) -> str:
         >>> absolute_reference("digits?n=5")
         'digits?n=5'
     """
-    import advect as ad
-    from advect.io.reference import Reference
-
-    parsed = Reference.parse(reference, names=[row.name for row in ad.datasets.names()])
+    parsed = _parsed(reference)
     if not (parsed.is_file or parsed.kind == "run"):
         return reference
     scheme = "" if parsed.kind == "path" else f"{parsed.kind}:"
     rest = reference.removeprefix(scheme)[len(parsed.path) :]
     return f"{scheme}{Path(parsed.path).expanduser().absolute()}{rest}"
+
+
+def _parsed(reference: str) -> Any:
+    import advect as ad
+    from advect.io.reference import Reference
+
+    return Reference.parse(reference, names=[row.name for row in ad.datasets.names()])
 
 
 def short_names(references: Sequence[str]) -> list[str]:

@@ -1,20 +1,17 @@
-"""Terms of the objective as text: a weight, a name and options, as in ``0.5*ball?centre=0,5&radius=2``.
-
-In a TOML file a term may also be a table: ``{name = "ball", weight = 0.5, centre = [0, 5], radius = 2}``."""
+"""Terms of the objective as text: a weight, a name and options, as in ``0.5*ball?centre=0,5&radius=2``."""
 
 from __future__ import annotations
 
-import inspect
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 from cyclopts import App, ArgumentCollection
 
 from advect._util import query, registry
-from advect._util.checks import check_known, check_number
+from advect._util.checks import check_known
 from advect.cli.code import TYPED, Permission, absolute, is_code, load_object
 from advect.errors import InputError
 
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
     import advect as ad
 
 # options whose value may be path.py:name; for objects, the keys
-_TAKE_CODE = ("--functional", "--metric", "--embedding")
+_TAKE_CODE = ("--functional", "--metric", "--embedding", "--model")
 _CODE_KEYS = {"--cost": ("embedding",), "--space": ("encoder", "decoder")}
 _KINDS = ("functional", "potential", "interaction")
 _DISTANCES = ("otdd", "sliced", "class-mmd")
@@ -42,27 +39,15 @@ class Term:
 
     name: str
     weight: float = 1.0
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Term:
-        """Read a term; a table of a TOML file comes as JSON."""
-        if text.lstrip().startswith("{"):
-            try:
-                table = json.loads(text)
-                name, weight = str(table.pop("name")), table.pop("weight", 1.0)
-            except (ValueError, KeyError, AttributeError, RecursionError):
-                raise InputError(
-                    "a term must be text or a table with a name",
-                    text,
-                    'For example {name = "norm", weight = 0.1}.',
-                ) from None
-            term = cls(name, check_number("the weight of a term", weight), table)
-        else:
-            match = _WEIGHT.fullmatch(text)
-            weight, rest = (float(match["weight"]), match["rest"]) if match else (1.0, text.strip())
-            name, _, options = rest.partition("?")
-            term = cls(name, weight, dict(query.split(options, text)))
+        """Read a term. Special characters in the path of a file are percent-encoded."""
+        match = _WEIGHT.fullmatch(text)
+        weight, rest = (float(match["weight"]), match["rest"]) if match else (1.0, text.strip())
+        name, _, options = rest.partition("?")
+        term = cls(unquote(name), weight, query.split(options, text))
         if not is_code(term.name):
             names = [name for kind in _KINDS for name in registry.known(kind)]
             check_known("functional", term.name, names)
@@ -71,7 +56,7 @@ class Term:
     @property
     def target(self) -> str | None:
         """The reference of the dataset that a distance goes to; empty for the main target."""
-        return str(self.options.get("target", "")) if self.name in _DISTANCES else None
+        return self.options.get("target", "") if self.name in _DISTANCES else None
 
     @property
     def kind(self) -> str:
@@ -112,10 +97,9 @@ def absolute_term(text: str) -> str:
     term = Term.parse(text)
     if not is_code(term.name):
         return text
-    name = absolute(term.name)
-    if text.lstrip().startswith("{") or "?" in name:
-        return json.dumps({"name": name, "weight": term.weight, **term.options})
-    return text.replace(term.name, name, 1)
+    weight = "" if term.weight == 1 else f"{term.weight!r}*"
+    name, (_, mark, options) = quote(absolute(term.name), safe="/:"), text.partition("?")
+    return f"{weight}{name}{mark}{options}"
 
 
 def functional(
@@ -139,23 +123,20 @@ def _build(
 ) -> ad.Functional:
     import advect as ad
 
-    options = dict(term.options)
-    data: dict[str, Any] = {}
-    if term.target is not None:
-        options.pop("target", None)
-        data["target"] = targets[term.target]
+    options = {name: text for name, text in term.options.items() if name != "target"}
+    target = {} if term.target is None else {"target": targets[term.target]}
     if term.kind == "code":
-        made = _user_functional(term, options, source, targets.get(""), code)
+        made = _user_functional(term, source, targets.get(""), code)
     elif term.name == "otdd":
         for option in options:
-            remedy = "; use --cost and --solver"
-            check_known("option of otdd", option, ["target"], remedy)
-        made = ad.OTDD(**data, **shared)
+            check_known("option of otdd", option, ["target"], "; use --cost and --solver")
+        made = ad.OTDD(**target, **shared)
+    elif term.kind == "functional":
+        made = registry.make("functional", {"name": term.name, **options}, **target)
     else:
-        made = registry.make(term.kind, {"name": term.name, **options}, **data)
-        if term.kind != "functional":
-            made = (ad.Potential if term.kind == "potential" else ad.Interaction)(made)
-            _check_dimension(made, term.name, source)
+        energy = ad.Potential if term.kind == "potential" else ad.Interaction
+        made = energy(registry.make(term.kind, {"name": term.name, **term.options}))
+        _check_dimension(made, term.name, source)
     return made if term.weight == 1 else term.weight * made
 
 
@@ -169,11 +150,7 @@ def _check_dimension(made: ad.Functional, name: str, source: ad.LabeledDataset) 
 
 
 def _user_functional(
-    term: Term,
-    options: dict[str, Any],
-    source: ad.LabeledDataset,
-    target: ad.LabeledDataset | None,
-    code: Permission,
+    term: Term, source: ad.LabeledDataset, target: ad.LabeledDataset | None, code: Permission
 ) -> ad.Functional:
     """A functional in a Python file, or a class or function that makes one; it gets ``source`` and
     ``target`` if it takes them.
@@ -182,22 +159,18 @@ def _user_functional(
 
     made = load_object(term.name, "a functional", code)
     if callable(made) and not isinstance(made, ad.Functional):
-        own = inspect.signature(made).parameters
+        parameters = registry.parameters(made)
         datasets = {"source": source, "target": target}
-        shared = {name: data for name, data in datasets.items() if name in own}
-        free = any(one.kind is one.VAR_KEYWORD for one in own.values())
-        for name in options:
-            if name in shared or not free:
-                check_known(f"option of {term.name}", name, own.keys() - shared.keys())
-        texts = {name: text for name, text in options.items() if name in own}
-        extra = {k: query.guess(registry.as_text(options[k])) for k in options if k not in own}
+        datasets = {name: data for name, data in datasets.items() if name in parameters}
+        for name in term.options:
+            check_known(f"option of {term.name}", name, parameters.keys() - datasets.keys())
         try:
-            made = registry.call(term.name, made, texts, {**shared, **extra})
+            made = registry.call(term.name, made, term.options, datasets)
         except (TypeError, ValueError) as error:
-            remedy = f"It takes {', '.join(own) or 'nothing'}."
+            remedy = f"It takes {', '.join(parameters) or 'nothing'}."
             raise InputError(f"{term.name} cannot be made", error, remedy) from error
-    elif options:
-        got = f"options {', '.join(options)}"
+    elif term.options:
+        got = f"options {', '.join(term.options)}"
         raise InputError(f"{term.name} is an object, not a class", got, "Name its class instead.")
     if not isinstance(made, ad.Functional):
         got = type(made).__name__

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advect._util.checks import check_count, check_known, needed
+from advect._util.checks import check_count, check_known
 from advect._util.result import Result, Table, plain
 from advect.data.dataset import LabeledDataset
 from advect.spaces.images import layout
@@ -138,7 +138,9 @@ class Audit(Result):
 
     def to_pandas(self) -> DataFrame:
         """``rows`` as a data frame. ``to_pandas().to_csv(path, index=False)`` writes it."""
-        return needed("pandas", "data frames").DataFrame(self.rows())
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
         lists = {

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advect._util.checks import check_known, needed
+from advect._util.checks import check_known
 from advect._util.result import Result, Table, plain
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
@@ -176,7 +176,9 @@ class Compared(Result):
 
     def to_pandas(self) -> DataFrame:
         """``records`` as a data frame."""
-        return needed("pandas", "data frames").DataFrame(self.records())
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
 
     def to_dict(self) -> dict[str, Any]:
         confusion = {"classes": self.confusion.rows, "values": self.confusion.values}

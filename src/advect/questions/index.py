@@ -134,7 +134,7 @@ class DatasetIndex(Result):
             remedy = "Create it again from the datasets."
             raise InputError("the index was written by advect 0.2", self.path, remedy)
         if not (self.path / _SETTINGS).is_file():
-            remedy = "Create one with ad.DatasetIndex.create, or advect index add."
+            remedy = "Create one with ad.DatasetIndex.create."
             raise InputError("there is no index in this directory", self.path, remedy)
         tensors, facts = read_tensors(self.path / _SETTINGS)
         with unpacking(self.path / _SETTINGS):

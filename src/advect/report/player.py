@@ -70,16 +70,10 @@ def write_report(
         flow.html True
     """
     place = page_path(path)
-    chosen = {
-        "target": target,
-        "title": title,
-        "names": names,
-        "config": config,
-        "command": command,
-        "pictures": pictures,
-    }
-    known = {name: value for name, value in chosen.items() if value is not None}
-    return write_text(place, render(replace(story_of(result), **known)))
+    texts = {"title": title, "names": names, "config": config, "command": command}
+    fields = {"target": target, "pictures": pictures, **texts}
+    given = {name: value for name, value in fields.items() if value is not None}
+    return write_text(place, render(replace(story_of(result), **given)))
 
 
 def render(story: Story) -> str:

@@ -46,9 +46,8 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
     if target is not None and target.data.dim == before.dim:
         shown.append(target.data)
     elif target is not None:
-        remarks.append(
-            f"The target has {target.data.dim} features and the flow {before.dim}: it is not drawn."
-        )
+        sizes = f"{target.data.dim} features and the flow {before.dim}"
+        remarks.append(f"The target has {sizes}: it is not drawn.")
     album = Album(before, after, None if target is None else target.data, story.pictures)
     view, how, axes = view_of(shown)
     clouds = []
@@ -158,10 +157,8 @@ def partners(
         warnings.simplefilter("ignore", ConvergenceWarning)
         solved = solver.solve(cost.between(rho, target).matrix(dtype), rho.weights, target.weights)
     if not solved.converged:
-        remarks.append(
-            f"The final coupling did not converge: its marginal error is "
-            f"{solved.marginal_error:.1e}. Raise epsilon."
-        )
+        error = f"its marginal error is {solved.marginal_error:.1e}"
+        remarks.append(f"The final coupling did not converge: {error}. Raise epsilon.")
     plan = solved.plan().double()
     shares = plan / plan.sum(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
     top = shares.topk(min(_PARTNERS, shares.shape[1]), dim=1)
@@ -307,7 +304,6 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
         "settings": {**settings, **ranges, **story.setup, **digests},
         "config": story.config,
         "command": story.command,
-        "code": story.code,
         "last": len(frames.steps) - 1,
     }
 
@@ -337,21 +333,14 @@ View = Callable[[LabeledDataset], np.ndarray]
 
 
 def view_of(shown: Sequence[LabeledDataset]) -> tuple[View, str, list[str] | None]:
-    """How datasets become points, a sentence that says how, and the names of the axes.
-
-    Data with a continuous target instead of classes have features on the horizontal axis and the
-    target on the vertical axis."""
+    """How datasets become points, a sentence that says how, and the names of the axes."""
     first, dim = shown[0], shown[0].dim
-    if not any(has_classes(data) or data.targets is None for data in shown):
-        return _target_view(shown)
+    if dim == 1 or not any(has_classes(data) or data.targets is None for data in shown):
+        return *_flat_view(shown), None
     if dim in (2, 3):
         axes = list(map(str, first.columns or ("feature 1", "feature 2"))) if dim == 2 else None
         how = f"The {'two' if dim == 2 else 'three'} features."
         return (lambda data: as_array(data.x)), how, axes
-    if dim == 1:
-        width = float(np.ptp(np.concatenate([as_array(data.x) for data in shown]))) or 1.0
-        how = "One feature on the horizontal axis; the vertical axis only separates samples."
-        return (lambda data: _strip(as_array(data.x), width)), how, None
     few = min(600, max(60, 3_000_000 // dim))  # more rows change principal components little
     parts = [as_array(data.x[:: max(1, len(data) // few)]) for data in shown]
     model = principal_components(np.concatenate(parts), 2)
@@ -361,23 +350,27 @@ def view_of(shown: Sequence[LabeledDataset]) -> tuple[View, str, list[str] | Non
     return (lambda data: model.transform(as_array(data.x))), how, None
 
 
-def _target_view(shown: Sequence[LabeledDataset]) -> tuple[View, str, None]:
-    first = shown[0]
-    across, what = (lambda data: as_array(data.x)[:, :1]), str((first.columns or ("feature",))[0])
+def _flat_view(shown: Sequence[LabeledDataset]) -> tuple[View, str]:
+    """One feature or principal component, and above it the continuous target if there is one."""
+    first, classes = shown[0], has_classes(shown[0])
+    model, what = None, str((first.columns or ("feature",))[0])
     if first.dim > 1:
         model = principal_components(np.concatenate([as_array(data.x) for data in shown]), 1)
-        across, what = (lambda data: model.transform(as_array(data.x))), "first principal component"
+        what = "first principal component"
+
+    def across(data: LabeledDataset) -> np.ndarray:
+        return as_array(data.x) if model is None else model.transform(as_array(data.x))
 
     def up(data: LabeledDataset) -> np.ndarray:
-        return as_array(require_targets(data, "this view")[:, :1])
+        if not classes:
+            return as_array(require_targets(data, "this view")[:, :1])
+        return np.modf(np.arange(len(data))[:, None] * 0.6180339887)[0] - 0.5  # evenly spread
 
     wide, high = (
         float(np.ptp(np.concatenate(list(map(axis, shown))))) or 1.0 for axis in (across, up)
     )
-    how = f"Horizontal: {what}. Vertical: {target_names(first)[0]}, scaled to the same width."
-    return (lambda data: np.column_stack([across(data), wide / high * up(data)])), how, None
-
-
-def _strip(values: np.ndarray, width: float) -> np.ndarray:
-    height = np.modf(np.arange(len(values)) * 0.6180339887)[0] - 0.5  # evenly spread
-    return np.column_stack([values[:, 0], 0.2 * width * height])
+    scale = (0.2 if classes else 1.0) * wide / high
+    how = "One feature on the horizontal axis; the vertical axis only separates samples."
+    if not classes:
+        how = f"Horizontal: {what}. Vertical: {target_names(first)[0]}, scaled to the same width."
+    return (lambda data: np.column_stack([across(data), scale * up(data)])), how

@@ -13,14 +13,13 @@ from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
-from advect.flows.snapshots import load_snapshot
 from advect.io.formats.guard import read_text
 from advect.io.logs import is_metric, read_lines
 from advect.io.trajectory import Frame, Trajectory
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver
 from advect.spaces.pictures import Pictures
-from advect.viz.states import Curve, curves_of
+from advect.viz.states import Curve, curves_of, others
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +36,7 @@ class Story:
         setup: what was run, by name.
         cost, solver: how samples and classes are compared on the page.
         names: of source and target.
-        title, config, command, code: texts of the page.
+        title, config, command: texts of the page.
         pictures: how samples look that are features of images.
         digests: of the inputs, by name.
     """
@@ -60,16 +59,12 @@ class Story:
     title: str | None = None
     config: str | None = None
     command: str | None = None
-    code: str | None = None
     pictures: Pictures | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-        kinds = (LabeledDataset, type(None))
-        check_kind("target must be a LabeledDataset", self.target, kinds, remedy)
-        remedy = "Pass space.pictures(source, target)."
-        what = "pictures must be those of a feature space"
+        others(self.target)
+        what, remedy = "pictures must be those of a feature space", "Pass space.pictures(a, b)."
         check_kind(what, self.pictures, (Pictures, type(None)), remedy)
         if len(self.trajectory) == 0:
             remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
@@ -79,7 +74,6 @@ class Story:
     def of_result(cls, result: FlowResult) -> Story:
         """The story of a flow in memory."""
         objective, terms, metrics = curves_of(result)
-        setup, code = _setup(result)
         compare = {k: v for k, v in result.options.items() if k in ("cost", "solver")}
         return cls(
             result.trajectory,
@@ -93,8 +87,7 @@ class Story:
             diagnosis=[str(note) for note in result.notes],
             n_steps=result.n_steps,
             seconds=result.seconds[-1],
-            setup=setup,
-            code=code,
+            setup=_setup(result),
             **compare,
         )
 
@@ -102,8 +95,8 @@ class Story:
     def of_run(cls, directory: str | Path) -> Story:
         """The story of a run directory: its frames, ``metrics.jsonl`` and ``config.toml``.
 
-        The objective and its terms come from the lines called "flow" in ``metrics.jsonl``, else
-        from the newest checkpoint, else from the frames."""
+        The objective and its terms come from the lines called "flow" in ``metrics.jsonl``, which the
+        command line writes; the objective is otherwise that of the frames."""
         directory = Path(directory)
         trajectory = Trajectory.open(directory)
         metrics: dict[str, list[tuple[int, float]]] = {}
@@ -112,14 +105,15 @@ class Story:
         for line in lines:
             if line["name"] != "flow":
                 metrics.setdefault(line["name"], []).append((line["index"], line["value"]))
-        history = _logged(steps) if steps else _checkpointed(directory)
         path = directory / "config.toml"
         config = read_text(path) if path.exists() else None
-        return cls(trajectory, metrics=metrics, config=config, **history)
+        return cls(trajectory, metrics=metrics, config=config, **_logged(steps))
 
 
 def _logged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Curves from records with a step, a value, and optionally terms and seconds."""
+    if not records:
+        return {}
     terms: dict[str, list[tuple[int, float]]] = {}
     for record in records:
         for name, value in record.get("terms", {}).items():
@@ -132,43 +126,16 @@ def _logged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _checkpointed(directory: Path) -> dict[str, Any]:
-    """Curves of the newest checkpoint, up to the step before its own."""
-    try:
-        snapshot = load_snapshot(directory)
-    except InputError:
-        return {}
-    history = snapshot.history
-    names = list(history.get("terms", {}))
-    columns = zip(*(history["terms"][name] for name in names), strict=True)
-    rows = zip(history.get("values", []), history.get("seconds", []), columns, strict=True)
-    first = snapshot.index - len(history.get("values", []))
-    records = [
-        {"index": index, "value": v, "seconds": s, "terms": dict(zip(names, terms, strict=True))}
-        for index, (v, s, terms) in enumerate(rows, start=first)
-    ]
-    return _logged(records) | {"n_steps": snapshot.index} if records else {}
-
-
-def _setup(result: FlowResult) -> tuple[dict[str, str], str | None]:
-    """The settings of a flow as text, and as Python code in outline."""
+def _setup(result: FlowResult) -> dict[str, str]:
+    """The settings of a flow as text."""
     if result.functional is None:
-        return {}, None
-    name = result.functional.name
-    options = {key: option_text(value) for key, value in result.options.items()}
+        return {}
+    names = {"cost": "ground cost"}
+    options = {names.get(key, key): value for key, value in result.options.items()}
     parts = {key: getattr(result, key) for key in ("dynamics", "integrator", "control")}
-    parts = {key: option_text(value) for key, value in parts.items() if value is not None}
-    named = {"ground cost" if key == "cost" else key: text for key, text in options.items()}
-    objective = f"functional,  # {name}"
-    if options and name.isidentifier():  # a single term without a factor
-        lines = "".join(f"        {key}={_qualified(text)},\n" for key, text in options.items())
-        objective = f"ad.{name}(\n        target,\n{lines}    ),"
-    lines = "".join(f"    {key}={_qualified(text)},\n" for key, text in parts.items())
-    code = (
-        f"import advect as ad\n\nresult = ad.flow(\n    source,\n    {objective}\n{lines}"
-        f"    n_steps={result.n_steps},\n)\n"
-    )
-    return {"functional": name, **named, **parts}, code
+    texts = {key: option_text(value) for key, value in (options | parts).items()}
+    shown = {key: text for key, text in texts.items() if text != "None"}
+    return {"functional": result.functional.name, **shown}
 
 
 def option_text(value: Any) -> str:
@@ -180,11 +147,6 @@ def option_text(value: Any) -> str:
         return f"{type(value).__name__}({', '.join(texts)})"
     address = r"<(?:function|bound method) (\S+?)(?: of .*)?(?: at 0x[0-9a-f]+)?>"
     return re.sub(address, r"\1", repr(value), flags=re.DOTALL)
-
-
-def _qualified(text: str) -> str:
-    """Names of classes as ``ad.Name``."""
-    return re.sub(r"(?<![\w.])([A-Z]\w*)(?=\()", r"ad.\1", text)
 
 
 def duration(seconds: float) -> str:

@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from advect._util.atomic import atomic_file
+from advect._util.atomic import write_atomically
 from advect._util.checks import check_count, check_positive
 from advect._util.progress import Progress, track
 from advect.data.conversions import has_classes
@@ -33,8 +34,6 @@ from advect.viz.theme import add_legend, class_marks, dress, new_figure, short, 
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_FORMATS = {".gif": "GIF", ".webp": "WEBP"}
 
 
 def image_grid(
@@ -69,20 +68,27 @@ def image_grid(
     check_titles(titles, len(states))
     rows = min(check_count("rows", rows), len(data[0]))
     if len(data) == 1:
-        lines = [members[: columns or 10] for members in _by_class(data[0]) if members][:rows]
-        captions, heading = [""] * max(map(len, lines)), "" if titles is None else titles[0]
-        shown = [pixels(data[0], line) for line in lines]
-        pictures = np.full((len(lines), len(captions), *shown[0].shape[1:]), np.nan)
-        for line, part in zip(pictures, shown, strict=True):
-            line[: len(part)] = part
+        lines = _class_rows(data[0], columns or 10)[:rows]
+        pictures = _padded([pixels(data[0], line) for line in lines])
+        captions, heading = [""] * pictures.shape[1], "" if titles is None else titles[0]
     else:
-        chosen = in_turn(data[0], rows)
-        lines = [[i] for i in chosen]
-        steps = [f"{place if s.step is None else s.step}" for place, s in enumerate(states)]
+        lines = [[i] for i in _in_turn(data[0], rows)]
+        pictures = np.stack([pixels(each, [i for (i,) in lines]) for each in data], axis=1)
+        steps = [str(k if state.step is None else state.step) for k, state in enumerate(states)]
         captions = steps if titles is None else [short(title, 24) for title in titles]
         heading = "" if titles is not None else "frame" if states[0].step is None else "step"
-        pictures = np.stack([pixels(each, chosen) for each in data], axis=1)
-    names = [short(data[0].labels[line[0]]) for line in lines]
+    return _grid_figure(scaled(pictures), data[0], lines, captions, heading)
+
+
+def _grid_figure(
+    pictures: np.ndarray,
+    data: LabeledDataset,
+    lines: Sequence[list[int]],
+    captions: Sequence[str],
+    heading: str,
+) -> Figure:
+    """Rows of pictures with the names of their classes."""
+    names = [short(data.labels[line[0]]) for line in lines]
     height, width = pictures[0, 0].shape[:2]
     wide = text_width(captions) + 0.08
     cell = min(wide if 0.62 < wide < 1.1 else 0.62, 6.5 / len(captions))
@@ -90,12 +96,12 @@ def image_grid(
     tall = cell * height / width * len(names) + 0.45 + (0 if upright else wide)
     figure = new_figure(cell * len(captions) + 0.5 + text_width(names), tall)
     axes = figure.add_subplot()
-    axes.imshow(mosaic(scaled(pictures)), interpolation="nearest")
+    axes.imshow(mosaic(pictures), interpolation="nearest")
     places = [c * (width + 1) + width / 2 - 0.5 for c in range(len(captions))]
     axes.set_xticks(places, captions, rotation=0 if upright else 90)
     axes.set_yticks([r * (height + 1) + height / 2 - 0.5 for r in range(len(names))], names)
     axes.tick_params(top=False, bottom=False, labeltop=True, labelbottom=False)
-    axes.set(title=heading, ylabel="class" if has_classes(data[0]) else "")
+    axes.set(title=heading, ylabel="class" if has_classes(data) else "")
     dress(axes, bare=True)
     return figure
 
@@ -140,18 +146,27 @@ def mosaic(pictures: np.ndarray) -> np.ndarray:
     return whole[:-1, :-1]
 
 
-def in_turn(data: LabeledDataset, n: int) -> list[int]:
+def _padded(lines: Sequence[np.ndarray]) -> np.ndarray:
+    """Lines of pictures as one array; missing pictures are NaN."""
+    pictures = np.full((len(lines), max(map(len, lines)), *lines[0].shape[1:]), np.nan)
+    for row, line in zip(pictures, lines, strict=True):
+        row[: len(line)] = line
+    return pictures
+
+
+def _in_turn(data: LabeledDataset, n: int) -> list[int]:
     """n positions, taken in turn from each class in random order, sorted by class."""
-    turns = itertools.chain.from_iterable(itertools.zip_longest(*_by_class(data)))
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*_class_rows(data)))
     some = itertools.islice((i for i in turns if i is not None), n)
     return sorted(some, key=data.y.tolist().__getitem__)
 
 
-def _by_class(data: LabeledDataset) -> list[list[int]]:
-    """Positions of each class in a fixed random order."""
+def _class_rows(data: LabeledDataset, most: int | None = None) -> list[list[int]]:
+    """At most so many positions of each class that has samples, in a fixed random order."""
     generator = torch.Generator().manual_seed(0)
     order, codes = torch.randperm(len(data), generator=generator).tolist(), data.y.tolist()
-    return [[i for i in order if codes[i] == code] for code in range(-1, len(data.classes))]
+    rows = ([i for i in order if codes[i] == code] for code in range(-1, len(data.classes)))
+    return [members[:most] for members in rows if members]
 
 
 def animation(
@@ -160,11 +175,10 @@ def animation(
     *,
     target: LabeledDataset | None = None,
     fps: float = 12,
-    rows: int = 48,
     dpi: float = 110,
     progress: Progress = None,
 ) -> Path:
-    """Write a film of a flow with one picture for each frame.
+    """Write a film of a flow with one picture for each frame: points, or images of each class.
 
     Args:
         frames: the result of a flow, a trajectory, or a list of datasets or recorded frames.
@@ -172,8 +186,7 @@ def animation(
         path: ends in ``.gif``, or in ``.webp``, which has more colours and smaller files.
         target: the dataset that the flow moves to, drawn behind particles.
         fps: pictures per second, at most 50.
-        rows: number of samples, for images.
-        dpi: pixels per inch; the film is about 5 inches wide.
+        dpi: pixels per inch; the film is 5 to 7 inches wide.
         progress: None shows a bar on stderr if it takes long, False shows nothing, a function is
             called with (done, total).
 
@@ -186,40 +199,32 @@ def animation(
         ...     viz.animation(result, f"{folder}/flow.gif", fps=5).name
         'flow.gif'
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from PIL import Image
+    from matplotlib.animation import PillowWriter
 
     path, fps, dpi = Path(path), check_positive("fps", fps), check_positive("dpi", dpi)
-    kind = _FORMATS.get(path.suffix.lower())
-    if kind is None:
-        known = " or ".join(_FORMATS)
-        raise InputError(f"an animation is a {known} file", repr(path.name), "Change the suffix.")
+    if path.suffix.lower() not in (".gif", ".webp"):
+        remedy = "Change the suffix."
+        raise InputError("an animation is a .gif or .webp file", repr(path.name), remedy)
     states = states_of(frames)
     images = layout(states[0].dataset.sample_shape) is not None
-    figure, show = _images(states, rows) if images else _particles(states, target)
-    figure.set_dpi(dpi)
-    canvas = FigureCanvasAgg(figure)
+    figure, show = _images(states) if images else _particles(states, target)
     show(0)
     for _ in range(2):  # the first pass only approximates the layout
-        canvas.draw()
+        figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    pictures = []
-    with track(len(states), f"drawing {path.name}", progress) as advance, atomic_file(path) as temp:
-        for position in range(len(states)):
-            show(position)
-            canvas.draw()
-            pictures.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy()))
-            advance(1)
-        if kind == "GIF":  # one palette for all pictures, so that nothing flickers
-            some = [np.asarray(pictures[k]) for k in (0, len(pictures) // 2, -1)]
-            palette = Image.fromarray(np.concatenate(some)).quantize(256)
-            pictures = [
-                each.quantize(palette=palette, dither=Image.Dither.NONE) for each in pictures
-            ]
-        lengths = [10 * max(2, round(100 / fps))] * len(pictures)  # GIFs count 1/100 s
-        lengths[-1] += 1000  # the last picture stays a second longer
-        options = {"append_images": pictures[1:], "duration": lengths, "loop": 0}
-        pictures[0].save(temp, format=kind, save_all=True, **options)
+    rate: Any = fps  # annotated as an int there
+    writer = PillowWriter(rate)
+    with (
+        track(len(states), f"drawing {path.name}", progress) as advance,
+        TemporaryDirectory() as folder,
+    ):
+        file = Path(folder, path.name)
+        with writer.saving(figure, str(file), dpi):
+            for position in range(len(states)):
+                show(position)
+                writer.grab_frame()
+                advance(1)
+        write_atomically(path, file.read_bytes())
     return path
 
 
@@ -245,23 +250,15 @@ def _particles(states: Sequence[State], target: LabeledDataset | None) -> _Scene
     return figure, show
 
 
-def _images(states: Sequence[State], rows: int) -> _Scene:
+def _images(states: Sequence[State]) -> _Scene:
     data = check_images(states)
-    chosen = in_turn(data[0], min(check_count("rows", rows), len(data[0])))
-    pictures = scaled(np.stack([pixels(each, chosen) for each in data]))  # (frames, n, H, W, …)
-    height, width = pictures.shape[2:4]
-    across = max(1, round((len(chosen) * 1.5 * height / width) ** 0.5))
-    down = -(-len(chosen) // across)
-    grid = np.full((len(data), across * down, *pictures.shape[2:]), np.nan)
-    grid[:, : len(chosen)] = pictures
-    grid = grid.reshape(len(data), down, across, *pictures.shape[2:])
-    figure = new_figure(4.8, 4.8 * (down * height) / (across * width) + 0.3)
-    axes: Any = figure.add_subplot(xticks=[], yticks=[])
-    image = axes.imshow(mosaic(grid[0]), interpolation="nearest")
-    dress(axes, bare=True)
+    lines = _class_rows(data[0], 10)
+    frames = scaled(np.stack([_padded([pixels(each, line) for line in lines]) for each in data]))
+    figure = _grid_figure(frames[0], data[0], lines, [""] * frames.shape[2], " ")
+    axes = figure.axes[0]
 
     def show(position: int) -> None:
-        image.set_data(mosaic(grid[position]))
+        axes.images[0].set_data(mosaic(frames[position]))
         axes.title.set_text(states[position].caption(f"frame {position}"))
 
     return figure, show

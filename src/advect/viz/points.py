@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def particles(
     columns: int | None = None,
     titles: Sequence[str] | None = None,
     ellipses: bool = True,
-    trails: bool | Frames | Mapping[str, Frames] = False,
+    trails: bool = False,
     feature: str | None = None,
 ) -> Figure:
     """Panels over time: particles in the plane, coloured by class.
@@ -65,8 +66,7 @@ def particles(
             a list, and six of a flow.
         titles: titles of the columns; by default the step numbers.
         ellipses: whether to draw ellipses. They are drawn only for samples of two features.
-        trails: whether to draw thin lines through all frames of a flow up to the step of the
-            panel, or the frames to draw them through.
+        trails: whether to draw thin lines through all frames of a flow up to that of the panel.
         feature: a column on the horizontal axis and the first continuous target on the vertical
             axis; by default, for data without classes, the first principal component.
 
@@ -82,28 +82,23 @@ def particles(
     """
     rows = frames if isinstance(frames, Mapping) else {"": frames}
     grid = {name: states_of(row, columns, of_flow=6) for name, row in rows.items()}
+    paths = {name: states_of(row) for name, row in rows.items()} if trails else {}
     widths = {len(states) for states in grid.values()}
     if len(widths) != 1:
         remedy = "Pass columns=, for instance."
         raise InputError("every row needs the same number of frames", sorted(widths), remedy)
     (width,) = widths
     check_titles(titles, width)
-    through = rows if trails is True else trails or {}
-    through = through if isinstance(through, Mapping) else {"": through}
-    lines = {name: states_of(row) for name, row in through.items() if name in grid}
-    groups = [*grid.values(), *lines.values()]
-    together = [state.dataset for states in groups for state in states]
-    projected, axis_names = project([*together, *others(target)], feature)
-    rest = iter(projected)
+    groups = [*grid.values(), *paths.values()]
+    datasets = [state.dataset for states in groups for state in states]
+    projected, axis_names = project([*datasets, *others(target)], feature)
+    projections = iter(projected)
     for states in groups:
-        states[:] = [replace(state, dataset=next(rest)) for state in states]
-    goal = next(rest, None)
-    drawn = [state.dataset for states in grid.values() for state in states]
-    marks = class_marks(names_of(drawn))
-    panels = [
-        Panel.around([s.dataset for s in states], goal, marks, ellipses, axis_names)
-        for states in grid.values()
-    ]
+        states[:] = [replace(state, dataset=next(projections)) for state in states]
+    goal = next(projections, None)
+    drawn = {name: [state.dataset for state in states] for name, states in grid.items()}
+    marks = class_marks(names_of(itertools.chain(*drawn.values())))
+    panels = [Panel.around(row, goal, marks, ellipses, axis_names) for row in drawn.values()]
     side = 2.9 if width <= 3 else 2.3
     heights = [side * panel.ratio for panel in panels]
     named = 0.3 if any(grid) or axis_names else 0
@@ -112,11 +107,11 @@ def particles(
     for r, (name, states) in enumerate(grid.items()):
         for c, state in enumerate(states):
             end = math.inf if state.step is None else state.step
-            passed = [each for each in lines.get(name, ()) if (each.step or 0) <= end]
+            passed = [each for each in paths.get(name, ()) if (each.step or 0) <= end]
             title = state.caption() if titles is None else titles[c] if r == 0 else ""
             axes = figure.add_subplot(cells[r, c])
             panels[r].draw(axes, state.dataset, passed, title=title, left=c == 0, name=name)
-    add_legend(figure, panels[0].handles(drawn))
+    add_legend(figure, panels[0].handles(itertools.chain(*drawn.values())))
     return figure
 
 
@@ -140,11 +135,12 @@ class Panel:
         axis_names: tuple[str, str] | None,
     ) -> Panel:
         """Limits that contain all points and ellipses with a margin."""
-        together = [*datasets, *others(target)]
         ellipses = ellipses and axis_names is None
-        points = [as_array(data.x) for data in together]
-        if ellipses:
-            for _, means, covariances in map(_class_laws, together):
+        points = []
+        for data in (*datasets, *others(target)):
+            points.append(as_array(data.x))
+            if ellipses:
+                _, means, covariances = _class_laws(data)
                 reach = 2 * np.sqrt(np.diagonal(covariances, axis1=1, axis2=2).clip(min=0))
                 points += [means - reach, means + reach]
         cloud = np.concatenate(points)
@@ -185,64 +181,61 @@ class Panel:
             faint = {"facecolors": "none", "linewidths": 0.6, "alpha": 0.5, "zorder": 1}
             self._points(axes, self.target, "edgecolors", faint)
             self._ellipses(axes, self.target, linewidth=1.0, linestyle=(0, (4, 2)))
+        if len({state.dataset.x.shape for state in trail}) > 1:
+            remedy = "Take the frames from one flow."
+            raise InputError("trails must follow the same samples", "other sizes", remedy)
         if len(trail) > 1:
-            if len({state.dataset.x.shape for state in trail}) > 1:
-                remedy = "Take the frames from one flow."
-                raise InputError("trails must follow the same samples", "other sizes", remedy)
-            rows = some_rows(len(trail[0].dataset), _MAX_TRAILS)
-            paths = np.stack([as_array(state.dataset.x)[rows] for state in trail], axis=1)
-            looks = {"colors": look().grey, "linewidths": 0.4, "alpha": 0.6, "zorder": 2}
-            axes.add_collection(LineCollection(list(paths), **looks), autolim=False)
+            rows = some_rows(len(data), _MAX_TRAILS)
+            lines = np.stack([as_array(state.dataset.x)[rows] for state in trail], axis=1)
+            grey = {"colors": look().grey, "linewidths": 0.4, "alpha": 0.6, "zorder": 2}
+            axes.add_collection(LineCollection(list(lines), **grey), autolim=False)
         solid = {"linewidths": 0.25, "edgecolors": look().ground, "zorder": 3}
         self._points(axes, data, "color", solid)
         self._ellipses(axes, data, linewidth=1.3)
-        (x0, y0), (x1, y1) = self.limits
         across, up = self.axis_names or ("", "")
         label = (name or up) if left else ""
-        axes.set(xlim=(x0, x1), ylim=(y0, y1), aspect="auto" if self.axis_names else "equal")
+        axes.set(xlim=self.limits[:, 0], ylim=self.limits[:, 1], title=title)
         axes.set(xlabel=across and short(across, 28), ylabel=label and short(label, 28))
+        axes.set_aspect("auto" if self.axis_names else "equal")
         axes.locator_params(nbins=4)
         axes.tick_params(labelleft=left)
-        axes.set_title(title, pad=4)
         dress(axes)
 
     def _points(
-        self, axes: Any, data: LabeledDataset, coloured: str, looks: Mapping[str, Any]
+        self, axes: Any, data: LabeledDataset, coloured: str, style: Mapping[str, Any]
     ) -> None:
         area = 12 * min(1.0, max(0.25, math.sqrt(400 / len(data))))
         points, codes = as_array(data.x), data.y.cpu().numpy()
         for code in np.unique(codes):
             mark = self.mark(data.classes[code] if code >= 0 else None)
-            colour = {**looks, coloured: mark.colour}
+            colour = {**style, coloured: mark.colour}
             axes.scatter(*points[codes == code].T, s=area, marker=mark.marker, **colour)
 
     def _ellipses(self, axes: Any, data: LabeledDataset, **line: Any) -> None:
         from matplotlib.patches import Ellipse
 
-        if not self.ellipses:
-            return
-        for name, mean, covariance in zip(*_class_laws(data), strict=True):
+        for name, mean, covariance in zip(*_class_laws(data), strict=True) if self.ellipses else ():
             variances, directions = np.linalg.eigh(covariance)
             sides = 4 * np.sqrt(variances.clip(min=0))  # from −2σ to 2σ
             line["angle"] = math.degrees(math.atan2(directions[1, 0], directions[0, 0]))
             line["edgecolor"] = self.mark(name).colour
             axes.add_patch(Ellipse(mean, *sides, fill=False, zorder=4, **line))
 
-    def handles(self, datasets: Sequence[LabeledDataset]) -> list[Any]:
+    def handles(self, datasets: Iterable[LabeledDataset]) -> list[Any]:
         """Legend entries for classes, samples without a label, and the target."""
         from matplotlib.lines import Line2D
 
-        def dot(label: str, mark: Mark, **looks: Any) -> Line2D:
-            line = {"linestyle": "none", "markersize": 5, "color": mark.colour}
-            return Line2D([], [], marker=mark.marker, label=label, **line, **looks)
-
         grey = Mark(look().grey, "o")
-        entries = [dot(class_label(k), m, markeredgewidth=0) for k, m in self.marks.items()]
+        entries = [(class_label(name), mark, {}) for name, mark in self.marks.items()]
         if not all(bool(data.labeled.all()) for data in datasets):
-            entries.append(dot("no label" if self.marks else "flow", grey, markeredgewidth=0))
+            entries.append(("no label" if self.marks else "flow", grey, {}))
         if self.target is not None:
-            entries.append(dot("target", grey, markerfacecolor="none"))
-        return entries
+            entries.append(("target", grey, {"markerfacecolor": "none", "markeredgewidth": 1}))
+        style = {"linestyle": "none", "markersize": 5, "markeredgewidth": 0}
+        return [
+            Line2D([], [], label=label, marker=mark.marker, color=mark.colour, **style | more)
+            for label, mark, more in entries
+        ]
 
 
 def _class_laws(data: LabeledDataset) -> tuple[list[Hashable], np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
+_COUNTS = "samples of each class"
 
 
 def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]) -> Figure:
@@ -37,68 +38,46 @@ def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]
         ['objective', 'spread']
     """
     several = isinstance(flow, Mapping)
+    flows = flow if isinstance(flow, Mapping) else {"objective": flow}
     panels: dict[str, dict[str, Curve]] = {"objective": {}}
-    counts: dict[Any, Curve] = {}
-    if isinstance(flow, Mapping):
-        for name, each in flow.items():
-            objective, _, metrics = curves_of(each)
-            panels["objective"][name] = objective
-            for metric, points in metrics.items():
-                panels.setdefault(metric, {})[name] = points
-    else:
-        objective, terms, metrics = curves_of(flow)
-        panels["objective"] = {"objective": objective, **terms}
-        panels |= {name: {name: points} for name, points in metrics.items()}
-        counts = _class_counts(flow)
-    n = len(panels) + bool(counts)
-    across = min(3, n)
-    figure = new_figure(3.3 * across, 2.4 * math.ceil(n / across))
-    axes: list[Any] = [figure.add_subplot(-(-n // across), across, k + 1) for k in range(n)]
-    now = look()
-    for position, (axis, (label, lines)) in enumerate(zip(axes, panels.items(), strict=False)):
-        inks = (
-            now.palette
-            if several
-            else (now.ink, *now.palette)
-            if position == 0
-            else now.palette[1:]
-        )
+    colours: dict[str, str] = {}
+    for name, each in flows.items():
+        objective, terms, metrics = curves_of(each)
+        panels["objective"] |= {name: objective, **({} if several else terms)}
+        for metric, points in metrics.items():
+            panels.setdefault(metric, {})[name] = points
+        if not several and (counts := _class_counts(each)):
+            panels[_COUNTS] = {class_label(k): line for k, line in counts.items()}
+            colours = {class_label(k): mark.colour for k, mark in class_marks(counts).items()}
+    across = min(3, len(panels))
+    figure = new_figure(3.3 * across, 2.4 * math.ceil(len(panels) / across))
+    ink, palette, handles = look().ink, look().palette, []
+    for position, (label, lines) in enumerate(panels.items()):
+        axes: Any = figure.add_subplot(-(-len(panels) // across), across, position + 1)
+        inks = palette if several else palette[1:] if position else (ink, *palette)
         for k, (name, points) in enumerate(lines.items()):
-            looks = {"color": inks[k % len(inks)], "linestyle": _DASHES[k % len(_DASHES)]}
-            _plot(axis, points, short(name, 28), **looks)
-        _finish(axis, label)
-    if min(value for points in panels["objective"].values() for _, value in points) > 0:
-        axes[0].set_yscale("log")
-    handles = list(axes[0].get_lines()) if len(panels["objective"]) > 1 else []
-    if counts:
-        for name, mark in class_marks(counts).items():
-            _plot(axes[-1], counts[name], class_label(name), color=mark.colour)
-        _finish(axes[-1], "samples of each class")
-        handles += axes[-1].get_lines()
+            style = {"linestyle": _DASHES[k % len(_DASHES)], "color": inks[k % len(inks)]}
+            if label == _COUNTS:
+                style = {"color": colours[name]}
+            marker = "o" if len(points) <= 12 else ""
+            style |= {"label": short(name, 28), "linewidth": 1.6, "markersize": 3, "marker": marker}
+            axes.plot(*zip(*points, strict=True), **style)
+        axes.set(xlabel="step", ylabel=short(label, 28))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        dress(axes, grid=True)
+        if position == 0 and min(y for points in lines.values() for _, y in points) > 0:
+            axes.set_yscale("log")
+        if len(lines) > 1 and (position == 0 or not several):
+            handles += axes.get_lines()
     add_legend(figure, handles)
     return figure
 
 
-def _class_counts(flow: FlowResult | Trajectory) -> dict[Any, Curve]:
+def _class_counts(flow: FlowResult | Trajectory) -> Mapping[Any, Curve]:
     """Samples of each class at the recorded frames, if they change."""
     states = states_of(flow, 100, of_flow=100)
-    counts = [state.dataset.counts for state in states]
+    counts = [(state.step or 0, state.dataset.counts) for state in states]
     names = names_of(state.dataset for state in states)
-    lines = {name: [count.get(name, 0) for count in counts] for name in names}
-    if all(len(set(line)) == 1 for line in lines.values()):
-        return {}
-    steps = [state.step or 0 for state in states]
-    return {name: list(zip(steps, line, strict=True)) for name, line in lines.items()}
-
-
-def _plot(axes: Any, points: Curve, label: str, **line: Any) -> None:
-    marker = "o" if len(points) <= 12 else ""
-    axes.plot(
-        *zip(*points, strict=True), marker=marker, label=label, linewidth=1.6, markersize=3, **line
-    )
-
-
-def _finish(axes: Any, label: str) -> None:
-    axes.set(xlabel="step", ylabel=short(label, 28))
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    dress(axes, grid=True)
+    lines = {name: [(step, count.get(name, 0)) for step, count in counts] for name in names}
+    moving = any(len({value for _, value in line}) > 1 for line in lines.values())
+    return lines if moving else {}

@@ -55,15 +55,15 @@ def states_of(
     if len(frames) == 0:
         remedy = "Record frames with ad.flow(…, callbacks=[ad.Recorder()])."
         raise InputError("there must be a frame to draw", "none", remedy)
-    states = []
-    for position in spread(len(frames), columns):
-        frame = frames[position]
-        step, data = (frame.index, frame.dataset) if isinstance(frame, Frame) else (None, frame)
-        check_kind(
-            "a frame must be a LabeledDataset", data, LabeledDataset, "Pass result.trajectory."
-        )
-        states.append(State(data, step))
-    return states
+    return [_state(frames[position]) for position in spread(len(frames), columns)]
+
+
+def _state(frame: Frame | LabeledDataset) -> State:
+    if isinstance(frame, Frame):
+        return State(frame.dataset, frame.index)
+    what, remedy = "a frame must be a LabeledDataset", "Pass result.trajectory."
+    check_kind(what, frame, LabeledDataset, remedy)
+    return State(frame)
 
 
 def spread(n: int, columns: int | None) -> list[int]:
@@ -119,40 +119,30 @@ def some_rows(n: int, size: int) -> list[int]:
     return sorted(order[:size].tolist())
 
 
-# Projections: one for all frames and the target, so that panels can be compared.
-
-
 def project(
     datasets: Sequence[LabeledDataset], feature: str | None = None
 ) -> tuple[list[LabeledDataset], tuple[str, str] | None]:
-    """Datasets in the plane, and the names of the axes if they were projected."""
+    """Datasets in the plane, all by one projection, and the names of the axes if they were projected."""
     dims = {data.dim for data in datasets}
     if len(dims) > 1:
         remedy = "Bring the datasets to one feature space with ad.harmonize."
         raise InputError("all frames and the target need one dimension", sorted(dims), remedy)
     if feature is not None or not all(map(has_classes, datasets)):
-        across, name = _first_coordinate(datasets, feature)
-        up = [as_array(require_targets(data, "this figure")[:, :1]) for data in datasets]
-        axis_names = name, target_names(datasets[0])[0]
-        return _replaced(datasets, across, up), axis_names
-    if dims == {2}:
+        points, across = _first_coordinate(datasets, feature)
+        targets = [as_array(require_targets(data, "this figure")[:, :1]) for data in datasets]
+        points = [np.hstack(pair) for pair in zip(points, targets, strict=True)]
+        names = (across, target_names(datasets[0])[0])
+    elif dims == {2}:
         return list(datasets), None
-    if dims == {1}:
-        points = [as_array(data.x) for data in datasets]
-        return _replaced(datasets, points, map(np.zeros_like, points)), ("feature", "")
-    points, names = _pca(datasets, 2)
-    return _replaced(datasets, points), (names[0], names[1])
-
-
-def _replaced(
-    datasets: Sequence[LabeledDataset], *columns: Iterable[np.ndarray]
-) -> list[LabeledDataset]:
-    """Datasets with other features: the columns side by side."""
-    plain = {"sample_shape": (2,), "law": None, "law_index": None, "columns": None}
-    return [
-        data.replace(x=torch.from_numpy(np.hstack(parts)), **plain)
-        for data, *parts in zip(datasets, *columns, strict=True)
-    ]
+    elif dims == {1}:
+        points = [np.pad(as_array(data.x), ((0, 0), (0, 1))) for data in datasets]
+        names = ("feature", "")
+    else:
+        points, (across, up) = _pca(datasets, 2)
+        names = (across, up)
+    fields = {"sample_shape": (2,), "law": None, "law_index": None, "columns": None}
+    pairs = zip(datasets, points, strict=True)
+    return [data.replace(x=torch.from_numpy(x), **fields) for data, x in pairs], names
 
 
 def _first_coordinate(
@@ -160,14 +150,14 @@ def _first_coordinate(
 ) -> tuple[list[np.ndarray], str]:
     """A named feature, the only feature, or the first principal component."""
     columns = next((data.columns for data in datasets if data.columns), ())
-    if feature is not None:
-        check_known("feature", feature, columns)
-    elif datasets[0].dim > 1:
+    if feature is None and datasets[0].dim > 1:
         points, (name,) = _pca(datasets, 1)
         return points, name
-    at = columns.index(feature) if feature is not None else 0
-    name = str(columns[at]) if columns else "feature"
-    return [as_array(data.x)[:, at : at + 1] for data in datasets], name
+    if feature is not None:
+        check_known("feature", feature, columns)
+    position = 0 if feature is None else columns.index(feature)
+    name = str(columns[position]) if columns else "feature"
+    return [as_array(data.x)[:, position : position + 1] for data in datasets], name
 
 
 def _pca(datasets: Sequence[LabeledDataset], dim: int) -> tuple[list[np.ndarray], list[str]]:
