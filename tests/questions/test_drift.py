@@ -50,7 +50,7 @@ def test_a_class_that_moves_is_named():
     assert found.drifted and found.changed_classes == ("c",) and not found.changed_shares
     moved = next(one for one in found.classes if one.name == "c")
     assert moved.shift == pytest.approx(1.5 * math.sqrt(5), rel=0.25)
-    assert "class c" in str(found) and found["shares"].adjusted > 0.05
+    assert "other features: c" in str(found) and found["shares"].adjusted > 0.05
 
 
 def test_a_half_swapped_pair_is_seen_and_named():
@@ -60,10 +60,7 @@ def test_a_half_swapped_pair_is_seen_and_named():
     found = asked(draw(), (x, np.where(some, 4 - y, y)))
     assert found["labels"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
     assert found["features"].adjusted > 0.05
-    (trade,) = found.traded
-    assert {trade.first, trade.second} == {"b", "d"}
-    assert trade.forth == pytest.approx(0.5, abs=0.2) and trade.forth_before < 0.1
-    assert any("exchange labels" in one for one in found.notes)
+    assert set(found.changed_classes) == {"b", "d"}
 
 
 def test_random_labels_change_labels_and_not_features():
@@ -79,11 +76,11 @@ def test_shares_new_and_lost_classes():
     assert not found.changed_classes
     found = asked(draw(shares=[0.4, 0.3, 0.3, 0.0]), draw(seed=2))
     assert "d" in found.changed_shares
-    assert any("New in the window" in one for one in found.notes)
+    assert any("new in the window" in one for one in found.notes)
     found = asked(draw(), draw(seed=2, shares=[0.4, 0.3, 0.3, 0.0]))
     gone = next(one for one in found.classes if one.name == "d")
     assert not gone.n_window and math.isnan(gone.p_value) and math.isnan(gone.shift)
-    assert any("Missing in the window" in one for one in found.notes)
+    assert any("missing in the window" in one for one in found.notes)
 
 
 def test_the_statistic_of_shares_is_that_of_scipy():
@@ -102,7 +99,7 @@ def test_other_features_of_the_same_labels():
     x, y = draw(300, seed=2)
     found = asked(draw(300), (x + 0.5, y))
     assert found["features"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
-    assert found["labels"].p_value > 0.01 and not found.traded
+    assert found["labels"].p_value > 0.01
 
 
 def test_without_labels_only_features_are_tested():
@@ -110,7 +107,7 @@ def test_without_labels_only_features_are_tested():
     found = ad.drift(data(*draw()), ad.LabeledDataset(x + 1), progress=False)
     assert [test.name for test in found.tests] == ["features"] and found.drifted
     assert found.labels_window == 0 and any("no labels" in one for one in found.notes)
-    assert not found.changed_shares and not any("Missing" in one for one in found.notes)
+    assert not found.changed_shares and not any("missing" in one for one in found.notes)
     nothing = ad.drift(ad.LabeledDataset(x), ad.LabeledDataset(x), progress=False)
     assert nothing["features"].p_value > 0.99 and nothing.classes == ()
 
@@ -123,7 +120,7 @@ def test_late_labels_take_part_and_are_counted():
     assert found["features"].n_window == 200 and not found.drifted
     assert any("60 of 200" in one for one in found.notes)
     swapped = np.where(late == 1, 3, np.where(late == 3, 1, late))
-    assert asked(draw(), (x, swapped)).traded
+    assert asked(draw(), (x, swapped))["labels"].adjusted <= 0.05
 
 
 def test_the_same_data_is_no_drift():
@@ -159,7 +156,7 @@ def test_small_and_odd_datasets():
         assert [test.name for test in found.tests if test.p_value < 1] == []
     other = same.replace(x=same.x + 1)
     found = ad.drift(same, other, progress=False)
-    assert found.drifted and found.changed_classes == ("a",) and not found.trades
+    assert found.drifted and found.changed_classes == ("a",)
     apart = ad.LabeledDataset(np.random.default_rng(0).random((40, 2)), ["b"] * 40)
     found = ad.drift(same, apart, progress=False)
     assert found.drifted and len(found.changed_shares) == 2

@@ -36,12 +36,7 @@ def drift(
     reference: str,
     window: str,
     *,
-    state: Annotated[
-        Path | None,
-        Parameter(metavar="FILE.json", help="Remember windows here; test at level / horizon."),
-    ] = None,
     level: Level = 0.05,
-    horizon: int = 30,
     n_permutations: int = 999,
     embedding: Embedding = "auto",
     space: Space = None,
@@ -55,7 +50,6 @@ def drift(
     Args:
         reference: The data to compare with.
         window: New samples.
-        horizon: With --state, the number of windows for level.
         n_permutations: Permutations of each test.
 
     Example:
@@ -67,18 +61,17 @@ def drift(
         page = running.place(report, PAGES)
         sets = [running.load(one) for one in (reference, window)]
         (before, after), _ = running.in_space(sets, space)
-        options: dict[str, Any] = {"level": level, "embedding": running.embedding(embedding)}
-        options["seed"] = run.seed
-        facts: dict[str, Any] = {"reference": reference, "window": window}
-        if state is None:
-            options["progress"] = running.progress
-            result = ad.drift(before, after, n_permutations=n_permutations, **options)
-        else:
-            monitor = ad.DriftMonitor(before, state, horizon=horizon, **options)
-            result = monitor.update(after, window, progress=running.progress)
-            facts |= {"windows": len(monitor.windows), "alarms": len(monitor.alarms)}
-        title = f"{window} and {reference}"
-        running.finish(result, facts, {"state": state}, page=page, title=title)
+        result = ad.drift(
+            before,
+            after,
+            level=level,
+            embedding=running.embedding(embedding),
+            n_permutations=n_permutations,
+            seed=run.seed,
+            progress=running.progress,
+        )
+        facts = {"reference": reference, "window": window}
+        running.finish(result, facts, page=page, title=f"{window} and {reference}")
         if result.drifted:
             raise Exit(DRIFTED)
 

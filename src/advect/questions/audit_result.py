@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from advect._util.checks import check_count, check_known, needed
 from advect._util.result import Result, Table, plain
 from advect.data.dataset import LabeledDataset
-from advect.spaces.images import layout
+from advect.questions.shared import image_pairs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -21,8 +20,7 @@ MIN_DISAGREEMENT = 0.5  # of a wrong label
 MIN_SUPPORT = 0.8  # of another label, relative to its usual support
 MIN_MISFIT = 6.0  # of an outlier
 MAX_TWIN_DISTANCE = 0.05  # of a copy, relative to the usual distance
-_DESCENDING, _ASCENDING = ("disagreement", "misfit", "suspicion"), ("twin_distance", "stands_for")
-_MAX_IMAGES = 12
+_DESCENDING, _ASCENDING = ("disagreement", "misfit", "suspicion"), ("twin_distance",)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,7 +49,6 @@ class Audit(Result):
     support: np.ndarray  # share of the proposed label, relative to its usual share, (n,)
     confused_with: np.ndarray  # strongest voter for it, in the reference if there is one; or −1
     misfit: np.ndarray  # distance to the class, in robust deviations, (n,)
-    stands_for: np.ndarray  # others (or reference) that have this sample nearest; 1 on average
     twin: np.ndarray  # position of the nearest other sample
     twin_distance: np.ndarray  # its distance, relative to the median of such distances
     gap: np.ndarray | None  # misfit of the samples of the reference to the data, (m,)
@@ -108,8 +105,8 @@ class Audit(Result):
 
         Args:
             n: number of samples.
-            by: ``"disagreement"``, ``"misfit"``, ``"suspicion"``, ``"twin_distance"`` (smallest
-                first) or ``"stands_for"`` (smallest first).
+            by: ``"disagreement"``, ``"misfit"``, ``"suspicion"``, or ``"twin_distance"`` (smallest
+                first).
         """
         check_known("column to sort by", by, (*_DESCENDING, *_ASCENDING))
         values = getattr(self, by) * (1 if by in _DESCENDING else -1)
@@ -130,7 +127,6 @@ class Audit(Result):
             "support": self.support.tolist(),
             "confused_with": [None if row < 0 else row for row in self.confused_with.tolist()],
             "misfit": self.misfit.tolist(),
-            "stands_for": self.stands_for.tolist(),
             "twin": self.twin.tolist(),
             "twin_distance": self.twin_distance.tolist(),
         }
@@ -152,21 +148,18 @@ class Audit(Result):
         return super().to_dict() | plain(lists)
 
     def figures(self) -> dict[str, Any]:
-        if layout(self.data.sample_shape) is None:
-            return {}
-        viz, found = import_module("advect.viz"), {}
-        wrong, odd, copies = (rows[:_MAX_IMAGES] for rows in (self.wrong, self.odd, self.copies))
         others = self.data if self.reference is None else self.reference
+        nearest = ("sample", "nearest sample")
         pairs = {
-            "Labels in doubt": (wrong, others, self.confused_with[wrong], "resembles"),
-            "Outliers": (odd, self.data, self.twin[odd], "nearest sample"),
-            "Copies": (copies, self.data, self.twin[copies], "nearest sample"),
+            "Labels in doubt": (self.wrong, others, self.confused_with, ("sample", "resembles")),
+            "Outliers": (self.odd, self.data, self.twin, nearest),
+            "Copies": (self.copies, self.data, self.twin, nearest),
         }
-        for name, (rows, side, partners, caption) in pairs.items():
-            if len(rows):
-                frames = [self.data.subset(rows), side.subset(partners)]
-                found[name] = viz.image_grid(frames, rows=len(rows), titles=["sample", caption])
-        return found
+        figures = {
+            name: image_pairs(self.data, rows, side, partners[rows], titles)
+            for name, (rows, side, partners, titles) in pairs.items()
+        }
+        return {name: figure for name, figure in figures.items() if figure is not None}
 
     def _summary(self) -> dict[str, Any]:
         counts = {

@@ -137,21 +137,6 @@ def label_distance(sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray) -> 
     return np.einsum("agc,agc->c", excess, smooth)
 
 
-def pair_distances(
-    sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray, pairs: np.ndarray
-) -> np.ndarray:
-    """``label_distance`` restricted to each pair of labels, (pairs, 1 + B)."""
-    values = np.zeros((len(pairs), sums.shape[2]))
-    for place, (a, b) in enumerate(pairs):
-        mixed = np.flatnonzero((counts[a] > 0) & (counts[b] > 0))
-        if len(mixed):
-            one, other = counts[a, mixed, None], counts[b, mixed, None]
-            excess = (other * sums[a, mixed] - one * sums[b, mixed]) / (one + other)
-            smooth = kernel[np.ix_(mixed, mixed)] @ excess
-            values[place] = 2 * np.einsum("gc,gc->c", excess, smooth)
-    return values
-
-
 def label_disagreement(
     distance: np.ndarray, codes: np.ndarray, groups: np.ndarray, k: int, pairs: np.ndarray
 ) -> np.ndarray:
@@ -190,21 +175,6 @@ def standardized(statistics: np.ndarray, values: np.ndarray) -> np.ndarray:
 def largest(several: Sequence[np.ndarray]) -> np.ndarray:
     """Largest of several statistics, each standardized over all columns; its p-value is exact."""
     return np.max([standardized(one, one) for one in several], axis=0)
-
-
-def p_values_of_largest(statistics: np.ndarray) -> np.ndarray:
-    """p-values of the rows of statistics (k, 1 + B), adjusted for testing all rows (Westfall and
-    Young 1993).
-
-    Example:
-        >>> p_values_of_largest(np.array([[9.0, 1.0, 2.0, 3.0], [1.0, 2.0, 1.0, 2.0]])).tolist()
-        [0.25, 1.0]
-    """
-    if not len(statistics):
-        return np.zeros(0)
-    scaled = standardized(statistics, statistics)
-    most = scaled.max(axis=0)
-    return (most[None, :] >= scaled[:, :1] - _ROUNDING * np.abs(most).max()).mean(axis=1)
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
