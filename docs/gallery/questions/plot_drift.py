@@ -29,10 +29,9 @@ for day in range(7):
     print(f"day {day}: {'drift' if days[-1].drifted else 'nothing'} {', '.join(days[-1].found)}")
 
 # %%
-# What changed, in a sentence.
+# What changed.
 
-for note in days[-1].notes:
-    print(note)
+print(days[-1])
 figure, axis = plt.subplots(figsize=(7.5, 4), layout="constrained")
 for name in ("joint", "features"):
     axis.semilogy([found[name].p_value for found in days], "o-", label=f"test: {name}")

@@ -103,34 +103,31 @@ def audit(
     sides = _sides([data] if reference is None else [data, reference], names, embedding, seed)
     side, trusted = sides[0], sides[-1]
     transports, votes, fits = [], [], []
-    with track(3 * len(sides), "auditing", progress) as advance:
+    with track(len(sides), "auditing", progress) as advance:
         for each in sides:
             transports.append(SelfTransport.solve(each.points, each.mass))
-            advance(1)
-            votes.append(Votes.within(each, transports[-1]))
-            advance(1)
+            votes.append(_votes_within(each, transports[-1]))
             fits.append(ClassFits.of(each))
             advance(1)
-    vote, gap = votes[0], None
-    misfit = _standardized(side, fits[0].lengths, fits[0].spreads)
+    shares, voters, _ = votes[0]
+    misfit, gap = _standardized(side, fits[0].lengths, fits[0].spreads), None
     if reference is not None:
-        vote = Votes.count(transports[1].rows_to(side.points), trusted, votes[1].weights)
+        shares, voters = count_votes(transports[1].rows(side.points), trusted, votes[1][2])
         lengths = fits[1].lengths_of(side)
         misfit = _standardized(side, lengths, fits[1].spreads_of(lengths))
         gap = _standardized(trusted, fits[0].lengths_of(trusted), fits[0].spreads)
         is_missing = (side.counts[trusted.codes.clamp_min(0)] == 0) & (trusted.codes >= 0)
         gap[is_missing.numpy()] = np.inf
-    disagreement = (1 - vote.of_labels(side)).clamp(0, 1).numpy()
+    disagreement = (1 - _label_shares(shares, side)).clamp(0, 1).numpy()
     # undefined if the class has no other sample, or is not in the reference
     least = 1 if reference is None else 0
     disagreement[(trusted.counts <= least)[side.codes.clamp_min(0)].numpy()] = np.nan
-    best = vote.shares.nan_to_num(-1).argmax(dim=1)
-    has_votes = ~vote.shares.isnan().all(dim=1)
-    usual = votes[-1].mean_share(trusted)
-    support = vote.shares.gather(1, best[:, None])[:, 0] / usual[best].clamp_min(1e-6)
+    best = shares.nan_to_num(-1).argmax(dim=1)
+    has_votes = ~shares.isnan().all(dim=1)
+    usual = _usual_shares(votes[-1][0], trusted)
+    support = shares.gather(1, best[:, None])[:, 0] / usual[best].clamp_min(1e-6)
     twin, distance = transports[0].nearest()
-    converged = [one.converged for fit in fits for one in fit.transports.values()]
-    converged += [one.converged for one in transports]
+    transports += [transport for fit in fits for transport in fit.transports.values()]
     return Audit(
         data=data,
         reference=reference,
@@ -140,7 +137,7 @@ def audit(
             for code, voted in zip(best.tolist(), has_votes.tolist(), strict=True)
         ],
         support=support.numpy(),
-        confused_with=torch.where(has_votes & (best != side.codes), vote.strongest, -1).numpy(),
+        confused_with=torch.where(has_votes & (best != side.codes), voters, -1).numpy(),
         misfit=misfit,
         twin=twin.numpy(),
         twin_distance=distance.numpy() / _typical_distance(distance.numpy()),
@@ -150,7 +147,7 @@ def audit(
             "compared with": "the other samples" if reference is None else "the reference",
             "epsilon": f"{_EPSILON:.0%} of the median cost",
         },
-        notes=_notes(data, reference, all(converged)),
+        notes=_notes(data, reference, all(transport.converged for transport in transports)),
     )
 
 
@@ -190,7 +187,7 @@ class SelfTransport:
         if len(points) == 1:
             return replace(uncut, max_cost=1.0)
         rows = torch.linspace(0, len(points) - 1, min(len(points), _MAX_MEDIAN_ROWS)).round().long()
-        cost = uncut._cost(points, same=True).rows(rows)
+        cost = uncut._cost().rows(rows)
         finite = cost[cost.isfinite()]
         typical = float(finite.median())
         if typical <= 0:  # half of the costs are zero: the mean of the others
@@ -199,7 +196,7 @@ class SelfTransport:
         max_cost = _MAX_COST * max(typical, isolated)
         problem = replace(uncut, typical=max(typical, max_cost * _MIN_TYPICAL), max_cost=max_cost)
         solver = Sinkhorn(epsilon=problem.epsilon, tol=_TOL)
-        solution = solver.solve(problem._cost(points, same=True), mass, mass)
+        solution = solver.solve(problem._cost(), mass, mass)
         f, g = solution.potentials  # equal up to a constant
         return replace(problem, potential=(f + g) / 2, converged=solution.converged)
 
@@ -207,81 +204,75 @@ class SelfTransport:
     def epsilon(self) -> float:
         return _EPSILON * self.typical
 
-    def plan_rows(self) -> PlanRows:
-        """``rows_to`` for the points themselves, each without itself."""
-        return self._rows(self._cost(self.points, same=True))
-
-    def rows_to(self, points: Tensor) -> PlanRows:
-        """Blocks of normalized plan rows, and potentials, of new points."""
-        return self._rows(self._cost(points, same=False))
+    def rows(self, points: Tensor | None = None) -> PlanRows:
+        """Blocks of normalized plan rows, and potentials, of new points; None: of the points
+        themselves, each without itself.
+        """
+        cost = self._cost(points)
+        for block in cost.blocks():
+            scores = self.mass.log() + (self.potential - cost.rows(block)) / self.epsilon
+            yield torch.softmax(scores, dim=1), -self.epsilon * scores.logsumexp(dim=1)
 
     def nearest(self) -> tuple[Tensor, Tensor]:
         """Position and distance of the nearest other point."""
         if len(self.points) == 1:
             return torch.zeros(1, dtype=torch.long), torch.full((1,), torch.inf).to(self.points)
-        cost = replace(self, max_cost=math.inf)._cost(self.points, same=True)
+        cost = replace(self, max_cost=math.inf)._cost()
         rows = torch.cat([cost.rows(block).argmin(dim=1) for block in cost.blocks()])
         return rows, torch.linalg.vector_norm(self.points - self.points[rows], dim=1)
 
-    def _rows(self, cost: Cost) -> PlanRows:
-        for block in cost.blocks():
-            scores = self.mass.log() + (self.potential - cost.rows(block)) / self.epsilon
-            yield torch.softmax(scores, dim=1), -self.epsilon * scores.logsumexp(dim=1)
-
-    def _cost(self, points: Tensor, same: bool) -> Cost:
-        """½ ‖x − x'‖², cut; without pairs of a point and itself if the points are the same."""
+    def _cost(self, points: Tensor | None = None) -> Cost:
+        """½ ‖x − x'‖², cut; for the points themselves without pairs of a point and itself."""
+        others = self.points if points is None else points
 
         def rows(index: Index) -> Tensor:
-            cost = torch.cdist(points[index], self.points).square_().div_(2)
+            cost = torch.cdist(others[index], self.points).square_().div_(2)
             cost.clamp_max_(self.max_cost)
-            if same:
-                at = torch.arange(len(points))[index]
+            if points is None:
+                at = torch.arange(len(others))[index]
                 cost[torch.arange(len(at)), at] = 4 * self.max_cost
             return cost
 
-        shape = len(points), len(self.points)
-        return BlockedCost.of(rows, shape, room=as_bytes(None), like=points)
+        shape = len(others), len(self.points)
+        return BlockedCost.of(rows, shape, room=as_bytes(None), like=others)
 
 
-@dataclass(frozen=True, eq=False)
-class Votes:
-    """Votes of samples about the labels of others."""
+def count_votes(plan: PlanRows, voters: Side, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Share of the votes for each class, (n, k), NaN without votes, and the position of the strongest
+    voter for the winning class, (n,).
+    """
+    ballots = one_hot(voters.codes.clamp_min(0), voters.k).to(weights.dtype) * weights[:, None]
+    shares, strongest = [], []
+    for rows, _ in plan:
+        votes = rows @ ballots
+        total = votes.sum(dim=1, keepdim=True)
+        shares.append(torch.where(total > 0, votes / total, torch.nan))
+        for_winner = voters.codes == votes.argmax(dim=1)[:, None]
+        strongest.append((rows * weights).where(for_winner, -1.0).argmax(dim=1))
+    return torch.cat(shares), torch.cat(strongest)
 
-    shares: Tensor  # of each class, (n, k); NaN without votes
-    strongest: Tensor  # position of the strongest voter for the winning class, (n,)
-    weights: Tensor  # of the voters, (m,)
 
-    @classmethod
-    def within(cls, side: Side, transport: SelfTransport) -> Votes:
-        """Two rounds: voters of the second count by the agreement they got in the first."""
-        even = (side.codes >= 0).to(transport.mass.dtype)
-        agreement = cls.count(transport.plan_rows(), side, even).of_labels(side)
-        single = side.counts[side.codes.clamp_min(0)] == 1
-        weights = even * torch.where(single, 1.0, agreement.nan_to_num(0.0))
-        return cls.count(transport.plan_rows(), side, weights)
+def _votes_within(side: Side, transport: SelfTransport) -> tuple[Tensor, Tensor, Tensor]:
+    """``count_votes`` in two rounds, and the weights of the second: the agreement in the first."""
+    even = (side.codes >= 0).to(transport.mass.dtype)
+    agreement = _label_shares(count_votes(transport.rows(), side, even)[0], side)
+    single = side.counts[side.codes.clamp_min(0)] == 1
+    weights = even * torch.where(single, 1.0, agreement.nan_to_num(0.0))
+    return *count_votes(transport.rows(), side, weights), weights
 
-    @classmethod
-    def count(cls, plan: PlanRows, voters: Side, weights: Tensor) -> Votes:
-        ballots = one_hot(voters.codes.clamp_min(0), voters.k).to(weights.dtype) * weights[:, None]
-        shares, strongest = [], []
-        for rows, _ in plan:
-            votes = rows @ ballots
-            total = votes.sum(dim=1, keepdim=True)
-            shares.append(torch.where(total > 0, votes / total, torch.nan))
-            for_winner = voters.codes == votes.argmax(dim=1)[:, None]
-            strongest.append((rows * weights).where(for_winner, -1.0).argmax(dim=1))
-        return cls(torch.cat(shares), torch.cat(strongest), weights)
 
-    def of_labels(self, side: Side) -> Tensor:
-        """Share of the label of each sample; NaN without a label."""
-        shares = self.shares.gather(1, side.codes.clamp_min(0)[:, None])[:, 0]
-        return torch.where(side.codes >= 0, shares, torch.nan)
+def _label_shares(shares: Tensor, side: Side) -> Tensor:
+    """Share of the label of each sample; NaN without a label."""
+    shares = shares.gather(1, side.codes.clamp_min(0)[:, None])[:, 0]
+    return torch.where(side.codes >= 0, shares, torch.nan)
 
-    def mean_share(self, side: Side) -> Tensor:
-        """Mean share that the samples of a class get for their own label, (k,)."""
-        shares, voted = self.of_labels(side), (side.codes >= 0) & ~self.shares[:, 0].isnan()
-        sums = shares.new_zeros(side.k).index_add_(0, side.codes[voted], shares[voted])
-        return sums / side.counts.clamp_min(1)
+
+def _usual_shares(shares: Tensor, side: Side) -> Tensor:
+    """Mean share that the samples of a class get for their own label, (k,)."""
+    voted = (side.codes >= 0) & ~shares[:, 0].isnan()
+    own_shares = _label_shares(shares, side)[voted]
+    sums = own_shares.new_zeros(side.k).index_add_(0, side.codes[voted], own_shares)
+    return sums / side.counts.clamp_min(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,7 +303,7 @@ class ClassFits:
         lengths = {}
         for code, transport in self.transports.items():
             if len(points := side.whitened[side.codes == code]):
-                potentials = [potential for _, potential in transport.rows_to(points)]
+                potentials = [potential for _, potential in transport.rows(points)]
                 lengths[code] = _length(torch.cat(potentials))
         return lengths
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advect._util.checks import check_count, check_known, needed
-from advect._util.result import Result, Table, plain
+from advect._util.checks import check_count, check_known
+from advect._util.result import Result, Table
 from advect.data.dataset import LabeledDataset
 from advect.questions.shared import image_pairs
 
@@ -112,40 +112,31 @@ class Audit(Result):
         values = getattr(self, by) * (1 if by in _DESCENDING else -1)
         return _sorted_rows(values, ~np.isnan(values))[: check_count("n", n)]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A dictionary for each sample; ``suspect`` names the rules that apply."""
-        rules: list[list[str]] = [[] for _ in range(len(self.data))]
-        for name, rows in (("wrong", self.wrong), ("odd", self.odd), ("copy", self.copies)):
-            for row in rows.tolist():
-                rules[row].append(name)
-        columns: dict[str, Any] = {
-            "row": range(len(self.data)),
-            "label": self.data.labels,
-            "suspect": ["+".join(names) for names in rules],
-            "disagreement": self.disagreement.tolist(),
-            "proposed": self.proposed,
-            "support": self.support.tolist(),
-            "confused_with": [None if row < 0 else row for row in self.confused_with.tolist()],
-            "misfit": self.misfit.tolist(),
-            "twin": self.twin.tolist(),
-            "twin_distance": self.twin_distance.tolist(),
-        }
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
     def to_pandas(self) -> DataFrame:
-        """``rows`` as a data frame. ``to_pandas().to_csv(path, index=False)`` writes it."""
-        return needed("pandas", "data frames").DataFrame(self.rows())
+        """A row for each sample; ``suspect`` names the rules that apply.
 
-    def to_dict(self) -> dict[str, Any]:
-        lists = {
-            "wrong": self.wrong,
-            "proposed": [self.proposed[row] for row in self.wrong],
-            "odd": self.odd,
-            "copies": self.copies,
-            "suspects": self.suspects,
-            "missing": None if self.reference is None else self.missing,
-        }
-        return super().to_dict() | plain(lists)
+        ``to_pandas().to_csv(path, index=False)`` writes a table.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame(
+            {
+                "row": range(len(self.data)),
+                "label": pd.Series(self.data.labels, dtype=object),
+                "suspect": "",
+                "disagreement": self.disagreement,
+                "proposed": pd.Series(self.proposed, dtype=object),
+                "support": self.support,
+                "confused_with": self.confused_with,
+                "misfit": self.misfit,
+                "twin": self.twin,
+                "twin_distance": self.twin_distance,
+            }
+        )
+        for name, rows in (("wrong", self.wrong), ("odd", self.odd), ("copy", self.copies)):
+            frame.loc[rows, "suspect"] += f"+{name}"
+        frame["suspect"] = frame["suspect"].str.removeprefix("+")
+        return frame
 
     def figures(self) -> dict[str, Any]:
         others = self.data if self.reference is None else self.reference
@@ -171,15 +162,13 @@ class Audit(Result):
         return counts if self.reference is None else {**counts, "missing": len(self.missing)}
 
     def _tables(self) -> list[Table]:
-        columns = ("row", "label", "suspect", "proposed", "disagreement", "misfit", "twin")
-        records = self.rows()
-        suspicion = self.suspicion
-        order = sorted(self.suspects.tolist(), key=lambda row: -suspicion[row])
-        rows = [[records[row][column] for column in columns] for row in order]
+        columns = ["row", "label", "suspect", "proposed", "disagreement", "misfit", "twin"]
+        suspects = self.suspects[np.argsort(-self.suspicion[self.suspects], kind="stable")]
+        rows = self.to_pandas().loc[suspects, columns].to_numpy(dtype=object).tolist()
         tables = [Table("Suspects", columns, rows)]
-        if self.gap is not None:
-            labels, gap = self.reference.labels if self.reference else [], self.gap
-            rows = [[row, labels[row], float(gap[row])] for row in self.missing.tolist()]
+        if self.reference is not None and self.gap is not None:
+            labels = self.reference.labels
+            rows = [[row, labels[row], float(self.gap[row])] for row in self.missing.tolist()]
             tables.append(Table("Missing samples of the reference", ("row", "label", "gap"), rows))
         return [table for table in tables if table.rows]
 

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advect._util.checks import check_known, needed
 from advect._util.result import Result, Table, plain
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
-from advect.spaces.images import layout
+from advect.questions.shared import image_pairs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,7 +38,6 @@ TITLES = {
     "otdd": "joint distance (OTDD)",
 }
 _VERDICTS = {None: "unknown", True: "beyond the floor", False: "within the floor"}
-_MAX_IMAGES = 12
 
 
 @dataclass(frozen=True)
@@ -60,17 +58,6 @@ class Entry:
             return None
         return bool(self.value > self.most or self.value < self.least)
 
-    @property
-    def excess(self) -> float:
-        """Distance from the floor relative to the allowed distance; above 1 is beyond."""
-        if self.beyond is None:
-            return np.nan
-        gap = self.value - self.floor
-        reach = (self.most if gap > 0 else self.least) - self.floor
-        if np.isinf(reach) or gap == 0:
-            return 0.0
-        return float(gap / reach) if reach else np.inf
-
 
 @dataclass(frozen=True, eq=False)
 class Column:
@@ -79,16 +66,14 @@ class Column:
     """
 
     name: str
-    title: str
     overall: Entry
     classes: Mapping[Hashable, Entry]
     is_share: bool = False
 
     @property
     def beyond(self) -> tuple[Hashable, ...]:
-        """Classes beyond their floor, the worst first."""
-        excess = {name: entry.excess for name, entry in self.classes.items() if entry.beyond}
-        return tuple(sorted(excess, key=lambda name: -excess[name]))
+        """Classes beyond their floor."""
+        return tuple(name for name, entry in self.classes.items() if entry.beyond)
 
     @property
     def verdict(self) -> str:
@@ -140,14 +125,12 @@ class Compared(Result):
 
     @property
     def classes(self) -> tuple[Hashable, ...]:
-        """All classes, the worst first, by the largest excess over a floor."""
+        """All classes, those beyond the floors of most columns first."""
 
-        def badness(name: Hashable) -> tuple[int, float]:
-            entries = [column.classes[name] for column in self.columns.values() if column.classes]
-            known = [entry.excess for entry in entries if entry.beyond is not None]
-            return sum(bool(entry.beyond) for entry in entries), max(known, default=0.0)
+        def n_beyond(name: Hashable) -> int:
+            return sum(name in column.beyond for column in self.columns.values())
 
-        return tuple(sorted(self.counts, key=badness, reverse=True))
+        return tuple(sorted(self.counts, key=n_beyond, reverse=True))
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -161,10 +144,8 @@ class Compared(Result):
 
     def __getitem__(self, cell: tuple[str, Hashable]) -> Entry:
         """``result["coverage", "cat"]``: the entry of a column and a class."""
-        check_known("column", cell[0], self.columns)
-        classes = self.columns[cell[0]].classes
-        check_known("class", str(cell[1]), map(str, classes))
-        return classes[cell[1]]
+        column, name = cell
+        return self.columns[column].classes[name]
 
     def records(self) -> list[dict[str, Any]]:
         """A dictionary for each number; the class of overall values is None."""
@@ -176,23 +157,20 @@ class Compared(Result):
 
     def to_pandas(self) -> DataFrame:
         """``records`` as a data frame."""
-        return needed("pandas", "data frames").DataFrame(self.records())
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
 
     def to_dict(self) -> dict[str, Any]:
-        confusion = {"classes": self.confusion.rows, "values": self.confusion.values}
-        more = {"verdicts": self.verdicts, "worst_first": self.classes, "records": self.records()}
-        more |= {"confusion": confusion, "copies": self.copies}
+        more = {"verdicts": self.verdicts, "records": self.records(), "copies": self.copies}
         return super().to_dict() | plain(more)
 
     def figures(self) -> dict[str, Any]:
-        viz = import_module("advect.viz")
-        found = {"Where each synthetic class is sent": viz.class_table(self.confusion)}
-        if layout(self.real.sample_shape) is not None and len(self.copies):
-            rows, sources = self.copies[:_MAX_IMAGES].T
-            pair = [self.synthetic.subset(rows), self.real.subset(sources)]
-            titles = ["synthetic", "training"]
-            found["Memorised samples"] = viz.image_grid(pair, rows=len(rows), titles=titles)
-        return found
+        table = import_module("advect.viz").class_table(self.confusion)
+        rows, sources = self.copies.T
+        pairs = image_pairs(self.synthetic, rows, self.real, sources, ("synthetic", "training"))
+        figures = {"Where each synthetic class is sent": table, "Memorised samples": pairs}
+        return {name: figure for name, figure in figures.items() if figure is not None}
 
     def _summary(self) -> dict[str, Any]:
         sizes = {"synthetic samples": len(self.synthetic), "real samples": len(self.real)}

@@ -82,10 +82,6 @@ def drift(
     """
     for name, side in (("reference", reference), ("window", window)):
         check_dataset(name, side)
-    if reference.sample_shape != window.sample_shape:
-        shapes = f"{reference.sample_shape} and {window.sample_shape}"
-        remedy = "Use ad.harmonize(reference, window) first."
-        raise InputError("reference and window must have the same sample shape", shapes, remedy)
     check_features(reference, window)
     check_level(level)
     least = math.ceil(len(QUESTIONS) / level) - 1
@@ -114,12 +110,12 @@ def drift(
 
         pool = pool_of(rows)
         tests = {"features": _test_features(pool)}
-        p_values: dict[int, float] = {}
+        by_class: dict[int, np.ndarray] = {}
         if has_labels:
             pool = pool if labeled_rows is rows else pool_of(labeled_rows)
             tests["joint"], tests["shares"] = _test_joint(pool)
             tests["labels"] = _test_labels(pool)
-            tests["classes"], p_values = _test_classes(pool, level)
+            tests["classes"], by_class = _test_classes(pool, level)
     asked = [name for name in QUESTIONS if name in tests]
     adjusted = perm.holm([tests[name].p_value for name in asked])
     return Drift(
@@ -127,11 +123,9 @@ def drift(
             replace(tests[name], adjusted=float(value))
             for name, value in zip(asked, adjusted, strict=True)
         ),
-        classes=_class_drifts(codes, is_window, names, p_values, pool if has_labels else None),
+        classes=_class_drifts(codes, is_window, names, by_class),
         level=level,
-        reference=reference,
-        window=window,
-        caveats=_caveats(reference, window, len(rows) < len(codes), max_samples, level),
+        notes=_notes(reference, window, level, max_samples),
         settings={"permutations": n_permutations, "max_samples": max_samples, "seed": seed},
     )
 
@@ -251,8 +245,8 @@ def _with_largest_pair(changes: np.ndarray) -> list[np.ndarray]:
     return [*changes[:2], *([perm.largest([*changes[2:]])] if len(changes) > 2 else [])]
 
 
-def _test_classes(pool: _Pool, level: float) -> tuple[DriftTest, dict[int, float]]:
-    """Each class separately, and the p-values by class. A class with a small p-value is tested again
+def _test_classes(pool: _Pool, level: float) -> tuple[DriftTest, dict[int, np.ndarray]]:
+    """Each class separately, and the statistics by class. A class with a small p-value is tested again
     with enough permutations for Holm's rule; the second test replaces the first, so either p-value
     is exact.
     """
@@ -274,15 +268,14 @@ def _test_classes(pool: _Pool, level: float) -> tuple[DriftTest, dict[int, float
         return pool.test("classes", np.zeros(1), math.nan, math.nan), {}
     worst = max(statistics, key=lambda code: (-p_values[code], _excess(statistics[code])))
     adjusted = float(perm.holm([*p_values.values()]).min())
-    return pool.test("classes", statistics[worst], statistics[worst][0], adjusted), p_values
+    return pool.test("classes", statistics[worst], statistics[worst][0], adjusted), statistics
 
 
 def _class_drifts(
     codes: np.ndarray,
     is_window: np.ndarray,
     names: tuple[Hashable, ...],
-    p_values: dict[int, float],
-    pool: _Pool | None,
+    statistics: dict[int, np.ndarray],
 ) -> tuple[ClassDrift, ...]:
     from scipy.stats import fisher_exact
 
@@ -295,48 +288,29 @@ def _class_drifts(
     if totals.all():
         tables = [np.stack([counts[:, code], totals - counts[:, code]]) for code in range(k)]
         share_p = np.array([np.asarray(fisher_exact(table))[1] for table in tables])
-    p = np.array([p_values.get(code, math.nan) for code in range(k)])
-    shifts = np.array([math.nan if pool is None else _shift(pool, code) for code in range(k)])
-    columns = (*counts, *shares, share_p, perm.holm(share_p), shifts, p, perm.holm(p))
+    p, size = np.full((2, k), math.nan)
+    for code, values in statistics.items():
+        p[code], size[code] = perm.p_value(values), values[0]
+    columns = (*counts, *shares, share_p, perm.holm(share_p), size, p, perm.holm(p))
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(ClassDrift(name, *row) for name, row in zip(names, rows, strict=True))
 
 
-def _shift(pool: _Pool, code: int) -> float:
-    """Distance of the class means divided by the deviation of the class along it."""
-    rows = pool.codes == code
-    sides = [pool.points[rows & (pool.window == side)] for side in (False, True)]
-    if not all(map(len, sides)):
-        return math.nan
-    means = [side.mean(axis=0) for side in sides]
-    step = means[1] - means[0]
-    size = float(np.linalg.norm(step))
-    if size == 0:
-        return 0.0
-    along = [(side - mean) @ (step / size) for side, mean in zip(sides, means, strict=True)]
-    squares = float(np.square(np.concatenate(along)).sum())
-    deviation = math.sqrt(squares / max(int(rows.sum()) - 2, 1))
-    return size / deviation if deviation > 1e-12 * size else math.nan
-
-
-def _caveats(
-    reference: LabeledDataset, window: LabeledDataset, subsampled: bool, most: int, level: float
+def _notes(
+    reference: LabeledDataset, window: LabeledDataset, level: float, most: int
 ) -> tuple[str, ...]:
     notes: list[str] = []
     sides = {"reference": reference, "window": window}
-    n, m = (int(side.labeled.sum()) for side in sides.values())
-    if not m or not n:
-        which = "window" if n else "reference" if m else "data"
-        notes.append(f"Only the features were tested, because the {which} has no labels.")
-    elif m < len(window) or n < len(reference):
-        notes.append(
-            f"{m} of {len(window)} samples of the window and {n} of {len(reference)} of the "
-            "reference have labels; the others were used in the test of the features only. Tests "
-            "with labels are biased if the labeled samples are not a random subset."
-        )
-    if subsampled:
-        notes.append(f"Sides with more than {most} samples were subsampled.")
     for name, side in sides.items():
+        n = int(side.labeled.sum())
+        if n < len(side):
+            notes.append(
+                f"{n} of {len(side)} samples of the {name} have labels; the others were used in "
+                "the test of the features only. Tests with labels are biased if the labeled "
+                "samples are not a random subset."
+            )
+        if len(side) > most:
+            notes.append(f"{most} of {len(side)} samples of the {name} were drawn at random.")
         if float(side.weights.max() - side.weights.min()) > 1e-12:
             notes.append(f"The weights of the {name} were not used.")
     if perm.n_assignments(len(reference) + len(window), len(window)) < len(QUESTIONS) / level:
