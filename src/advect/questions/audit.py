@@ -33,8 +33,8 @@ from advect.ot.blocks import BlockedCost
 from advect.ot.cost import Cost
 from advect.ot.plan import Index
 from advect.ot.sinkhorn import Sinkhorn
-from advect.questions.audit_result import Audit
-from advect.questions.shared import class_codes, class_names, joined_features, listed
+from advect.questions.audit_result import Audit, audit_notes
+from advect.questions.shared import class_codes, class_names, joined_features
 from advect.spaces.images import layout
 from advect.transport.transport import check_dataset
 
@@ -147,7 +147,7 @@ def audit(
             "compared with": "the other samples" if reference is None else "the reference",
             "epsilon": f"{_EPSILON:.0%} of the median cost",
         },
-        notes=_notes(data, reference, all(transport.converged for transport in transports)),
+        notes=audit_notes(data, reference, all(transport.converged for transport in transports)),
     )
 
 
@@ -407,29 +407,3 @@ def _typical_distance(nearest: np.ndarray) -> float:
     positive = nearest[np.isfinite(nearest) & (nearest > 0)]
     median = float(np.median(nearest))
     return median if 0 < median < np.inf else float(positive.mean()) if len(positive) else 1.0
-
-
-def _notes(
-    data: LabeledDataset, reference: LabeledDataset | None, converged: bool
-) -> tuple[str, ...]:
-    notes, present = [], class_names(data)
-    if reference is None:
-        notes.append(
-            "Samples were compared with one another, so many similar errors confirm each other. "
-            "A trusted reference, even a small one, avoids this."
-        )
-        single = [name for name in present if data.counts[name] == 1]
-        names = {"Classes with one sample were not checked": single}
-    else:
-        trusted = class_names(reference)
-        new, gone = set(present) - set(trusted), set(trusted) - set(present)
-        names = {
-            "Classes that are not in the reference were not checked": sorted(new, key=str),
-            "Classes of the reference without samples in the data": sorted(gone, key=str),
-        }
-    notes += [f"{text}: {listed(which)}." for text, which in names.items() if which]
-    if unlabeled := int((~data.labeled).sum()):
-        notes.append(f"{unlabeled} samples without a label have a proposed label and no misfit.")
-    if not converged:
-        notes.append("A transport problem did not converge; the scores are approximate.")
-    return tuple(notes)

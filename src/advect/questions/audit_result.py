@@ -11,7 +11,7 @@ import numpy as np
 from advect._util.checks import check_count, check_known
 from advect._util.result import Result, Table
 from advect.data.dataset import LabeledDataset
-from advect.questions.shared import image_pairs
+from advect.questions.shared import class_names, image_pairs, listed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -176,3 +176,29 @@ class Audit(Result):
 def _sorted_rows(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     rows = np.flatnonzero(chosen)
     return rows[np.argsort(-values[rows], kind="stable")]
+
+
+def audit_notes(
+    data: LabeledDataset, reference: LabeledDataset | None, converged: bool
+) -> tuple[str, ...]:
+    notes, present = [], class_names(data)
+    if reference is None:
+        notes.append(
+            "Samples were compared with one another, so many similar errors confirm each other. "
+            "A trusted reference, even a small one, avoids this."
+        )
+        single = [name for name in present if data.counts[name] == 1]
+        names = {"Classes with one sample were not checked": single}
+    else:
+        trusted = class_names(reference)
+        new, gone = set(present) - set(trusted), set(trusted) - set(present)
+        names = {
+            "Classes that are not in the reference were not checked": sorted(new, key=str),
+            "Classes of the reference without samples in the data": sorted(gone, key=str),
+        }
+    notes += [f"{text}: {listed(which)}." for text, which in names.items() if which]
+    if unlabeled := int((~data.labeled).sum()):
+        notes.append(f"{unlabeled} samples without a label have a proposed label and no misfit.")
+    if not converged:
+        notes.append("A transport problem did not converge; the scores are approximate.")
+    return tuple(notes)

@@ -14,7 +14,6 @@ otdd        the joint distance
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
@@ -31,18 +30,24 @@ from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws import bures, estimate_gaussians
 from advect.errors import ConvergenceWarning, InputError
-from advect.questions.compare_result import TITLES, Column, Compared, Draws, Sense, judge
-from advect.questions.shared import check_level, class_codes, listed
+from advect.questions.compare_result import (
+    SHARE_COLUMNS,
+    TITLES,
+    Column,
+    Compared,
+    Draws,
+    compare_notes,
+    mean,
+    with_mean,
+)
+from advect.questions.shared import check_level, class_codes
 from advect.transport.distance import otdd
 from advect.transport.transport import check_dataset
 
 _CLASS_COLUMNS = ("frechet", "coverage", "density")
-_SHARE_COLUMNS = ("share", "confusion", "coverage", "memorised")
-_SENSES: dict[str, Sense] = {"coverage": "low", "share": "both", "density": "both"}  # others: high
 _N_NEIGHBORS = 5  # of coverage and density
 _QUANTILE = 0.01  # of the distances of held-out samples to the training data
 _N_FAST_DRAWS = 200  # draws of shares and copies
-_FEW = 10  # samples of a class below which a note is added
 
 
 def compare(
@@ -118,23 +123,23 @@ def compare(
     draws |= {
         "otdd": Draws(*(np.array([[value] for value, *_ in part]) for part in (joint, split))),
         "confusion": Draws(
-            *_with_mean(confusion[0], confusion[1], true.proportions),
+            *with_mean(confusion[0], confusion[1], true.proportions),
             sizes=np.array([sizes.sum(), *sizes]),
         ),
         "share": _shares(fake, true, rng),
         "memorised": memorised,
     }
-    columns = {name: _column(name, draws[name], names, level) for name in TITLES}
+    columns = {name: Column.of(name, draws[name], names, level) for name in TITLES}
     counts = zip(fake.counts.tolist(), true.counts.tolist(), strict=True)
     unsolved = sum(not converged for *_, converged in joint + split)
     return Compared(
         synthetic=synthetic,
         real=real,
         columns=columns,
-        confusion=ClassTable(_mean(couplings[0]), names, names),
+        confusion=ClassTable(mean(couplings[0]), names, names),
         counts=dict(zip(names, counts, strict=True)),
         copies=copies,
-        notes=_notes(columns, fake, true, cutoff, unsolved),
+        notes=compare_notes(columns, names, fake.counts, true.counts, cutoff == 0, unsolved),
         settings={
             "repeats": repeats,
             "samples of a draw": size,
@@ -303,8 +308,8 @@ def _class_columns(
     sizes = np.array([sizes[proportions > 0].sum(), *sizes])
     return {
         name: Draws(
-            *_with_mean(draws[0, :, column], draws[1, :, column], proportions),
-            sizes=sizes if name in _SHARE_COLUMNS else None,
+            *with_mean(draws[0, :, column], draws[1, :, column], proportions),
+            sizes=sizes if name in SHARE_COLUMNS else None,
         )
         for column, name in enumerate(_CLASS_COLUMNS)
     }
@@ -377,7 +382,7 @@ def _copies(
         """Of all samples and of each class, (k + 1,); classes count by their synthetic mass."""
         total, hits = (np.bincount(codes, w, minlength=k) for w in (weights, weights * inside))
         by_class = np.where(total > 0, hits / np.where(total > 0, total, 1), np.nan)
-        return np.append(_mean(by_class, mass), by_class)
+        return np.append(mean(by_class, mass), by_class)
 
     values, floors = np.full((2, _N_FAST_DRAWS, k + 1), np.nan)
     for b in range(_N_FAST_DRAWS):
@@ -428,56 +433,3 @@ def _quantile(distances: np.ndarray, weights: np.ndarray) -> float:
     order = np.argsort(distances, kind="stable")
     reached = np.cumsum(weights[order]) / weights.sum()
     return float(distances[order][min(np.searchsorted(reached, _QUANTILE), len(order) - 1)])
-
-
-def _mean(draws: np.ndarray, weights: np.ndarray | None = None) -> Any:
-    """Mean of the known numbers over draws, or over classes with weights; NaN without any."""
-    known = np.ma.masked_invalid(draws)
-    axis = 0 if weights is None else -1
-    return np.ma.filled(np.ma.average(known, axis=axis, weights=weights), np.nan)
-
-
-def _with_mean(
-    values: np.ndarray, floors: np.ndarray, mass: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(B, k) each, with a first column: the mean over classes with value and floor, by real mass."""
-    known = np.isfinite(values).any(axis=0) & np.isfinite(floors).any(axis=0)
-    counted = np.where(known, mass, 0)
-    return tuple(np.column_stack([_mean(part, counted), part]) for part in (values, floors))
-
-
-def _column(name: str, draws: Draws, names: tuple[Hashable, ...], level: float) -> Column:
-    sense = _SENSES.get(name, "high")
-    first: Sense = "high" if name == "share" else sense  # an L1 norm
-    entries = judge(draws, [first, *[sense] * (draws.values.shape[1] - 1)], level)
-    by_class = dict(zip(names, entries[1:], strict=True)) if len(entries) > 1 else {}
-    return Column(name, entries[0], by_class, name in _SHARE_COLUMNS)
-
-
-def _notes(
-    columns: dict[str, Column], fake: _Side, true: _Side, cutoff: float, unsolved: int
-) -> tuple[str, ...]:
-    notes, smaller = [], np.minimum(fake.counts, true.counts)
-    classes = {
-        "Classes without synthetic samples": (fake.counts == 0) & (true.counts > 0),
-        "Classes without real samples": (true.counts == 0) & (fake.counts > 0),
-    }
-    if not (smaller > 0).any():
-        classes = {}
-        notes.append(
-            "No class name occurs on both sides; only the joint distance and the copies are "
-            "meaningful. Rename the classes of one side (see class_matching of ad.otdd)."
-        )
-    classes[f"Classes with fewer than {_FEW} samples on a side"] = (smaller < _FEW) & (smaller > 0)
-    for text, mask in classes.items():
-        if mask.any():
-            notes.append(f"{text}: {listed(itertools.compress(fake.data.classes, mask))}.")
-    for name, column in columns.items():
-        if column.verdict == "beyond the floor":
-            where = listed(column.beyond) or "all classes together, none alone"
-            notes.append(f"Beyond its floor: {TITLES[name]} ({where}).")
-    if cutoff == 0:
-        notes.append("Held-out real samples have exact copies; memorised counts exact copies only.")
-    if unsolved:
-        notes.append(f"The transport problems of {unsolved} draws did not converge.")
-    return tuple(notes)

@@ -177,12 +177,6 @@ class Slices:
 def quantile_means(values: Tensor, masses: Tensor, n_levels: int) -> tuple[Tensor, Tensor]:
     """Means (…, n_levels) of the quantile functions of values (…, n) with masses (n,) over equal
     parts of (0, 1), and the mean square (…) of the remainder.
-
-    Example:
-        >>> values = torch.tensor([3.0, 0.0, 1.0, 2.0], dtype=torch.float64)
-        >>> means, rest = quantile_means(values, torch.full((4,), 0.25, dtype=torch.float64), 2)
-        >>> means.tolist(), rest.item()
-        ([0.5, 2.5], 0.25)
     """
     values, order = values.sort(dim=-1)
     masses = masses.expand(values.shape).gather(-1, order)

@@ -89,12 +89,11 @@ def permuted(
     advance: Callable[[int], object] = lambda k: None,
 ) -> np.ndarray:
     """Statistics of the observed sides and of permuted ones, (…, 1 + n_permutations)."""
-    parts, done = [], 0
-    while done < n_permutations or not parts:
+    parts = []
+    for done in range(0, n_permutations, _BLOCK):
         count = min(_BLOCK, n_permutations - done)
         u = contrasts(window, count, rng, groups)
-        parts.append(measure(u if not parts else u[:, 1:]))
-        done += count
+        parts.append(measure(u[:, 1:] if done else u))
         advance(count)
     return np.concatenate(parts, axis=-1)
 
@@ -146,10 +145,8 @@ def label_disagreement(
     n = len(codes)
     to = distance.copy()
     np.fill_diagonal(to, np.inf)
-    count = min(_N_NEIGHBORS, n - 1)
-    votes = np.zeros((n, k))
-    for column in np.argsort(to, axis=1, kind="stable")[:, :count].T:
-        votes[np.arange(n), codes[column]] += 1 / max(count, 1)
+    neighbors = np.argsort(to, axis=1, kind="stable")[:, : min(_N_NEIGHBORS, n - 1)]
+    votes = np.eye(k)[codes[neighbors]].mean(axis=1)  # share of each label among the neighbours
     shares = np.zeros((n, 1 + len(pairs)))
     shares[:, 0] = 1 - votes[np.arange(n), codes]
     for place, (a, b) in enumerate(pairs, start=1):
@@ -178,12 +175,7 @@ def largest(several: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """p-values adjusted by Holm's rule (1979); NaN stays NaN.
-
-    Example:
-        >>> holm([0.01, 0.04, 0.03, float("nan")]).round(3).tolist()
-        [0.03, 0.06, 0.06, nan]
-    """
+    """p-values adjusted by Holm's rule (1979); NaN stays NaN."""
     p = np.asarray(p_values, dtype=float)
     adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))

@@ -46,12 +46,7 @@ def joined_features(*sets: LabeledDataset) -> LabeledDataset:
 
 
 def listed(names: Iterable[Hashable]) -> str:
-    """Names as text, the first few of many.
-
-    Example:
-        >>> listed("ab"), listed(range(9))
-        ('a, b', '0, 1, 2, 3, 4, 5, 6, 7 and 1 more')
-    """
+    """Names as text, the first few of many."""
     texts = [str(name) for name in names]
     more = f" and {len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else ""
     return ", ".join(texts[:_MAX_NAMES]) + more
