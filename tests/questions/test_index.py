@@ -141,14 +141,13 @@ def test_damaged_and_other_files_are_refused(index, tmp_path):
 def test_kill_9_while_saving_loses_nothing(index, tmp_path):
     """Killed at random moments, some of them within a write: what was saved is there and whole."""
     path = index.save(tmp_path / "sets.index")
-    draws, saved = np.random.default_rng(0), 0
-    for attempt in range(20):
+    draws = np.random.default_rng(0)
+    for attempt in range(12):
         heard, report = os.pipe()
         child = os.fork()
         if child == 0:
             try:
                 grown = ad.DatasetIndex.load(path)
-                os.write(report, b"ready\n")
                 for turn in range(10_000):
                     grown.add(f"{attempt}/{turn}", blobs(3, n=60))
                     grown.save(path)
@@ -157,11 +156,9 @@ def test_kill_9_while_saving_loses_nothing(index, tmp_path):
                 os._exit(1)
         os.close(report)
         with os.fdopen(heard) as lines:
-            assert lines.readline() == "ready\n"
+            names = lines.readline().split()  # the child saved once
             time.sleep(draws.uniform(0, 0.15))
             os.kill(child, signal.SIGKILL)
-            names = lines.read().split()
+            names += lines.read().split()
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-        assert {*index.names, *names} <= set(ad.DatasetIndex.load(path).names)
-        saved += len(names)
-    assert saved > 0
+        assert names and {*index.names, *names} <= set(ad.DatasetIndex.load(path).names)
