@@ -22,8 +22,6 @@ from advect.questions.permutations import (
     label_sums,
     largest,
     p_value,
-    p_values_of_largest,
-    pair_distances,
     quadratic,
     strata,
 )
@@ -120,8 +118,6 @@ def p_values(reference: Any, window: Any, rng: np.random.Generator) -> dict[str,
         for name, kernel in ways.items():
             p[f"labels, groups of {size}, {name}"] = p_value(label_distance(*inside, kernel))
         which = np.stack(np.triu_indices(k, 1), axis=1)
-        pairs = pair_distances(*inside, ways["MMD 0.5"], which)
-        p[f"trade, groups of {size}"] = float(p_values_of_largest(pairs).min())
         apart_labels = label_disagreement(apart, y, groups, k, which)
         for name, each, counted in (("labels", within, inside), ("joint", u, across)):
             more = np.abs(apart_labels.T @ each)

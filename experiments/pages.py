@@ -506,10 +506,10 @@ def nearest_growth() -> str:
     for count in found.settings.get("COUNTS", ()):
         for cell in found.groups.get(f"growth, {count} sets", []):
             times = cell["times"]
-            named = ("adding", "adding, on the clock", "asking", "asking, reranked", "all pairs")
+            named = ("adding", "asking", "asking, reranked", "all pairs")
             size = f"{cell['bytes'] / 2**20:.0f} MiB"
             rows.append([f"{count:,}", *(_duration(times[name]) for name in named), size])
-    head = ["sets", "to index all", "on the clock", "to ask", "to ask, with exact distances"]
+    head = ["sets", "to index all", "to ask", "to ask, with exact distances"]
     head += ["all pairs, exact", "on disk"]
     return markdown(head, rows) if rows else f"*{found.draws}*"
 

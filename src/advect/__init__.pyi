@@ -143,9 +143,6 @@ from .questions.compare import (
 from .questions.drift import (
     drift as drift,
 )
-from .questions.drift_monitor import (
-    DriftMonitor as DriftMonitor,
-)
 from .questions.embedding import (
     embed as embed,
 )

@@ -48,9 +48,8 @@ def test_a_class_that_moves_is_named():
     x, y = draw(seed=2)
     found = asked(draw(), (x + 1.5 * (y == 2)[:, None], y))
     assert found.drifted and found.changed_classes == ("c",) and not found.changed_shares
-    moved = next(one for one in found.classes if one.name == "c")
-    assert moved.shift == pytest.approx(1.5 * math.sqrt(5), rel=0.25)
-    assert "class c" in str(found) and found["shares"].adjusted > 0.05
+    assert max(found.classes, key=lambda row: row.statistic).name == "c"
+    assert found["shares"].adjusted > 0.05
 
 
 def test_a_half_swapped_pair_is_seen_and_named():
@@ -60,10 +59,7 @@ def test_a_half_swapped_pair_is_seen_and_named():
     found = asked(draw(), (x, np.where(some, 4 - y, y)))
     assert found["labels"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
     assert found["features"].adjusted > 0.05
-    (trade,) = found.traded
-    assert {trade.first, trade.second} == {"b", "d"}
-    assert trade.forth == pytest.approx(0.5, abs=0.2) and trade.forth_before < 0.1
-    assert any("exchange labels" in one for one in found.notes)
+    assert set(found.changed_classes) == {"b", "d"}
 
 
 def test_random_labels_change_labels_and_not_features():
@@ -77,13 +73,11 @@ def test_shares_new_and_lost_classes():
     found = asked(draw(), draw(seed=2, shares=[0.1, 0.5, 0.2, 0.2]))
     assert found["shares"].adjusted <= 0.05 and "b" in found.changed_shares
     assert not found.changed_classes
-    found = asked(draw(shares=[0.4, 0.3, 0.3, 0.0]), draw(seed=2))
-    assert "d" in found.changed_shares
-    assert any("New in the window" in one for one in found.notes)
-    found = asked(draw(), draw(seed=2, shares=[0.4, 0.3, 0.3, 0.0]))
-    gone = next(one for one in found.classes if one.name == "d")
-    assert not gone.n_window and math.isnan(gone.p_value) and math.isnan(gone.shift)
-    assert any("Missing in the window" in one for one in found.notes)
+    without = [0.4, 0.3, 0.3, 0.0]
+    assert "d" in asked(draw(shares=without), draw(seed=2)).changed_shares
+    found = asked(draw(), draw(seed=2, shares=without))
+    gone = next(row for row in found.classes if row.name == "d")
+    assert not gone.n_window and math.isnan(gone.p_value) and "d" in found.changed_shares
 
 
 def test_the_statistic_of_shares_is_that_of_scipy():
@@ -102,15 +96,14 @@ def test_other_features_of_the_same_labels():
     x, y = draw(300, seed=2)
     found = asked(draw(300), (x + 0.5, y))
     assert found["features"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
-    assert found["labels"].p_value > 0.01 and not found.traded
+    assert found["labels"].p_value > 0.01
 
 
 def test_without_labels_only_features_are_tested():
     x, _y = draw(seed=2)
     found = ad.drift(data(*draw()), ad.LabeledDataset(x + 1), progress=False)
     assert [test.name for test in found.tests] == ["features"] and found.drifted
-    assert found.labels_window == 0 and any("no labels" in one for one in found.notes)
-    assert not found.changed_shares and not any("Missing" in one for one in found.notes)
+    assert any("0 of 150" in note for note in found.notes) and not found.changed_shares
     nothing = ad.drift(ad.LabeledDataset(x), ad.LabeledDataset(x), progress=False)
     assert nothing["features"].p_value > 0.99 and nothing.classes == ()
 
@@ -119,11 +112,10 @@ def test_late_labels_take_part_and_are_counted():
     x, y = draw(200, seed=2)
     late = np.where(np.arange(200) < 60, y, -1)
     found = asked(draw(), (x, late))
-    assert found.labels_window == 60 and found["joint"].n_window == 60
-    assert found["features"].n_window == 200 and not found.drifted
-    assert any("60 of 200" in one for one in found.notes)
+    assert found["joint"].n_window == 60 and found["features"].n_window == 200
+    assert any("60 of 200" in note for note in found.notes) and not found.drifted
     swapped = np.where(late == 1, 3, np.where(late == 3, 1, late))
-    assert asked(draw(), (x, swapped)).traded
+    assert asked(draw(), (x, swapped))["labels"].adjusted <= 0.05
 
 
 def test_the_same_data_is_no_drift():
@@ -150,7 +142,7 @@ def test_small_and_odd_datasets():
     single = ad.LabeledDataset(np.eye(6), list("abcdef"))
     found = ad.drift(single, single, progress=False)
     assert not found.drifted and math.isnan(found["classes"].p_value)
-    assert found.to_dict()["tests"]["classes"]["p_value"] is None
+    assert found.to_dict()["tests"][-1]["p_value"] is None
     same = ad.LabeledDataset(np.ones((30, 2)), ["a"] * 30)
     assert ad.drift(same, same, progress=False)["features"].p_value == 1.0
     for n, m in ((7, 11), (13, 29), (31, 23)):  # sums of which round in other ways
@@ -159,7 +151,7 @@ def test_small_and_odd_datasets():
         assert [test.name for test in found.tests if test.p_value < 1] == []
     other = same.replace(x=same.x + 1)
     found = ad.drift(same, other, progress=False)
-    assert found.drifted and found.changed_classes == ("a",) and not found.trades
+    assert found.drifted and found.changed_classes == ("a",)
     apart = ad.LabeledDataset(np.random.default_rng(0).random((40, 2)), ["b"] * 40)
     found = ad.drift(same, apart, progress=False)
     assert found.drifted and len(found.changed_shares) == 2
@@ -168,7 +160,7 @@ def test_small_and_odd_datasets():
 @pytest.mark.slow
 def test_large_sides_are_drawn_from():
     found = asked(draw(2000), draw(1500, seed=2), max_samples=50)
-    assert found["joint"].n_reference == 50 and any("subsampled" in one for one in found.notes)
+    assert found["joint"].n_reference == 50 and any("drawn at random" in one for one in found.notes)
     assert found.classes[0].n_reference > 50  # shares count all
 
 
@@ -182,7 +174,7 @@ def test_images_and_embeddings():
         assert ad.drift(one, turned, embedding=embedding, progress=False).drifted
 
 
-def test_it_can_be_looked_at():
+def test_result_as_text_and_json():
     hostile = "<script>"
     x, y = draw()
     names = [hostile, "b", "c", "d"]
@@ -190,7 +182,7 @@ def test_it_can_be_looked_at():
     assert hostile not in found._repr_html_() and "&lt;script&gt;" in found._repr_html_()
     facts = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert facts["drifted"] and facts["changed_classes"] == [hostile]
-    assert set(facts["tests"]) == set(NAMES) and len(facts["classes"]) == 4
+    assert {test["name"] for test in facts["tests"]} == set(NAMES) and len(facts["classes"]) == 4
     with pytest.raises(KeyError):
         found["nothing"]
 
@@ -200,9 +192,7 @@ def test_it_can_be_looked_at():
     [
         ({"window": [[1.0, 2.0]]}, "LabeledDataset"),
         ({"window": ad.LabeledDataset([[1.0]], ["a"])}, "harmonize"),
-        ({"level": 0}, "level"),
         ({"level": 1.5}, "level"),
-        ({"n_permutations": 20}, "permutations"),
         ({"n_permutations": 0}, "n_permutations"),
         ({"level": 1e-4}, "permutations"),
         ({"max_samples": 1}, "max_samples"),

@@ -51,162 +51,153 @@ def exact(a, b, slices):
     return math.sqrt(3 * a.dim * float(squares.mean()))
 
 
-class TestQuantiles:
-    @examples(40)
-    @given(
-        n=st.integers(1, 20),
-        m=st.integers(1, 20),
-        levels=st.integers(1, 40),
-        seed=st.integers(0, 99),
+@examples(40)
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 40), st.integers(0, 99))
+def test_steps_and_what_they_leave_bound_transport(n, m, levels, seed):
+    draws = np.random.default_rng(seed)
+    x, y = draws.normal(size=n).round(1), draws.normal(size=m) * 3 + 1
+    a, b = draws.dirichlet(np.ones(n)), draws.dirichlet(np.ones(m))
+    squared = pot.emd2_1d(x, y, a, b)
+    (u, r), (v, s) = (
+        quantile_means(torch.tensor(values), torch.tensor(mass), levels)
+        for values, mass in ((x, a), (y, b))
     )
-    def test_steps_and_what_they_leave_bound_transport(self, n, m, levels, seed):
-        draws = np.random.default_rng(seed)
-        x, y = draws.normal(size=n).round(1), draws.normal(size=m) * 3 + 1
-        a, b = draws.dirichlet(np.ones(n)), draws.dirichlet(np.ones(m))
-        squared = pot.emd2_1d(x, y, a, b)
-        (u, r), (v, s) = (
-            quantile_means(torch.tensor(values), torch.tensor(mass), levels)
-            for values, mass in ((x, a), (y, b))
-        )
-        apart = float((u - v).square().mean())
-        assert apart <= squared + 1e-9
-        assert squared <= apart + (math.sqrt(r) + math.sqrt(s)) ** 2 + 1e-9
-
-    def test_as_many_levels_as_samples_leave_nothing(self):
-        values = torch.randn(50, dtype=torch.float64)
-        steps, left = quantile_means(values, torch.full((50,), 1 / 50, dtype=torch.float64), 50)
-        assert torch.allclose(steps, values.sort()[0], atol=1e-12)
-        assert left < 1e-12
-
-    def test_mean_over_a_level_is_that_of_numerical_integration(self):
-        draws = np.random.default_rng(0)
-        x, a = draws.normal(size=9), draws.dirichlet(np.ones(9))
-        order = np.argsort(x)
-        fine = (np.arange(300_000) + 0.5) / 300_000
-        quantiles = x[order][np.searchsorted(np.cumsum(a[order]), fine).clip(max=8)]
-        steps, left = quantile_means(torch.tensor(x), torch.tensor(a), 5)
-        assert np.allclose(steps, quantiles.reshape(5, -1).mean(axis=1), atol=1e-4)
-        expected = np.mean((quantiles - np.repeat(steps.numpy(), 60_000)) ** 2)
-        assert float(left) == pytest.approx(expected, abs=1e-4)
+    apart = float((u - v).square().mean())
+    assert apart <= squared + 1e-9
+    assert squared <= apart + (math.sqrt(r) + math.sqrt(s)) ** 2 + 1e-9
 
 
-class TestDirections:
-    @pytest.mark.parametrize(("dim", "n"), [(3, 2), (3, 3), (3, 8), (1, 4), (40, 16)])
-    def test_blocks_are_orthonormal(self, dim, n):
-        slices = Slices.random(dim, n, 32, 1.0, 0)
-        for first in range(0, n, dim):
-            block = slices.theta[:, first : first + dim]
-            assert torch.allclose(block.T @ block, torch.eye(block.shape[1]).double(), atol=1e-12)
-        assert torch.allclose(slices.psi @ slices.psi.mT, torch.eye(3).double(), atol=1e-12)
-
-    def test_they_are_as_independent_ones_on_average(self):
-        """Directions that are uniform: E (θ·e)² = 1/d, E (θ·e)⁴ = 3/(d(d+2))."""
-        draws = torch.stack([Slices.random(4, 4, 32, 1.0, seed).theta for seed in range(1500)])
-        first = draws[:, 0].flatten()
-        assert float(first.square().mean()) == pytest.approx(1 / 4, abs=1e-9)
-        assert float(first.pow(4).mean()) == pytest.approx(3 / 24, rel=0.05)
-        assert abs(float(first.mean())) < 0.02
+def test_mean_over_a_level_is_that_of_numerical_integration():
+    draws = np.random.default_rng(0)
+    x, a = draws.normal(size=9), draws.dirichlet(np.ones(9))
+    order = np.argsort(x)
+    fine = (np.arange(300_000) + 0.5) / 300_000
+    quantiles = x[order][np.searchsorted(np.cumsum(a[order]), fine).clip(max=8)]
+    steps, left = quantile_means(torch.tensor(x), torch.tensor(a), 5)
+    assert np.allclose(steps, quantiles.reshape(5, -1).mean(axis=1), atol=1e-4)
+    expected = np.mean((quantiles - np.repeat(steps.numpy(), 60_000)) ** 2)
+    assert float(left) == pytest.approx(expected, abs=1e-4)
 
 
-class TestEmbedding:
-    @examples(25)
-    @given(
-        n=st.integers(3, 25),
-        m=st.integers(3, 25),
-        seed=st.integers(0, 99),
-        weighted=st.booleans(),
-        weight=st.sampled_from([0.3, 1.0, 4.0]),
+@pytest.mark.parametrize(("dim", "n"), [(3, 2), (3, 3), (3, 8), (1, 4), (40, 16)])
+def test_blocks_are_orthonormal(dim, n):
+    slices = Slices.random(dim, n, 32, 1.0, 0)
+    for first in range(0, n, dim):
+        block = slices.theta[:, first : first + dim]
+        assert torch.allclose(block.T @ block, torch.eye(block.shape[1]).double(), atol=1e-12)
+    assert torch.allclose(slices.psi @ slices.psi.mT, torch.eye(3).double(), atol=1e-12)
+
+
+def test_they_are_as_independent_ones_on_average():
+    """Directions that are uniform: E (θ·e)² = 1/d, E (θ·e)⁴ = 3/(d(d+2))."""
+    draws = torch.stack([Slices.random(4, 4, 32, 1.0, seed).theta for seed in range(1500)])
+    first = draws[:, 0].flatten()
+    assert float(first.square().mean()) == pytest.approx(1 / 4, abs=1e-9)
+    assert float(first.pow(4).mean()) == pytest.approx(3 / 24, rel=0.05)
+    assert abs(float(first.mean())) < 0.02
+
+
+@examples(25)
+@given(
+    n=st.integers(3, 25),
+    m=st.integers(3, 25),
+    seed=st.integers(0, 99),
+    weighted=st.booleans(),
+    weight=st.sampled_from([0.3, 1.0, 4.0]),
+)
+def test_distance_is_the_sliced_one_within_its_bounds(n, m, seed, weighted, weight):
+    a, b = labeled(n, seed, weighted=weighted), labeled(m, seed + 1, k=2, shift=1.0)
+    slices = Slices.random(3, 4, 16, weight, 7)
+    first, second = (
+        ad.embed(data, n_directions=4, n_levels=16, label_weight=weight, seed=7) for data in (a, b)
     )
-    def test_distance_is_the_sliced_one_within_its_bounds(self, n, m, seed, weighted, weight):
-        a, b = labeled(n, seed, weighted=weighted), labeled(m, seed + 1, k=2, shift=1.0)
-        slices = Slices.random(3, 4, 16, weight, 7)
-        first, second = (
-            ad.embed(data, n_directions=4, n_levels=16, label_weight=weight, seed=7)
-            for data in (a, b)
-        )
-        low, high = first.bounds(second)
-        assert low - 1e-9 <= exact(a, b, slices) <= high + 1e-9
+    low, high = first.bounds(second)
+    assert low - 1e-9 <= exact(a, b, slices) <= high + 1e-9
 
-    def test_many_levels_give_the_sliced_distance_itself(self):
-        a, b = labeled(60), labeled(90, 1, k=2, shift=0.5)
-        slices = Slices.random(3, 5, 180, 1.0, 0)  # jumps of both are at multiples of 1 / 180
-        first, second = (ad.embed(data, n_directions=5, n_levels=180) for data in (a, b))
-        assert first.distance(second) == pytest.approx(exact(a, b, slices), rel=1e-9)
 
-    def test_it_agrees_with_sliced_otdd(self):
-        a, b = labeled(200), labeled(150, 3, k=2, shift=0.5)
-        other = ad.sliced_otdd(a, b, n_projections=4000, generator=generator(5))
-        found = [
-            ad.embed(a, seed=seed, n_levels=100).distance(ad.embed(b, seed=seed, n_levels=100))
-            for seed in range(10)
-        ]
-        assert np.mean(np.square(found)) / 2 == pytest.approx(
-            other.energy, abs=4 * other.standard_error
-        )
+def test_many_levels_give_the_sliced_distance_itself():
+    a, b = labeled(60), labeled(90, 1, k=2, shift=0.5)
+    slices = Slices.random(3, 5, 180, 1.0, 0)  # jumps of both are at multiples of 1 / 180
+    first, second = (ad.embed(data, n_directions=5, n_levels=180) for data in (a, b))
+    assert first.distance(second) == pytest.approx(exact(a, b, slices), rel=1e-9)
 
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    @pytest.mark.parametrize("d", [1, 5, 60])
-    def test_a_translation_is_measured_exactly(self, d, dtype):
-        """Features move by v, and means of labels by v: √(1 + w) ‖v‖, from d directions on."""
-        data, weight = labeled(40, d=d, dtype=dtype), 0.5
-        by = torch.linspace(-1, 2, d, dtype=dtype)
-        moved = data.replace(x=data.x + by)
-        first, second = (
-            ad.embed(one, n_directions=d, label_weight=weight) for one in (data, moved)
-        )
-        expected = math.sqrt(1 + weight) * float(by.norm())
-        assert first.distance(second) == pytest.approx(expected, rel=1e-5)
 
-    def test_a_scaled_gaussian_class(self):
-        """One class, x ↦ c x: along every direction features differ by (c − 1) θ·x and deviations
-        by (c − 1) σ; with the mean at 0, E over ψ and θ is (c − 1)² (Σ‖x‖²/n + tr S)."""
-        x = torch.randn(300, 6, generator=generator(0), dtype=torch.float64)
-        x = x - x.mean(dim=0)
-        a, b = (ad.LabeledDataset(c * x, ["one"] * 300) for c in (1.0, 1.7))
-        expected = 0.7 * math.sqrt(float(x.square().sum() / 300 + x.square().sum() / 299))
-        # along ψ the image of one class is monotone in θ·x, and the same monotone one for both
-        found = ad.embed(a, n_directions=6, n_levels=300).distance(
-            ad.embed(b, n_directions=6, n_levels=300)
-        )
-        assert found == pytest.approx(expected, rel=1e-9)
+def test_it_agrees_with_sliced_otdd():
+    a, b = labeled(200), labeled(150, 3, k=2, shift=0.5)
+    other = ad.sliced_otdd(a, b, n_projections=4000, generator=generator(5))
+    found = [
+        ad.embed(a, seed=seed, n_levels=100).distance(ad.embed(b, seed=seed, n_levels=100))
+        for seed in range(10)
+    ]
+    assert np.mean(np.square(found)) / 2 == pytest.approx(
+        other.energy, abs=4 * other.standard_error
+    )
 
-    def test_without_labels_it_is_transport_of_features(self):
-        a, b = (ad.LabeledDataset(labeled(30, seed, d=1).x) for seed in (0, 1))
-        first, second = (
-            ad.embed(data, n_directions=1, n_levels=30, label_weight=0) for data in (a, b)
-        )
-        expected = pot.emd2_1d(a.x[:, 0].numpy(), b.x[:, 0].numpy())
-        assert first.distance(second) ** 2 == pytest.approx(expected, rel=1e-9)
 
-    def test_labels_are_seen(self):
-        data = labeled(60)
-        mixed = data.replace(y=data.y[torch.randperm(60, generator=generator(2))])
-        assert ad.embed(data).distance(ad.embed(mixed)) > 0.5
-        blind = [ad.embed(one, label_weight=0) for one in (data, mixed)]
-        assert blind[0].distance(blind[1]) == 0
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d", [1, 5, 60])
+def test_a_translation_is_measured_exactly(d, dtype):
+    """Features move by v, and means of labels by v: √(1 + w) ‖v‖, from d directions on."""
+    data, weight = labeled(40, d=d, dtype=dtype), 0.5
+    by = torch.linspace(-1, 2, d, dtype=dtype)
+    moved = data.replace(x=data.x + by)
+    first, second = (ad.embed(one, n_directions=d, label_weight=weight) for one in (data, moved))
+    expected = math.sqrt(1 + weight) * float(by.norm())
+    assert first.distance(second) == pytest.approx(expected, rel=1e-5)
 
-    @pytest.mark.parametrize("offset", [0.0, 1e6, -1e9])
-    @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e8])
-    def test_offsets_and_scales(self, offset, scale):
-        a, b = labeled(20), labeled(30, 1, shift=1.0)
-        before = ad.embed(a).distance(ad.embed(b))
-        after = [ad.embed(data.replace(x=data.x * scale + offset * scale)) for data in (a, b)]
-        assert after[0].distance(after[1]) == pytest.approx(scale * before, rel=1e-5)
 
-    def test_what_cannot_be_embedded(self):
-        with pytest.raises(InputError, match="label for each sample"):
-            ad.embed(ad.LabeledDataset([[0.0], [1.0]], ["a", None]))
-        with pytest.raises(InputError, match="LabeledDataset"):
-            ad.embed(np.zeros((3, 2)))
-        for bad in ({"n_directions": 0}, {"n_levels": 0}, {"label_weight": -1}, {"seed": -1}):
-            with pytest.raises(InputError, match=next(iter(bad))):
-                ad.embed(labeled(5), **bad)
-        with pytest.raises(InputError, match="same"):
-            ad.embed(labeled(9)).distance(ad.embed(labeled(9), seed=1))
+def test_a_scaled_gaussian_class():
+    """One class, x ↦ c x: along every direction features differ by (c − 1) θ·x and deviations
+    by (c − 1) σ; with the mean at 0, E over ψ and θ is (c − 1)² (Σ‖x‖²/n + tr S)."""
+    x = torch.randn(300, 6, generator=generator(0), dtype=torch.float64)
+    x = x - x.mean(dim=0)
+    a, b = (ad.LabeledDataset(c * x, ["one"] * 300) for c in (1.0, 1.7))
+    expected = 0.7 * math.sqrt(float(x.square().sum() / 300 + x.square().sum() / 299))
+    # along ψ the image of one class is monotone in θ·x, and the same monotone one for both
+    found = ad.embed(a, n_directions=6, n_levels=300).distance(
+        ad.embed(b, n_directions=6, n_levels=300)
+    )
+    assert found == pytest.approx(expected, rel=1e-9)
 
-    def test_another_space_is_another_vector(self):
-        data = labeled(20)
-        space = ad.FeatureSpace.fit(data, data, scale="standardize")
-        inside = ad.embed(data, space).vector
-        assert np.allclose(inside, ad.embed(space.apply(data)).vector)
-        assert not np.allclose(inside, ad.embed(data).vector)
+
+def test_without_labels_it_is_transport_of_features():
+    a, b = (ad.LabeledDataset(labeled(30, seed, d=1).x) for seed in (0, 1))
+    first, second = (ad.embed(data, n_directions=1, n_levels=30, label_weight=0) for data in (a, b))
+    expected = pot.emd2_1d(a.x[:, 0].numpy(), b.x[:, 0].numpy())
+    assert first.distance(second) ** 2 == pytest.approx(expected, rel=1e-9)
+
+
+def test_labels_are_seen():
+    data = labeled(60)
+    mixed = data.replace(y=data.y[torch.randperm(60, generator=generator(2))])
+    assert ad.embed(data).distance(ad.embed(mixed)) > 0.5
+    assert ad.embed(data, label_weight=0).distance(ad.embed(mixed, label_weight=0)) == 0
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, -1e9])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e8])
+def test_offsets_and_scales(offset, scale):
+    a, b = labeled(20), labeled(30, 1, shift=1.0)
+    before = ad.embed(a).distance(ad.embed(b))
+    after = [ad.embed(data.replace(x=data.x * scale + offset * scale)) for data in (a, b)]
+    assert after[0].distance(after[1]) == pytest.approx(scale * before, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "said"),
+    [
+        (ad.LabeledDataset([[0.0], [1.0]], ["a", None]), {}, "label for each sample"),
+        (np.zeros((3, 2)), {}, "LabeledDataset"),
+        (labeled(5), {"n_directions": 0}, "n_directions"),
+        (labeled(5), {"n_levels": 0}, "n_levels"),
+        (labeled(5), {"label_weight": -1}, "label_weight"),
+    ],
+)
+def test_bad_input_is_refused(data, options, said):
+    with pytest.raises(InputError, match=said):
+        ad.embed(data, **options)
+
+
+def test_embeddings_with_other_directions_are_not_compared():
+    with pytest.raises(InputError, match="same"):
+        ad.embed(labeled(9)).distance(ad.embed(labeled(9), seed=1))

@@ -2,15 +2,12 @@
 Which dataset is nearest to mine?
 =================================
 
-``DatasetIndex`` keeps datasets as vectors on disk, and finds the nearest to another one in no
-time. For a collection that grows: each dataset is embedded once, and the vectors go into any
-vector store.
+``DatasetIndex`` keeps datasets as vectors, and finds the nearest to another one quickly. Use it for a
+collection that grows: each dataset is embedded once, and any vector store can hold the vectors.
 """
 
 # %%
 # A catalogue of digits and of MNIST, whole, in parts and damaged.
-
-import tempfile
 
 import torch
 
@@ -18,7 +15,7 @@ import advect as ad
 
 draw = torch.Generator().manual_seed(0)
 digits, mnist = ad.datasets.load("digits"), ad.datasets.load("mnist", n=1000)
-index = ad.DatasetIndex.create(tempfile.mkdtemp(), digits)  # all are brought to its 8 × 8 pixels
+index = ad.DatasetIndex(digits)  # all are brought to its 8 × 8 pixels
 entries = {
     "digits/first half": digits.subset(range(900)),
     "digits/low": digits.subset(digits.y < 5),
@@ -41,6 +38,6 @@ print(found)
 # %%
 # The same vectors as a map; ``index.vectors()`` gives them to other tools.
 
-vectors, names = index.vectors()
-print(f"{len(names)} datasets as vectors of {vectors.shape[1]} numbers")
-figure = index.map(title="A catalogue of digits")
+vectors = index.vectors()
+print(f"{len(index.names)} datasets as vectors of {vectors.shape[1]} numbers")
+figure = index.figures()["Datasets in the plane"]

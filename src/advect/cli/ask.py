@@ -36,12 +36,7 @@ def drift(
     reference: str,
     window: str,
     *,
-    state: Annotated[
-        Path | None,
-        Parameter(metavar="FILE.json", help="Remember windows here; test at level / horizon."),
-    ] = None,
     level: Level = 0.05,
-    horizon: int = 30,
     n_permutations: int = 999,
     embedding: Embedding = "auto",
     run: Ask = ASK,
@@ -53,7 +48,6 @@ def drift(
     Args:
         reference: The data to compare with.
         window: New samples.
-        horizon: With --state, the number of windows for level.
         n_permutations: Permutations of each test.
 
     Example:
@@ -63,17 +57,16 @@ def drift(
         import advect as ad
 
         before, after = running.in_space(running.load(reference), running.load(window))
-        options: dict[str, Any] = {"level": level, "embedding": running.embedding(embedding)}
-        options["seed"] = run.seed
-        facts: dict[str, Any] = {}
-        if state is None:
-            options["progress"] = running.progress
-            result = ad.drift(before, after, n_permutations=n_permutations, **options)
-        else:
-            monitor = ad.DriftMonitor(before, state, horizon=horizon, **options)
-            result = monitor.update(after, window, progress=running.progress)
-            facts = {"windows": len(monitor.windows), "alarms": len(monitor.alarms)}
-        running.finish(result, facts, title=f"{window} and {reference}", state=state)
+        result = ad.drift(
+            before,
+            after,
+            level=level,
+            embedding=running.embedding(embedding),
+            n_permutations=n_permutations,
+            seed=run.seed,
+            progress=running.progress,
+        )
+        running.finish(result, title=f"{window} and {reference}")
         if result.drifted:
             raise Exit(DRIFTED)
 

@@ -5,8 +5,7 @@ dataset.
 from advect.questions.audit import audit
 from advect.questions.compare import compare
 from advect.questions.drift import drift
-from advect.questions.drift_monitor import DriftMonitor
 from advect.questions.embedding import embed
 from advect.questions.index import DatasetIndex
 
-__all__ = ["DatasetIndex", "DriftMonitor", "audit", "compare", "drift", "embed"]
+__all__ = ["DatasetIndex", "audit", "compare", "drift", "embed"]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from advect._util.checks import check_count, check_known
-from advect._util.result import Result, Table, plain
+from advect._util.result import Result, Table
 from advect.data.dataset import LabeledDataset
-from advect.spaces.images import layout
+from advect.questions.shared import class_names, image_pairs, listed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -21,8 +20,7 @@ MIN_DISAGREEMENT = 0.5  # of a wrong label
 MIN_SUPPORT = 0.8  # of another label, relative to its usual support
 MIN_MISFIT = 6.0  # of an outlier
 MAX_TWIN_DISTANCE = 0.05  # of a copy, relative to the usual distance
-_DESCENDING, _ASCENDING = ("disagreement", "misfit", "suspicion"), ("twin_distance", "stands_for")
-_MAX_IMAGES = 12
+_DESCENDING, _ASCENDING = ("disagreement", "misfit", "suspicion"), ("twin_distance",)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,7 +49,6 @@ class Audit(Result):
     support: np.ndarray  # share of the proposed label, relative to its usual share, (n,)
     confused_with: np.ndarray  # strongest voter for it, in the reference if there is one; or −1
     misfit: np.ndarray  # distance to the class, in robust deviations, (n,)
-    stands_for: np.ndarray  # others (or reference) that have this sample nearest; 1 on average
     twin: np.ndarray  # position of the nearest other sample
     twin_distance: np.ndarray  # its distance, relative to the median of such distances
     gap: np.ndarray | None  # misfit of the samples of the reference to the data, (m,)
@@ -108,67 +105,52 @@ class Audit(Result):
 
         Args:
             n: number of samples.
-            by: ``"disagreement"``, ``"misfit"``, ``"suspicion"``, ``"twin_distance"`` (smallest
-                first) or ``"stands_for"`` (smallest first).
+            by: ``"disagreement"``, ``"misfit"``, ``"suspicion"``, or ``"twin_distance"`` (smallest
+                first).
         """
         check_known("column to sort by", by, (*_DESCENDING, *_ASCENDING))
         values = getattr(self, by) * (1 if by in _DESCENDING else -1)
         return _sorted_rows(values, ~np.isnan(values))[: check_count("n", n)]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A dictionary for each sample; ``suspect`` names the rules that apply."""
-        rules: list[list[str]] = [[] for _ in range(len(self.data))]
-        for name, rows in (("wrong", self.wrong), ("odd", self.odd), ("copy", self.copies)):
-            for row in rows.tolist():
-                rules[row].append(name)
-        columns: dict[str, Any] = {
-            "row": range(len(self.data)),
-            "label": self.data.labels,
-            "suspect": ["+".join(names) for names in rules],
-            "disagreement": self.disagreement.tolist(),
-            "proposed": self.proposed,
-            "support": self.support.tolist(),
-            "confused_with": [None if row < 0 else row for row in self.confused_with.tolist()],
-            "misfit": self.misfit.tolist(),
-            "stands_for": self.stands_for.tolist(),
-            "twin": self.twin.tolist(),
-            "twin_distance": self.twin_distance.tolist(),
-        }
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
     def to_pandas(self) -> DataFrame:
-        """``rows`` as a data frame. ``to_pandas().to_csv(path, index=False)`` writes it."""
+        """A row for each sample; ``suspect`` names the rules that apply.
+
+        ``to_pandas().to_csv(path, index=False)`` writes a table.
+        """
         import pandas as pd
 
-        return pd.DataFrame(self.rows())
-
-    def to_dict(self) -> dict[str, Any]:
-        lists = {
-            "wrong": self.wrong,
-            "proposed": [self.proposed[row] for row in self.wrong],
-            "odd": self.odd,
-            "copies": self.copies,
-            "suspects": self.suspects,
-            "missing": None if self.reference is None else self.missing,
-        }
-        return super().to_dict() | plain(lists)
+        frame = pd.DataFrame(
+            {
+                "row": range(len(self.data)),
+                "label": pd.Series(self.data.labels, dtype=object),
+                "suspect": "",
+                "disagreement": self.disagreement,
+                "proposed": pd.Series(self.proposed, dtype=object),
+                "support": self.support,
+                "confused_with": self.confused_with,
+                "misfit": self.misfit,
+                "twin": self.twin,
+                "twin_distance": self.twin_distance,
+            }
+        )
+        for name, rows in (("wrong", self.wrong), ("odd", self.odd), ("copy", self.copies)):
+            frame.loc[rows, "suspect"] += f"+{name}"
+        frame["suspect"] = frame["suspect"].str.removeprefix("+")
+        return frame
 
     def figures(self) -> dict[str, Any]:
-        if layout(self.data.sample_shape) is None:
-            return {}
-        viz, found = import_module("advect.viz"), {}
-        wrong, odd, copies = (rows[:_MAX_IMAGES] for rows in (self.wrong, self.odd, self.copies))
         others = self.data if self.reference is None else self.reference
+        nearest = ("sample", "nearest sample")
         pairs = {
-            "Labels in doubt": (wrong, others, self.confused_with[wrong], "resembles"),
-            "Outliers": (odd, self.data, self.twin[odd], "nearest sample"),
-            "Copies": (copies, self.data, self.twin[copies], "nearest sample"),
+            "Labels in doubt": (self.wrong, others, self.confused_with, ("sample", "resembles")),
+            "Outliers": (self.odd, self.data, self.twin, nearest),
+            "Copies": (self.copies, self.data, self.twin, nearest),
         }
-        for name, (rows, side, partners, caption) in pairs.items():
-            if len(rows):
-                frames = [self.data.subset(rows), side.subset(partners)]
-                found[name] = viz.image_grid(frames, rows=len(rows), titles=["sample", caption])
-        return found
+        figures = {
+            name: image_pairs(self.data, rows, side, partners[rows], titles)
+            for name, (rows, side, partners, titles) in pairs.items()
+        }
+        return {name: figure for name, figure in figures.items() if figure is not None}
 
     def _summary(self) -> dict[str, Any]:
         counts = {
@@ -180,15 +162,13 @@ class Audit(Result):
         return counts if self.reference is None else {**counts, "missing": len(self.missing)}
 
     def _tables(self) -> list[Table]:
-        columns = ("row", "label", "suspect", "proposed", "disagreement", "misfit", "twin")
-        records = self.rows()
-        suspicion = self.suspicion
-        order = sorted(self.suspects.tolist(), key=lambda row: -suspicion[row])
-        rows = [[records[row][column] for column in columns] for row in order]
+        columns = ["row", "label", "suspect", "proposed", "disagreement", "misfit", "twin"]
+        suspects = self.suspects[np.argsort(-self.suspicion[self.suspects], kind="stable")]
+        rows = self.to_pandas().loc[suspects, columns].to_numpy(dtype=object).tolist()
         tables = [Table("Suspects", columns, rows)]
-        if self.gap is not None:
-            labels, gap = self.reference.labels if self.reference else [], self.gap
-            rows = [[row, labels[row], float(gap[row])] for row in self.missing.tolist()]
+        if self.reference is not None and self.gap is not None:
+            labels = self.reference.labels
+            rows = [[row, labels[row], float(self.gap[row])] for row in self.missing.tolist()]
             tables.append(Table("Missing samples of the reference", ("row", "label", "gap"), rows))
         return [table for table in tables if table.rows]
 
@@ -196,3 +176,29 @@ class Audit(Result):
 def _sorted_rows(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     rows = np.flatnonzero(chosen)
     return rows[np.argsort(-values[rows], kind="stable")]
+
+
+def audit_notes(
+    data: LabeledDataset, reference: LabeledDataset | None, converged: bool
+) -> tuple[str, ...]:
+    notes, present = [], class_names(data)
+    if reference is None:
+        notes.append(
+            "Samples were compared with one another, so many similar errors confirm each other. "
+            "A trusted reference, even a small one, avoids this."
+        )
+        single = [name for name in present if data.counts[name] == 1]
+        names = {"Classes with one sample were not checked": single}
+    else:
+        trusted = class_names(reference)
+        new, gone = set(present) - set(trusted), set(trusted) - set(present)
+        names = {
+            "Classes that are not in the reference were not checked": sorted(new, key=str),
+            "Classes of the reference without samples in the data": sorted(gone, key=str),
+        }
+    notes += [f"{text}: {listed(which)}." for text, which in names.items() if which]
+    if unlabeled := int((~data.labeled).sum()):
+        notes.append(f"{unlabeled} samples without a label have a proposed label and no misfit.")
+    if not converged:
+        notes.append("A transport problem did not converge; the scores are approximate.")
+    return tuple(notes)

@@ -12,18 +12,18 @@ such as the traces in a Fréchet distance, hence the maximum with the variance o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advect._util.checks import check_known
 from advect._util.result import Result, Table, plain
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
-from advect.spaces.images import layout
+from advect.questions.shared import image_pairs, listed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,8 +38,10 @@ TITLES = {
     "memorised": "memorised",
     "otdd": "joint distance (OTDD)",
 }
+SHARE_COLUMNS = ("share", "confusion", "coverage", "memorised")
+_SENSES: dict[str, Sense] = {"coverage": "low", "share": "both", "density": "both"}  # others: high
+_FEW = 10  # samples of a class below which a note is added
 _VERDICTS = {None: "unknown", True: "beyond the floor", False: "within the floor"}
-_MAX_IMAGES = 12
 
 
 @dataclass(frozen=True)
@@ -60,17 +62,6 @@ class Entry:
             return None
         return bool(self.value > self.most or self.value < self.least)
 
-    @property
-    def excess(self) -> float:
-        """Distance from the floor relative to the allowed distance; above 1 is beyond."""
-        if self.beyond is None:
-            return np.nan
-        gap = self.value - self.floor
-        reach = (self.most if gap > 0 else self.least) - self.floor
-        if np.isinf(reach) or gap == 0:
-            return 0.0
-        return float(gap / reach) if reach else np.inf
-
 
 @dataclass(frozen=True, eq=False)
 class Column:
@@ -78,17 +69,22 @@ class Column:
     joint distance).
     """
 
-    name: str
-    title: str
     overall: Entry
     classes: Mapping[Hashable, Entry]
-    is_share: bool = False
+    is_share: bool
+
+    @classmethod
+    def of(cls, name: str, draws: Draws, names: Sequence[Hashable], level: float) -> Column:
+        sense = _SENSES.get(name, "high")
+        first: Sense = "high" if name == "share" else sense  # an L1 norm
+        entries = judge(draws, [first, *[sense] * (draws.values.shape[1] - 1)], level)
+        by_class = dict(zip(names, entries[1:], strict=True)) if len(entries) > 1 else {}
+        return cls(entries[0], by_class, name in SHARE_COLUMNS)
 
     @property
     def beyond(self) -> tuple[Hashable, ...]:
-        """Classes beyond their floor, the worst first."""
-        excess = {name: entry.excess for name, entry in self.classes.items() if entry.beyond}
-        return tuple(sorted(excess, key=lambda name: -excess[name]))
+        """Classes beyond their floor."""
+        return tuple(name for name, entry in self.classes.items() if entry.beyond)
 
     @property
     def verdict(self) -> str:
@@ -140,14 +136,12 @@ class Compared(Result):
 
     @property
     def classes(self) -> tuple[Hashable, ...]:
-        """All classes, the worst first, by the largest excess over a floor."""
+        """All classes, those beyond the floors of most columns first."""
 
-        def badness(name: Hashable) -> tuple[int, float]:
-            entries = [column.classes[name] for column in self.columns.values() if column.classes]
-            known = [entry.excess for entry in entries if entry.beyond is not None]
-            return sum(bool(entry.beyond) for entry in entries), max(known, default=0.0)
+        def n_beyond(name: Hashable) -> int:
+            return sum(name in column.beyond for column in self.columns.values())
 
-        return tuple(sorted(self.counts, key=badness, reverse=True))
+        return tuple(sorted(self.counts, key=n_beyond, reverse=True))
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -161,16 +155,13 @@ class Compared(Result):
 
     def __getitem__(self, cell: tuple[str, Hashable]) -> Entry:
         """``result["coverage", "cat"]``: the entry of a column and a class."""
-        check_known("column", cell[0], self.columns)
-        classes = self.columns[cell[0]].classes
-        check_known("class", str(cell[1]), map(str, classes))
-        return classes[cell[1]]
+        return self.columns[cell[0]].classes[cell[1]]
 
     def records(self) -> list[dict[str, Any]]:
         """A dictionary for each number; the class of overall values is None."""
         return [
-            {"class": name, "column": column.name, **vars(entry), "beyond": entry.beyond}
-            for column in self.columns.values()
+            {"class": name, "column": title, **vars(entry), "beyond": entry.beyond}
+            for title, column in self.columns.items()
             for name, entry in {None: column.overall, **column.classes}.items()
         ]
 
@@ -181,20 +172,15 @@ class Compared(Result):
         return pd.DataFrame(self.records())
 
     def to_dict(self) -> dict[str, Any]:
-        confusion = {"classes": self.confusion.rows, "values": self.confusion.values}
-        more = {"verdicts": self.verdicts, "worst_first": self.classes, "records": self.records()}
-        more |= {"confusion": confusion, "copies": self.copies}
+        more = {"verdicts": self.verdicts, "records": self.records(), "copies": self.copies}
         return super().to_dict() | plain(more)
 
     def figures(self) -> dict[str, Any]:
-        viz = import_module("advect.viz")
-        found = {"Where each synthetic class is sent": viz.class_table(self.confusion)}
-        if layout(self.real.sample_shape) is not None and len(self.copies):
-            rows, sources = self.copies[:_MAX_IMAGES].T
-            pair = [self.synthetic.subset(rows), self.real.subset(sources)]
-            titles = ["synthetic", "training"]
-            found["Memorised samples"] = viz.image_grid(pair, rows=len(rows), titles=titles)
-        return found
+        table = import_module("advect.viz").class_table(self.confusion)
+        rows, sources = self.copies.T
+        pairs = image_pairs(self.synthetic, rows, self.real, sources, ("synthetic", "training"))
+        figures = {"Where each synthetic class is sent": table, "Memorised samples": pairs}
+        return {name: figure for name, figure in figures.items() if figure is not None}
 
     def _summary(self) -> dict[str, Any]:
         sizes = {"synthetic samples": len(self.synthetic), "real samples": len(self.real)}
@@ -222,13 +208,7 @@ class Draws:
 
 
 def judge(draws: Draws, senses: list[Sense], level: float) -> list[Entry]:
-    """An entry for each row; false alarms in about ``level`` of all comparisons of the column.
-
-    Example:
-        >>> draws = np.array([[1.0], [1.2], [1.1], [0.9]])
-        >>> [judge(Draws(draws + shift, draws), ["high"], 0.05)[0].beyond for shift in (0, 1)]
-        [False, True]
-    """
+    """An entry for each row; false alarms in about ``level`` of all comparisons of the column."""
     known = [bool(np.isfinite(row).any()) for row in draws.floors.T]
     tests = sum(
         2 if sense == "both" else 1 for sense, each in zip(senses, known, strict=True) if each
@@ -266,3 +246,53 @@ def _entry(draws: Draws, row: int, sense: Sense, alpha: float) -> Entry:
 
 def _deviation(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+def mean(draws: np.ndarray, weights: np.ndarray | None = None) -> Any:
+    """Mean of the known numbers over draws, or over classes with weights; NaN without any."""
+    known = np.ma.masked_invalid(draws)
+    axis = 0 if weights is None else -1
+    return np.ma.filled(np.ma.average(known, axis=axis, weights=weights), np.nan)
+
+
+def with_mean(
+    values: np.ndarray, floors: np.ndarray, mass: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(B, k) each, with a first column: the mean over classes with value and floor, by real mass."""
+    known = np.isfinite(values).any(axis=0) & np.isfinite(floors).any(axis=0)
+    counted = np.where(known, mass, 0)
+    return tuple(np.column_stack([mean(part, counted), part]) for part in (values, floors))
+
+
+def compare_notes(
+    columns: Mapping[str, Column],
+    names: Sequence[Hashable],
+    n_synthetic: np.ndarray,
+    n_real: np.ndarray,
+    has_copies: bool,
+    unsolved: int,
+) -> tuple[str, ...]:
+    notes, smaller = [], np.minimum(n_synthetic, n_real)
+    classes = {
+        "Classes without synthetic samples": (n_synthetic == 0) & (n_real > 0),
+        "Classes without real samples": (n_real == 0) & (n_synthetic > 0),
+    }
+    if not (smaller > 0).any():
+        classes = {}
+        notes.append(
+            "No class name occurs on both sides; only the joint distance and the copies are "
+            "meaningful. Rename the classes of one side (see class_matching of ad.otdd)."
+        )
+    classes[f"Classes with fewer than {_FEW} samples on a side"] = (smaller < _FEW) & (smaller > 0)
+    for text, mask in classes.items():
+        if mask.any():
+            notes.append(f"{text}: {listed(itertools.compress(names, mask))}.")
+    for name, column in columns.items():
+        if column.verdict == _VERDICTS[True]:
+            where = listed(column.beyond) or "all classes together, none alone"
+            notes.append(f"Beyond its floor: {TITLES[name]} ({where}).")
+    if has_copies:
+        notes.append("Held-out real samples have exact copies; memorised counts exact copies only.")
+    if unsolved:
+        notes.append(f"The transport problems of {unsolved} draws did not converge.")
+    return tuple(notes)

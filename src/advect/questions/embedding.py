@@ -39,7 +39,7 @@ _BLOCK_SIZE = 2_000_000  # entries of a block of projections
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DatasetEmbedding(Result):
-    """A dataset as a vector; returned by ``ad.embed`` and ``DatasetIndex.embed``."""
+    """A dataset as a vector; returned by ``ad.embed``."""
 
     title = "Dataset embedding"
     vector: np.ndarray  # float64
@@ -67,7 +67,6 @@ class DatasetEmbedding(Result):
 
 def embed(
     data: LabeledDataset,
-    space: FeatureSpace | None = None,
     *,
     n_directions: int = 64,
     n_levels: int = 32,
@@ -81,7 +80,6 @@ def embed(
 
     Args:
         data: a dataset. Every sample needs a label unless ``label_weight`` is 0.
-        space: feature space to which the dataset is mapped first.
         n_directions: number of feature directions, each combined with three label directions.
         n_levels: number of quantile means for each projection.
         label_weight: weight of labels as in ``ad.GroundCost``; 0 uses features only.
@@ -98,8 +96,7 @@ def embed(
         True
     """
     check_dataset("data", data)
-    mapped = data if space is None else in_space(space, data)
-    return Slices.random(mapped.dim, n_directions, n_levels, label_weight, seed).embedding(mapped)
+    return Slices.random(data.dim, n_directions, n_levels, label_weight, seed).embedding(data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,12 +177,6 @@ class Slices:
 def quantile_means(values: Tensor, masses: Tensor, n_levels: int) -> tuple[Tensor, Tensor]:
     """Means (…, n_levels) of the quantile functions of values (…, n) with masses (n,) over equal
     parts of (0, 1), and the mean square (…) of the remainder.
-
-    Example:
-        >>> values = torch.tensor([3.0, 0.0, 1.0, 2.0], dtype=torch.float64)
-        >>> means, rest = quantile_means(values, torch.full((4,), 0.25, dtype=torch.float64), 2)
-        >>> means.tolist(), rest.item()
-        ([0.5, 2.5], 0.25)
     """
     values, order = values.sort(dim=-1)
     masses = masses.expand(values.shape).gather(-1, order)

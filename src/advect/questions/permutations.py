@@ -89,12 +89,11 @@ def permuted(
     advance: Callable[[int], object] = lambda k: None,
 ) -> np.ndarray:
     """Statistics of the observed sides and of permuted ones, (…, 1 + n_permutations)."""
-    parts, done = [], 0
-    while done < n_permutations or not parts:
+    parts = []
+    for done in range(0, n_permutations, _BLOCK):
         count = min(_BLOCK, n_permutations - done)
         u = contrasts(window, count, rng, groups)
-        parts.append(measure(u if not parts else u[:, 1:]))
-        done += count
+        parts.append(measure(u[:, 1:] if done else u))
         advance(count)
     return np.concatenate(parts, axis=-1)
 
@@ -137,21 +136,6 @@ def label_distance(sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray) -> 
     return np.einsum("agc,agc->c", excess, smooth)
 
 
-def pair_distances(
-    sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray, pairs: np.ndarray
-) -> np.ndarray:
-    """``label_distance`` restricted to each pair of labels, (pairs, 1 + B)."""
-    values = np.zeros((len(pairs), sums.shape[2]))
-    for place, (a, b) in enumerate(pairs):
-        mixed = np.flatnonzero((counts[a] > 0) & (counts[b] > 0))
-        if len(mixed):
-            one, other = counts[a, mixed, None], counts[b, mixed, None]
-            excess = (other * sums[a, mixed] - one * sums[b, mixed]) / (one + other)
-            smooth = kernel[np.ix_(mixed, mixed)] @ excess
-            values[place] = 2 * np.einsum("gc,gc->c", excess, smooth)
-    return values
-
-
 def label_disagreement(
     distance: np.ndarray, codes: np.ndarray, groups: np.ndarray, k: int, pairs: np.ndarray
 ) -> np.ndarray:
@@ -161,10 +145,8 @@ def label_disagreement(
     n = len(codes)
     to = distance.copy()
     np.fill_diagonal(to, np.inf)
-    count = min(_N_NEIGHBORS, n - 1)
-    votes = np.zeros((n, k))
-    for column in np.argsort(to, axis=1, kind="stable")[:, :count].T:
-        votes[np.arange(n), codes[column]] += 1 / max(count, 1)
+    neighbors = np.argsort(to, axis=1, kind="stable")[:, : min(_N_NEIGHBORS, n - 1)]
+    votes = np.eye(k)[codes[neighbors]].mean(axis=1)  # share of each label among the neighbours
     shares = np.zeros((n, 1 + len(pairs)))
     shares[:, 0] = 1 - votes[np.arange(n), codes]
     for place, (a, b) in enumerate(pairs, start=1):
@@ -192,28 +174,8 @@ def largest(several: Sequence[np.ndarray]) -> np.ndarray:
     return np.max([standardized(one, one) for one in several], axis=0)
 
 
-def p_values_of_largest(statistics: np.ndarray) -> np.ndarray:
-    """p-values of the rows of statistics (k, 1 + B), adjusted for testing all rows (Westfall and
-    Young 1993).
-
-    Example:
-        >>> p_values_of_largest(np.array([[9.0, 1.0, 2.0, 3.0], [1.0, 2.0, 1.0, 2.0]])).tolist()
-        [0.25, 1.0]
-    """
-    if not len(statistics):
-        return np.zeros(0)
-    scaled = standardized(statistics, statistics)
-    most = scaled.max(axis=0)
-    return (most[None, :] >= scaled[:, :1] - _ROUNDING * np.abs(most).max()).mean(axis=1)
-
-
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """p-values adjusted by Holm's rule (1979); NaN stays NaN.
-
-    Example:
-        >>> holm([0.01, 0.04, 0.03, float("nan")]).round(3).tolist()
-        [0.03, 0.06, 0.06, nan]
-    """
+    """p-values adjusted by Holm's rule (1979); NaN stays NaN."""
     p = np.asarray(p_values, dtype=float)
     adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))

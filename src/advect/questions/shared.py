@@ -1,0 +1,67 @@
+"""Helpers of several questions: class codes, joined features, checks and lists of names."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+
+from advect._util.checks import check_positive
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.spaces.images import layout
+
+_MAX_IMAGES = 12
+_MAX_NAMES = 8
+
+
+def check_level(level: float) -> None:
+    if check_positive("level", level) >= 1:
+        raise InputError("level must be below 1", level, "Pass 0.05, for instance.")
+
+
+def class_names(*sets: LabeledDataset) -> tuple[Hashable, ...]:
+    """Names of all classes with samples, in the order of the datasets."""
+    used = {name for data in sets for name, count in data.counts.items() if count}
+    return tuple(dict.fromkeys(name for data in sets for name in data.classes if name in used))
+
+
+def class_codes(data: LabeledDataset, names: Sequence[Hashable]) -> np.ndarray:
+    """Positions of the labels in ``names``, (n,); −1 without a label or for another class."""
+    position = {name: code for code, name in enumerate(names)}
+    codes = np.array([*(position.get(name, -1) for name in data.classes), -1])
+    return codes[data.y.cpu().numpy()]
+
+
+def joined_features(*sets: LabeledDataset) -> LabeledDataset:
+    """The features of all datasets with equal weights, without labels."""
+    first = sets[0]
+    x = torch.cat([data.x.detach().to(first.x) for data in sets])
+    y = torch.full((len(x),), -1, device=x.device)
+    even = torch.full((len(x),), 1 / len(x), dtype=torch.float64, device=x.device)
+    return first.replace(x=x, y=y, weights=even, law=None, law_index=None)
+
+
+def listed(names: Iterable[Hashable]) -> str:
+    """Names as text, the first few of many."""
+    texts = [str(name) for name in names]
+    more = f" and {len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else ""
+    return ", ".join(texts[:_MAX_NAMES]) + more
+
+
+def image_pairs(
+    data: LabeledDataset,
+    rows: np.ndarray,
+    partners: LabeledDataset,
+    partner_rows: np.ndarray,
+    titles: Sequence[str],
+) -> Any:
+    """A figure of samples next to others; None if there are none or they are not images."""
+    if not len(rows) or layout(data.sample_shape) is None:
+        return None
+    rows, partner_rows = rows[:_MAX_IMAGES], partner_rows[:_MAX_IMAGES]
+    frames = [data.subset(rows), partners.subset(partner_rows)]
+    return import_module("advect.viz").image_grid(frames, rows=len(rows), titles=list(titles))
