@@ -84,10 +84,11 @@ class Map(ABC):
     classes_: tuple[Hashable, ...] = ()
     columns_: tuple[str, ...] | None = None
 
-    def __init_subclass__(cls, *, kind: str, **rest: Any) -> None:
+    def __init_subclass__(cls, *, kind: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)
-        cls.kind = kind
-        _KINDS[kind] = cls
+        if kind:  # none for a class between this one and maps
+            cls.kind = kind
+            _KINDS[kind] = cls
 
     def fit(self, start: FlowResult | Any, end: Any = None) -> Self:
         """Fit the map on pairs: row i of ``start`` went to row i of ``end``.
@@ -151,11 +152,6 @@ class Map(ABC):
         write_tensors(Path(path), tensors, facts)
         return Path(path)
 
-    def export(self, path: str | Path) -> Path:
-        """Write the map for use without advect; networks only."""
-        remedy = "Use ad.maps.NeuralMap or ad.maps.FlowMatchingMap."
-        raise InputError("only networks can be exported", f"a map of kind {self.kind}", remedy)
-
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> Self:
         """Read a map that ``save`` wrote. No code in the file is run.
@@ -172,11 +168,11 @@ class Map(ABC):
         kind = _KINDS.get(str(facts.get("map")))
         if kind is None or not issubclass(kind, cls):
             known = sorted(name for name, each in _KINDS.items() if issubclass(each, cls))
-            raise InputError(
+            what, remedy = (
                 f"the file must hold a map of kind {', '.join(known)}",
-                repr(facts.get("map")),
-                "Use ad.maps.load, or the class of this kind.",
+                "Use ad.maps.load.",
             )
+            raise InputError(what, repr(facts.get("map")), remedy)
         try:
             found, shape, columns = kind(), tuple(facts["sample_shape"]), facts["columns"]
             if not shape or not all(type(side) is int and side > 0 for side in shape):
@@ -223,6 +219,14 @@ class Map(ABC):
             got, remedy = tuple(samples.values.shape), "Use the FeatureSpace of the flow first."
             raise InputError(f"samples must have shape {shape}", f"shape {got}", remedy)
         check_columns(x, self.columns_)
+        return samples
+
+    def _checked_classes(self, x: Any) -> Samples:
+        """Samples to ask for a posterior."""
+        samples = self._checked(x)
+        if not self.classes_:
+            what = "a posterior needs classes"
+            raise InputError(what, "a map fitted without labels", "Fit on labeled datasets.")
         return samples
 
     def _codes(self, samples: Samples, y: Any) -> Tensor:

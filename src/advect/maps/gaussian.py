@@ -60,9 +60,7 @@ class GaussianMap(Map, kind="gaussian"):
         source: Gaussians,
         target: Gaussians,
         classes: Sequence[Hashable],
-        *,
         masses: Tensor | None = None,
-        sample_shape: tuple[int, ...] | None = None,
     ) -> Self:
         """The map between two sets of laws, row i of ``source`` to row i of ``target``.
 
@@ -70,7 +68,6 @@ class GaussianMap(Map, kind="gaussian"):
             source, target: k laws each; use ``laws.take(rows)`` for matched classes.
             classes: k class names.
             masses: masses of the classes, for samples without a label; uniform by default.
-            sample_shape: shape of the samples; (d,) by default.
 
         Example:
             >>> import torch, advect as ad
@@ -82,19 +79,19 @@ class GaussianMap(Map, kind="gaussian"):
             >>> bool(ad.bures(linear.transform(source).laws(), laws).diagonal().max() < 1e-4)
             True
         """
-        classes, shape = tuple(classes), (source.dim,) if sample_shape is None else sample_shape
-        fits = len(source) == len(target) == len(classes) == len(set(classes))
-        if not fits or source.dim != target.dim or math.prod(shape) != source.dim:
-            raise InputError(
-                "each class needs a law at the start, a law at the end and a name",
-                f"{len(source)} and {len(target)} laws of dimensions {source.dim} and "
-                f"{target.dim} for {len(set(classes))} names and samples of shape {shape}",
-                "Take matched laws with laws.take(rows).",
+        names = tuple(classes)
+        fits = len(source) == len(target) == len(names) == len(set(names))
+        if not fits or source.dim != target.dim:
+            got = (
+                f"{len(source)} and {len(target)} laws of dimensions {source.dim} and {target.dim} "
+                f"for {len(set(names))} names"
             )
-        masses = torch.as_tensor([1.0] * len(classes) if masses is None else masses).double()
+            what = "each class needs a law at the start, a law at the end and a name"
+            raise InputError(what, got, "Take matched laws with laws.take(rows).")
+        masses = torch.as_tensor([1.0] * len(names) if masses is None else masses).double()
         found = cls()
-        found._solve(source, target, check_weights("masses", masses, len(classes)))
-        found.classes_, found.sample_shape_ = classes, tuple(shape)
+        found._solve(source, target, check_weights("masses", masses, len(names)))
+        found.classes_, found.sample_shape_ = names, (source.dim,)
         return found
 
     def posterior(self, x: Any) -> Any:
@@ -102,10 +99,7 @@ class GaussianMap(Map, kind="gaussian"):
 
         m are the class masses at the start, and s² is the mean variance of a feature.
         """
-        samples = self._checked(x)
-        if not self.classes_:
-            what = "a posterior needs classes"
-            raise InputError(what, "a map fitted without labels", "Fit on labeled datasets.")
+        samples = self._checked_classes(x)
         rows = self._posterior(samples.values.flatten(1).to(self._means))
         return samples.restore(rows.to(samples.values))
 
