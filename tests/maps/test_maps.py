@@ -80,10 +80,8 @@ class TestOptimalMap:
                 errors[debias].append(self.error(fitted))
             first, second, third = errors[debias]
             assert second < 0.7 * first and third < 0.7 * second
-        assert all(
-            sharp < 0.5 * blurred
-            for sharp, blurred in zip(errors[True], errors[False], strict=True)
-        )
+        pairs = zip(errors[True], errors[False], strict=True)
+        assert all(sharp < 0.5 * blurred for sharp, blurred in pairs)
         assert errors[True][-1] < 0.01 * float(self.last.trace().sqrt())
 
     @pytest.mark.slow
@@ -277,13 +275,8 @@ class TestFiles:
         data = labeled([10, 12], 3, 0)
         content = make().fit(data, moved(data)).save(tmp_path / "map.safetensors").read_bytes()
         broken = tmp_path / "broken.safetensors"
-        for part in (
-            b"",
-            content[:5],
-            content[: len(content) // 2],
-            content[:-1],
-            content[:-8] + bytes(7) + b"\x01",
-        ):
+        half, changed = content[: len(content) // 2], content[:-8] + bytes(7) + b"\x01"
+        for part in (b"", content[:5], half, content[:-1], changed):
             broken.write_bytes(part)
             with pytest.raises(ad.InputError):
                 ad.maps.load(broken)
@@ -335,22 +328,12 @@ class TestFiles:
         torch.save({"map": Trap()}, tmp_path / "torch.safetensors")
         np.save(tmp_path / "numpy.npy", np.array([Trap()], dtype=object), allow_pickle=True)
         (tmp_path / "text.safetensors").write_text("not a map")
-        recorder = ad.Recorder(directory=tmp_path / "run")
-        ad.flow(
-            ad.LabeledDataset([[1.0]], ["a"]),
-            ad.Potential(ad.norm()),
-            n_steps=1,
-            callbacks=[recorder],
-        )
+        recorder, data = ad.Recorder(directory=tmp_path / "run"), ad.LabeledDataset([[1.0]], ["a"])
+        ad.flow(data, ad.Potential(ad.norm()), n_steps=1, callbacks=[recorder])
         frames = list((tmp_path / "run").rglob("*.safetensors"))  # a file of ours, but no map
         assert frames
-        for path in (
-            *tmp_path.glob("*.safetensors"),
-            tmp_path / "numpy.npy",
-            tmp_path,
-            tmp_path / "missing",
-            frames[0],
-        ):
+        others = (tmp_path / "numpy.npy", tmp_path, tmp_path / "missing", frames[0])
+        for path in (*tmp_path.glob("*.safetensors"), *others):
             with pytest.raises(ad.InputError):
                 ad.maps.load(path)
         assert not fired.exists()
@@ -468,12 +451,8 @@ class TestEdges:
         new = draw(20, 2, seed=1).to(dtype)
 
         def carried(by):
-            return (
-                make()
-                .fit(data.replace(x=data.x * by), end.replace(x=end.x * by))
-                .transform(new * by)
-                / by
-            )
+            first, last = (state.replace(x=state.x * by) for state in (data, end))
+            return make().fit(first, last).transform(new * by) / by
 
         assert torch.allclose(carried(scale), carried(1.0), rtol=1e-3, atol=1e-3)
 

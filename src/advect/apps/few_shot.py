@@ -83,8 +83,8 @@ def match_by_votes(
     columns = [source.classes.index(name) for name in present(source)]
     first, second = linear_sum_assignment(cost[rows][:, columns].numpy())
     pairs = zip(first.tolist(), second.tolist(), strict=True)
-    found = {source.classes[columns[b]]: few.classes[rows[a]] for a, b in pairs}
-    return {name: found[name] for name in source.classes if name in found}
+    class_map = {source.classes[columns[b]]: few.classes[rows[a]] for a, b in pairs}
+    return {name: class_map[name] for name in source.classes if name in class_map}
 
 
 def renamed(
@@ -219,8 +219,8 @@ def _on_folds(task: Task, methods: list[str]) -> Correct:
         folds[rows] = torch.arange(len(rows), device=y.device) % n_folds
     correct: Correct = {method: [] for method in methods}
     for fold in range(n_folds):
-        part = replace(task, few=task.few.subset(folds != fold))
-        _evaluate(part, task.few.subset(folds == fold), correct)
+        fold_task = replace(task, few=task.few.subset(folds != fold))
+        _evaluate(fold_task, task.few.subset(folds == fold), correct)
     return correct
 
 
@@ -240,8 +240,8 @@ def _on_episodes(task: Task, methods: list[str], shots: int) -> Correct:
         taken = torch.cat([rows[source.y[rows] == c][:shots] for c in source.y[rows].unique()])
         rest = rows[~torch.isin(rows, taken)][:_EPISODE_TEST]
         parts = {"source": source.subset(~target), "few": source.subset(taken)}
-        part = replace(task, **parts, seed=task.seed + episode)
-        _evaluate(part, source.subset(rest), correct)
+        episode_task = replace(task, **parts, seed=task.seed + episode)
+        _evaluate(episode_task, source.subset(rest), correct)
     return correct
 
 

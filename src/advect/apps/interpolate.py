@@ -92,14 +92,14 @@ class Interpolated(Result):
     def pairs(self) -> tuple[tuple[Hashable, Hashable], ...]:
         """Pairs of classes with mass, in their order in a and b; None for a missing label."""
         sides = self.distance.source.classes, self.distance.target.classes
-        one, two = ([*side, None] for side in sides)  # position −1 is a missing label
-        return tuple((one[i], two[j]) for i, j in self._class_pairs[0].tolist())
+        names, other_names = ([*side, None] for side in sides)  # position −1 is a missing label
+        return tuple((names[i], other_names[j]) for i, j in self._class_pairs[0].tolist())
 
     @cached_property
     def _class_pairs(self) -> tuple[Tensor, Tensor]:
         """Unique pairs of class positions, and the pair of each sample."""
-        one, two = self.distance.source.y, self.distance.target.y
-        codes = torch.stack([one[self.rows[:, 0]], two[self.rows[:, 1]]], dim=1)
+        i, j = self.rows.unbind(dim=1)
+        codes = torch.stack([self.distance.source.y[i], self.distance.target.y[j]], dim=1)
         return codes.unique(dim=0, return_inverse=True)
 
     def soft(self) -> LabeledDataset:
@@ -174,8 +174,8 @@ def interpolate(
 
 
 def _positions(t: Any) -> list[float]:
-    positions = [check_number("t", each) for each in ([t] if np.ndim(t) == 0 else t)]
-    if not positions or not all(0 <= each <= 1 for each in positions):
+    positions = [check_number("t", value) for value in ([t] if np.ndim(t) == 0 else t)]
+    if not positions or min(positions) < 0 or max(positions) > 1:
         remedy = "Pass a number such as 0.5, or a list of them."
         raise InputError("t must be a number from 0 to 1, or several", repr(t), remedy)
     return positions
@@ -190,8 +190,8 @@ def _law_pairs(
     sides = [with_shared_laws(data) for data in (a, b)]
     codes = torch.stack([law_rows(data)[rows[:, at]] for at, data in enumerate(sides)], dim=1)
     pairs, index = codes.unique(dim=0, return_inverse=True)
-    one, two = (detached(data.laws()).take(pairs[:, at]) for at, data in enumerate(sides))
-    return one, two, index
+    start, end = (detached(data.laws()).take(pairs[:, at]) for at, data in enumerate(sides))
+    return start, end, index
 
 
 def _between(

@@ -88,8 +88,8 @@ class LabeledPool(Result):
         return tables
 
     def figures(self) -> dict[str, Any]:
-        some = self.dataset.subset(torch.as_tensor(self.unsure(10)))
-        return sample_figures("Samples to label next", [some], ["sample"]) if len(some) else {}
+        unsure = self.dataset.subset(torch.as_tensor(self.unsure(10)))
+        return sample_figures("Samples to label next", [unsure], ["sample"]) if len(unsure) else {}
 
     @property
     def labels(self) -> list[Hashable]:

@@ -182,8 +182,8 @@ class Comparison:
 
     def points(self, embedding: str) -> Points:
         if embedding not in self.computed:
-            found = Points.of(self.data, self.embeddings[embedding], self.known.seed)
-            self.computed[embedding] = found
+            points = Points.of(self.data, self.embeddings[embedding], self.known.seed)
+            self.computed[embedding] = points
         return self.computed[embedding]
 
     def best(self, methods: Sequence[LabelMethod]) -> LabelMethod:

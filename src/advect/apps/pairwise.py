@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -101,8 +102,8 @@ class Pairwise(Result):
     def to_dict(self) -> dict[str, Any]:
         names = ("names", "values", "standard_errors", "converged", "seconds")
         errors = [{"pair": pair, "error": message} for pair, message in self.errors.items()]
-        found = {name: getattr(self, name) for name in names}
-        return plain({**found, "errors": errors, "notes": [str(note) for note in self.notes]})
+        fields = {name: getattr(self, name) for name in names}
+        return plain({**fields, "errors": errors, "notes": [str(note) for note in self.notes]})
 
     @property
     def table(self) -> ClassTable:
@@ -115,8 +116,9 @@ class Pairwise(Result):
 
     def nearest(self, name: str) -> list[tuple[str, float]]:
         """The other datasets with their distances, the nearest first; without failed pairs."""
-        others = [(other, self[name, other]) for other in self.names if other != name]
-        return sorted((one for one in others if not math.isnan(one[1])), key=lambda one: one[1])
+        distances = {other: self[name, other] for other in self.names if other != name}
+        finite = [(other, value) for other, value in distances.items() if not math.isnan(value)]
+        return sorted(finite, key=itemgetter(1))
 
     def interval(self, one: str, other: str, level: float = 0.95) -> tuple[float, float]:
         """Confidence interval of the mean distance over other draws, as ``Distance.interval``."""
@@ -220,10 +222,10 @@ def _collected(names: tuple[str, ...], results: Mapping[Pair, Any]) -> Pairwise:
     values, seconds, deviations = np.zeros((3, k, k))
     converged = np.eye(k, dtype=bool)
     for (i, a), (j, b) in combinations(enumerate(names), 2):
-        found = results[a, b].get("result", {"value": math.nan, "converged": False})
-        error = found.get("standard_error")
+        result = results[a, b].get("result", {"value": math.nan, "converged": False})
+        error = result.get("standard_error")
         for at in ((i, j), (j, i)):
-            values[at], converged[at] = found["value"], found["converged"]
+            values[at], converged[at] = result["value"], result["converged"]
             seconds[at] = results[a, b]["seconds"]
             deviations[at] = math.nan if error is None else error
     pairs = combinations(names, 2)
@@ -256,10 +258,10 @@ def _attempt(pair: Pair, job: Sequence[Any], share: int) -> tuple[Pair, dict[str
     """The distance of a pair, or its error; ``share`` jobs share the memory of a machine."""
     start = time.perf_counter()
     try:
-        found = {"result": _distance(share, *job)}
+        outcome = {"result": _distance(share, *job)}
     except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-    return pair, {**found, "seconds": time.perf_counter() - start}
+        outcome = {"error": f"{type(error).__name__}: {error}"}
+    return pair, {**outcome, "seconds": time.perf_counter() - start}
 
 
 def _distance(
@@ -272,13 +274,13 @@ def _distance(
     standard_errors: bool,
 ) -> dict[str, Any]:
     limit = memory_limit if share == 1 else as_bytes(memory_limit, source.x.device) // share
-    found = otdd(source, target, cost=cost, solver=solver, memory_limit=limit)
+    distance = otdd(source, target, cost=cost, solver=solver, memory_limit=limit)
     names = ("value", "converged", "n_iter", "marginal_error")
     error = None
-    if standard_errors and found.converged:
+    if standard_errors and distance.converged:
         with suppress(InputError):  # where the first order vanishes or is not known
-            error = found.standard_error()
-    return plain({name: getattr(found, name) for name in names} | {"standard_error": error})
+            error = distance.standard_error()
+    return plain({name: getattr(distance, name) for name in names} | {"standard_error": error})
 
 
 def _read_all(datasets: Any) -> dict[str, LabeledDataset]:

@@ -75,7 +75,7 @@ class Suggestion(Result):
     memory_limit: int | str | None = None
 
     def _summary(self) -> dict[str, Any]:
-        return {one.option: f"{one.value}: {one.reason}" for one in self.advice}
+        return {choice.option: f"{choice.value}: {choice.reason}" for choice in self.advice}
 
     @property
     def objective(self) -> OTDD:
@@ -112,13 +112,13 @@ def suggest(
         True
     """
     check_features(check_dataset("source", source), check_dataset("target", target))
-    one, two = (data.subset(data.weights > 0) for data in (source, target))
-    cost, label_advice, notes = suggest_cost(one, two)
-    equal_mass, mass_advice = suggest_mass(one, two, cost.label_cost)
+    sides = [data.subset(data.weights > 0) for data in (source, target)]
+    cost, label_advice, notes = suggest_cost(*sides)
+    equal_mass, mass_advice = suggest_mass(*sides, cost.label_cost)
     if equal_mass:
         source, target = source.balanced(), target.balanced()
-    solver, solver_advice = suggest_solver(one, two, memory_limit)
-    bounds = brightness_range(*((data.sample_shape, data.x) for data in (one, two)))
+    solver, solver_advice = suggest_solver(*sides, memory_limit)
+    bounds = brightness_range(*((data.sample_shape, data.x) for data in sides))
     limits = Advice("dynamics.bounds", "none", "features have no known range")
     if bounds is not None:
         limits = Advice(limits.option, f"{bounds[0]:g} to {bounds[1]:g}", "the range of the images")

@@ -79,10 +79,8 @@ class Transferred(Result):
     def _summary(self) -> dict[str, Any]:
         added = 0 if self.added is None else len(self.added)
         counts = {"few samples": len(self.few), "source samples": len(self.source)}
-        found = {"method": self.choice.method, **counts, "added samples": added}
-        if "result" in vars(self):  # the flow has run
-            found["purity of the flow"] = self.purity
-        return found
+        purity = {"purity of the flow": self.purity} if "result" in vars(self) else {}
+        return {"method": self.choice.method, **counts, "added samples": added, **purity}
 
     def _tables(self) -> list[Table]:
         rows = [
@@ -93,12 +91,12 @@ class Transferred(Result):
         return [*self.choice._tables(), counts]
 
     def figures(self) -> dict[str, Any]:
-        found = {}
+        figures = {}
         if self.added is not None:
-            found = sample_figures("Added samples", [self.added], ["added"])
-        if "result" in vars(self):
-            found["Objective of the flow"] = import_module("advect.viz").curves(self.result)
-        return found
+            figures |= sample_figures("Added samples", [self.added], ["added"])
+        if "result" in vars(self):  # the flow has run
+            figures["Objective of the flow"] = import_module("advect.viz").curves(self.result)
+        return figures
 
     @cached_property
     def result(self) -> FlowResult:
@@ -227,9 +225,8 @@ def transfer(
     options = FlowOptions(
         n_steps, step_size, label_weight, label, solver, bounds, progress, callbacks
     )
-    many, some = (data.subset(data.weights > 0) for data in (source, few))
-    many = many.to(few.x.device, few.x.dtype)
-    task = Task(many, some, classifier, options, n or len(many), seed)
+    many = source.subset(source.weights > 0).to(few.x.device, few.x.dtype)
+    task = Task(many, few.subset(few.weights > 0), classifier, options, n or len(many), seed)
     choice = choose(task, names)
     added = METHODS[choice.method](task)
     return Transferred(half_and_half(few, added), added, choice, few, source, options, every)

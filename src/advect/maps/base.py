@@ -84,10 +84,10 @@ class Map(ABC):
     classes_: tuple[Hashable, ...] = ()
     columns_: tuple[str, ...] | None = None
 
-    def __init_subclass__(cls, *, kind: str = "", **rest: Any) -> None:
+    def __init_subclass__(cls, *, kind: str, **rest: Any) -> None:
         super().__init_subclass__(**rest)
-        if kind:  # none for a class between this one and maps
-            cls.kind = kind
+        cls.kind = kind
+        if kind:  # empty for an abstract class
             _KINDS[kind] = cls
 
     def fit(self, start: FlowResult | Any, end: Any = None) -> Self:
@@ -139,7 +139,7 @@ class Map(ABC):
         Class names that JSON does not have come back as strings.
         """
         shape = self._fitted()
-        tensors, own = self.pack()
+        tensors, values = self.pack()
         facts = {
             "kind": _NAME,
             "version": _VERSION,
@@ -147,7 +147,7 @@ class Map(ABC):
             "sample_shape": list(shape),
             "columns": None if self.columns_ is None else list(self.columns_),
             "classes": [pack_any(name) for name in self.classes_],
-            "own": own,
+            "own": values,
         }
         write_tensors(Path(path), tensors, facts)
         return Path(path)
@@ -168,11 +168,8 @@ class Map(ABC):
         kind = _KINDS.get(str(facts.get("map")))
         if kind is None or not issubclass(kind, cls):
             known = sorted(name for name, each in _KINDS.items() if issubclass(each, cls))
-            what, remedy = (
-                f"the file must hold a map of kind {', '.join(known)}",
-                "Use ad.maps.load.",
-            )
-            raise InputError(what, repr(facts.get("map")), remedy)
+            what = f"the file must hold a map of kind {', '.join(known)}"
+            raise InputError(what, repr(facts.get("map")), "Use ad.maps.load.")
         try:
             found, shape, columns = kind(), tuple(facts["sample_shape"]), facts["columns"]
             if not shape or not all(type(side) is int and side > 0 for side in shape):
@@ -198,9 +195,9 @@ class Map(ABC):
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and JSON values that ``move`` needs: by default all attributes."""
-        own = {name: value for name, value in vars(self).items() if name not in _COMMON}
-        tensors = {name: value for name, value in own.items() if torch.is_tensor(value)}
-        return tensors, {name: value for name, value in own.items() if name not in tensors}
+        values = {name: value for name, value in vars(self).items() if name not in _COMMON}
+        tensors = {name: value for name, value in values.items() if torch.is_tensor(value)}
+        return tensors, {name: value for name, value in values.items() if name not in tensors}
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Restore what ``pack`` returned; errors are reported as a damaged file."""

@@ -153,8 +153,8 @@ class EntropicMap(Map, kind="entropic"):
         self._prepare()
         self._method, self.posterior_scores_ = self._posterior_option or "particles", {}
         if self._method == "auto":
-            found = choose_posterior(self._epsilon, *self._training_set())
-            self._method, self.posterior_scores_ = found
+            choice = choose_posterior(self._epsilon, *self._training_set())
+            self._method, self.posterior_scores_ = choice
         self._fit_posterior()
 
     def _standard_states(self) -> tuple[LabeledDataset, LabeledDataset]:
@@ -203,11 +203,11 @@ class EntropicMap(Map, kind="entropic"):
         return _as_points(first.x), self._start.y.cpu().numpy(), len(self.classes_)
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
-        points, home = self._standard(x), x.to(self._centres)
+        points, x = self._standard(x), x.to(self._centres)
         blocks = zip(self._blocks(points), self._blocks(codes.to(points.device)), strict=True)
-        moved = self._scale * torch.cat([self._image(*block) for block in blocks]).to(home)
+        moved = self._scale * torch.cat([self._image(*block) for block in blocks]).to(x)
         if self.debias:
-            return home + (self._centres[1] - self._centres[0]) + moved
+            return x + (self._centres[1] - self._centres[0]) + moved
         return self._centres[1] + moved
 
     def _image(self, x: Tensor, codes: Tensor) -> Tensor:
@@ -310,14 +310,14 @@ def _potentials(
     throughout and the map is exact.
     """
     epsilon = max(float(cross.max()), final)
-    own = torch.zeros_like(weights)
-    difference = own, own
+    potential = torch.zeros_like(weights)  # of the first states to themselves
+    difference = potential, potential
     while True:
         step = Sinkhorn(epsilon, tol=_TOL if epsilon == final else _ANNEALING_TOL)
-        own = step.solve_self(within, weights, init=own).potentials[0]
-        init = (own + difference[0], own + difference[1])
+        potential = step.solve_self(within, weights, init=potential).potentials[0]
+        init = (potential + difference[0], potential + difference[1])
         f, g = step.solve(cross, weights, weights, init=init).potentials
         if epsilon == final:
-            return own, g
-        difference = f - own, g - own
+            return potential, g
+        difference = f - potential, g - potential
         epsilon = max(_ANNEALING_RATIO * epsilon, final)

@@ -132,12 +132,12 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
         # evenly spread over [0, 1], which reduces the variance
         times = (torch.arange(n) + torch.rand((), generator=generator)) / n
         x0, x1 = (part.to(device, carrier.centre.dtype) for part in (x0, x1))
-        along = times.to(x0).reshape(-1, *[1] * (x0.ndim - 1))
-        place = x0 + along * (x1 - x0)
+        t = times.to(x0).reshape(-1, *[1] * (x0.ndim - 1))
+        x = x0 + t * (x1 - x0)
         if self.noise:
-            place = place + self.noise * carrier.scale * torch.randn_like(place)
+            x = x + self.noise * carrier.scale * torch.randn_like(x)
         target = (x1 - x0 - carrier.shift) / carrier.spread
-        predicted = carrier.standard(place, times.to(device), codes)
+        predicted = carrier.standard(x, times.to(device), codes)
         return (predicted - target.float()).square().mean()
 
     def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Carrier:

@@ -89,10 +89,10 @@ class GaussianMap(Map, kind="gaussian"):
             what = "each class needs a law at the start, a law at the end and a name"
             raise InputError(what, got, "Take matched laws with laws.take(rows).")
         masses = torch.as_tensor([1.0] * len(names) if masses is None else masses).double()
-        found = cls()
-        found._solve(source, target, check_weights("masses", masses, len(names)))
-        found.classes_, found.sample_shape_ = names, (source.dim,)
-        return found
+        linear = cls()
+        linear._solve(source, target, check_weights("masses", masses, len(names)))
+        linear.classes_, linear.sample_shape_ = names, (source.dim,)
+        return linear
 
     def posterior(self, x: Any) -> Any:
         """p(y | x) ∝ m_y N(x; μ_y, S_y + s² I), a row for each sample and a column for each class.
@@ -116,16 +116,16 @@ class GaussianMap(Map, kind="gaussian"):
 
     def _solve(self, source: Gaussians, target: Gaussians, masses: Tensor) -> None:
         """Axes V, deviations σ and images Rᵀ M of each class, stacked."""
-        one, two = source.covariance, target.covariance
-        pairs = list(zip(one.compressed.parts(), two.compressed.parts(), strict=True))
-        least = _min_deviation(one)
+        first, last = source.covariance, target.covariance
+        pairs = list(zip(first.compressed.parts(), last.compressed.parts(), strict=True))
+        least = _min_deviation(first)
         parts = side_by_side(lambda pair: _linear(*pair, least), pairs, rows=source.dim)
         axes, deviations, images = zip(*parts, strict=True)
         self._sizes = [len(part) for part in deviations]
         self._axes, self._images = torch.cat(axes), torch.cat(images)
         self._deviations = torch.cat(deviations)
         self._means, self._ends = source.means.double(), target.means.double()
-        before, after = one.traces().double(), two.traces().double()
+        before, after = first.traces().double(), last.traces().double()
         scale = (after / torch.where(before > 0, before, 1)).sqrt()
         self._rest = torch.where(before > 0, scale, 1.0).to(self._means)
         self._masses = masses.to(self._means)
@@ -198,9 +198,9 @@ def _min_deviation(covariance: Covariance) -> float:
     return max(_MIN_DEVIATION, 4 * math.sqrt(rounding))
 
 
-def _linear(own: Tensor, other: Tensor, least: float) -> tuple[Tensor, Tensor, Tensor]:
+def _linear(factor: Tensor, other: Tensor, least: float) -> tuple[Tensor, Tensor, Tensor]:
     """Vᵀ (r, d), σ (r,) and Rᵀ M (r, d) for factors of S and S'."""
-    _, deviations, axes = torch.linalg.svd(own.detach(), full_matrices=False)
+    _, deviations, axes = torch.linalg.svd(factor.detach(), full_matrices=False)
     in_range = deviations > least * (deviations.max() if len(deviations) else 0.0)
     deviations, axes, other = deviations[in_range], axes[in_range], other.detach()
     product = other @ (axes.mT * deviations)

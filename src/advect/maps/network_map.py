@@ -19,7 +19,7 @@ from advect.maps.networks import STATISTICS, Standardized
 _BLOCK = 512  # rows that are moved at once
 
 
-class NetworkMap(Map):
+class NetworkMap(Map, kind=""):
     """A map whose fitted ``_module`` moves samples in their shape, with labels if it has classes."""
 
     options: ClassVar[tuple[str, ...]]  # fields that are saved
@@ -56,7 +56,8 @@ class NetworkMap(Map):
         inputs = [torch.zeros(2, *shape, dtype=module.centre.dtype)]
         if self.classes_:
             inputs.append(torch.zeros(2, dtype=torch.int64))
-        rows = tuple({0: torch.export.Dim("n")} for _ in inputs)
+        n = torch.export.Dim("n")
+        rows = tuple({0: n} for _ in inputs)
         torch.export.save(torch.export.export(module, tuple(inputs), dynamic_shapes=rows), content)
         write_atomically(path, content.getvalue())
         return path
