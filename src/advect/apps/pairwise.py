@@ -193,14 +193,10 @@ def pairwise(
     if n_jobs is not None and (type(n_jobs) is not int or n_jobs == 0):
         remedy = "Pass a number of pairs, or -1 for every core."
         raise InputError("n_jobs must be a whole number other than 0", repr(n_jobs), remedy)
-    sets, folder = _read_all(datasets), None if store is None else _make_folder(store)
-    settings = digest(FORMAT, cost, solver, standard_errors)
-    contents = {name: digest(data) for name, data in sets.items()}
+    folder, sets = None if store is None else _make_folder(store), _read_all(datasets)
     pairs = list(combinations(sets, 2))
-    files = {}
-    if folder is not None:
-        keys = {(a, b): digest(contents[a], contents[b], settings) for a, b in pairs}
-        files = {pair: folder / f"{key}.json" for pair, key in keys.items()}
+    settings = (cost, solver, standard_errors)
+    files = {} if folder is None else _stored_files(folder, sets, settings)
     stored = {pair: _read(path) for pair, path in files.items()}
     results = {pair: result for pair, result in stored.items() if result is not None}
     options = (cost, solver, memory_limit, standard_errors)
@@ -306,6 +302,16 @@ def _read_one(name: str, data: Any) -> LabeledDataset:
     check_kind(f"{name} must be a LabeledDataset or a reference", data, kinds, remedy)
     read = data if isinstance(data, LabeledDataset) else load(data, progress=False)
     return read.replace(x=read.x.detach()) if read.x.requires_grad else read
+
+
+def _stored_files(
+    folder: Path, sets: Mapping[str, LabeledDataset], settings: Sequence[Any]
+) -> dict[Pair, Path]:
+    """The file of each pair, named after the content of both datasets and the settings."""
+    contents = {name: digest(data) for name, data in sets.items()}
+    common = digest(FORMAT, *settings)
+    keys = {(a, b): digest(contents[a], contents[b], common) for a, b in combinations(sets, 2)}
+    return {pair: folder / f"{key}.json" for pair, key in keys.items()}
 
 
 def _make_folder(store: str | os.PathLike[str]) -> Path:
