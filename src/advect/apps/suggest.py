@@ -112,13 +112,13 @@ def suggest(
         True
     """
     check_features(check_dataset("source", source), check_dataset("target", target))
-    sides = [data.subset(data.weights > 0) for data in (source, target)]
-    cost, label_advice, notes = suggest_cost(*sides)
-    equal_mass, mass_advice = suggest_mass(*sides, cost.label_cost)
+    first, last = (data.subset(data.weights > 0) for data in (source, target))
+    cost, label_advice, notes = suggest_cost(first, last)
+    equal_mass, mass_advice = suggest_mass(first, last, cost.label_cost)
     if equal_mass:
         source, target = source.balanced(), target.balanced()
-    solver, solver_advice = suggest_solver(*sides, memory_limit)
-    bounds = brightness_range(*((data.sample_shape, data.x) for data in sides))
+    solver, solver_advice = suggest_solver(first, last, memory_limit)
+    bounds = brightness_range(*((data.sample_shape, data.x) for data in (first, last)))
     limits = Advice("dynamics.bounds", "none", "features have no known range")
     if bounds is not None:
         limits = Advice(limits.option, f"{bounds[0]:g} to {bounds[1]:g}", "the range of the images")
