@@ -117,7 +117,6 @@ def run(name: str, space: str, seed: int, validate: bool = False) -> dict[str, A
         bounds=None if inside else (0.0, 1.0),
         n_steps=STEPS,
         step_size=STEP_SIZE,
-        every=STEPS,
     )
     carrier = found.map
     assert isinstance(carrier, ad.maps.EntropicMap)

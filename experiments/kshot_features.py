@@ -13,10 +13,12 @@ from kshot import (
     baselines,
     embedded,
     encoded,
+    gaussian,
     images,
     network,
     shifted,
     shots_of,
+    smoothed,
     trained,
 )
 
@@ -88,12 +90,11 @@ def run(source: str, target: str, shots: int, seed: int, flows: bool = True) -> 
     task = Task(many, few, Logistic, options, ADDED, seed)
     small = Task(many.subset(range(FLOW_SAMPLES)), few, Logistic, options, FLOW_SAMPLES, seed)
     added = {"shots": None, "recommended": made.added}
-    added |= {
-        way: METHODS[way](task) for way in ("calibrated", "borrowed", "mixed", "gaussian", "source")
-    }
+    added |= {way: METHODS[way](task) for way in ("calibrated", "borrowed", "mixed", "source")}
+    added["gaussian"] = gaussian(task)
     added |= {way: CONTROLS[way](small) for way in CONTROLS if flows or way != "copies"}
     if flows:
-        added |= {way: METHODS[way](small) for way in ("smoothed", "final")}
+        added |= {"smoothed": smoothed(small), "final": METHODS["final"](small)}
     accuracies = {name: trained(Logistic(), few, more, test) for name, more in added.items()}
     more = _augmented(pictures, source, seed)
     accuracies["shots + augmentation"] = trained(Logistic(), few, more, test)

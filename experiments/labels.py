@@ -18,8 +18,7 @@ from lenet import train
 from torch import Tensor, nn
 
 import advect as ad
-from advect.apps.calibration import calibration_error, reliability
-from advect.apps.label import Labelled
+from advect.apps.label import LabeledPool
 from advect.classes.embedding import points_of
 
 NAME = "labels"
@@ -79,7 +78,7 @@ def run(dataset: str, shots: int, seed: int) -> dict[str, Any]:
         "expected": made.accuracy,
         "interval": made.calibration.interval,
         "mean confidence": float(made.confidence.mean()),
-        "calibration error": calibration_error(reliability(made.confidence, right)),
+        "calibration error": calibration_error(made.confidence, right),
         "sure": {
             "share": float((made.confidence >= 0.9).mean()),
             "accuracy": float(right[made.confidence >= 0.9].mean()) if sure_any(made) else None,
@@ -89,7 +88,14 @@ def run(dataset: str, shots: int, seed: int) -> dict[str, Any]:
     }
 
 
-def sure_any(made: Labelled) -> bool:
+def calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
+    """Σ n |accuracy − confidence| / Σ n over ten bins of equally many samples."""
+    bins = np.array_split(np.argsort(confidence, kind="stable"), 10)
+    gaps = [len(rows) * abs(right[rows].mean() - confidence[rows].mean()) for rows in bins]
+    return float(sum(gaps) / len(confidence))
+
+
+def sure_any(made: LabeledPool) -> bool:
     return bool((made.confidence >= 0.9).any())
 
 
@@ -147,7 +153,7 @@ def regression() -> Any:
 
 
 def on_test(
-    dataset: str, seed: int, few: ad.LabeledDataset, made: Labelled, truth: np.ndarray
+    dataset: str, seed: int, few: ad.LabeledDataset, made: LabeledPool, truth: np.ndarray
 ) -> dict[str, float]:
     """Accuracy on fresh images of a logistic regression in gradients, trained on labels that were
     given, on the shots alone, on the truth.

@@ -75,13 +75,13 @@ def run(name: str, seed: int, validate: bool = False) -> dict[str, Any]:
     in_features = clusters_from_classes(inside, there)
     asked = answer_codes(query(model, data.samples), reference.classes)
     by_pixels = ad.apps.repurpose(model, reference, in_pixels.dataset, **options((0.0, 1.0)))
-    by_features = ad.apps.repurpose(halves.head, there, in_features.dataset, **options(None))
+    by_features = ad.apps.repurpose(halves.head, there, in_features, **options(None))
     found = ad.apps.repurpose(model, reference, bare, **options(None), features=LAYER)
     flows = found.comparison.method == "flow"
     advised = found.predictions if flows else found.predict(data.samples, "no flow")
     named = {
         "clusters, pixels": in_pixels.codes.tolist(),
-        "clusters, features": in_features.codes.tolist(),
+        "clusters, features": in_features.y.tolist(),
         "asked directly": asked.tolist(),
         "flow, pixels": by_pixels.predictions,
         "flow, features": by_features.predictions,
@@ -111,7 +111,6 @@ def options(bounds: tuple[float, float] | None) -> dict[str, Any]:
         "bounds": bounds,
         "n_steps": STEPS,
         "step_size": STEP_SIZE,
-        "every": STEPS,
     }
 
 

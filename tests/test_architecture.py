@@ -28,7 +28,7 @@ LAYERS = (
 ROOMS = [room for layer in LAYERS for room in layer]
 MOST_ISINSTANCE = 160  # a method is the better question
 FRONT = ("__init__", "__main__", "datasets")  # the package's own doors: names, and the command line
-# upward, by name and on demand: FlowResult.report, Labelled.report, and that of an answer
+# upward, by name and on demand: FlowResult.report, LabeledPool.report, and that of an answer
 DOORS = {
     ("_util", "report"),
     ("transport", "viz"),

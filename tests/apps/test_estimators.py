@@ -9,7 +9,6 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -121,70 +120,38 @@ def test_in_a_pipeline():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "chosen", ["entropic", "nearest", NeuralMap(epochs=1, restarts=1, progress=False)], ids=str
-)
-def test_pickles_and_clones(chosen):
-    (xs, ys), (xt, yt) = classes(20, 0), classes(20, 1, turn=True)
-    fitted = ad.DatasetTransport(n_steps=2, map=chosen).fit(xs, ys, xt, yt)
-    value = fitted.distance_.value  # made on first use, and made again by the copy
-    again = pickle.loads(pickle.dumps(fitted))
-    assert np.array_equal(again.transform(xs), fitted.transform(xs))
-    assert again.distance_.value == value
-    fresh = clone(fitted)
-    assert not hasattr(fresh, "map_")
-    assert np.array_equal(fresh.fit(xs, ys, xt, yt).transform(xs), fitted.transform(xs))
-
-
 def test_names_of_features():
     pandas = pytest.importorskip("pandas")
     x, y = classes(10, 0)
     frame = pandas.DataFrame(x, columns=["width", "height"])
-    fitted = (
-        ad.DatasetTransport(n_steps=2).set_output(transform="pandas").fit(frame, y, frame + 1, y)
-    )
-    assert (
-        list(fitted.feature_names_in_)
-        == list(fitted.transform(frame).columns)
-        == ["width", "height"]
-    )
-    assert fitted.n_features_in_ == 2
-    with pytest.raises(ValueError, match="feature names"):
-        fitted.transform(frame[["height", "width"]])
+    fitted = ad.DatasetTransport(n_steps=2).set_output(transform="pandas")
+    moved = fitted.fit(frame, y, frame + 1, y).transform(frame)
+    assert list(fitted.feature_names_in_) == list(moved.columns) == ["width", "height"]
     with pytest.raises(ValueError, match="feature names"):
         ad.DatasetTransport().fit(frame, y, frame.rename(columns={"width": "depth"}), y)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "dynamics", ["fd", "jd-fl", "jd-vl", ad.FeatureDriven(bounds=(-9.0, 9.0))], ids=str
-)
-def test_dynamics(dynamics):
-    (xs, ys), (xt, yt) = classes(15, 0), classes(15, 1, turn=True)
-    fitted = ad.DatasetTransport(n_steps=10, dynamics=dynamics).fit(xs, ys, xt, yt)
-    assert np.linalg.norm(fitted.transform(xs).mean(axis=0) - xt.mean(axis=0)) < 1.5
+def test_a_copy_computes_the_distance_again():
+    (xs, ys), (xt, yt) = classes(20, 0), classes(20, 1, turn=True)
+    fitted = ad.DatasetTransport(n_steps=2).fit(xs, ys, xt, yt)
+    value = fitted.distance_.value
+    again = pickle.loads(pickle.dumps(fitted))
+    assert "distance_" not in vars(again) and again.distance_.value == value
 
 
 def test_errors():
     x, y = classes(10, 0)
-    for options, message in (
+    for options, keyword in (
         ({"map": "entropy"}, "Did you mean 'entropic'"),
         ({"map": NearestMap}, "map must be a name"),
-        ({"map": 3}, "map must be a name"),
         ({"dynamics": "df"}, "unknown dynamics"),
         ({"n_steps": -1}, "n_steps"),
         ({"step_size": 0.0}, "step_size"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"label_weight": -1.0}, "label_weight"),
+        ({"step_size": 1e200, "n_steps": 5}, "finite"),
     ):
-        with pytest.raises(ad.InputError, match=message):
+        with pytest.raises(ad.InputError, match=keyword):
             ad.DatasetTransport(**options).fit(x, y, x + 1, y)
     with pytest.raises(ad.InputError, match="yt without Xt"):
         ad.DatasetTransport().fit(x, y, yt=y)
-    with pytest.raises(ValueError, match="features"):
-        ad.DatasetTransport().fit(x, y, x[:, :1], y)
-    with pytest.raises(ad.InputError, match="same length"):
-        ad.DatasetTransport().fit(x, y[:3], x + 1, y)
-    with pytest.raises(ad.InputError, match="finite"):
-        ad.DatasetTransport(step_size=1e200, n_steps=5).fit(x, y, x + 1, y)

@@ -188,27 +188,6 @@ def test_drawn_pairs_have_equal_weights_and_come_as_often_as_their_mass():
     assert torch.equal(some.dataset.x, again.dataset.x)
 
 
-def test_entropic_plans_keep_all_pairs_and_nearly_the_ends():
-    a, b = blobs(20, 0), blobs(25, 1, (6.0, 0.0))
-    between = ad.interpolate(a, b, 0.0, solver=ad.Sinkhorn())
-    assert len(between.dataset) > 20 + 25
-    mass = torch.zeros(20, dtype=torch.float64).index_add(
-        0, between.rows[:, 0], between.dataset.weights
-    )
-    assert float((mass - a.weights).abs().sum()) <= 2 * between.distance.marginal_error + 1e-9
-
-
-def test_a_path_has_the_same_pairs_at_each_time():
-    a, b = blobs(20, 0), blobs(25, 1, (6.0, 0.0))
-    path = ad.interpolate(a, b, [0, 0.5, 1])
-    assert [state.t for state in path] == [0, 0.5, 1] and len(path[1:]) == 2
-    middle = (path[0].dataset.x + path[2].dataset.x) / 2
-    assert torch.allclose(path[1].dataset.x, middle, atol=1e-12)
-    one = ad.interpolate(a, b, 0.5)
-    assert torch.equal(one.dataset.x, path[1].dataset.x)
-    assert list(path[1].figures()) == ["Pairs of samples"] and "distance of a and b" in str(one)
-
-
 def test_translations_and_scales_go_through():
     a, b = blobs(20, 0), blobs(25, 1, (6.0, 0.0))
     here = ad.interpolate(a, b, 0.3).dataset
@@ -229,26 +208,32 @@ def test_laws_of_single_samples_and_single_sample_classes():
     assert torch.equal(same.dataset.x, a.x)
 
 
-@pytest.mark.parametrize(
-    ("t", "options", "told"),
-    [
-        (1.5, {}, "0 to 1"),
-        (math.nan, {}, "t must be"),
-        ([], {}, "empty"),
-        ("half", {}, "number"),
-        ([0.5, "x"], {}, "number"),
-        (0.5, {"size": 0}, "size"),
-        (0.5, {"cost": ad.Bures()}, "GroundCost"),
-        (0.5, {"solver": "exact"}, "solver"),
-    ],
-)
-def test_bad_questions_are_told(t, options, told):
-    with pytest.raises(ad.InputError, match=told):
-        ad.interpolate(blobs(5, 0), blobs(5, 1), t, **options)
+def test_a_path_has_the_same_pairs_at_each_position():
+    path = ad.interpolate(blobs(20, 0), blobs(25, 1, (6.0, 0.0)), [0, 0.5, 1])
+    middle = (path[0].dataset.x + path[2].dataset.x) / 2
+    assert torch.allclose(path[1].dataset.x, middle, atol=1e-12)
+    assert list(path[1].figures()) == ["Pairs of samples"]
+    assert "distance of a and b" in str(path[1])
 
 
-def test_other_spaces_are_told():
-    with pytest.raises(ad.InputError, match="feature space"):
-        ad.interpolate(blobs(5, 0), blobs(5, 1, dim=3), 0.5)
-    with pytest.raises(ad.InputError, match="LabeledDataset"):
-        ad.interpolate([[0.0]], blobs(5, 1), 0.5)
+def test_entropic_plans_have_more_pairs_and_nearly_the_same_ends():
+    a, b = blobs(20, 0), blobs(25, 1, (6.0, 0.0))
+    between = ad.interpolate(a, b, 0.0, solver=ad.Sinkhorn())
+    assert len(between.dataset) > 20 + 25
+    mass = between.rows[:, 0].bincount(between.dataset.weights.double())
+    assert float((mass - a.weights).abs().sum()) <= 2 * between.distance.marginal_error + 1e-9
+
+
+def test_errors():
+    a, b = blobs(5, 0), blobs(5, 1)
+    for call, keyword in {
+        lambda: ad.interpolate(a, b, 1.5): "0 to 1",
+        lambda: ad.interpolate(a, b, []): "t must be",
+        lambda: ad.interpolate(a, b, "half"): "number",
+        lambda: ad.interpolate(a, b, 0.5, size=0): "size",
+        lambda: ad.interpolate(a, b, 0.5, cost=ad.Bures()): "GroundCost",
+        lambda: ad.interpolate(a, blobs(5, 1, dim=3), 0.5): "feature space",
+        lambda: ad.interpolate([[0.0]], b, 0.5): "LabeledDataset",
+    }.items():
+        with pytest.raises(ad.InputError, match=keyword):
+            call()

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import advect as ad
-from advect.apps import calibration
-from advect.apps.calibration import calibrated, calibration_error, reliability
+from advect.apps.calibration import calibrated
 from advect.apps.label_methods import KnownLabels, LabelMethod, Points, all_scores, held_out_scores
 
 
@@ -31,7 +30,6 @@ def partly(data, each):
 METHODS = [
     LabelMethod("propagate", "features", 5, 0.9),
     LabelMethod("refine", "features", 5, 0.9),
-    LabelMethod("nearest", "features"),
     LabelMethod("logistic", "features"),
 ]
 
@@ -49,7 +47,7 @@ def test_held_out_labels_are_never_looked_at(way):
     np.testing.assert_allclose(found.sum(axis=1), 1)
     for fold in range(known.folds.max() + 1):
         out = known.folds == fold
-        alone = all_scores(way, points, KnownLabels(np.where(out, -1, codes), 3))
+        alone = all_scores(way, points, np.where(out, -1, codes), 3)
         np.testing.assert_allclose(found[out[known.held_out]], alone[out], atol=1e-6)
 
 
@@ -57,9 +55,9 @@ def test_folds_have_labels_of_all_classes_and_leave_lone_ones_in():
     codes = np.array([0] * 4 + [1] * 3 + [2] + [-1] * 5)
     known = KnownLabels(codes, 3)
     assert (known.folds[7:] == -1).all() and set(known.held_out) == set(range(7))
-    for rows, left in known.without_folds():
-        assert len({*codes[rows]}) == len(rows)
-        assert {*left[left >= 0]} == {0, 1, 2}
+    for fold in range(known.folds.max() + 1):
+        held = known.folds == fold
+        assert len({*codes[held]}) == held.sum() and {*codes[~held]} == {-1, 0, 1, 2}
     many = KnownLabels(np.arange(3000) % 100, 100)
     assert many.folds.max() == 1  # folds times classes are few
 
@@ -77,7 +75,7 @@ def test_far_blobs_are_labeled_rightly_by_every_way(way):
 def test_refining_survives_points_that_do_not_differ():
     x = np.repeat([[0.0, 0.0], [1.0, 0.0]], 10, axis=0)
     data = partly(ad.LabeledDataset(x, ["a"] * 10 + ["b"] * 10), 2)
-    made = ad.apps.label(data, method="refine", neighbors=3, progress=False)
+    made = ad.apps.label(data, method="refine", progress=False)
     assert made.labels == ["a"] * 10 + ["b"] * 10
 
 
@@ -93,7 +91,6 @@ def test_the_temperature_of_scores_is_found(temperature):
     scores = true**temperature / (true**temperature).sum(axis=1, keepdims=True)
     found = calibrated(scores, codes)
     assert found.temperature == pytest.approx(temperature, rel=0.05)
-    assert found.error is not None and found.error < 0.02
     np.testing.assert_allclose(found(scores).sum(axis=1), 1)
 
 
@@ -111,21 +108,12 @@ def test_confidence_is_about_right_where_labels_are_uncertain():
     made = ad.apps.label(partly(data, 20), embedding=None, progress=False)
     given = ~made.known
     right = (made.dataset.y == data.y).numpy()[given]
-    assert calibration_error(reliability(made.confidence[given], right)) < 0.1
+    assert abs(made.confidence[given].mean() - right.mean()) < 0.1
     low, high = made.calibration.interval
     assert low <= right.mean() <= high
     sure = made.confident(0.9)
     assert set(sure.labels) <= set(data.classes)
     assert len(sure) == int((made.confidence >= 0.9).sum())
-
-
-def test_bins_hold_all_samples_and_an_even_law_has_no_error():
-    confidence, right = np.repeat([0.5, 0.75, 1.0], 20), np.tile([1, 0, 1, 1], 15).astype(bool)
-    right[:20] = np.arange(20) % 2 == 0
-    right[40:] = True
-    bins = reliability(confidence, right, max_bins=3)
-    assert [one.n for one in bins] == [20, 20, 20] and calibration_error(bins) == pytest.approx(0)
-    assert calibration._scaled(np.array([[1.0, 0.0]]), 0.2).max() < 1
 
 
 # ---- the whole
@@ -184,15 +172,6 @@ def test_ways_of_large_pools_are_compared_on_a_part(monkeypatch):
     assert "refine" not in {one.method.method for one in made.compared}
 
 
-def test_the_way_is_chosen_on_known_labels_alone():
-    data = blobs(90, gap=2.0)
-    made = ad.apps.label(partly(data, 5), progress=False)
-    best = max(one.log_likelihood for one in made.compared)
-    assert made.compared[0].method == made.method
-    assert best - made.compared[0].log_likelihood < 0.5
-    assert {one.method.method for one in made.compared} >= {"propagate", "nearest", "logistic"}
-
-
 def test_what_is_refused():
     data = blobs(30)
     bare = ad.LabeledDataset(data.x)
@@ -202,7 +181,6 @@ def test_what_is_refused():
         ((bare, data.of_class("class 0")), {}, "at least two classes"),
         ((bare, blobs(30, d=5)), {}, "harmonize"),
         ((bare, data), {"method": "propagte"}, "propagate"),
-        ((bare, data), {"neighbors": 0}, "neighbors"),
         ((bare, data), {"embedding": "gradient"}, "gradients"),
         ((data.x, data), {}, "LabeledDataset"),
     ):

@@ -92,29 +92,6 @@ def test_backends_agree_to_the_last_bit(backend, tmp_path):
 
 
 @pytest.mark.slow
-def test_references_are_read(tmp_path, monkeypatch):
-    sets = {
-        name: ad.datasets.load(data.save(tmp_path / f"{name}.npz"))
-        for name, data in several(3).items()
-    }
-    monkeypatch.chdir(tmp_path)  # workers of an earlier call are elsewhere
-    mixed = {
-        "set 0": "npz:set 0.npz",
-        "set 1": tmp_path / "set 1.npz",
-        "set 2": "set 2.npz?max_samples=100",
-    }
-    for n_jobs in (1, 2):
-        assert np.array_equal(
-            pairwise(mixed, n_jobs=n_jobs, progress=False).values, double_loop(sets)
-        )
-    assert pairwise(["toy:moons?n=20", "toy:rings?n=20"], progress=False).names == (
-        "toy:moons?n=20",
-        "toy:rings?n=20",
-    )
-    assert pairwise([sets["set 0"], "toy:rings?n=20&classes=2"], progress=False).names == ("0", "1")
-
-
-@pytest.mark.slow
 def test_a_restart_takes_what_is_there(tmp_path):
     sets, seen = several(), []
     first = pairwise(sets, cost=QUICK, store=tmp_path, progress=False)
@@ -140,44 +117,7 @@ def test_a_restart_takes_what_is_there(tmp_path):
 
 
 @pytest.mark.slow
-def test_changed_inputs_are_computed_anew(tmp_path):
-    sets = several(3)
-    pairwise(sets, store=tmp_path, progress=False)
-    data = sets["set 1"]
-    x = data.x.clone()
-    x[3, 1] += 1e-9
-    swapped = data.y.clone()
-    swapped[:2] = swapped[:2].flip(0)
-    heavier = data.weights * torch.linspace(1, 2, len(data), dtype=torch.float64)
-    changes = [
-        {"x": x},
-        {"y": swapped},
-        {"weights": heavier / heavier.sum()},
-        {"law": data.laws().diagonal()},
-    ]
-    for count, change in enumerate(changes, start=1):
-        changed = sets | {"set 1": data.replace(**change)}
-        assert np.array_equal(
-            pairwise(changed, store=tmp_path, progress=False).values, double_loop(changed)
-        )
-        assert len(files(tmp_path)) == 3 + 2 * count  # the two pairs of the changed set
-    settings = [
-        {"solver": ad.Sinkhorn(epsilon=0.7)},
-        {"solver": ad.ExactOT()},
-        {"cost": ad.GroundCost(label_weight=2.0)},
-        {"cost": ad.GroundCost(feature=ad.Embedding(lambda x: x * 2))},
-        {"cost": ad.GroundCost(feature=ad.Embedding(lambda x: x * 3))},
-    ]
-    for count, options in enumerate(settings, start=1):
-        assert np.array_equal(
-            pairwise(sets, store=tmp_path, progress=False, **options).values,
-            double_loop(sets, **options),
-        )
-        assert len(files(tmp_path)) == 11 + 3 * count
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "null", "torn", "digit", "\x00" * 50])
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "null", "torn", "other", "\x00" * 50])
 def test_a_damaged_file_is_made_again(damage, tmp_path):
     sets = several(3)
     first = pairwise(sets, cost=QUICK, store=tmp_path, progress=False)
@@ -185,9 +125,9 @@ def test_a_damaged_file_is_made_again(damage, tmp_path):
     untouched = {path: path.stat().st_mtime_ns for path in others}
     text = victim.read_text()
     record = json.loads(text)
-    record["result"]["value"] += 1
+    record["key"] = "another"
     victim.write_text(
-        {"torn": text[: len(text) // 2], "digit": json.dumps(record)}.get(damage, damage)
+        {"torn": text[: len(text) // 2], "other": json.dumps(record)}.get(damage, damage)
     )
     with pytest.warns(UserWarning, match="damaged"):
         again = pairwise(sets, cost=QUICK, store=tmp_path, progress=False)
@@ -201,6 +141,7 @@ def test_pairs_that_do_not_converge_are_marked():
     with pytest.warns(ad.ConvergenceWarning), joblib.parallel_config("sequential"):
         found = pairwise(sets, solver=ad.Sinkhorn(epsilon=0.01, max_iter=2), progress=False)
     assert found.converged.tolist() == np.eye(3, dtype=bool).tolist()
+    assert math.isnan(found.standard_errors[0, 1])
     assert found._summary()["pairs that did not converge"] == 3
 
 
@@ -255,24 +196,6 @@ def test_killed_halfway_and_started_again(n_jobs, tmp_path):
     assert np.array_equal(json.loads(done.stdout), double_loop(sets))
 
 
-@pytest.mark.slow
-def test_images_of_several_sizes_are_brought_together(tmp_path):
-    """As advect matrix does; by reference or at hand, and with the values of otdd."""
-    sets = {
-        "small": ad.datasets.load("digits", n=20),
-        "large": "mnist?n=20",
-        "other": ad.datasets.load("mnist", n=20, seed=1),
-    }
-    with pytest.warns(UserWarning, match=r"2 shapes are resized to \(28, 28\)"):
-        found = ad.pairwise(sets, progress=False)
-    loaded = [sets["small"], ad.datasets.load("mnist", n=20), sets["other"]]
-    small, large, other = ad.harmonize(*loaded)
-    assert small.sample_shape == large.sample_shape == other.sample_shape == (28, 28)
-    assert found["small", "large"] == ad.otdd(small, large).value
-    assert found["large", "other"] == ad.otdd(large, other).value
-    assert not found.errors
-
-
 def _shifted(*shifts: float) -> dict[str, ad.LabeledDataset]:
     draw = torch.Generator().manual_seed(0)
     return {
@@ -308,14 +231,6 @@ def _known_distances(errors):
     return Pairwise(("a", "b", "c"), values, sure, 0 * values, {}, errors)
 
 
-def test_a_pair_that_did_not_converge_has_no_standard_error():
-    x, y = torch.randn(20, 2, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
-    sets = {f"{s}": ad.LabeledDataset(x + s, y) for s in (0, 4)}
-    with pytest.warns(ad.ConvergenceWarning):
-        found = pairwise(sets, solver=ad.Sinkhorn(1e-4, max_iter=1), progress=False)
-    assert not found.converged[0, 1] and math.isnan(found.standard_errors[0, 1])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_failed_pair_does_not_lose_the_others(n_jobs, tmp_path):
@@ -335,25 +250,6 @@ def test_a_failed_pair_does_not_lose_the_others(n_jobs, tmp_path):
 def test_the_page_has_the_distances(tmp_path):
     text = _known_distances(0.1).report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "3 ± 0.2" in text and "<svg" in text
-
-
-def test_misuse_is_an_error(tmp_path):
-    data = several(1)["set 0"]
-    (tmp_path / "file").write_text("")
-    for wrong, words in [
-        (lambda: pairwise({"a": data}), "two or more"),
-        (lambda: pairwise({"a": data, "b": [1.0]}), "reference"),
-        (lambda: pairwise("mnist"), "mapping"),
-        (lambda: pairwise({1: data, "1": data}), "names"),
-        (lambda: pairwise(["no-such-set", "digits"]), "unknown dataset"),
-        (lambda: pairwise([data, data], n_jobs=0), "n_jobs"),
-        (lambda: pairwise([data, data], n_jobs=1.5), "n_jobs"),
-        (lambda: pairwise([data, data], progress="yes"), "progress"),
-        (lambda: pairwise([data, data], store=tmp_path / "file"), "store"),
-        (lambda: pairwise([data, data])["0", "2"], "no such pair"),
-    ]:
-        with pytest.raises(InputError, match=words):
-            wrong()
 
 
 @pytest.mark.slow
@@ -384,3 +280,61 @@ def test_ray_cluster(tmp_path, monkeypatch):
     finally:
         ray.shutdown()
     assert np.array_equal(found.values, double_loop(sets)) and len(files(tmp_path)) == 10
+
+
+@pytest.mark.slow
+def test_changed_inputs_are_computed_anew(tmp_path):
+    sets = several(3)
+    pairwise(sets, store=tmp_path, progress=False)
+    data, n_files = sets["set 1"], 3
+    x, swapped = data.x.clone(), data.y.clone()
+    x[3, 1] += 1e-9
+    swapped[:2] = swapped[:2].flip(0)
+    heavier = data.weights * torch.linspace(1, 2, len(data), dtype=torch.float64)
+    weights = heavier / heavier.sum()
+    changes = [{"x": x}, {"y": swapped}, {"weights": weights}, {"law": data.laws().diagonal()}]
+    settings = [
+        {"solver": ad.Sinkhorn(epsilon=0.7)},
+        {"cost": ad.GroundCost(label_weight=2.0)},
+        {"cost": ad.GroundCost(feature=ad.Embedding(lambda x: x * 2))},
+        {"cost": ad.GroundCost(feature=ad.Embedding(lambda x: x * 3))},
+    ]
+    changed = [(sets | {"set 1": data.replace(**change)}, {}, 2) for change in changes]
+    for given, options, n_new in [*changed, *((sets, options, 3) for options in settings)]:
+        found = pairwise(given, store=tmp_path, progress=False, **options)
+        assert np.array_equal(found.values, double_loop(given, **options))
+        n_files += n_new
+        assert len(files(tmp_path)) == n_files
+
+
+@pytest.mark.slow
+def test_references_are_read(tmp_path, monkeypatch):
+    sets = several(3)
+    loaded = {n: ad.datasets.load(data.save(tmp_path / f"{n}.npz")) for n, data in sets.items()}
+    monkeypatch.chdir(tmp_path)  # workers of an earlier call are elsewhere
+    mixed = {
+        "set 0": "npz:set 0.npz",
+        "set 1": tmp_path / "set 1.npz",
+        "set 2": "set 2.npz?max_samples=100",
+    }
+    for n_jobs in (1, 2):
+        values = pairwise(mixed, n_jobs=n_jobs, progress=False).values
+        assert np.array_equal(values, double_loop(loaded))
+    names = ("toy:moons?n=20", "toy:rings?n=20")
+    assert pairwise(names, progress=False).names == names
+
+
+def test_errors(tmp_path):
+    data = several(1)["set 0"]
+    (tmp_path / "file").write_text("")
+    for call, keyword in [
+        (lambda: pairwise({"a": data}), "two or more"),
+        (lambda: pairwise({"a": data, "b": [1.0]}), "reference"),
+        (lambda: pairwise("mnist"), "mapping"),
+        (lambda: pairwise({1: data, "1": data}), "names"),
+        (lambda: pairwise([data, data], n_jobs=0), "n_jobs"),
+        (lambda: pairwise([data, data], store=tmp_path / "file"), "store"),
+        (lambda: pairwise([data, data])["0", "2"], "no such pair"),
+    ]:
+        with pytest.raises(InputError, match=keyword):
+            call()

@@ -226,7 +226,6 @@ def test_options_that_do_not_fit():
     for bad, message in (
         (lambda: GaussianMap.between(laws, laws.take(torch.tensor([0])), "ab"), "law"),
         (lambda: GaussianMap.between(laws, laws, ["a", "a"]), "law"),
-        (lambda: GaussianMap.between(laws, laws, "ab", sample_shape=(3,)), "law"),
         (lambda: GaussianMap.between(laws, laws, "ab", masses=-torch.ones(2)), "masses"),
     ):
         with pytest.raises(ad.InputError, match=message):
@@ -234,5 +233,3 @@ def test_options_that_do_not_fit():
     heavy, same = (GaussianMap.between(laws, laws, "ab", masses=m) for m in ([3, 1], None))
     odds = [each.posterior(torch.zeros(1, 4))[0] for each in (heavy, same)]
     assert odds[0][0] / odds[0][1] == pytest.approx(3 * float(odds[1][0] / odds[1][1]), rel=1e-4)
-    shaped = GaussianMap.between(laws, laws, "ab", sample_shape=(2, 2))
-    assert shaped.transform(torch.zeros(3, 2, 2)).shape == (3, 2, 2)

@@ -15,29 +15,16 @@ _MIN_SCORE, _MIN_PROBABILITY = 1e-9, 1e-3  # shares of the uniform law: no class
 _PRIOR_DEVIATION, _RANGE = 0.7, (-3.0, 3.0)  # of the logarithm of the temperature
 
 
-@dataclass(frozen=True)
-class Bin:
-    """Held-out labels of one range of confidence."""
-
-    low: float
-    high: float
-    n: int
-    confidence: float
-    accuracy: float
-
-
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How reliable probabilities are: the temperature (scores p become p^(1/temperature)), and on
-    held-out labels, if any, the accuracy with its 95 % interval (Wilson) and the calibration error.
+    """The temperature (scores p become p^(1/temperature)), and on held-out labels, if any, the accuracy
+    with its 95 % interval (Wilson).
     """
 
     temperature: float
     n_held_out: int = 0
     accuracy: float | None = None
     interval: tuple[float, float] | None = None
-    error: float | None = None
-    bins: tuple[Bin, ...] = ()
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Probabilities (n, k) of scores whose rows sum to one."""
@@ -54,15 +41,11 @@ def calibrated(scores: np.ndarray, codes: np.ndarray, prior: float = 1.0) -> Cal
         >>> found.accuracy, [round(end, 2) for end in found.interval]
         (0.75, [0.3, 0.95])
     """
-    if not len(codes):
+    n = len(codes)
+    if not n:
         return Calibration(prior)
-    temperature = _fitted(scores, codes, prior)
-    probabilities = _scaled(scores, temperature)
-    right = probabilities.argmax(axis=1) == codes
-    bins = reliability(probabilities.max(axis=1), right)
-    interval = wilson(int(right.sum()), len(right))
-    error = calibration_error(bins)
-    return Calibration(temperature, len(codes), float(right.mean()), interval, error, bins)
+    right = int((scores.argmax(axis=1) == codes).sum())  # a temperature does not change the order
+    return Calibration(_fitted(scores, codes, prior), n, right / n, wilson(right, n))
 
 
 def log_likelihoods(scores: np.ndarray, codes: np.ndarray, prior: float = 1.0) -> np.ndarray:
@@ -77,23 +60,6 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
     interval = binomtest(right, n).proportion_ci(method="wilson")
     return float(interval.low), float(interval.high)
-
-
-def reliability(confidence: np.ndarray, right: np.ndarray, max_bins: int = 10) -> tuple[Bin, ...]:
-    """Bins of equally many samples, at least ten in each, by increasing confidence."""
-    order = np.argsort(confidence, kind="stable")
-    bins = []
-    for rows in np.array_split(order, max(1, min(max_bins, len(order) // 10))):
-        part = confidence[rows]
-        ends = float(part.min()), float(part.max())
-        bins.append(Bin(*ends, len(rows), float(part.mean()), float(right[rows].mean())))
-    return tuple(bins)
-
-
-def calibration_error(bins: tuple[Bin, ...]) -> float:
-    """Σ n |accuracy − confidence| / Σ n over bins."""
-    total = sum(one.n * abs(one.accuracy - one.confidence) for one in bins)
-    return float(total / sum(one.n for one in bins))
 
 
 def _fitted(scores: np.ndarray, codes: np.ndarray, prior: float) -> float:

@@ -1,8 +1,7 @@
 """Methods that enlarge a few target samples with a source dataset, and the choice among them.
 
-A method is a function of a ``Task`` that returns more samples under the target's classes. Most stay
-around the few samples and take from the source only how classes vary; ``source`` takes its classes
-for the target's; ``final`` and ``smoothed`` flow.
+A method is a function of a ``Task`` that returns more samples under the target's classes, or None.
+``METHODS`` has them by name; a new one is a function and an entry there.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from advect.apps.training import Choice, Classifier, FlowOptions, fit_on, half_and_half, predicted
-from advect.classes.borrowing import borrow, borrowed_laws
+from advect.classes.borrowing import borrow
 from advect.classes.matching import ClassMatching
 from advect.data.dataset import LabeledDataset
-from advect.data.few_samples import shrunk_laws, smoothed
 from advect.data.labels import estimated_laws
 
 _N_FOLDS = 3
@@ -84,8 +83,8 @@ def match_by_votes(
     columns = [source.classes.index(name) for name in present(source)]
     first, second = linear_sum_assignment(cost[rows][:, columns].numpy())
     pairs = zip(first.tolist(), second.tolist(), strict=True)
-    found = {source.classes[columns[b]]: few.classes[rows[a]] for a, b in pairs}
-    return {name: found[name] for name in source.classes if name in found}
+    class_map = {source.classes[columns[b]]: few.classes[rows[a]] for a, b in pairs}
+    return {name: class_map[name] for name in source.classes if name in class_map}
 
 
 def renamed(
@@ -97,10 +96,16 @@ def renamed(
     return data.replace(y=y, classes=classes, law=None, law_index=None)
 
 
-def _borrowed(task: Task, matching: ClassMatching | None = None) -> LabeledDataset:
+def _shots(task: Task) -> None:
+    """Nothing: the few samples alone."""
+
+
+def _borrowed(task: Task, matching: ClassMatching | None = None, **options: Any) -> LabeledDataset:
     """The few samples with residuals of the matched source classes."""
     few, generator = task.few.balanced(), task.generator()
-    return _bounded(task, borrow(task.source, few, matching, n=task.n, generator=generator))
+    data = borrow(task.source, few, matching, n=task.n, generator=generator, **options)
+    bounds = task.options.bounds
+    return data if bounds is None else data.replace(x=data.x.clamp(*bounds))
 
 
 def _mixed(task: Task) -> LabeledDataset:
@@ -111,58 +116,37 @@ def _mixed(task: Task) -> LabeledDataset:
 def _calibrated(task: Task) -> LabeledDataset:
     """Residuals of matched classes around likely means, proportional if no feature is negative."""
     signed = any(bool((part.x < 0).any()) for part in (task.source, task.few))
-    few, options = task.few.balanced(), {"centre": "calibrated", "proportional": not signed}
-    return _bounded(task, borrow(task.source, few, n=task.n, generator=task.generator(), **options))
-
-
-def _gaussian(task: Task) -> LabeledDataset:
-    """Draws of Gaussians whose covariances are half the few's, pooled, and half the source's."""
-    few = task.few.balanced()
-    lent = borrowed_laws(task.source, few)
-    laws = shrunk_laws(few, "pooled", 1.0).shrunk(lent, 0.5, rescale=True)
-    centres = few.replace(x=estimated_laws(few).means[few.y].to(few.x))
-    return _bounded(task, smoothed(centres, laws, task.n, generator=task.generator()))
+    return _borrowed(task, centre="calibrated", proportional=not signed)
 
 
 def _source(task: Task) -> LabeledDataset:
     """The source itself under the target's classes."""
-    found = renamed(task.source, task.class_map, task.few.classes)
-    return found.subset(found.labeled).balanced()
+    data = renamed(task.source, task.class_map, task.few.classes)
+    return data.subset(data.labeled).balanced()
 
 
-def _smoothed(task: Task) -> LabeledDataset:
-    """The end of a flow of the source to the few samples, smoothed by borrowed laws."""
-    few = task.few.balanced()
-    laws = borrowed_laws(task.source, few)
-    n = min(task.n, len(task.source))
-    return _flowed(task, smoothed(few, laws, n, generator=task.generator()))
+def _source_and_borrowed(task: Task) -> LabeledDataset:
+    return half_and_half(_source(task), _borrowed(task))
 
 
-def _flowed(task: Task, target: LabeledDataset) -> LabeledDataset:
-    state = task.options.flow(task.source, target).dataset
-    return renamed(state, ClassMatching.between(state, target).hard, task.few.classes)
-
-
-def _bounded(task: Task, data: LabeledDataset) -> LabeledDataset:
-    bounds = task.options.bounds
-    return data if bounds is None else data.replace(x=data.x.clamp(*bounds))
+def _final(task: Task) -> LabeledDataset:
+    """The end of the flow of the source to the few samples."""
+    state = task.options.flow(task.source, task.few).dataset
+    return renamed(state, ClassMatching.between(state, task.few).hard, task.few.classes)
 
 
 METHODS: dict[str, Callable[[Task], LabeledDataset | None]] = {
-    "shots": lambda task: None,
+    "shots": _shots,
     "borrowed": _borrowed,
     "mixed": _mixed,
     "calibrated": _calibrated,
-    "gaussian": _gaussian,
-    "smoothed": _smoothed,
-    "final": lambda task: _flowed(task, task.few),
+    "final": _final,
     "source": _source,
-    "source + borrowed": lambda task: half_and_half(_source(task), _borrowed(task)),
+    "source + borrowed": _source_and_borrowed,
 }
 _USES_SOURCE_CLASSES = ("source", "source + borrowed")
-Correct = dict[
-    str, list[bool]
-]  # for each method, whether held-out samples were classified correctly
+# for each method, whether held-out samples were classified correctly
+Correct = dict[str, list[bool]]
 
 
 def choose(task: Task, among: Collection[str]) -> Choice:
@@ -187,19 +171,18 @@ def choose(task: Task, among: Collection[str]) -> Choice:
     methods = [first, *(method for method in methods if method != first)]
     if min(counts) > 1:
         best = _best(_on_folds(task, methods), f"{len(task.few)} held-out target samples")
-        if not named or best.method != first:
-            return best
-        return replace(best, reason=f"{best.reason}; the source has the target's classes by name")
+        by_name = "; the source has the target's classes by name" * (named and best.method == first)
+        return replace(best, reason=best.reason + by_name)
     if named:
         reason = f"{first}: the source has the target's classes by name and recognizes most samples"
         return Choice(first, {}, 0, reason)
-    played, shots = [m for m in methods if m not in _USES_SOURCE_CLASSES], max(counts)
-    correct = _on_episodes(task, played, shots) if played else {}
+    correct = _on_episodes(task, [m for m in methods if m not in _USES_SOURCE_CLASSES], max(counts))
     if correct:  # other classes than the target's: only a clear answer counts
         return _best(correct, "samples of source classes in the role of the target", 3)
-    reason = f"{first}: with one sample of a class none can be held out"
-    if played:
-        reason += f", and fewer than four source classes have more than {shots}"
+    reason = (
+        f"{first}: with one sample of a class none can be held out, and there are not four source "
+        "classes that could stand for the target"
+    )
     return Choice(first, {}, 0, reason)
 
 
@@ -236,8 +219,8 @@ def _on_folds(task: Task, methods: list[str]) -> Correct:
         folds[rows] = torch.arange(len(rows), device=y.device) % n_folds
     correct: Correct = {method: [] for method in methods}
     for fold in range(n_folds):
-        part = replace(task, few=task.few.subset(folds != fold))
-        _evaluate(part, task.few.subset(folds == fold), correct)
+        fold_task = replace(task, few=task.few.subset(folds != fold))
+        _evaluate(fold_task, task.few.subset(folds == fold), correct)
     return correct
 
 
@@ -245,8 +228,10 @@ def _on_episodes(task: Task, methods: list[str], shots: int) -> Correct:
     """Rounds in which half of the source classes are the target; none with fewer than four."""
     source = task.source
     codes = [i for i, name in enumerate(source.classes) if source.counts[name] > shots]
+    if len(codes) < 4 or not methods:
+        return {}
     correct: Correct = {method: [] for method in methods}
-    for episode in range(_N_EPISODES if len(codes) >= 4 else 0):
+    for episode in range(_N_EPISODES):
         generator = torch.Generator().manual_seed(task.seed + episode)
         order = torch.randperm(len(codes), generator=generator)[: len(codes) // 2]
         target = torch.isin(source.y, torch.tensor(codes, device=source.y.device)[order])
@@ -254,10 +239,10 @@ def _on_episodes(task: Task, methods: list[str], shots: int) -> Correct:
         rows = rows[target[rows]]
         taken = torch.cat([rows[source.y[rows] == c][:shots] for c in source.y[rows].unique()])
         rest = rows[~torch.isin(rows, taken)][:_EPISODE_TEST]
-        seed = task.seed + episode
-        part = replace(task, source=source.subset(~target), few=source.subset(taken), seed=seed)
-        _evaluate(part, source.subset(rest), correct)
-    return correct if correct[methods[0]] else {}
+        parts = {"source": source.subset(~target), "few": source.subset(taken)}
+        episode_task = replace(task, **parts, seed=task.seed + episode)
+        _evaluate(episode_task, source.subset(rest), correct)
+    return correct
 
 
 def _evaluate(task: Task, held_out: LabeledDataset, correct: Correct) -> None:

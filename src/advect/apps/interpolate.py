@@ -66,18 +66,20 @@ class Interpolated(Result):
         return ("The transport problem has not converged.",) if late else ()
 
     def _summary(self) -> dict[str, Any]:
-        ends = {
+        return {
+            "t": self.t,
+            "samples": len(self.dataset),
             "samples of a": len(self.distance.source),
             "samples of b": len(self.distance.target),
+            "distance of a and b": self.distance.value,
         }
-        found = {"t": self.t, "samples": len(self.dataset), **ends}
-        return found | {"distance of a and b": self.distance.value}
 
     def _tables(self) -> list[Table]:
-        inverse, weights = self._class_pairs[1], self.dataset.weights.double()
-        mass = weights.new_zeros(len(self.pairs)).index_add(0, inverse, weights)
-        shares = zip(self.pairs, mass.tolist(), strict=True)
-        rows = [[_name(a), _name(b), share] for (a, b), share in shares]
+        masses = self._class_pairs[1].bincount(self.dataset.weights.double()).tolist()
+        rows = [
+            ["no label" if name is None else str(name) for name in pair] + [mass]
+            for pair, mass in zip(self.pairs, masses, strict=True)
+        ]
         return [Table("Pairs of classes", ("class of a", "class of b", "mass"), rows)]
 
     def figures(self) -> dict[str, Any]:
@@ -90,23 +92,19 @@ class Interpolated(Result):
     def pairs(self) -> tuple[tuple[Hashable, Hashable], ...]:
         """Pairs of classes with mass, in their order in a and b; None for a missing label."""
         sides = self.distance.source.classes, self.distance.target.classes
-        one, two = ([*side, None] for side in sides)  # position −1 is a missing label
-        return tuple((one[i], two[j]) for i, j in self._class_pairs[0].tolist())
+        names, other_names = ([*side, None] for side in sides)  # position −1 is a missing label
+        return tuple((names[i], other_names[j]) for i, j in self._class_pairs[0].tolist())
 
     @cached_property
     def _class_pairs(self) -> tuple[Tensor, Tensor]:
         """Unique pairs of class positions, and the pair of each sample."""
-        one, two = self.distance.source.y, self.distance.target.y
-        codes = torch.stack([one[self.rows[:, 0]], two[self.rows[:, 1]]], dim=1)
+        i, j = self.rows.unbind(dim=1)
+        codes = torch.stack([self.distance.source.y[i], self.distance.target.y[j]], dim=1)
         return codes.unique(dim=0, return_inverse=True)
 
     def soft(self) -> LabeledDataset:
         """The same samples with soft labels, and laws of classes instead of pairs of classes."""
         return self.dataset.replace(law=None, law_index=None, probabilities=self.probabilities)
-
-
-def _name(label: Hashable) -> str:
-    return "no label" if label is None else str(label)
 
 
 def interpolate(
@@ -169,24 +167,18 @@ def interpolate(
     remedy = "Draw some with size=…, or use solver=ad.ExactOT(), whose plans have few pairs."
     check_room(f"{len(rows):,} pairs of samples", needed, remedy, a.x.device)
     laws = _law_pairs(a, b, rows)
-    found = [
+    path = [
         Interpolated(at, *_between(a, b, rows, mass, laws, at), rows, distance) for at in positions
     ]
-    return found[0] if np.ndim(t) == 0 else found
+    return path[0] if np.ndim(t) == 0 else path
 
 
 def _positions(t: Any) -> list[float]:
-    remedy = "Pass a number such as 0.5, or a list of them."
-    try:
-        given = [t] if np.ndim(t) == 0 else list(t)
-    except (TypeError, ValueError):
-        raise InputError("t must be a number from 0 to 1", repr(t), remedy) from None
-    if not given:
-        raise InputError("t must not be empty", "no positions", remedy)
-    for one in given:
-        if not 0 <= check_number("t", one) <= 1:
-            raise InputError("t must be from 0 to 1", one, remedy)
-    return [check_number("t", one) for one in given]
+    positions = [check_number("t", value) for value in ([t] if np.ndim(t) == 0 else t)]
+    if not positions or min(positions) < 0 or max(positions) > 1:
+        remedy = "Pass a number such as 0.5, or a list of them."
+        raise InputError("t must be a number from 0 to 1, or several", repr(t), remedy)
+    return positions
 
 
 def _law_pairs(
@@ -198,8 +190,8 @@ def _law_pairs(
     sides = [with_shared_laws(data) for data in (a, b)]
     codes = torch.stack([law_rows(data)[rows[:, at]] for at, data in enumerate(sides)], dim=1)
     pairs, index = codes.unique(dim=0, return_inverse=True)
-    one, two = (detached(data.laws()).take(pairs[:, at]) for at, data in enumerate(sides))
-    return one, two, index
+    start, end = (detached(data.laws()).take(pairs[:, at]) for at, data in enumerate(sides))
+    return start, end, index
 
 
 def _between(
@@ -215,10 +207,9 @@ def _between(
     x = (1 - t) * a.x.detach()[i].double() + t * b.x.detach()[j].double()
     classes = tuple(dict.fromkeys([*a.classes, *b.classes]))
     probabilities = x.new_zeros(len(x), len(classes))
-    for share, data, own in ((1 - t, a, i), (t, b, j)):
+    for share, data, at in ((1 - t, a, i), (t, b, j)):
         columns = torch.tensor([classes.index(name) for name in data.classes], dtype=torch.long)
-        soft_labels = share * _class_shares(data, own)
-        probabilities.index_add_(1, columns.to(x.device), soft_labels)
+        probabilities.index_add_(1, columns.to(x.device), share * _soft_labels(data, at))
     dataset = a.replace(
         x=x.to(torch.promote_types(a.x.dtype, b.x.dtype)),
         y=_most_likely(probabilities),
@@ -231,15 +222,12 @@ def _between(
     return dataset, probabilities
 
 
-def _class_shares(data: LabeledDataset, rows: Tensor) -> Tensor:
-    """Labels of some samples as shares of classes, (n, k); zeros where there is no label."""
+def _soft_labels(data: LabeledDataset, rows: Tensor) -> Tensor:
+    """Class probabilities of some samples, (n, k); zeros where there is no label."""
     if data.has_soft_labels:
         return memberships(data)[rows].double()
-    codes = data.y[rows]
-    shares = torch.zeros(len(rows), len(data.classes), dtype=torch.float64, device=codes.device)
-    labeled = (codes >= 0).nonzero()[:, 0]
-    shares[labeled, codes[labeled]] = 1.0
-    return shares
+    codes = torch.arange(len(data.classes), device=data.y.device)
+    return (data.y[rows, None] == codes).double()
 
 
 def _most_likely(probabilities: Tensor) -> Tensor:

@@ -16,11 +16,15 @@ from advect.apps.calibration import Calibration, calibrated
 from advect.apps.label_methods import (
     METHODS,
     Candidate,
-    Candidates,
+    Comparison,
     KnownLabels,
     LabelMethod,
+    Points,
     all_scores,
+    choose_method,
+    embeddings_to_compare,
     held_out_scores,
+    part_to_compare,
 )
 from advect.apps.training import sample_figures
 from advect.classes.borrowing import check_one_space
@@ -36,7 +40,7 @@ _FEW = 20  # held-out labels below which their accuracy is a rough estimate
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled(Result):
+class LabeledPool(Result):
     """A labeled pool, of ``ad.apps.label``.
 
     Attributes:
@@ -67,31 +71,25 @@ class Labelled(Result):
             "method": str(self.method),
             "held-out labels": self.calibration.n_held_out,
             "accuracy on held-out labels": self.accuracy,
-            "calibration error": self.calibration.error,
         }
 
     def _tables(self) -> list[Table]:
         codes, confidence = self.dataset.y.cpu().numpy(), self.confidence
-        rows = [
-            [str(name), int(own.sum()), int((own & self.known).sum()), _mean(confidence[own])]
-            for code, name in enumerate(self.dataset.classes)
-            for own in [codes == code]
-        ]
+        rows = []
+        for code, name in enumerate(self.dataset.classes):
+            members = codes == code
+            mean = float(confidence[members].mean()) if members.any() else None
+            rows.append([str(name), int(members.sum()), int((members & self.known).sum()), mean])
         tables = [Table("Classes", ("class", "samples", "known", "mean confidence"), rows)]
-        if self.calibration.bins:
-            bins = [
-                [f"{b.low:.2f} to {b.high:.2f}", b.n, b.accuracy] for b in self.calibration.bins
-            ]
-            tables.append(Table("Calibration", ("confidence", "held-out labels", "accuracy"), bins))
         if self.compared:
-            found = [[str(one.method), one.accuracy, one.log_likelihood] for one in self.compared]
+            compared = [[str(c.method), c.accuracy, c.log_likelihood] for c in self.compared]
             columns = ("method", "accuracy", "mean log-likelihood")
-            tables.append(Table("Methods on held-out labels", columns, found))
+            tables.append(Table("Methods on held-out labels", columns, compared))
         return tables
 
     def figures(self) -> dict[str, Any]:
-        some = self.dataset.subset(torch.as_tensor(self.unsure(10)))
-        return sample_figures("Samples to label next", [some], ["sample"]) if len(some) else {}
+        unsure = self.dataset.subset(torch.as_tensor(self.unsure(10)))
+        return sample_figures("Samples to label next", [unsure], ["sample"]) if len(unsure) else {}
 
     @property
     def labels(self) -> list[Hashable]:
@@ -138,10 +136,9 @@ def label(
     *,
     embedding: Embedded = "auto",
     method: str = "auto",
-    neighbors: int | None = None,
     seed: int = 0,
     progress: Progress = None,
-) -> Labelled:
+) -> LabeledPool:
     """Label a pool of samples from a few labeled ones, with calibrated probabilities.
 
     Labels spread over the graph of nearest neighbours of all samples. Known labels are held out in
@@ -157,9 +154,8 @@ def label(
             components of images, and raw and standardized columns of tables. None: the features;
             otherwise as for ``ad.pseudo_labels``.
         method: ``"propagate"`` spreads labels over the graph; ``"refine"`` does so once more over a
-            graph with separated classes; ``"nearest"`` takes the nearest labeled sample;
-            ``"logistic"`` fits a logistic regression; ``"auto"`` compares them.
-        neighbors: of each sample in the graph; None compares 10 and 5.
+            graph with separated classes; ``"logistic"`` fits a logistic regression; ``"auto"``
+            compares them.
         seed: seed for the folds and for sampling.
         progress: None shows long runs on stderr, False is silent, a function gets (done, total).
 
@@ -174,28 +170,26 @@ def label(
     check_known("method", method, ("auto", *METHODS))
     seed = check_count("seed", seed, least=0)
     together = _together(pool, few)
-    candidates = Candidates.of(together, embedding, method, neighbors, seed)
-    known = KnownLabels(together.y.cpu().numpy(), len(together.classes), seed)
-    with track(candidates.n_stages + 2, "labeling", progress) as advance:
-        chosen, compared = candidates.choose(together, known, advance)
-        points = candidates.points(chosen, together)
+    codes, k = together.y.cpu().numpy(), len(together.classes)
+    known, embeddings = KnownLabels(codes, k, seed), embeddings_to_compare(together, embedding)
+    with track(len(embeddings) + 3, "labeling", progress) as advance:
+        comparison = Comparison(*part_to_compare(together, known), embeddings)
+        chosen, compared = choose_method(comparison, method, len(together), advance)
+        points = comparison.points(chosen.embedding)
+        if comparison.data is not together:
+            points = Points.of(together, embeddings[chosen.embedding], seed)
         advance(1)
         held_out = held_out_scores(chosen, points, known)
-        truth = known.codes[known.held_out]
-        calibration = calibrated(held_out, truth, chosen.prior_temperature)
-        scores = calibration(all_scores(chosen, points, known))[: len(pool)]
+        calibration = calibrated(held_out, codes[known.held_out], chosen.prior_temperature)
+        scores = calibration(all_scores(chosen, points, codes, k))[: len(pool)]
         advance(1)
-    certain = one_hot(known.codes[: len(pool)], known.k)
-    labeled = known.codes[: len(pool)] >= 0
-    probabilities = np.where(labeled[:, None], certain, scores)
+    codes = codes[: len(pool)]
+    labeled = codes >= 0
+    probabilities = np.where(labeled[:, None], one_hot(codes, k), scores)
     y = torch.as_tensor(probabilities.argmax(axis=1), device=pool.y.device)
     dataset = pool.replace(y=y, classes=together.classes, law=None, law_index=None)
     notes = _notes(calibration, known, together.classes)
-    return Labelled(dataset, probabilities, labeled, chosen, calibration, compared, notes)
-
-
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if len(values) else None
+    return LabeledPool(dataset, probabilities, labeled, chosen, calibration, compared, notes)
 
 
 def _together(pool: LabeledDataset, few: LabeledDataset | None) -> LabeledDataset:
@@ -236,16 +230,15 @@ def _notes(
             "probabilities use a temperature of other data. Label two samples of each class.",
         )
     low, high = calibration.interval
+    rough = ", a rough estimate" if calibration.n_held_out < _FEW else ""
     notes = [
         f"{calibration.accuracy:.0%} of {calibration.n_held_out} held-out labels were predicted "
         f"correctly: expect {low:.0%} to {high:.0%} of the new labels to be correct, if samples with "
-        "known labels are typical."
+        f"known labels are typical{rough}."
     ]
-    counts = np.bincount(known.codes[known.rows], minlength=known.k)
+    counts = one_hot(known.codes, known.k).sum(axis=0)
     single = [str(name) for name, count in zip(classes, counts, strict=True) if count == 1]
     if single:
         names = ", ".join(single[:5]) + (" and others" if len(single) > 5 else "")
         notes.append(f"The accuracy is unknown for classes with one label: {names}.")
-    if calibration.n_held_out < _FEW:
-        notes.append(f"With fewer than {_FEW} held-out labels this is a rough estimate.")
     return tuple(notes)

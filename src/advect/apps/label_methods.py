@@ -1,14 +1,14 @@
 """Methods that label a pool from a few samples, and the choice among them on held-out labels.
 
-A method returns scores of all samples from all known labels, and scores of held-out labels from the
-others. The choice uses the second table alone, one question after the other: the embedding and the
-method, how far labels spread, the number of neighbours, and whether the graph is refined.
+A method gives scores of samples from known labels. The choice uses scores of held-out labels alone, one
+question after the other: the embedding and the method, how far labels spread, the number of neighbours,
+and whether the graph is refined.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,24 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from advect._util.checks import check_count
 from advect.apps.calibration import log_likelihoods
 from advect.classes.clustering import of_order_one
 from advect.classes.embedding import points_of
 from advect.classes.neighbor_graph import neighbor_graph
-from advect.classes.spread import degree_roots, one_hot, solved, spread
+from advect.classes.spread import one_hot, spread
 from advect.data.dataset import LabeledDataset
 from advect.spaces.images import layout
 
-METHODS = ("propagate", "refine", "nearest", "logistic")
-_GRAPH_METHODS = ("propagate", "refine")
+METHODS = ("propagate", "refine", "logistic")
 _MAX_FOLDS, _MAX_COLUMNS = 10, 100  # folds, and folds times classes
 _PENALTY = 1.0  # C of the logistic regression
 # of refinement: the share of most certain samples that are used, the weight of discriminant directions
 # next to the points themselves, the shrinkage of covariances
 _USED_SHARE, _WEIGHT, _SHRINKAGE = 0.7, 0.7, 0.5
 # Set on parts of the training images of MNIST, USPS, KMNIST and Fashion-MNIST that no number of
-# docs/results.md comes from; the first of each is used where there is nothing to choose by.
+# docs/results.md comes from; the first of each is tried first.
 _ALPHAS, _ALPHA_SINGLE = (0.95, 0.99, 0.9), 0.99  # with one label of each class, labels spread far
 _NEIGHBORS = (10, 5)
 _MAX_COMPARED = 4000  # samples of a larger pool that methods are compared on
@@ -47,19 +45,19 @@ class LabelMethod:
 
     method: str
     embedding: str
-    neighbors: int | None = None
-    alpha: float | None = None
+    neighbors: int = _NEIGHBORS[0]
+    alpha: float = _ALPHAS[0]
 
     @property
     def prior_temperature(self) -> float:
         """The temperature that suited other data: scores are flatter, the farther labels spread."""
-        if self.alpha is not None:
-            return (1 - self.alpha) ** (0.2 if self.method == "refine" else 0.3)
-        return {"nearest": 0.2, "logistic": 0.8}[self.method]
+        if self.method == "logistic":
+            return 0.8
+        return (1 - self.alpha) ** (0.2 if self.method == "refine" else 0.3)
 
     def __str__(self) -> str:
-        graph = f", {self.neighbors} neighbors, alpha {self.alpha:g}" if self.alpha else ""
-        return f"{self.method} in {self.embedding}{graph}"
+        graph = f", {self.neighbors} neighbors, alpha {self.alpha:g}"
+        return f"{self.method} in {self.embedding}{'' if self.method == 'logistic' else graph}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +67,6 @@ class KnownLabels:
     codes: np.ndarray
     k: int
     seed: int = 0
-
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """Samples with labels."""
-        return np.flatnonzero(self.codes >= 0)
 
     @cached_property
     def folds(self) -> np.ndarray:
@@ -87,16 +80,10 @@ class KnownLabels:
                 folds[members] = np.arange(len(members)) % n_folds
         return folds
 
-    @cached_property
+    @property
     def held_out(self) -> np.ndarray:
         """Samples that are held out once."""
         return np.flatnonzero(self.folds >= 0)
-
-    def without_folds(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(held-out samples, codes without theirs) for each fold."""
-        for fold in range(self.folds.max() + 1):
-            out = self.folds == fold
-            yield np.flatnonzero(out), np.where(out, -1, self.codes)
 
 
 @dataclass(eq=False)
@@ -106,40 +93,35 @@ class Points:
     points: np.ndarray
     graphs: dict[int, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, data: LabeledDataset, embedding: Any, seed: int) -> Points:
+        return cls(of_order_one(points_of(data, embedding, seed)))
+
     def graph(self, neighbors: int) -> Any:
         if neighbors not in self.graphs:
             self.graphs[neighbors] = neighbor_graph(self.points, neighbors, local=True)
         return self.graphs[neighbors]
 
 
+def all_scores(method: LabelMethod, points: Points, codes: np.ndarray, k: int) -> np.ndarray:
+    """Scores (n, k) of all samples from known labels, codes (n,) with −1 where unknown."""
+    if method.method == "logistic":
+        return _logistic(points.points, codes, k)
+    known = one_hot(codes, k)
+    scores = spread(points.graph(method.neighbors), method.alpha, known)
+    if method.method == "refine":
+        refined = Points(_refined(points.points, np.where(codes[:, None] >= 0, known, scores)))
+        scores = spread(refined.graph(method.neighbors), method.alpha, known)
+    return scores
+
+
 def held_out_scores(method: LabelMethod, points: Points, known: KnownLabels) -> np.ndarray:
     """Scores (m, k) of ``known.held_out``, each from the labels of other folds."""
-    if method.method == "propagate":
-        return _held_out_spread(method, points, known)
     scores = np.zeros((len(known.codes), known.k))
-    for rows, codes in known.without_folds():
-        scores[rows] = _from_labels(method, points, codes, known.k, rows)
+    for fold in range(known.folds.max() + 1):
+        held = known.folds == fold
+        scores[held] = all_scores(method, points, np.where(held, -1, known.codes), known.k)[held]
     return scores[known.held_out]
-
-
-def all_scores(method: LabelMethod, points: Points, known: KnownLabels) -> np.ndarray:
-    """Scores (n, k) of all samples from all known labels."""
-    return _from_labels(method, points, known.codes, known.k, np.arange(len(known.codes)))
-
-
-def _from_labels(
-    method: LabelMethod, points: Points, codes: np.ndarray, k: int, rows: np.ndarray
-) -> np.ndarray:
-    """Scores (len(rows), k) of some samples from these labels."""
-    if method.method not in _GRAPH_METHODS:
-        return _direct(method.method, points.points, codes, k, rows)
-    assert method.neighbors and method.alpha
-    start = one_hot(codes, k)
-    scores = spread(points.graph(method.neighbors), method.alpha, start)
-    if method.method == "refine":
-        refined = Points(_refined(points.points, np.where(codes[:, None] >= 0, start, scores)))
-        scores = spread(refined.graph(method.neighbors), method.alpha, start)
-    return scores[rows]
 
 
 def _refined(points: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -159,8 +141,7 @@ def _refined(points: np.ndarray, scores: np.ndarray) -> np.ndarray:
             directions = model.fit(points[used], codes[used]).transform(points)
         except (np.linalg.LinAlgError, ValueError):  # classes of points that do not differ
             return points
-    parts = [_unit_norm(points), _unit_norm(directions) * _WEIGHT]
-    return of_order_one(np.concatenate(parts, axis=1))
+    return of_order_one(np.hstack([_unit_norm(points), _unit_norm(directions) * _WEIGHT]))
 
 
 def _unit_norm(points: np.ndarray) -> np.ndarray:
@@ -168,58 +149,15 @@ def _unit_norm(points: np.ndarray) -> np.ndarray:
     return points / (np.sqrt(np.square(points).sum(axis=1).mean()) or 1.0)
 
 
-def _held_out_spread(method: LabelMethod, points: Points, known: KnownLabels) -> np.ndarray:
-    """Scores are sums over labels: those of each fold are solved for once, and left out in turn."""
-    assert method.neighbors and method.alpha
-    graph, last = points.graph(method.neighbors), known.folds.max() + 1
-    parts = [one_hot(np.where(known.folds == f, known.codes, -1), known.k) for f in range(-1, last)]
-    right = np.concatenate(parts, axis=1)  # (n, folds · k); the first fold is never held out
-    used = right.any(axis=0)
-    columns = np.zeros_like(right)
-    columns[:, used] = solved(graph, degree_roots(graph), method.alpha, right[:, used], tol=1e-9)
-    columns = columns.reshape(len(right), last + 1, known.k)
-    whole, scores = columns.sum(axis=1), np.zeros((len(right), known.k))
-    for fold in range(last):
-        rows = known.folds == fold
-        rest = (whole - columns[:, fold + 1]).clip(min=0)
-        scores[rows] = (rest / np.where(rest.sum(axis=0) > 0, rest.sum(axis=0), 1.0))[rows]
-    scores = scores[known.held_out]
-    sums = scores.sum(axis=1, keepdims=True)
-    return np.where(sums > 0, scores / np.where(sums > 0, sums, 1.0), 1 / known.k)
-
-
-def _direct(
-    method: str, points: np.ndarray, codes: np.ndarray, k: int, rows: np.ndarray
-) -> np.ndarray:
-    """Scores (len(rows), k) by the labeled samples alone."""
-    shots = np.flatnonzero(codes >= 0)
-    if len(np.unique(codes[shots])) == 1:
-        return np.broadcast_to(one_hot(codes[shots[:1]], k), (len(rows), k))
-    function = _nearest if method == "nearest" else _logistic
-    return function(points[shots], codes[shots], points[rows], k)
-
-
-def _nearest(shots: np.ndarray, codes: np.ndarray, points: np.ndarray, k: int) -> np.ndarray:
-    """exp(−d²/s) of the nearest sample of each class, with s the mean d² between labeled samples."""
-    from sklearn.neighbors import NearestNeighbors
-
-    squares = np.full((len(points), k), np.inf)
-    for code in np.unique(codes):
-        near = NearestNeighbors(n_neighbors=1).fit(shots[codes == code])
-        squares[:, code] = near.kneighbors(points)[0][:, 0] ** 2
-    scale = 2 * np.square(shots - shots.mean(axis=0)).sum(axis=1).mean() or 1.0
-    powers = np.exp((squares.min(axis=1, keepdims=True) - squares) / scale)
-    return powers / powers.sum(axis=1, keepdims=True)
-
-
-def _logistic(shots: np.ndarray, codes: np.ndarray, points: np.ndarray, k: int) -> np.ndarray:
-    """Logistic regression on points of mean square 1."""
+def _logistic(points: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
+    """Logistic regression on points, in units in which labeled ones have mean square 1."""
     from sklearn.linear_model import LogisticRegression
 
-    scale = np.sqrt(np.square(shots).sum(axis=1).mean() / shots.shape[1]) or 1.0
-    model = LogisticRegression(C=_PENALTY, max_iter=2000).fit(shots / scale, codes)
+    rows = np.flatnonzero(codes >= 0)
+    unit = np.sqrt(np.square(points[rows]).sum(axis=1).mean() / points.shape[1]) or 1.0
+    model = LogisticRegression(C=_PENALTY, max_iter=2000).fit(points[rows] / unit, codes[rows])
     scores = np.zeros((len(points), k))
-    scores[:, model.classes_] = model.predict_proba(points / scale)
+    scores[:, model.classes_] = model.predict_proba(points / unit)
     return scores
 
 
@@ -233,87 +171,63 @@ class Candidate:
 
 
 @dataclass(eq=False)
-class Candidates:
-    """The methods to compare on one dataset. Points are computed once for each embedding."""
+class Comparison:
+    """Methods on the held-out labels of one dataset; each embedding and method is computed once."""
 
+    data: LabeledDataset
+    known: KnownLabels
     embeddings: dict[str, Any]
-    methods: Sequence[str]
-    neighbors: Sequence[int]
-    alphas: Sequence[float]
-    seed: int
-    cached: dict[tuple[str, int], Points] = field(default_factory=dict)
+    candidates: dict[LabelMethod, Candidate] = field(default_factory=dict)
+    computed: dict[str, Points] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls, data: LabeledDataset, embedding: Any, method: str, neighbors: int | None, seed: int
-    ) -> Candidates:
-        single = int(np.bincount(data.y[data.labeled].cpu().numpy()).max()) == 1
-        methods = [name for name in METHODS if name != "refine" or len(data) <= _MAX_REFINED]
-        return cls(
-            _embeddings(data, embedding),
-            methods if method == "auto" else (method,),
-            _NEIGHBORS if neighbors is None else (check_count("neighbors", neighbors),),
-            (_ALPHA_SINGLE,) if single else _ALPHAS,
-            seed,
-        )
+    def points(self, embedding: str) -> Points:
+        if embedding not in self.computed:
+            points = Points.of(self.data, self.embeddings[embedding], self.known.seed)
+            self.computed[embedding] = points
+        return self.computed[embedding]
 
-    @property
-    def n_stages(self) -> int:
-        return len(self.embeddings) + 1
+    def best(self, methods: Sequence[LabelMethod]) -> LabelMethod:
+        """The method with the highest likelihood of the held-out labels."""
+        codes = self.known.codes[self.known.held_out]
+        for method in methods:
+            if method not in self.candidates:
+                scores = held_out_scores(method, self.points(method.embedding), self.known)
+                accuracy = float((scores.argmax(axis=1) == codes).mean())
+                likelihood = log_likelihoods(scores, codes, method.prior_temperature).mean()
+                self.candidates[method] = Candidate(method, accuracy, float(likelihood))
+        return max(methods, key=lambda method: self.candidates[method].log_likelihood)
 
-    def points(self, method: LabelMethod, data: LabeledDataset) -> Points:
-        key = method.embedding, len(data)
-        if key not in self.cached:
-            points = points_of(data, self.embeddings[method.embedding], self.seed)
-            self.cached[key] = Points(of_order_one(points))
-        return self.cached[key]
 
-    def first(self, method: str, embedding: str) -> LabelMethod:
-        graph = method in _GRAPH_METHODS
-        settings = (self.neighbors[0], self.alphas[0]) if graph else (None, None)
-        return LabelMethod(method, embedding, *settings)
-
-    def choose(
-        self, data: LabeledDataset, known: KnownLabels, advance: Callable[[int], None]
-    ) -> tuple[LabelMethod, tuple[Candidate, ...]]:
-        """The best method, and all that were compared, the best first."""
-        names, methods = list(self.embeddings), list(self.methods)
-        refines = "refine" in methods
-        if not len(known.held_out):
-            advance(self.n_stages)
-            return self.first("refine" if refines else methods[0], names[0]), ()
-        if len(methods) > 1:  # refinement is compared with what it refines, last
-            methods = [method for method in methods if method != "refine"]
-        data, known = _part(data, known, self.seed)
-        codes = known.codes[known.held_out]
-        seen: dict[LabelMethod, Candidate] = {}
-
-        def best(candidates: Sequence[LabelMethod]) -> LabelMethod:
-            for one in candidates:
-                if one not in seen:
-                    scores = held_out_scores(one, self.points(one, data), known)
-                    accuracy = float((scores.argmax(axis=1) == codes).mean())
-                    likely = log_likelihoods(scores, codes, one.prior_temperature).mean()
-                    seen[one] = Candidate(one, accuracy, float(likely))
-            return max(candidates, key=lambda one: seen[one].log_likelihood)
-
-        leaders = []
-        for name in names:
-            leaders.append(best([self.first(method, name) for method in methods]))
-            advance(1)
-        chosen = best(leaders)
-        if chosen.method in _GRAPH_METHODS:
-            chosen = best([replace(chosen, alpha=alpha) for alpha in self.alphas])
-            chosen = best([replace(chosen, neighbors=count) for count in self.neighbors])
-        if chosen.method == "propagate" and refines:
-            chosen = best([replace(chosen, method="refine"), chosen])
+def choose_method(
+    comparison: Comparison, method: str, n: int, advance: Callable[[int], None]
+) -> tuple[LabelMethod, tuple[Candidate, ...]]:
+    """The best method for n samples, and all that were compared, the best first."""
+    embeddings, auto = list(comparison.embeddings), method == "auto"
+    refine = method == "refine" or (auto and n <= _MAX_REFINED)
+    if not len(comparison.known.held_out):
+        advance(len(embeddings) + 1)
+        name = method if not auto else "refine" if refine else METHODS[0]
+        return LabelMethod(name, embeddings[0], alpha=_ALPHA_SINGLE), ()
+    # refinement is compared with what it refines, last
+    names = ("propagate", "logistic") if auto else (method,)
+    leaders = []
+    for embedding in embeddings:
+        leaders.append(comparison.best([LabelMethod(name, embedding) for name in names]))
         advance(1)
-        order = sorted(seen.values(), key=lambda one: (one.method != chosen, -one.log_likelihood))
-        return chosen, tuple(order) if len(order) > 1 else ()
+    chosen = comparison.best(leaders)
+    if chosen.method != "logistic":
+        chosen = comparison.best([replace(chosen, alpha=alpha) for alpha in _ALPHAS])
+        chosen = comparison.best([replace(chosen, neighbors=count) for count in _NEIGHBORS])
+        if auto and refine:
+            chosen = comparison.best([replace(chosen, method="refine"), chosen])
+    advance(1)
+    every = comparison.candidates.values()
+    order = sorted(every, key=lambda each: (each.method != chosen, -each.log_likelihood))
+    return chosen, tuple(order) if len(order) > 1 else ()
 
 
-def _embeddings(data: LabeledDataset, embedding: Any) -> dict[str, Any]:
-    """Embeddings to compare by name; the first is used where there is nothing to choose by."""
+def embeddings_to_compare(data: LabeledDataset, embedding: Any) -> dict[str, Any]:
+    """Embeddings by name; the first is used where there is nothing to choose by."""
     if embedding is None:
         return {"features": None}
     if not (isinstance(embedding, str) and embedding == "auto"):
@@ -326,23 +240,18 @@ def _embeddings(data: LabeledDataset, embedding: Any) -> dict[str, Any]:
 
 
 def _embedding_name(embedding: Any) -> str:
-    match embedding:
-        case str() | Path():
-            return Path(embedding).name
-        case int() | float():
-            count = f"{embedding}" if embedding >= 1 else f"{embedding:.0%} of the variance in"
-            return f"{count} principal components"
-    return getattr(embedding, "__name__", type(embedding).__name__)
+    if isinstance(embedding, (int, float)):
+        return f"principal components ({embedding:g})"
+    named = isinstance(embedding, (str, Path))
+    return Path(embedding).name if named else type(embedding).__name__
 
 
-def _part(
-    data: LabeledDataset, known: KnownLabels, seed: int
-) -> tuple[LabeledDataset, KnownLabels]:
+def part_to_compare(data: LabeledDataset, known: KnownLabels) -> tuple[LabeledDataset, KnownLabels]:
     """All known labels, and as many other samples as can be compared quickly."""
-    if len(data) <= _MAX_COMPARED:
+    if len(data) <= _MAX_COMPARED or not len(known.held_out):
         return data, known
-    rest = np.flatnonzero(known.codes < 0)
-    size = max(0, min(len(rest), _MAX_COMPARED - len(known.rows)))
-    drawn = np.random.default_rng(seed).choice(rest, size, replace=False)
-    rows = np.sort(np.concatenate([known.rows, drawn]))
+    labeled, rest = np.flatnonzero(known.codes >= 0), np.flatnonzero(known.codes < 0)
+    size = max(0, min(len(rest), _MAX_COMPARED - len(labeled)))
+    drawn = np.random.default_rng(known.seed).choice(rest, size, replace=False)
+    rows = np.sort(np.concatenate([labeled, drawn]))
     return data.subset(rows), KnownLabels(known.codes[rows], known.k, known.seed)

@@ -31,22 +31,16 @@ def query(model: Any, samples: Tensor) -> np.ndarray:
         [[0.25, 0.25, 0.25, 0.25]]
     """
     call = _callable(model)
-    answers = []
-    for part in samples.split(_BATCH):
-        try:
-            answer = call(part)
-        except AdvectError:
-            raise
-        except Exception as error:
-            got = f"{type(error).__name__}: {error} on shape {tuple(part.shape)}"
-            remedy = "Wrap it so that it takes a batch of samples of the reference's shape."
-            raise InputError("the model must take samples like these", got, remedy) from error
-        answers.append(_as_answer(answer, len(part)))
-    if len(shapes := {answer.shape[1:] for answer in answers}) > 1:
-        remedy = "Check the output of the model."
-        raise InputError("answers must have one shape", f"shapes {sorted(shapes)}", remedy)
-    whole = np.concatenate(answers)
-    return whole if whole.ndim == 1 else _probabilities(whole)
+    try:
+        answers = [_as_answer(call(part), len(part)) for part in samples.split(_BATCH)]
+        joined = np.concatenate(answers)
+    except AdvectError:
+        raise
+    except Exception as error:
+        got = f"{type(error).__name__}: {error} on shape {tuple(samples.shape)}"
+        remedy = "Wrap it so that it takes a batch of samples of the reference's shape."
+        raise InputError("the model must take samples like these", got, remedy) from error
+    return joined if joined.ndim == 1 else _probabilities(joined)
 
 
 def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
@@ -62,7 +56,7 @@ def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray
 
 def _callable(model: Any) -> Callable[[Tensor], Any]:
     if isinstance(model, nn.Module):
-        return lambda part: call_module(model, part)
+        return lambda part: _call_module(model, part)
     for name in ("predict_proba", "predict"):
         if callable(getattr(model, name, None)):
             return lambda part: getattr(model, name)(part.reshape(len(part), -1).cpu().numpy())
@@ -72,7 +66,7 @@ def _callable(model: Any) -> Callable[[Tensor], Any]:
     raise InputError("a model must be callable", type(model).__name__, remedy)
 
 
-def call_module(module: nn.Module, part: Tensor) -> Tensor:
+def _call_module(module: nn.Module, part: Tensor) -> Tensor:
     """Call a module in evaluation mode and without gradients, and restore the mode of each layer."""
     modes = [(layer, layer.training) for layer in module.modules()]
     parameter = next(module.parameters(), None)
@@ -92,9 +86,7 @@ def _forward(module: nn.Module, part: Tensor) -> Tensor:
     images = part.ndim == 3 or (part.ndim == 4 and part.shape[3] <= _MAX_CHANNELS)
     if not images or not any(isinstance(layer, nn.Conv2d) for layer in module.modules()):
         return module(part)
-    if (
-        part.ndim == 3 and len(part) <= _MAX_CHANNELS
-    ):  # not to be taken for the channels of one image
+    if part.ndim == 3 and len(part) <= _MAX_CHANNELS:  # would be taken for channels of one image
         return _forward(module, torch.cat([part] * (_MAX_CHANNELS + 1)))[: len(part)]
     try:
         return module(part)
@@ -106,12 +98,7 @@ def _forward(module: nn.Module, part: Tensor) -> Tensor:
 
 
 def _as_answer(answer: Any, n: int) -> np.ndarray:
-    if torch.is_tensor(answer):
-        answer = answer.detach().cpu().numpy()
-    try:
-        array = np.asarray(answer)
-    except ValueError:
-        array = np.empty(0)
+    array = np.asarray(answer.detach().cpu() if torch.is_tensor(answer) else answer)
     if array.ndim == 2 and array.shape[-1] == 1 and array.dtype.kind in "OUSib":
         array = array[:, 0]
     if array.ndim not in (1, 2) or len(array) != n:
@@ -143,26 +130,26 @@ class SplitModel:
         if self.body is None or not len(samples):
             return samples
         try:
-            parts = [call_module(self.body, part) for part in samples.split(_BATCH)]
+            parts = [_call_module(self.body, part) for part in samples.split(_BATCH)]
         except RuntimeError as error:
             what, got = "features must be computable", f"{error} on shape {tuple(samples.shape)}"
             raise InputError(what, got, "Pass samples of the model's shape.") from error
-        found = torch.cat(parts).to(samples.device)
-        if found.ndim < 2 or len(found) != len(samples) or not bool(torch.isfinite(found).all()):
+        rows = torch.cat(parts).to(samples.device)
+        if rows.ndim < 2 or len(rows) != len(samples) or not bool(torch.isfinite(rows).all()):
             what = f"features must be finite, a row for each of {len(samples)} samples"
-            raise InputError(what, f"shape {tuple(found.shape)}", "Choose another layer.")
-        return found
+            raise InputError(what, f"shape {tuple(rows.shape)}", "Choose another layer.")
+        return rows
 
     def encoded(self, data: LabeledDataset) -> LabeledDataset:
         """The dataset with the features of the model as its features."""
         if self.body is None:
             return data
-        found = self.features(data.samples)
-        changes = {"x": found.flatten(1), "sample_shape": tuple(found.shape[1:])}
+        rows = self.features(data.samples)
+        changes = {"x": rows.flatten(1), "sample_shape": tuple(rows.shape[1:])}
         return data.replace(**changes, law=None, law_index=None, columns=None)
 
 
-def split_model(model: Any, features: Any = None) -> SplitModel:
+def split_model(model: Any, features: str | None = None) -> SplitModel:
     """Split a chain of layers after one of them, as ``repurpose`` documents it.
 
     Example:
@@ -172,16 +159,14 @@ def split_model(model: Any, features: Any = None) -> SplitModel:
     """
     if features is None:
         return SplitModel(None, model)
-    layers = dict(model.named_modules()) if isinstance(model, nn.Module) else {}
-    name = next((one for one in layers if one and layers[one] is features), features)
-    if not layers or not isinstance(name, str):
+    if not isinstance(model, nn.Module):
         got = f"{features!r} of {type(model).__name__}"
-        raise InputError("features must be a layer of a torch module", got, _REMEDY)
-    check_known("layer", name, [one for one in layers if one])
-    body, rest = _cut(model, name.split("."))
+        raise InputError("features must be the name of a layer of a torch module", got, _REMEDY)
+    check_known("layer", features, [name for name, _ in model.named_modules() if name])
+    body, rest = _cut(model, features.split("."))
     if not rest:
-        remedy = "Name a layer before it."
-        raise InputError("a layer must follow the features", f"{name!r}, the last layer", remedy)
+        what, got = "a layer must follow the features", f"{features!r}, the last layer"
+        raise InputError(what, got, "Name a layer before it.")
     return SplitModel(nn.Sequential(*body), nn.Sequential(*rest))
 
 

@@ -7,12 +7,13 @@ import math
 import os
 import time
 import warnings
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,7 @@ from advect.errors import InputError
 from advect.io.loading import load
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver, check_solver
-from advect.spaces.harmonize import harmonize
-from advect.transport.distance import Distance, otdd
+from advect.transport.distance import otdd
 from advect.transport.notes import Note
 from advect.transport.variation import between_values, check_level, energy_error_of
 
@@ -75,19 +75,22 @@ class Pairwise(Result):
 
     def _summary(self) -> dict[str, Any]:
         k, failed = len(self.names), len(self.errors)
-        late = int(np.triu(~self.converged, 1).sum()) - failed
-        problems = {"failed pairs": failed, "pairs that did not converge": late}
-        found = {name: count for name, count in problems.items() if count}
-        return {"datasets": k, "pairs": k * (k - 1) // 2, **found}
+        problems = {
+            "failed pairs": failed,
+            "pairs that did not converge": int(np.triu(~self.converged, 1).sum()) - failed,
+        }
+        shown = {name: count for name, count in problems.items() if count}
+        return {"datasets": k, "pairs": k * (k - 1) // 2, **shown}
 
     def _tables(self) -> list[Table]:
         rows = [[name, *(self._cell(name, other) for other in self.names)] for name in self.names]
         caption = "± half of a 95 % interval over other draws of as many samples of each class."
-        tables = [Table("Distances", ("", *self.names), rows, caption=caption)]
-        if self.errors:
-            failed = [[" and ".join(pair), why] for pair, why in self.errors.items()]
-            tables.append(Table("Failed pairs", ("pair", "error"), failed))
-        return tables
+        failed = [[" and ".join(pair), why] for pair, why in self.errors.items()]
+        tables = [
+            Table("Distances", ("", *self.names), rows, caption=caption),
+            Table("Failed pairs", ("pair", "error"), failed),
+        ]
+        return [table for table in tables if table.rows]
 
     def _cell(self, one: str, other: str) -> str:
         value, error = self[one, other], self._errors[one, other]
@@ -99,8 +102,8 @@ class Pairwise(Result):
     def to_dict(self) -> dict[str, Any]:
         names = ("names", "values", "standard_errors", "converged", "seconds")
         errors = [{"pair": pair, "error": message} for pair, message in self.errors.items()]
-        found = {name: getattr(self, name) for name in names}
-        return plain({**found, "errors": errors, "notes": [str(note) for note in self.notes]})
+        fields = {name: getattr(self, name) for name in names}
+        return plain({**fields, "errors": errors, "notes": [str(note) for note in self.notes]})
 
     @property
     def table(self) -> ClassTable:
@@ -113,8 +116,9 @@ class Pairwise(Result):
 
     def nearest(self, name: str) -> list[tuple[str, float]]:
         """The other datasets with their distances, the nearest first; without failed pairs."""
-        others = [(other, self[name, other]) for other in self.names if other != name]
-        return sorted((one for one in others if not math.isnan(one[1])), key=lambda one: one[1])
+        distances = {other: self[name, other] for other in self.names if other != name}
+        finite = [(other, value) for other, value in distances.items() if not math.isnan(value)]
+        return sorted(finite, key=itemgetter(1))
 
     def interval(self, one: str, other: str, level: float = 0.95) -> tuple[float, float]:
         """Confidence interval of the mean distance over other draws, as ``Distance.interval``."""
@@ -122,30 +126,23 @@ class Pairwise(Result):
         error = energy_error_of(value, float(self._errors[one, other]))
         return between_values(value**2, deviations * error)
 
-    def ties(self, name: str, level: float = 0.95) -> list[str]:
-        """The datasets whose interval overlaps that of the nearest one, which is the first."""
+    def ties(self, name: str) -> list[str]:
+        """The datasets whose 95 % interval overlaps that of the nearest one, which is the first."""
         others = [other for other, _ in self.nearest(name)]
-        highest = self.interval(name, others[0], level)[1] if others else math.nan
+        highest = self.interval(name, others[0])[1] if others else math.nan
         if math.isnan(highest):
             return []
-        near = [other for other in others if not self.interval(name, other, level)[0] > highest]
-        return list(dict.fromkeys([others[0], *near]))
+        rest = [other for other in others[1:] if not self.interval(name, other)[0] > highest]
+        return [others[0], *rest]
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
         """A note where the nearest dataset is not clear from these samples."""
-        unclear = {name: ties for name in self.names if len(ties := self.ties(name)) > 1}
-        if not unclear:
-            return ()
-        parts = [
-            f"nearest to {name} is {ties[0]} at {self._cell(name, ties[0])}, or {ties[1]} at "
-            f"{self._cell(name, ties[1])}" + (f", or {len(ties) - 2} more" if len(ties) > 2 else "")
-            for name, ties in list(unclear.items())[:_MAX_NAMED]
-        ]
-        if len(unclear) > _MAX_NAMED:
-            parts.append(f"and {len(unclear) - _MAX_NAMED} more datasets")
-        what = f"Some differences are within sampling noise: {'; '.join(parts)}."
-        return (Note(what, "Use more samples."),)
+        ties = {name: near for name in self.names if len(near := self.ties(name)) > 1}
+        parts = [f"nearest to {name} is {near[0]} or {near[1]}" for name, near in ties.items()]
+        more = f" and {len(parts) - _MAX_NAMED} more" if len(parts) > _MAX_NAMED else ""
+        what = f"Differences within sampling noise: {'; '.join(parts[:_MAX_NAMED])}{more}."
+        return (Note(what, "Use more samples."),) if ties else ()
 
     def to_pandas(self) -> DataFrame:
         """The distances as a data frame with the names as index and columns."""
@@ -170,8 +167,8 @@ def pairwise(
 
     Args:
         datasets: by name, or in order (then a reference is its own name, and other datasets are
-            called "0", "1", …). References such as ``"csv:pets.csv?label=kind"`` are loaded. Images
-            of different shapes are resized, with a warning; others must have the same features.
+            called "0", "1", …). References such as ``"csv:pets.csv?label=kind"`` are loaded. All must
+            have the same features (``ad.harmonize``).
         cost, solver: as for ``otdd``.
         memory_limit: as for ``otdd``, for all pairs together that one machine computes at a time.
         n_jobs: how many pairs at a time, −1 for one on each core. By default one, or what
@@ -196,46 +193,39 @@ def pairwise(
     if n_jobs is not None and (type(n_jobs) is not int or n_jobs == 0):
         remedy = "Pass a number of pairs, or -1 for every core."
         raise InputError("n_jobs must be a whole number other than 0", repr(n_jobs), remedy)
-    folder = None if store is None else _make_folder(store)
-    sets = _read_all(_named(datasets))
-    settings = digest(FORMAT, cost, solver, standard_errors)
-    contents = {name: digest(data) for name, data in sets.items()}
+    folder, sets = None if store is None else _make_folder(store), _read_all(datasets)
     pairs = list(combinations(sets, 2))
-    keys = {(a, b): digest(contents[a], contents[b], settings) for a, b in pairs}
-    results: dict[Pair, dict[str, Any]] = {}
-    if folder is not None:
-        stored = {pair: _read(folder / f"{key}.json") for pair, key in keys.items()}
-        results = {pair: result for pair, result in stored.items() if result is not None}
-    todo = [pair for pair in pairs if pair not in results]
+    settings = (cost, solver, standard_errors)
+    files = {} if folder is None else _stored_files(folder, sets, settings)
+    stored = {pair: _read(path) for pair, path in files.items()}
+    results = {pair: result for pair, result in stored.items() if result is not None}
     options = (cost, solver, memory_limit, standard_errors)
-    jobs = [(pair, (sets[pair[0]], sets[pair[1]], *options)) for pair in todo]
+    jobs = [((a, b), (sets[a], sets[b], *options)) for a, b in pairs if (a, b) not in results]
     with track(len(pairs), "pairs of datasets", None if progress is True else progress) as advance:
         if results:
             advance(len(results))
         for pair, result in _run(jobs, n_jobs):
-            if folder is not None and "error" not in result:
-                _write(folder / f"{keys[pair]}.json", " and ".join(pair), result)
+            if pair in files and "error" not in result:
+                record = {"name": " and ".join(pair), "key": files[pair].stem, **result}
+                write_atomically(files[pair], json.dumps(record).encode())
             results[pair] = result
             advance(1)
     return _collected(tuple(sets), results)
 
 
 def _collected(names: tuple[str, ...], results: Mapping[Pair, Any]) -> Pairwise:
-    values, seconds = np.zeros((2, len(names), len(names)))
-    converged = np.eye(len(names), dtype=bool)
-    errors: dict[Pair, str] = {}
-    deviations = np.full_like(values, math.nan)
-    np.fill_diagonal(deviations, 0.0)
-    for pair in combinations(names, 2):
-        i, j = map(names.index, pair)
-        found = results[pair].get("result", {"value": math.nan, "converged": False})
-        error = found.get("standard_error")
-        values[i, j] = values[j, i] = found["value"]
-        converged[i, j] = converged[j, i] = found["converged"]
-        seconds[i, j] = seconds[j, i] = results[pair].get("seconds", 0.0)
-        deviations[i, j] = deviations[j, i] = math.nan if error is None else error
-        if "error" in results[pair]:
-            errors[pair] = results[pair]["error"]
+    k = len(names)
+    values, seconds, deviations = np.zeros((3, k, k))
+    converged = np.eye(k, dtype=bool)
+    for (i, a), (j, b) in combinations(enumerate(names), 2):
+        result = results[a, b].get("result", {"value": math.nan, "converged": False})
+        error = result.get("standard_error")
+        for at in ((i, j), (j, i)):
+            values[at], converged[at] = result["value"], result["converged"]
+            seconds[at] = results[a, b]["seconds"]
+            deviations[at] = math.nan if error is None else error
+    pairs = combinations(names, 2)
+    errors = {pair: results[pair]["error"] for pair in pairs if "error" in results[pair]}
     return Pairwise(names, values, converged, seconds, errors, deviations)
 
 
@@ -261,12 +251,13 @@ def _run(jobs: Sequence[tuple[Pair, Any]], n_jobs: Any) -> Iterator[Any]:
 
 
 def _attempt(pair: Pair, job: Sequence[Any], share: int) -> tuple[Pair, dict[str, Any]]:
+    """The distance of a pair, or its error; ``share`` jobs share the memory of a machine."""
     start = time.perf_counter()
     try:
-        found = {"result": _distance(share, *job)}
+        outcome = {"result": _distance(share, *job)}
     except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-    return pair, {**found, "seconds": time.perf_counter() - start}
+        outcome = {"error": f"{type(error).__name__}: {error}"}
+    return pair, {**outcome, "seconds": time.perf_counter() - start}
 
 
 def _distance(
@@ -279,21 +270,17 @@ def _distance(
     standard_errors: bool,
 ) -> dict[str, Any]:
     limit = memory_limit if share == 1 else as_bytes(memory_limit, source.x.device) // share
-    found = otdd(source, target, cost=cost, solver=solver, memory_limit=limit)
-    result = {name: getattr(found, name) for name in ("value", "converged", "n_iter")}
-    error = _standard_error(found) if standard_errors else None
-    return plain({**result, "marginal_error": found.marginal_error, "standard_error": error})
+    distance = otdd(source, target, cost=cost, solver=solver, memory_limit=limit)
+    names = ("value", "converged", "n_iter", "marginal_error")
+    error = None
+    if standard_errors and distance.converged:
+        with suppress(InputError):  # where the first order vanishes or is not known
+            error = distance.standard_error()
+    return plain({name: getattr(distance, name) for name in names} | {"standard_error": error})
 
 
-def _standard_error(found: Distance) -> float | None:
-    """None where the potentials have not converged, or the first order vanishes."""
-    try:
-        return found.standard_error() if found.converged else None
-    except InputError:
-        return None
-
-
-def _named(datasets: Any) -> dict[str, Any]:
+def _read_all(datasets: Any) -> dict[str, LabeledDataset]:
+    """The datasets by name; references are loaded."""
     match datasets:
         case Mapping():
             sets = {str(name): data for name, data in datasets.items()}
@@ -307,28 +294,24 @@ def _named(datasets: Any) -> dict[str, Any]:
     if len(sets) < 2 or len(sets) < len(datasets):
         remedy = "Add some, or rename them."
         raise InputError("pairs need two or more datasets with names", f"{len(sets)}", remedy)
-    return sets
+    return {name: _read_one(name, data) for name, data in sets.items()}
 
 
-def _read_all(given: Mapping[str, Any]) -> dict[str, LabeledDataset]:
-    """The datasets, images of different shapes in that of the largest."""
-    sets: dict[str, LabeledDataset] = {}
-    for name, data in given.items():
-        what = f"{name} must be a LabeledDataset or a reference"
-        kinds = (LabeledDataset, str, os.PathLike)
-        check_kind(what, data, kinds, "Wrap arrays as ad.LabeledDataset(x, y).")
-        read = data if isinstance(data, LabeledDataset) else load(data, progress=False)
-        sets[name] = read.replace(x=read.x.detach()) if read.x.requires_grad else read
-    shapes = {data.sample_shape for data in sets.values()}
-    if len(shapes) < 2 or min(map(len, shapes)) < 2:
-        return sets
-    try:
-        images = harmonize(*sets.values())
-    except InputError:  # pairs that do not fit have an error each
-        return sets
-    what = f"images of {len(shapes)} shapes are resized to {images[0].sample_shape}"
-    warnings.warn(f"{what}; use ad.harmonize for another shape", stacklevel=3)
-    return dict(zip(sets, images, strict=True))
+def _read_one(name: str, data: Any) -> LabeledDataset:
+    kinds, remedy = (LabeledDataset, str, os.PathLike), "Wrap arrays as ad.LabeledDataset(x, y)."
+    check_kind(f"{name} must be a LabeledDataset or a reference", data, kinds, remedy)
+    read = data if isinstance(data, LabeledDataset) else load(data, progress=False)
+    return read.replace(x=read.x.detach()) if read.x.requires_grad else read
+
+
+def _stored_files(
+    folder: Path, sets: Mapping[str, LabeledDataset], settings: Sequence[Any]
+) -> dict[Pair, Path]:
+    """The file of each pair, named after the content of both datasets and the settings."""
+    contents = {name: digest(data) for name, data in sets.items()}
+    common = digest(FORMAT, *settings)
+    keys = {(a, b): digest(contents[a], contents[b], common) for a, b in combinations(sets, 2)}
+    return {pair: folder / f"{key}.json" for pair, key in keys.items()}
 
 
 def _make_folder(store: str | os.PathLike[str]) -> Path:
@@ -341,25 +324,18 @@ def _make_folder(store: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def _write(path: Path, name: str, result: dict[str, Any]) -> None:
-    record = {"name": name, "key": path.stem, **result}
-    write_atomically(path, json.dumps(record | {"check": _checksum(record)}).encode())
-
-
 def _read(path: Path) -> dict[str, Any] | None:
     """A stored result, or None if it has to be computed."""
+    if not path.exists():
+        return None
     try:
         record = json.loads(path.read_bytes())
-        if record["key"] == path.stem and record["check"] == _checksum(record):
-            return {"result": record["result"], "seconds": record["seconds"]}
-        reason = "other content"
-    except FileNotFoundError:
-        return None
+        if record["key"] != path.stem:
+            raise ValueError(f"a record of {record['key']}")
+        result, seconds = record["result"], float(record["seconds"])
+        checked = {"value": float(result["value"]), "converged": bool(result["converged"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
-    warnings.warn(f"{path} is damaged and computed again ({reason})", stacklevel=3)
-    return None
-
-
-def _checksum(record: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps([record["key"], record["result"], record["seconds"]]).encode())
+        warnings.warn(f"{path} is damaged and computed again ({reason})", stacklevel=3)
+        return None
+    return {"result": {**result, **checked}, "seconds": seconds}

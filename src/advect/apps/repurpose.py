@@ -32,20 +32,19 @@ from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
 from advect.errors import InputError
-from advect.flows.callbacks import Metric
 from advect.flows.loop import Callback, FlowResult
 from advect.maps import EntropicMap
 from advect.maps.base import Samples, check_columns
-from advect.maps.posteriors import Posterior, check_posterior, folds_of
+from advect.maps.posteriors import folds_of
 from advect.ot.solver import Solver
 from advect.transport.transport import check_dataset
 
 FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"
 _METHODS = (NO_FLOW, POSTERIOR, FLOW)  # the simplest first: of equally good ones it is recommended
 _ADVICE = {
-    FLOW: "flow, then ask the model",
-    NO_FLOW: "do not flow: ask the model directly, through the class matching",
-    POSTERIOR: "do not flow: use the posterior of the map, without the model",
+    FLOW: "Flow, then ask the model",
+    NO_FLOW: "Do not flow: ask the model directly, through the class matching",
+    POSTERIOR: "Do not flow: use the posterior of the map, without the model",
 }
 _LABEL = Bures()
 _HELD_OUT = 5  # every fifth labeled sample is held out for the comparison
@@ -62,18 +61,13 @@ def compared(answers: Mapping[str, Sequence[Hashable]], truth: Sequence[Hashable
         {'no flow': 0.5, 'flow': 1.0}
     """
     n = len(truth)
-    right = {
-        method: float(np.mean([a == b for a, b in zip(answers[method], truth, strict=True)]))
-        for method in _METHODS
-        if method in answers
-    }
+    right = {method: _accuracy(answers[method], truth) for method in _METHODS if method in answers}
     best = max(right.values())
     share = (best * n + 2) / (n + 4)
     error = math.sqrt(share * (1 - share) / n)
     chosen = next(method for method in right if right[method] >= best - error)
     figures = ", ".join(f"{method} {value:.1%}" for method, value in right.items())
-    advice = _ADVICE[chosen]
-    reason = f"{advice[0].upper()}{advice[1:]} (accuracy on {n} held-out samples: {figures})."
+    reason = f"{_ADVICE[chosen]} (accuracy on {n} held-out samples: {figures})."
     return Choice(chosen, right, n, reason)
 
 
@@ -86,7 +80,7 @@ class _Task:
     columns: tuple[str, ...] | None
     reference: LabeledDataset
     options: FlowOptions
-    posterior: Posterior
+    posterior: str | None
 
     def encoded(self, samples: Any) -> Any:
         """New samples as they came, or their features where these flow."""
@@ -94,7 +88,8 @@ class _Task:
         if isinstance(samples, LabeledDataset):
             samples = samples.samples
         shape = tuple(getattr(samples, "shape", ()))[1:]
-        if shape != self.shape and _sides(shape) == _sides(self.shape):
+        sides = [[side for side in each if side != 1] for each in (shape, self.shape)]
+        if shape != self.shape and sides[0] == sides[1]:
             samples = samples.reshape(len(samples), *self.shape)  # a channel axis more or less
         if self.model.body is None:
             return samples
@@ -104,15 +99,10 @@ class _Task:
             raise InputError(what, f"shape {tuple(values.shape)}", "Transform them first.")
         return self.model.features(values.reshape(len(values), *self.shape))
 
-    def flow(self, data: LabeledDataset, scored: bool) -> FlowResult:
-        def accuracy(rho: LabeledDataset) -> float:
-            return _accuracy(self.match(rho).predict(self.ask(rho.samples), unknown=None), rho)
-
-        callbacks = [Metric("accuracy", accuracy, every=self.options.every)] if scored else []
-        return self.options.flow(data, self.reference, callbacks)
-
-    def fitted_map(self, result: FlowResult) -> EntropicMap:
-        return self.options.map(self.posterior).fit(result)
+    def flow(self, data: LabeledDataset) -> tuple[FlowResult, EntropicMap]:
+        """The flow of data to the reference, and a map for other samples."""
+        result = self.options.flow(data, self.reference)
+        return result, self.options.map(self.posterior).fit(result)
 
     def match(self, data: LabeledDataset) -> ClassMatching:
         return ClassMatching.between(data, self.reference)
@@ -138,7 +128,6 @@ class Repurposed(Result):
         matching: of the data's classes with the model's.
         accuracy: on the labels that the flow used; None without labels. ``comparison`` says how well
             new samples are classified.
-        accuracies: the same along the flow, (step, value).
         result: the flow.  map: carries new samples.
         labeling: the labels that stood in, and why, if the data has none.
     """
@@ -149,7 +138,6 @@ class Repurposed(Result):
     flowed: LabeledDataset
     matching: ClassMatching
     accuracy: float | None
-    accuracies: list[tuple[int, float]]
     result: FlowResult
     map: EntropicMap
     labeling: Labeling | None
@@ -164,13 +152,10 @@ class Repurposed(Result):
         return self._task.options.settings
 
     def _summary(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"samples": len(self.predictions)}
-        found["classes"] = len(self.matching.data_classes)
-        if self.accuracy is not None:
-            found["accuracy on the labels of the flow"] = self.accuracy
-        if self.labeling is not None:
-            found |= {"labels": self.labeling.kind, "agreement (κ)": self.labeling.agreement}
-        return found
+        counts = {"samples": len(self.predictions), "classes": len(self.matching.data_classes)}
+        if self.labeling is None:
+            return {**counts, "accuracy on the labels of the flow": self.accuracy}
+        return {**counts, "labels": self.labeling.kind, "agreement (κ)": self.labeling.agreement}
 
     def _tables(self) -> list[Table]:
         rows = [[str(a), str(b)] for a, b in self.matching.hard.items()]
@@ -179,10 +164,10 @@ class Repurposed(Result):
 
     def figures(self) -> dict[str, Any]:
         ends = [self.result.source, self.result.dataset]
-        found = sample_figures("Samples before and after the flow", ends, ["before", "after"])
+        samples = sample_figures("Samples before and after the flow", ends, ["before", "after"])
         viz = import_module("advect.viz")
-        found["Class matching"] = viz.class_table(self.matching)
-        return found | {"Objective of the flow": viz.curves(self.result)}
+        matching = {"Class matching": viz.class_table(self.matching)}
+        return samples | matching | {"Objective of the flow": viz.curves(self.result)}
 
     @cached_property
     def comparison(self) -> Choice:
@@ -204,16 +189,15 @@ class Repurposed(Result):
         """
         check_known("method", method, (*_METHODS, "recommended"))
         method = self.comparison.method if method == "recommended" else method
-        encoded = self._task.encoded(samples)
+        encoded, blind = self._task.encoded(samples), self.labeling is not None
         if method == POSTERIOR:
             names = _most_likely(self.map, encoded)
-            return names if self.labeling is None else [self.matching.hard[name] for name in names]
+            return [self.matching.hard[name] for name in names] if blind else names
+        answers = self._task.ask(self.map.transform(encoded) if method == FLOW else encoded)
+        if blind:
+            return _class_names(answers, self._task.reference)
         matching = self.matching if method == FLOW else self._task.match(self.result.source)
-        carried = self.map.transform(encoded) if method == FLOW else encoded
-        answers = self._task.ask(carried)
-        if self.labeling is None:
-            return _predictions(matching, answers)
-        return _class_names(answers, self._task.reference)
+        return _predictions(matching, answers)
 
 
 def repurpose(
@@ -221,15 +205,14 @@ def repurpose(
     reference: LabeledDataset,
     data: LabeledDataset,
     *,
-    features: Any = None,
-    posterior: Posterior = None,
+    features: str | None = None,
+    posterior: str | None = None,
     n_steps: int = defaults.USE.n_steps,
     step_size: float = defaults.USE.step_size,
     label_weight: float = defaults.USE.label_weight,
     label: LabelCost = _LABEL,
     solver: Solver | None = None,
     bounds: tuple[float, float] | None = None,
-    every: int = 10,
     progress: Progress = None,
     callbacks: Sequence[Callback] = (),
 ) -> Repurposed:
@@ -244,8 +227,8 @@ def repurpose(
         reference: a labeled sample of what the model was trained on.
         data: what to classify, in the same feature space (``ad.harmonize``): labeled, partly labeled
             or unlabeled.
-        features: a layer of an ``nn.Sequential`` (its name, or the layer), whose output flows
-            instead of the samples. For other models, pass features as the data, and what answers for
+        features: the name of a layer of an ``nn.Sequential``, whose output flows instead of the
+            samples. For other models, pass features as the data, and what answers for
             them as the model.
         posterior: as for ``ad.maps.EntropicMap``; ``"auto"`` is best with a few hundred labels.
         n_steps, step_size: Euler steps of the flow.
@@ -253,7 +236,6 @@ def repurpose(
         label: the label cost; ``Bures(diagonal=True)`` and ``MeansOnly()`` are faster.
         solver: solver of the transport problems; by default Sinkhorn with 1 % of the mean cost.
         bounds: range of what flows, for instance (0, 1) for images.
-        every: the accuracy is measured at multiples of this step.
         progress: None shows long flows on stderr, False is silent, a function gets (done, total).
         callbacks: callbacks of the flow, as for ``ad.flow``.
 
@@ -271,38 +253,35 @@ def repurpose(
     check_dataset("data", data)
     require_classes(check_dataset("reference", reference), "the reference of a model")
     require_labels(reference, "the reference of a model")
-    check_posterior(posterior)
+    EntropicMap(posterior=posterior)  # an unknown name fails before a long flow
     options = FlowOptions(
-        n_steps, step_size, label_weight, label, solver, bounds, every, progress, callbacks
+        n_steps, step_size, label_weight, label, solver, bounds, progress, callbacks
     )
     split = split_model(model, features)
     encoded_reference, encoded = split.encoded(reference), split.encoded(data)
     task = _Task(split, data.sample_shape, data.columns, encoded_reference, options, posterior)
     task.ask(encoded_reference.samples[:1])  # a model that cannot answer fails before a long flow
-    labeling = None
-    if not bool(data.labeled.any()):
-        codes = answer_codes(task.ask(encoded.samples), encoded_reference.classes)
+    labeling, labeled = None, data.labeled
+    if not bool(labeled.any()):
+        codes = answer_codes(task.ask(encoded.samples), reference.classes)
         labeling = choose_labeling(data, reference, encoded, encoded_reference, codes)
-        moving = labeling.pseudo.dataset
-    else:
-        moving = encoded if bool(data.labeled.all()) else encoded.subset(data.labeled)
-    result = task.flow(moving, scored=labeling is None)
-    fitted = task.fitted_map(result)
+    moving = encoded.subset(labeled) if labeling is None else labeling.dataset
+    result, fitted = task.flow(moving)
     flowed = result.dataset
     if len(moving) < len(data):  # the labeled part has flowed, the map carries the rest
         x = torch.empty_like(encoded.x)
-        x[data.labeled] = result.dataset.x.to(x.dtype)
-        rest: Tensor = torch.as_tensor(fitted.transform(encoded.samples[~data.labeled]))
-        x[~data.labeled] = rest.reshape(len(rest), -1).to(x)
+        x[labeled] = flowed.x.to(x.dtype)
+        rest: Tensor = torch.as_tensor(fitted.transform(encoded.samples[~labeled]))
+        x[~labeled] = rest.reshape(len(rest), -1).to(x)
         flowed = encoded.replace(x=x)
     matching, answers = task.match(result.dataset), task.ask(flowed.samples)
     if labeling is None:
         predictions = _predictions(matching, answers)
-        accuracy, history = _accuracy(predictions, data), result.metrics.get("accuracy", [])
+        accuracy = _accuracy(predictions, data.labels)
     else:
-        predictions, accuracy, history = _class_names(answers, encoded_reference), None, []
+        predictions, accuracy = _class_names(answers, reference), None
     return Repurposed(
-        predictions, answers, flowed, matching, accuracy, history, result, fitted, labeling, task
+        predictions, answers, flowed, matching, accuracy, result, fitted, labeling, task
     )
 
 
@@ -315,19 +294,14 @@ def _compare(task: _Task, labeled: LabeledDataset) -> Choice:
         reason = f"Methods cannot be compared: {len(labeled)} labeled samples are too few."
         return Choice(FLOW, {}, 0, reason)
     part, test = labeled.subset(~aside), labeled.subset(aside)
-    result = task.flow(part, scored=False)
-    fitted = task.fitted_map(result)
+    result, fitted = task.flow(part)
     carried = task.ask(fitted.transform(test.samples))
-    found = {
+    answers = {
         FLOW: task.match(result.dataset).predict(carried, unknown=None),
         NO_FLOW: task.match(part).predict(task.ask(test.samples), unknown=None),
         POSTERIOR: _most_likely(fitted, test.samples),
     }
-    return compared(found, test.labels)
-
-
-def _sides(shape: tuple[int, ...]) -> list[int]:
-    return [side for side in shape if side != 1]
+    return compared(answers, test.labels)
 
 
 def _most_likely(fitted: EntropicMap, samples: Any) -> list[Hashable]:
@@ -340,15 +314,16 @@ def _class_names(answers: np.ndarray, reference: LabeledDataset) -> list[Hashabl
 
 
 def _predictions(matching: ClassMatching, answers: np.ndarray) -> list[Hashable]:
-    found = matching.predict(answers, unknown=None)
-    unknown = found.count(None)
+    predictions = matching.predict(answers, unknown=None)
+    unknown = predictions.count(None)
     if unknown:
-        what = f"the prediction is None for {unknown} of {len(found)} samples"
+        what = f"the prediction is None for {unknown} of {len(predictions)} samples"
         why = "the model answered with a class that has no samples in the reference; add some"
         warnings.warn(f"{what}: {why}", stacklevel=3)
-    return found
+    return predictions
 
 
-def _accuracy(predictions: list[Hashable], data: LabeledDataset) -> float:
-    pairs = zip(predictions, data.labels, strict=True)
-    return float(np.mean([guess == truth for guess, truth in pairs if truth is not None]))
+def _accuracy(predictions: Sequence[Hashable], truth: Sequence[Hashable]) -> float:
+    """The share of right predictions where the truth is known."""
+    pairs = zip(predictions, truth, strict=True)
+    return float(np.mean([guess == name for guess, name in pairs if name is not None]))

@@ -75,7 +75,7 @@ class Suggestion(Result):
     memory_limit: int | str | None = None
 
     def _summary(self) -> dict[str, Any]:
-        return {one.option: f"{one.value}: {one.reason}" for one in self.advice}
+        return {choice.option: f"{choice.value}: {choice.reason}" for choice in self.advice}
 
     @property
     def objective(self) -> OTDD:
@@ -87,22 +87,6 @@ class Suggestion(Result):
         names = ("dynamics", "integrator", "n_steps")
         settings = {name: getattr(self, name) for name in names}
         return flow(self.source, self.objective, **{**settings, **changes})
-
-    @property
-    def code(self) -> str:
-        """The same as Python code, for ``source`` and ``target``."""
-        mass = ".balanced()" if self.equal_mass else ""
-        solver = repr(self.solver).replace("=Relative(", "=ad.Relative(")
-        cost = f"GroundCost(label=ad.{self.cost.label!r}, label_weight={self.cost.label_weight:g})"
-        limit = ""
-        if self.memory_limit is not None:
-            limit = f"    memory_limit={self.memory_limit!r},\n"
-        return (
-            f"objective = ad.OTDD(\n    target{mass},\n    cost=ad.{cost},\n"
-            f"    solver=ad.{solver},\n{limit})\n"
-            f"result = ad.flow(\n    source{mass},\n    objective,\n    dynamics=ad.{self.dynamics!r},\n"
-            f"    integrator=ad.{self.integrator!r},\n    n_steps={self.n_steps},\n)"
-        )
 
 
 def suggest(
@@ -128,18 +112,18 @@ def suggest(
         True
     """
     check_features(check_dataset("source", source), check_dataset("target", target))
-    one, two = (data.subset(data.weights > 0) for data in (source, target))
-    cost, label_advice = _label_cost(one, two)
-    equal_mass, mass_advice = _mass(one, two, cost.label_cost)
+    first, last = (data.subset(data.weights > 0) for data in (source, target))
+    cost, label_advice, notes = suggest_cost(first, last)
+    equal_mass, mass_advice = suggest_mass(first, last, cost.label_cost)
     if equal_mass:
         source, target = source.balanced(), target.balanced()
-    solver, solver_advice = _solver(one, two, memory_limit)
-    bounds = brightness_range(*((data.sample_shape, data.x) for data in (one, two)))
-    end = f"flow time {_N_STEPS * _STEP_SIZE:g}, after which little changes"
-    size = "only the end is used, and a step that raises the objective is shortened"
+    solver, solver_advice = suggest_solver(first, last, memory_limit)
+    bounds = brightness_range(*((data.sample_shape, data.x) for data in (first, last)))
     limits = Advice("dynamics.bounds", "none", "features have no known range")
     if bounds is not None:
         limits = Advice(limits.option, f"{bounds[0]:g} to {bounds[1]:g}", "the range of the images")
+    end = f"flow time {_N_STEPS * _STEP_SIZE:g}, after which little changes"
+    size = "only the end is used, and a step that raises the objective is shortened"
     advice = (
         *label_advice,
         mass_advice,
@@ -150,71 +134,69 @@ def suggest(
     )
     dynamics, integrator = FeatureDriven(bounds=bounds), Euler(_STEP_SIZE)
     settings = (cost, solver, dynamics, integrator, _N_STEPS, equal_mass)
-    notes = _notes(one, two, cost.label_cost)
     return Suggestion(advice, source, target, *settings, notes, memory_limit)
 
 
-def _label_cost(
+def suggest_cost(
     source: LabeledDataset, target: LabeledDataset
-) -> tuple[GroundCost, tuple[Advice, ...]]:
-    """The label cost and its weight."""
+) -> tuple[GroundCost, tuple[Advice, ...], tuple[Note, ...]]:
+    """The label cost and its weight, with the reasons."""
     sides = (source, target)
-    if _has_targets(*sides) and _same_targets(*sides):
-        kind = Advice("cost.label", "TargetValues", "labels are numbers")
-        one = Advice("cost.label_weight", "1", "targets have the scale of the features")
-        return GroundCost(label=TargetValues(), label_weight=1.0), (kind, one)
-    if _has_targets(*sides) or not all(
-        bool(data.labeled.all()) and has_classes(data) for data in sides
-    ):
-        why = "the targets of both sides differ" if _has_targets(*sides) else "labels are missing"
-        cost = GroundCost(label=NoLabels(), label_weight=defaults.LOOK.label_weight)
-        return cost, (Advice("cost.label", "NoLabels", f"{why}: only features are compared"),)
-    sizes = [count for data in sides for count in data.counts.values() if count]
-    median, dim = sorted(sizes)[len(sizes) // 2], source.dim
+    with_targets = [data.targets is not None and not has_classes(data) for data in sides]
+    if any(with_targets):
+        sizes = {None if data.targets is None else data.targets[0].numel() for data in sides}
+        if len(sizes) == 1:
+            kind = Advice("cost.label", "TargetValues", "labels are numbers")
+            weight = Advice("cost.label_weight", "1", "targets have the scale of the features")
+            return GroundCost(label=TargetValues(), label_weight=1.0), (kind, weight), ()
+        why = "Targets do not count, since those of both sides differ."
+        return _features_alone(Note(why, "Give both sides the same targets."))
+    if not all(bool(data.labeled.all()) and has_classes(data) for data in sides):
+        why = "Labels are missing, so classes may mix."
+        return _features_alone(Note(why, "Use ad.pseudo_labels to make classes of clusters."))
+    counts = sorted(count for data in sides for count in data.counts.values() if count)
+    median, dim = counts[len(counts) // 2], source.dim
     pairs = len(source.classes) * len(target.classes)
     if median < 2:
         label, kind, why = MeansOnly(), "MeansOnly", "classes of one sample have no covariance"
-    elif pairs * min(dim, max(sizes)) ** 3 > _MAX_LAW_WORK:
+    elif pairs * min(dim, max(counts)) ** 3 > _MAX_LAW_WORK:
         label, kind = Bures(diagonal=True), "Bures, diagonal"
         why = f"full covariances of {pairs} pairs of classes in {dim} dimensions take too long"
     else:
         label, kind = Bures(), "Bures"
-        why = f"full covariances of {len(sizes)} classes, {median} samples in the median"
+        why = f"full covariances of {len(counts)} classes, {median} samples in the median"
     reason = "keeps classes together; at 1 the distance of samples outweighs them"
     weight = Advice("cost.label_weight", f"{_LABEL_WEIGHT:g}", reason)
+    same = set(map(str, source.classes)) & set(map(str, target.classes))
+    what = f"{len(same)} classes have the same names on both sides, and names do not count."
+    note = Note(what, "Use label=ad.ByName() if they have the same meaning.")
     cost = GroundCost(label=label, label_weight=_LABEL_WEIGHT)
-    return cost, (Advice("cost.label", kind, why), weight)
+    return cost, (Advice("cost.label", kind, why), weight), (note,) if len(same) > 1 else ()
 
 
-def _has_targets(*sides: LabeledDataset) -> bool:
-    """Whether a side has continuous targets instead of classes."""
-    return any(data.targets is not None and not has_classes(data) for data in sides)
+def _features_alone(note: Note) -> tuple[GroundCost, tuple[Advice, ...], tuple[Note, ...]]:
+    cost = GroundCost(label=NoLabels(), label_weight=defaults.LOOK.label_weight)
+    return cost, (Advice("cost.label", "NoLabels", "only features are compared"),), (note,)
 
 
-def _same_targets(*sides: LabeledDataset) -> bool:
-    """Whether both sides have targets of the same dimension."""
-    return len({None if data.targets is None else data.targets[0].numel() for data in sides}) == 1
-
-
-def _mass(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> tuple[bool, Advice]:
-    """Whether classes should have equal mass."""
+def suggest_mass(
+    source: LabeledDataset, target: LabeledDataset, label: LabelCost
+) -> tuple[bool, Advice]:
+    """Whether classes should have equal mass, with the reason."""
     if not label.costs:
         return False, Advice("equal_mass", "no", "classes are not compared")
-    masses = [[m for m in data.class_mass.tolist() if m] for data in (source, target)]
-    if max(max(own) - min(own) for own in masses) <= _MAX_IMBALANCE:
+    masses = [[mass for mass in data.class_mass.tolist() if mass] for data in (source, target)]
+    if max(max(side) - min(side) for side in masses) <= _MAX_IMBALANCE:
         return False, Advice("equal_mass", "no", "class proportions are equal")
     low, high = min(map(min, masses)), max(map(max, masses))
-    why = (
-        f"class proportions go from {low:.1%} to {high:.1%}; excess mass of a class would have to "
-        "become another class"
-    )
+    why = f"class proportions go from {low:.1%} to {high:.1%}; excess mass would change its class"
     return True, Advice("equal_mass", "yes", why)
 
 
-def _solver(
-    source: LabeledDataset, target: LabeledDataset, memory_limit: int | str | None
+def suggest_solver(
+    source: LabeledDataset, target: LabeledDataset, memory_limit: int | str | None = None
 ) -> tuple[Solver, tuple[Advice, ...]]:
-    """The solver, with epsilon in units of the cost."""
+    """The solver, with epsilon in units of the cost, with the reasons."""
     n, m = len(source), len(target)
     if max(n, m) > _MAX_DENSE:
         kind = Advice("solver", "MiniBatch", f"batches of {_BATCH} for {n} × {m} samples")
@@ -238,19 +220,3 @@ def _solver(
 def _some_rows(count: int) -> torch.Tensor:
     """Evenly spaced rows."""
     return torch.linspace(0, count - 1, _N_LOOKED_AT, dtype=torch.float64).long().unique()
-
-
-def _notes(source: LabeledDataset, target: LabeledDataset, label: LabelCost) -> tuple[Note, ...]:
-    if _has_targets(source, target):
-        if _same_targets(source, target):
-            return ()
-        why = "Targets do not count, since those of both sides differ."
-        return (Note(why, "Give both sides the same targets."),)
-    if not label.costs:
-        why = "Labels are missing, so classes may mix."
-        return (Note(why, "Use ad.pseudo_labels to make classes of clusters."),)
-    both = set(map(str, source.classes)) & set(map(str, target.classes))
-    if len(both) < 2:
-        return ()
-    why = f"{len(both)} classes have the same names on both sides, and names do not count."
-    return (Note(why, "Use label=ad.ByName() if they have the same meaning."),)

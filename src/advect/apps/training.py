@@ -29,7 +29,6 @@ from advect.flows.integrators import Euler
 from advect.flows.loop import Callback, FlowResult, flow
 from advect.functionals import OTDD
 from advect.maps import EntropicMap
-from advect.maps.posteriors import Posterior
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver
 from advect.spaces.images import layout
@@ -47,27 +46,22 @@ class Logistic:
         self.seed = seed  # not used: the fit is deterministic
 
     def fit(self, x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Logistic:
+        from sklearn.dummy import DummyClassifier
         from sklearn.linear_model import LogisticRegression
 
-        rows = _rows(x)
+        rows, codes = _rows(x), y.cpu().numpy()
         self.centre, self.unit = rows.mean(axis=0), float(rows.std()) or 1.0
-        self.classes = np.unique(y.cpu().numpy())
-        if len(self.classes) > 1:
-            weights = None
-            if sample_weight is not None:
-                weights = sample_weight.cpu().double().numpy()
-                weights = weights * (weights.sum() / np.square(weights).sum())
-            self.model = LogisticRegression(max_iter=500)
-            self.model.fit(self._scaled(rows), y.cpu().numpy(), sample_weight=weights)
+        weights = np.ones(len(rows))
+        if sample_weight is not None:
+            weights = sample_weight.cpu().double().numpy()
+            weights = weights * (weights.sum() / np.square(weights).sum())
+        several = len(np.unique(codes)) > 1
+        self.model = LogisticRegression(max_iter=500) if several else DummyClassifier()
+        self.model.fit((rows - self.centre) / self.unit, codes, sample_weight=weights)
         return self
 
     def predict(self, x: Tensor) -> np.ndarray:
-        if len(self.classes) == 1:
-            return np.full(len(x), self.classes[0])
-        return np.asarray(self.model.predict(self._scaled(_rows(x))))
-
-    def _scaled(self, rows: np.ndarray) -> np.ndarray:
-        return (rows - self.centre) / self.unit
+        return np.asarray(self.model.predict((_rows(x) - self.centre) / self.unit))
 
 
 def _rows(x: Tensor) -> np.ndarray:
@@ -76,7 +70,7 @@ def _rows(x: Tensor) -> np.ndarray:
 
 def fit_on(train: Callable[..., Any], data: LabeledDataset) -> None:
     """Train on all labeled samples, with weights where the trainer takes them."""
-    labeled = data if bool(data.labeled.all()) else data.subset(data.labeled)
+    labeled = data.subset(data.labeled)
     weighted = "sample_weight" in inspect.signature(train).parameters
     weights = {"sample_weight": labeled.weights * len(labeled)} if weighted else {}
     train(labeled.samples, labeled.y, **weights)
@@ -86,8 +80,8 @@ def predicted(model: Any, samples: Tensor) -> Tensor:
     """The class position of each sample."""
     answers = model.predict(samples)
     answers = np.asarray(answers.detach().cpu() if torch.is_tensor(answers) else answers)
-    whole = answers.dtype.kind in "biuf" and bool((answers == np.floor(answers)).all())
-    if answers.shape != (len(samples),) or not whole:
+    integers = answers.dtype.kind in "biuf" and bool((answers == np.floor(answers)).all())
+    if answers.shape != (len(samples),) or not integers:
         what = f"predict must return a class position for each of {len(samples)} samples"
         remedy = "Return the integers that fit was given, for instance scores.argmax(1)."
         raise InputError(what, f"shape {answers.shape} of {answers.dtype}", remedy)
@@ -124,11 +118,9 @@ def joined(parts: Sequence[LabeledDataset]) -> LabeledDataset:
 
 def half_and_half(few: LabeledDataset, others: LabeledDataset | None) -> LabeledDataset:
     """Both datasets as one, each with half of the mass."""
-    if others is not None and not bool(others.labeled.all()):
-        others = others.subset(others.labeled)
-    if others is None or not len(others):
+    if others is None or not bool(others.labeled.any()):
         return few
-    data = joined([few, others])
+    data = joined([few, others.subset(others.labeled)])
     weights = data.weights.clone()
     for part in (slice(len(few)), slice(len(few), None)):
         weights[part] *= 0.5 / weights[part].sum()
@@ -174,13 +166,11 @@ class FlowOptions:
     label: LabelCost
     solver: Solver | None = None
     bounds: tuple[float, float] | None = None
-    every: int = 10
     progress: Progress = None
     callbacks: Sequence[Callback] = ()
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps)
-        check_count("every", self.every)
         check_positive("step_size", self.step_size)
         check_non_negative("label_weight", self.label_weight)
         check_bounds(self.bounds)
@@ -207,7 +197,7 @@ class FlowOptions:
                 callbacks=[*callbacks, *self.callbacks, lambda step: advance(int(step.index > 0))],
             ).checked()
 
-    def map(self, posterior: Posterior = None) -> EntropicMap:
+    def map(self, posterior: str | None = None) -> EntropicMap:
         """A map for other samples; not debiased, which was the best of all maps on held-out USPS."""
         same = {"epsilon": self.solver.epsilon} if isinstance(self.solver, Sinkhorn) else {}
         return EntropicMap(

@@ -46,7 +46,6 @@ from advect.transport.transport import check_dataset
 _LABEL = Bures()
 _SOLVER = Sinkhorn(Relative(defaults.FEW.epsilon), tol=defaults.FEW.tol)
 _MIN_PURITY = 0.9  # below, too many labels are wrong
-_NEAR, _MAX_LANDED = 0.2, 0.9  # more than this share within this part of the start distance: copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +66,7 @@ class Transferred(Result):
     few: LabeledDataset
     source: LabeledDataset = field(repr=False)
     options: FlowOptions = field(repr=False)
+    every: int = field(repr=False)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -79,10 +79,8 @@ class Transferred(Result):
     def _summary(self) -> dict[str, Any]:
         added = 0 if self.added is None else len(self.added)
         counts = {"few samples": len(self.few), "source samples": len(self.source)}
-        found = {"method": self.choice.method, **counts, "added samples": added}
-        if "result" in vars(self):  # the flow has run
-            found |= {"purity of the flow": self.purity, "share of copies": self.landed}
-        return found
+        purity = {"purity of the flow": self.purity} if "result" in vars(self) else {}
+        return {"method": self.choice.method, **counts, "added samples": added, **purity}
 
     def _tables(self) -> list[Table]:
         rows = [
@@ -93,31 +91,17 @@ class Transferred(Result):
         return [*self.choice._tables(), counts]
 
     def figures(self) -> dict[str, Any]:
-        found = {}
+        figures = {}
         if self.added is not None:
-            found = sample_figures("Added samples", [self.added], ["added"])
-        if "result" in vars(self):
-            found["Objective of the flow"] = import_module("advect.viz").curves(self.result)
-        return found
+            figures |= sample_figures("Added samples", [self.added], ["added"])
+        if "result" in vars(self):  # the flow has run
+            figures["Objective of the flow"] = import_module("advect.viz").curves(self.result)
+        return figures
 
     @cached_property
     def result(self) -> FlowResult:
         """The flow of the source to the few samples."""
-        recorder = Recorder(every=self.options.every)
-        result = self.options.flow(self.source, self.few, [recorder])
-        names = ClassMatching.between(result.dataset, self.few).hard
-        purity = _purity(renamed(result.dataset, names, self.few.classes), self.few)
-        landed = _landed(result, self.few)
-        if purity < _MIN_PURITY:
-            what = f"{1 - purity:.0%} of the flowed samples are nearest to one of another class"
-            weight = f"{self.options.label_weight:g}"
-            remedy = f"Raise label_weight (now {weight}), or pass label=ad.Bures()."
-            warnings.warn(f"classes have mixed: {what}. {remedy}", stacklevel=3)
-        elif landed > _MAX_LANDED:
-            what = f"{landed:.0%} of the flowed samples are copies of target samples"
-            remedy = "" if self.added is None else " Use recommended instead."
-            warnings.warn(f"{what}.{remedy}", stacklevel=3)
-        return result
+        return self.options.flow(self.source, self.few, [Recorder(every=self.every)])
 
     @cached_property
     def matching(self) -> ClassMatching:
@@ -127,17 +111,19 @@ class Transferred(Result):
     @cached_property
     def final(self) -> LabeledDataset:
         """The source at the end of the flow."""
-        return self.relabeled(self.result.dataset)
+        final = self.relabeled(self.result.dataset)
+        purity = _purity(final, self.few)
+        if purity < _MIN_PURITY:
+            what = f"{1 - purity:.0%} of the flowed samples are nearest to one of another class"
+            weight = f"{self.options.label_weight:g}"
+            remedy = f"Raise label_weight (now {weight}), or pass label=ad.Bures()."
+            warnings.warn(f"classes have mixed: {what}. {remedy}", stacklevel=3)
+        return final
 
-    @cached_property
+    @property
     def purity(self) -> float:
         """The share of ``final`` whose nearest target sample has the same label."""
         return _purity(self.final, self.few)
-
-    @cached_property
-    def landed(self) -> float:
-        """The share of ``final`` within a fifth of its starting distance from a target sample."""
-        return _landed(self.result, self.few)
 
     @cached_property
     def path(self) -> LabeledDataset:
@@ -188,9 +174,8 @@ def transfer(
         methods: methods to choose from; the first is the one to beat. ``"shots"``: the few samples
             alone; ``"borrowed"``: residuals of matched source classes around them; ``"calibrated"``:
             the same around more likely class means; ``"mixed"``: residuals of the two nearest source
-            classes; ``"gaussian"``: draws of Gaussians, half the few's, half the source's;
-            ``"source"``: the source under the target's classes; ``"source + borrowed"``: both;
-            ``"smoothed"``, ``"final"``: the end of a flow to a density around the few, or to the few.
+            classes; ``"source"``: the source under the target's classes; ``"source + borrowed"``:
+            both; ``"final"``: the end of a flow to the few.
         n: how many samples a method draws; by default as many as the source has.
         classifier: a function from a seed to a trainer with ``fit(x, y)`` and ``predict(x)`` on
             tensors, to compare methods by. By default logistic regression.
@@ -228,6 +213,7 @@ def transfer(
         raise InputError("methods must not be empty", "none", f"Pass some of {', '.join(METHODS)}.")
     check_count("n", 1 if n is None else n)
     check_count("seed", seed, least=0)
+    check_count("every", every)
     if not callable(classifier):
         what = "classifier must be a function from a seed to a new trainer"
         remedy = "Pass for instance classifier=lambda seed: KNeighborsClassifier(1)."
@@ -237,24 +223,15 @@ def transfer(
         require_classes(data, "transfer")
         require_labels(data, "transfer")
     options = FlowOptions(
-        n_steps, step_size, label_weight, label, solver, bounds, every, progress, callbacks
+        n_steps, step_size, label_weight, label, solver, bounds, progress, callbacks
     )
-    many, some = (data.subset(data.weights > 0) for data in (source, few))
-    many = many.to(few.x.device, few.x.dtype)
-    task = Task(many, some, classifier, options, n or len(many), seed)
+    many = source.subset(source.weights > 0).to(few.x.device, few.x.dtype)
+    task = Task(many, few.subset(few.weights > 0), classifier, options, n or len(many), seed)
     choice = choose(task, names)
     added = METHODS[choice.method](task)
-    return Transferred(half_and_half(few, added), added, choice, few, source, options)
+    return Transferred(half_and_half(few, added), added, choice, few, source, options, every)
 
 
 def _purity(final: LabeledDataset, few: LabeledDataset) -> float:
     nearest = squared_distances(final.x, few.x.to(final.x)).argmin(dim=1)
     return float((few.y[nearest] == final.y).double().mean())
-
-
-def _landed(result: FlowResult, few: LabeledDataset) -> float:
-    first, last = (
-        squared_distances(state.x, few.x.to(state.x)).amin(dim=1).clamp_min(0)
-        for state in (result.trajectory[0].dataset, result.dataset)
-    )
-    return float((last <= _NEAR**2 * first).double().mean())

@@ -87,7 +87,7 @@ def label(
     few: str | None = None,
     *,
     out: Out,
-    method: Literal["auto", "propagate", "refine", "nearest", "logistic"] = "auto",
+    method: Literal["auto", "propagate", "refine", "logistic"] = "auto",
     confidence: float = 0.0,
     labeled: Annotated[
         Path | None, Parameter(group=OUTPUT, help="Write the labeled samples of the pool.")

@@ -87,7 +87,8 @@ class Map(ABC):
     def __init_subclass__(cls, *, kind: str, **rest: Any) -> None:
         super().__init_subclass__(**rest)
         cls.kind = kind
-        _KINDS[kind] = cls
+        if kind:  # empty for an abstract class
+            _KINDS[kind] = cls
 
     def fit(self, start: FlowResult | Any, end: Any = None) -> Self:
         """Fit the map on pairs: row i of ``start`` went to row i of ``end``.
@@ -138,7 +139,7 @@ class Map(ABC):
         Class names that JSON does not have come back as strings.
         """
         shape = self._fitted()
-        tensors, own = self.pack()
+        tensors, values = self.pack()
         facts = {
             "kind": _NAME,
             "version": _VERSION,
@@ -146,15 +147,10 @@ class Map(ABC):
             "sample_shape": list(shape),
             "columns": None if self.columns_ is None else list(self.columns_),
             "classes": [pack_any(name) for name in self.classes_],
-            "own": own,
+            "own": values,
         }
         write_tensors(Path(path), tensors, facts)
         return Path(path)
-
-    def export(self, path: str | Path) -> Path:
-        """Write the map for use without advect; networks only."""
-        remedy = "Use ad.maps.NeuralMap or ad.maps.FlowMatchingMap."
-        raise InputError("only networks can be exported", f"a map of kind {self.kind}", remedy)
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> Self:
@@ -172,11 +168,8 @@ class Map(ABC):
         kind = _KINDS.get(str(facts.get("map")))
         if kind is None or not issubclass(kind, cls):
             known = sorted(name for name, each in _KINDS.items() if issubclass(each, cls))
-            raise InputError(
-                f"the file must hold a map of kind {', '.join(known)}",
-                repr(facts.get("map")),
-                "Use ad.maps.load, or the class of this kind.",
-            )
+            what = f"the file must hold a map of kind {', '.join(known)}"
+            raise InputError(what, repr(facts.get("map")), "Use ad.maps.load.")
         try:
             found, shape, columns = kind(), tuple(facts["sample_shape"]), facts["columns"]
             if not shape or not all(type(side) is int and side > 0 for side in shape):
@@ -202,9 +195,9 @@ class Map(ABC):
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and JSON values that ``move`` needs: by default all attributes."""
-        own = {name: value for name, value in vars(self).items() if name not in _COMMON}
-        tensors = {name: value for name, value in own.items() if torch.is_tensor(value)}
-        return tensors, {name: value for name, value in own.items() if name not in tensors}
+        values = {name: value for name, value in vars(self).items() if name not in _COMMON}
+        tensors = {name: value for name, value in values.items() if torch.is_tensor(value)}
+        return tensors, {name: value for name, value in values.items() if name not in tensors}
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Restore what ``pack`` returned; errors are reported as a damaged file."""
@@ -223,6 +216,14 @@ class Map(ABC):
             got, remedy = tuple(samples.values.shape), "Use the FeatureSpace of the flow first."
             raise InputError(f"samples must have shape {shape}", f"shape {got}", remedy)
         check_columns(x, self.columns_)
+        return samples
+
+    def _checked_classes(self, x: Any) -> Samples:
+        """Samples to ask for a posterior."""
+        samples = self._checked(x)
+        if not self.classes_:
+            what = "a posterior needs classes"
+            raise InputError(what, "a map fitted without labels", "Fit on labeled datasets.")
         return samples
 
     def _codes(self, samples: Samples, y: Any) -> Tensor:

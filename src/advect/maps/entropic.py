@@ -22,15 +22,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.errors import InputError
 from advect.maps.base import Map, pack_pairs, unpack_pairs
-from advect.maps.posteriors import (
-    KINDS,
-    Answer,
-    Posterior,
-    check_posterior,
-    choose,
-    fit_of,
-    out_of_fold,
-)
+from advect.maps.posteriors import KINDS, Answer, choose_posterior, fit_posterior
 from advect.ot.sinkhorn import Relative, Sinkhorn
 
 _TOL = 1e-4  # marginal error of the plans
@@ -53,8 +45,7 @@ class EntropicMap(Map, kind="entropic"):
         posterior: class probabilities of samples without labels. By default from the particles
             around them. ``"nearest"``, ``"logistic"`` and ``"forest"`` are classifiers fitted on the
             labeled first states, ``"mean"`` averages the last two and the particles, ``"auto"``
-            takes the best of the five by cross-validation; or a scikit-learn classifier, which is
-            copied.
+            takes the best of the five by cross-validation.
 
     Attributes:
         epsilon_: regularization in units of the cost.
@@ -74,13 +65,14 @@ class EntropicMap(Map, kind="entropic"):
         epsilon: float | Relative = Relative(0.01),
         label_weight: float = 1.0,
         debias: bool = True,
-        posterior: Posterior = None,
+        posterior: str | None = None,
     ) -> None:
         relative = isinstance(epsilon, Relative)
         self.epsilon = epsilon if relative else check_positive("epsilon", epsilon)
         self.label_weight = check_non_negative("label_weight", label_weight)
         self.debias = debias
-        check_posterior(posterior)
+        if posterior is not None:
+            check_known("posterior", posterior, (*KINDS, "auto"))
         self._posterior_option = posterior
         self._answer: Answer | None = None
         self.posterior_scores_: dict[str, float] = {}
@@ -95,8 +87,7 @@ class EntropicMap(Map, kind="entropic"):
 
     def posterior(self, x: Any) -> Any:
         """p(y | x), a row for each sample and a column for each of ``classes_``. By default
-        p(y | x) ∝ Σ_(i: y_i = y) a_i exp(−‖x − x_0,i‖²/2ε). For the samples of the fit, use
-        ``own_posterior``.
+        p(y | x) ∝ Σ_(i: y_i = y) a_i exp(−‖x − x_0,i‖²/2ε).
 
         Example:
             >>> import advect as ad
@@ -105,26 +96,17 @@ class EntropicMap(Map, kind="entropic"):
             >>> entropic.classes_, entropic.posterior([[8.0]]).round(3).tolist()
             (('high', 'low'), [[1.0, 0.0]])
         """
-        samples = self._checked(x)
-        self._require_classes()
+        samples = self._checked_classes(x)
         with torch.no_grad():
             points = self._standard(samples.values.flatten(1))
             rows = torch.cat([self._probabilities(part) for part in self._blocks(points)])
         return samples.restore(rows.to(samples.values))
 
-    def own_posterior(self) -> Tensor:
-        """p(y | x) of the first states, each from a fit without its fold, (n, k)."""
-        self._fitted()
-        self._require_classes()
-        fit = fit_of(self._method, self._epsilon, len(self.classes_))
-        rows = out_of_fold(fit, *self._training_set(), len(self.classes_))
-        return torch.as_tensor(rows).to(self._start.x)
-
     @property
     def posterior_(self) -> str:
         """Name of the posterior in use."""
         self._fitted()
-        return self._method if isinstance(self._method, str) else type(self._method).__name__
+        return self._method
 
     @property
     def epsilon_(self) -> float:
@@ -149,11 +131,9 @@ class EntropicMap(Map, kind="entropic"):
         self._centres = torch.stack(
             [(weights * part.x.double()).sum(dim=0) for part in (start, end)]
         )  # (2, d)
-        spreads = [
-            float((part.x - centre).abs().max())
-            for part, centre in zip((start, end), self._centres, strict=True)
-        ]
-        self._scale = max(spreads) or 1.0  # a unit in which all costs can be computed
+        states = zip((start, end), self._centres, strict=True)
+        # a unit in which all costs can be computed
+        self._scale = max(float((part.x - at).abs().max()) for part, at in states) or 1.0
         first, last = self._standard_states()
         epsilon = self.epsilon
         epsilon = epsilon if isinstance(epsilon, Relative) else epsilon / self._scale**2
@@ -171,10 +151,10 @@ class EntropicMap(Map, kind="entropic"):
         if self.debias:
             self._parts |= {"start.potential": to_start, "start.labels": within.label_distances}
         self._prepare()
-        option, k = self._posterior_option, len(self.classes_)
-        self._method, self.posterior_scores_ = "particles" if option is None else option, {}
-        if isinstance(option, str) and option == "auto":
-            self._method, self.posterior_scores_ = choose(self._epsilon, *self._training_set(), k)
+        self._method, self.posterior_scores_ = self._posterior_option or "particles", {}
+        if self._method == "auto":
+            choice = choose_posterior(self._epsilon, *self._training_set())
+            self._method, self.posterior_scores_ = choice
         self._fit_posterior()
 
     def _standard_states(self) -> tuple[LabeledDataset, LabeledDataset]:
@@ -206,41 +186,28 @@ class EntropicMap(Map, kind="entropic"):
     def _blocks(self, x: Tensor) -> tuple[Tensor, ...]:
         return x.split(max(1, _BLOCK // len(self._start)))
 
-    def _require_classes(self) -> None:
-        if not self.classes_:
-            what = "a posterior needs classes"
-            raise InputError(what, "a map fitted without labels", "Fit on labeled datasets.")
-
     def _probabilities(self, x: Tensor) -> Tensor:
         """Class probabilities of standard points."""
         if self._answer is not None:
-            return torch.as_tensor(self._answer(self._classifier_input(x))).to(x)
+            return torch.as_tensor(self._answer(_as_points(x))).to(x)
         plan = self._particles.rows(x, None)
         return plan @ one_hot(self._start.y, len(self.classes_)).to(plan)
 
     def _fit_posterior(self) -> None:
         self._answer = None
-        if not isinstance(self._method, str) or self._method != "particles":
-            fit = fit_of(self._method, self._epsilon, len(self.classes_))
-            self._answer = fit(*self._training_set())
+        if self._method != "particles":
+            self._answer = fit_posterior(self._method, self._epsilon, *self._training_set())
 
-    def _training_set(self) -> tuple[np.ndarray, np.ndarray]:
+    def _training_set(self) -> tuple[np.ndarray, np.ndarray, int]:
         first = self._standard_states()[0]
-        return self._classifier_input(first.x), self._start.y.cpu().numpy()
-
-    def _classifier_input(self, x: Tensor) -> np.ndarray:
-        """Standard points; a user's classifier gets the units of the data."""
-        x = x.double()
-        if self._posterior_option is not None and not isinstance(self._posterior_option, str):
-            x = x * self._scale + self._centres[0].to(x)
-        return x.cpu().numpy()
+        return _as_points(first.x), self._start.y.cpu().numpy(), len(self.classes_)
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
-        points, home = self._standard(x), x.to(self._centres)
+        points, x = self._standard(x), x.to(self._centres)
         blocks = zip(self._blocks(points), self._blocks(codes.to(points.device)), strict=True)
-        moved = self._scale * torch.cat([self._image(*block) for block in blocks]).to(home)
+        moved = self._scale * torch.cat([self._image(*block) for block in blocks]).to(x)
         if self.debias:
-            return home + (self._centres[1] - self._centres[0]) + moved
+            return x + (self._centres[1] - self._centres[0]) + moved
         return self._centres[1] + moved
 
     def _image(self, x: Tensor, codes: Tensor) -> Tensor:
@@ -258,13 +225,6 @@ class EntropicMap(Map, kind="entropic"):
         return end - self._plans["start"].image(x, classes) if self.debias else end
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        option = self._posterior_option
-        if option is not None and not isinstance(option, str):
-            raise InputError(
-                "a map with a classifier object cannot be saved, since nothing is pickled",
-                f"posterior={type(option).__name__}",
-                'Pass "logistic", "nearest", "forest" or "auto", which are fitted again.',
-            )
         tensors, facts = pack_pairs(self._start, self._end)
         share = self.epsilon.share if isinstance(self.epsilon, Relative) else None
         facts |= {
@@ -275,9 +235,12 @@ class EntropicMap(Map, kind="entropic"):
             "scale": self._scale,
             "standard_epsilon": self._epsilon,
         }
-        if option is not None:
-            scores = self.posterior_scores_
-            facts["posterior"] = {"asked": option, "used": self._method, "scores": scores}
+        if self._posterior_option is not None:
+            facts["posterior"] = {
+                "asked": self._posterior_option,
+                "used": self._method,
+                "scores": self.posterior_scores_,
+            }
         solved = {f"solved.{name}": value for name, value in self._parts.items()}
         return tensors | solved | {"centres": self._centres}, facts
 
@@ -302,6 +265,10 @@ class EntropicMap(Map, kind="entropic"):
         self._parts = {name.removeprefix("solved."): tensors[name] for name in solved}
         self._prepare()
         self._fit_posterior()
+
+
+def _as_points(x: Tensor) -> np.ndarray:
+    return x.double().cpu().numpy()
 
 
 class _Plan:
@@ -343,14 +310,14 @@ def _potentials(
     throughout and the map is exact.
     """
     epsilon = max(float(cross.max()), final)
-    own = torch.zeros_like(weights)
-    difference = own, own
+    potential = torch.zeros_like(weights)  # of the first states to themselves
+    difference = potential, potential
     while True:
         step = Sinkhorn(epsilon, tol=_TOL if epsilon == final else _ANNEALING_TOL)
-        own = step.solve_self(within, weights, init=own).potentials[0]
-        init = (own + difference[0], own + difference[1])
+        potential = step.solve_self(within, weights, init=potential).potentials[0]
+        init = (potential + difference[0], potential + difference[1])
         f, g = step.solve(cross, weights, weights, init=init).potentials
         if epsilon == final:
-            return own, g
-        difference = f - own, g - own
+            return potential, g
+        difference = f - potential, g - potential
         epsilon = max(_ANNEALING_RATIO * epsilon, final)

@@ -6,12 +6,10 @@ Pairs come from a flow, or from two datasets through a ``PairSampler``."""
 
 from __future__ import annotations
 
-import copy
-import warnings
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Self
+from itertools import islice
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -21,31 +19,21 @@ from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
 from advect.errors import InputError
-from advect.maps.base import Map
-from advect.maps.networks import (
-    STATISTICS,
-    Carrier,
-    Velocity,
-    fixed_random_state,
-    standard_units,
-    write_program,
-)
+from advect.maps.network_map import NetworkMap
+from advect.maps.networks import Carrier, Velocity, fixed_random_state, standard_units
 from advect.maps.pair_sampler import Pairs, PairSampler
 
-_BLOCK = 512  # rows carried at once
 _N_STATISTICS = 1024  # pairs from which scales are computed
-_N_HISTORY = 50  # entries of the history
 _LEARNING_RATE = 2e-3
 _BATCH_SIZE = 128
 _PAIRED_AT_ONCE = 1024  # samples of each dataset that a PairSampler pairs
 _HIDDEN_LABELS = 0.5  # share of the pairs whose label is hidden in training
 _ODE_STEPS = 10
 _MAX_ODE_STEPS = 1000
-_OPTIONS = ("updates", "width", "noise", "seed")
 
 
 @dataclass(eq=False)
-class FlowMatchingMap(Map, kind="flow-matching"):
+class FlowMatchingMap(NetworkMap, kind="flow-matching"):
     """x ↦ x(1) along dx/dt = v(x, t, y), a network fitted on straight paths between pairs.
 
     Use it if there is no flow, or too much data for one: a ``PairSampler`` of two datasets is enough.
@@ -59,9 +47,6 @@ class FlowMatchingMap(Map, kind="flow-matching"):
             of many features.
         seed: seed of weights, pairs and times; torch's random state is not changed.
         progress: None shows slow progress, False is silent, a function gets (done, total).
-
-    Attributes:
-        history_: mean losses of up to 50 parts of the training. They do not fall to 0: paths cross.
 
     Example:
         >>> import torch, advect as ad
@@ -80,6 +65,7 @@ class FlowMatchingMap(Map, kind="flow-matching"):
     noise: float = 0.0
     seed: int = 0
     progress: Progress = field(default=None, repr=False)
+    options: ClassVar = ("updates", "width", "noise", "seed")
 
     def __post_init__(self) -> None:
         for name, least in (("updates", 0), ("width", 1), ("seed", 0)):
@@ -95,7 +81,6 @@ class FlowMatchingMap(Map, kind="flow-matching"):
             end: the last states, row i of which belongs to row i of ``start``.
         """
         if not isinstance(start, PairSampler):
-            _check_pairs(start, end)
             return super().fit(start, end)
         if end is not None:
             raise InputError("a sampler has both datasets", "an end as well", "Call fit(pairs).")
@@ -120,7 +105,6 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         first = [next(batches) for _ in range(-(-_N_STATISTICS // _BATCH_SIZE))]
         x0, x1 = (torch.cat([batch[side] for batch in first]) for side in (0, 1))
         seed = int(torch.randint(2**31, (1,), generator=generator))
-        losses = []
         with fixed_random_state(seed):
             network = Velocity(tuple(x0.shape[1:]), len(classes), self.width)
             statistics = standard_units(
@@ -132,18 +116,14 @@ class FlowMatchingMap(Map, kind="flow-matching"):
             optimizer = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(self.updates, 1))
             with track(self.updates, "fitting a velocity", self.progress) as advance:
-                for _, pairs in zip(range(self.updates), batches, strict=False):
-                    loss = self._loss(carrier, pairs, generator)
+                for pairs in islice(batches, self.updates):
                     optimizer.zero_grad()
-                    loss.backward()
+                    self._loss(carrier, pairs, generator).backward()
                     optimizer.step()
                     schedule.step()
-                    losses.append(loss.detach())
                     advance(1)
-        size = max(1, -(-len(losses) // _N_HISTORY))
-        parts = [torch.stack(losses[at : at + size]) for at in range(0, len(losses), size)]
-        self.history_ = [float(part.mean()) for part in parts]
-        self.classes_, self._module = classes, carrier.eval().requires_grad_(False)
+        self.classes_ = classes
+        self.freeze(carrier)
 
     def _loss(self, carrier: Carrier, pairs: Pairs, generator: torch.Generator) -> Tensor:
         (x0, x1, codes, _), n, device = pairs, len(pairs.x0), carrier.centre.device
@@ -152,61 +132,33 @@ class FlowMatchingMap(Map, kind="flow-matching"):
         # evenly spread over [0, 1], which reduces the variance
         times = (torch.arange(n) + torch.rand((), generator=generator)) / n
         x0, x1 = (part.to(device, carrier.centre.dtype) for part in (x0, x1))
-        along = times.to(x0).reshape(-1, *[1] * (x0.ndim - 1))
-        place = x0 + along * (x1 - x0)
+        t = times.to(x0).reshape(-1, *[1] * (x0.ndim - 1))
+        x = x0 + t * (x1 - x0)
         if self.noise:
-            place = place + self.noise * carrier.scale * torch.randn_like(place)
+            x = x + self.noise * carrier.scale * torch.randn_like(x)
         target = (x1 - x0 - carrier.shift) / carrier.spread
-        predicted = carrier.standard(place, times.to(device), codes)
+        predicted = carrier.standard(x, times.to(device), codes)
         return (predicted - target.float()).square().mean()
 
-    def move(self, x: Tensor, codes: Tensor) -> Tensor:
-        module = self._module
-        samples = x.reshape(len(x), *module.centre.shape).to(module.centre.device)
-        parts = zip(samples.split(_BLOCK), codes.to(samples.device).split(_BLOCK), strict=True)
-        return torch.cat([module(*part) for part in parts]).reshape(x.shape)
-
-    def export(self, path: str | Path) -> Path:
-        """Write the map for use without advect: ``.pt2`` (torch.export) or ``.onnx``.
-
-        Inputs are ``x``, in the dtype of the data of the fit, and after a fit with labels ``y``:
-        positions in ``classes_``, −1 for unknown. The ONNX output is ``moved``, or ``y`` without labels.
-        """
-        shape, module = self._fitted(), copy.deepcopy(self._module).cpu()
-        inputs = {"x": torch.zeros(2, *shape, dtype=module.centre.dtype)}
-        if self.classes_:
-            inputs["y"] = torch.zeros(2, dtype=torch.int64)
-        return write_program(Path(path), module, inputs)
+    def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Carrier:
+        n_steps = check_count("ode_steps", facts["ode_steps"])  # an option of advect 0.2
+        if n_steps > _MAX_ODE_STEPS:
+            raise ValueError(f"{n_steps} steps")
+        k = len(self.classes_)
+        return Carrier(Velocity(shape, k, self.width), k, n_steps, *statistics)
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        facts: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS}
-        facts |= {"history": self.history_, "ode_steps": self._module.n_steps}
-        return dict(self._module.state_dict()), facts
-
-    def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        for name in _OPTIONS:
-            setattr(self, name, facts[name])
-        self.__post_init__()
-        self.history_ = [float(loss) for loss in facts["history"]]
-        n_steps = check_count("ode_steps", facts["ode_steps"])  # an option of advect 0.2
-        shape, k = self._fitted(), len(self.classes_)
-        statistics = [tensors[name] for name in STATISTICS]
-        if any(value.shape != shape for value in statistics) or n_steps > _MAX_ODE_STEPS:
-            raise ValueError(f"statistics are not of shape {shape}, or {n_steps} steps")
-        with torch.device("meta"):  # no memory until the weights are known to fit
-            network = Velocity(shape, k, self.width)
-        self._module = Carrier(network, k, n_steps, *statistics)
-        self._module.load_state_dict(tensors, assign=True)
-        self._module.eval().requires_grad_(False)
+        tensors, facts = super().pack()
+        return tensors, facts | {"ode_steps": self._module.n_steps}
 
 
 def _sampled(pairs: PairSampler, position: Tensor, generator: torch.Generator) -> Iterator[Pairs]:
     """Batches of pairs of two datasets, with labels by ``position``."""
     size = max(_BATCH_SIZE, min(_PAIRED_AT_ONCE, len(pairs.source), len(pairs.target)))
     for x0, x1, y0, y1 in pairs.batches(size, generator=generator):
-        whole = x0, x1.reshape(x0.shape), position[y0.cpu()], y1
-        parts = zip(*(part.split(_BATCH_SIZE) for part in whole), strict=True)
-        yield from (Pairs(*part) for part in parts)
+        columns = x0, x1.reshape(x0.shape), position[y0.cpu()], y1
+        for parts in zip(*(column.split(_BATCH_SIZE) for column in columns), strict=True):
+            yield Pairs(*parts)
 
 
 def _rows(
@@ -217,18 +169,3 @@ def _rows(
     while True:
         rows = by_turns(start.weights, _BATCH_SIZE, generator)
         yield Pairs(x0[rows], x1[rows], start.y[rows], end.y[rows])
-
-
-def _check_pairs(start: Any, end: Any) -> None:
-    """An error for datasets of different sizes; a warning if most rows have different labels."""
-    labels, others = (getattr(data, "labels", None) for data in (start, end))
-    if labels is None or others is None:
-        return
-    remedy = "For two datasets that are not paired, call fit(ad.PairSampler(start, end))."
-    if len(labels) != len(others):
-        what = "start and end must be the same particles, row by row"
-        raise InputError(what, f"{len(labels)} and {len(others)} samples", remedy)
-    other = sum(a != b for a, b in zip(labels, others, strict=True))
-    if 2 * other > len(labels) and set(labels) == set(others):
-        text = f"{other} of {len(labels)} pairs of start and end have different labels. {remedy}"
-        warnings.warn(text, stacklevel=3)

@@ -61,9 +61,7 @@ class GaussianMap(Map, kind="gaussian"):
         source: Gaussians,
         target: Gaussians,
         classes: Sequence[Hashable],
-        *,
         masses: Tensor | None = None,
-        sample_shape: tuple[int, ...] | None = None,
     ) -> Self:
         """The map between two sets of laws, row i of ``source`` to row i of ``target``.
 
@@ -71,7 +69,6 @@ class GaussianMap(Map, kind="gaussian"):
             source, target: k laws each; use ``laws.take(rows)`` for matched classes.
             classes: k class names.
             masses: masses of the classes, for samples without a label; uniform by default.
-            sample_shape: shape of the samples; (d,) by default.
 
         Example:
             >>> import torch, advect as ad
@@ -83,30 +80,27 @@ class GaussianMap(Map, kind="gaussian"):
             >>> bool(ad.bures(linear.transform(source).laws(), laws).diagonal().max() < 1e-4)
             True
         """
-        classes, shape = tuple(classes), (source.dim,) if sample_shape is None else sample_shape
-        fits = len(source) == len(target) == len(classes) == len(set(classes))
-        if not fits or source.dim != target.dim or math.prod(shape) != source.dim:
-            raise InputError(
-                "each class needs a law at the start, a law at the end and a name",
-                f"{len(source)} and {len(target)} laws of dimensions {source.dim} and "
-                f"{target.dim} for {len(set(classes))} names and samples of shape {shape}",
-                "Take matched laws with laws.take(rows).",
+        names = tuple(classes)
+        fits = len(source) == len(target) == len(names) == len(set(names))
+        if not fits or source.dim != target.dim:
+            got = (
+                f"{len(source)} and {len(target)} laws of dimensions {source.dim} and {target.dim} "
+                f"for {len(set(names))} names"
             )
-        masses = torch.as_tensor([1.0] * len(classes) if masses is None else masses).double()
-        found = cls()
-        found._solve(source, target, check_weights("masses", masses, len(classes)))
-        found.classes_, found.sample_shape_ = classes, tuple(shape)
-        return found
+            what = "each class needs a law at the start, a law at the end and a name"
+            raise InputError(what, got, "Take matched laws with laws.take(rows).")
+        masses = torch.as_tensor([1.0] * len(names) if masses is None else masses).double()
+        linear = cls()
+        linear._solve(source, target, check_weights("masses", masses, len(names)))
+        linear.classes_, linear.sample_shape_ = names, (source.dim,)
+        return linear
 
     def posterior(self, x: Any) -> Any:
         """p(y | x) ∝ m_y N(x; μ_y, S_y + s² I), a row for each sample and a column for each class.
 
         m are the class masses at the start, and s² is the mean variance of a feature.
         """
-        samples = self._checked(x)
-        if not self.classes_:
-            what = "a posterior needs classes"
-            raise InputError(what, "a map fitted without labels", "Fit on labeled datasets.")
+        samples = self._checked_classes(x)
         rows = self._posterior(samples.values.flatten(1).to(self._means))
         return samples.restore(rows.to(samples.values))
 
@@ -123,16 +117,16 @@ class GaussianMap(Map, kind="gaussian"):
 
     def _solve(self, source: Gaussians, target: Gaussians, masses: Tensor) -> None:
         """Axes V, deviations σ and images Rᵀ M of each class, stacked."""
-        one, two = source.covariance, target.covariance
-        pairs = list(zip(one.compressed.parts(), two.compressed.parts(), strict=True))
-        least = _min_deviation(one)
+        first, last = source.covariance, target.covariance
+        pairs = list(zip(first.compressed.parts(), last.compressed.parts(), strict=True))
+        least = _min_deviation(first)
         parts = side_by_side(lambda pair: _linear(*pair, least), pairs, rows=source.dim)
         axes, deviations, images = zip(*parts, strict=True)
         self._sizes = [len(part) for part in deviations]
         self._axes, self._images = torch.cat(axes), torch.cat(images)
         self._deviations = torch.cat(deviations)
         self._means, self._ends = source.means.double(), target.means.double()
-        before, after = one.traces().double(), two.traces().double()
+        before, after = first.traces().double(), last.traces().double()
         scale = (after / torch.where(before > 0, before, 1)).sqrt()
         self._rest = torch.where(before > 0, scale, 1.0).to(self._means)
         self._masses = masses.to(self._means)
@@ -205,9 +199,9 @@ def _min_deviation(covariance: Covariance) -> float:
     return max(_MIN_DEVIATION, 4 * math.sqrt(rounding))
 
 
-def _linear(own: Tensor, other: Tensor, least: float) -> tuple[Tensor, Tensor, Tensor]:
+def _linear(factor: Tensor, other: Tensor, least: float) -> tuple[Tensor, Tensor, Tensor]:
     """Vᵀ (r, d), σ (r,) and Rᵀ M (r, d) for factors of S and S'."""
-    _, deviations, axes = torch.linalg.svd(own.detach(), full_matrices=False)
+    _, deviations, axes = torch.linalg.svd(factor.detach(), full_matrices=False)
     in_range = deviations > least * (deviations.max() if len(deviations) else 0.0)
     deviations, axes, other = deviations[in_range], axes[in_range], other.detach()
     product = other @ (axes.mT * deviations)

@@ -1,23 +1,16 @@
 """Networks of maps: the paper's autoencoder for images, perceptrons for vectors (paper, appendix C),
-the velocity of flow matching, and their export.
+and the velocity of flow matching.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_known
 
 STATISTICS = ("centre", "scale", "shift", "spread")
 _WIDTHS = (512, 256, 256, 128, 128)  # fully connected layers of the encoder
@@ -114,7 +107,7 @@ class Velocity(nn.Module):
         return self.last(nn.functional.silu(h)).reshape(x.shape)
 
 
-class _Standardized(nn.Module):
+class Standardized(nn.Module):
     """A float32 network in standard units, with statistics of the sample shape as buffers."""
 
     centre: Tensor
@@ -129,21 +122,21 @@ class _Standardized(nn.Module):
             self.register_buffer(name, value)
 
 
-class Pushforward(_Standardized):
+class Pushforward(Standardized):
     """h(x) = [x +] shift + spread · f((x − centre)/scale)."""
 
     def __init__(self, network: nn.Module, residual: bool, *statistics: Tensor) -> None:
         super().__init__(network, *statistics)
         self.residual = residual
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         x = x.to(self.centre.dtype)
         moved = self.network(((x - self.centre) / self.scale).float()).to(x.dtype)
         moved = self.shift + self.spread * moved
         return x + moved if self.residual else moved
 
 
-class Carrier(_Standardized):
+class Carrier(Standardized):
     """Heun's method for dx/dt = shift + spread · f((x − centre)/scale, t, y) from t = 0 to 1."""
 
     def __init__(
@@ -173,21 +166,16 @@ class Carrier(_Standardized):
         return x
 
 
-def build(shape: tuple[int, ...]) -> nn.Module:
-    """A new network for samples of a shape."""
-    return Autoencoder(shape) if is_image(shape) else Perceptron(shape)
-
-
 def standard_units(x: Tensor, y: Tensor, dtype: torch.dtype) -> list[Tensor]:
     """Means and deviations of inputs and outputs; images have one deviation for all pixels."""
     shape, statistics = x.shape[1:], []
     for values in (x.double(), y.double()):
-        centred = values - values.mean(dim=0)
-        whole = centred.square().mean().sqrt()
-        whole = torch.where(whole > 0, whole, 1.0)
-        each = centred.square().mean(dim=0).sqrt()
-        each = torch.where(each > 1e-6 * whole, each, whole)
-        statistics += [values.mean(dim=0), whole if is_image(tuple(shape)) else each]
+        squares = (values - values.mean(dim=0)).square()
+        overall = squares.mean().sqrt()
+        overall = torch.where(overall > 0, overall, 1.0)
+        each = squares.mean(dim=0).sqrt()
+        each = torch.where(each > 1e-6 * overall, each, overall)
+        statistics += [values.mean(dim=0), overall if is_image(tuple(shape)) else each]
     return [part.to(dtype).expand(shape).contiguous() for part in statistics]
 
 
@@ -200,31 +188,3 @@ def fixed_random_state(seed: int) -> Iterator[None]:
         yield
     finally:
         torch.set_rng_state(state)
-
-
-def write_program(path: Path, module: nn.Module, inputs: dict[str, Tensor]) -> Path:
-    """Write a module as ``….pt2`` (torch.export) or ``….onnx``, for any number of rows.
-
-    ONNX needs ``pip install 'advect[onnx]'``.
-
-    Raises:
-        InputError: another suffix.
-    """
-    import torch.export
-
-    check_known("format", path.suffix.lower(), (".onnx", ".pt2"))
-    n = torch.export.Dim("n")
-    options: dict[str, Any] = {"dynamic_shapes": {name: {0: n} for name in inputs}}
-    examples = tuple(inputs.values())
-    if path.suffix.lower() == ".pt2":
-        content = io.BytesIO()
-        torch.export.save(torch.export.export(module, examples, **options), content)
-        write_atomically(path, content.getvalue())
-        return path
-    options |= {"input_names": list(inputs), "output_names": ["moved" if "y" in inputs else "y"]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = torch.onnx.export(module, examples, dynamo=True, verbose=False, **options)
-    assert program is not None
-    write_atomically(path, program.model_proto.SerializeToString())
-    return path

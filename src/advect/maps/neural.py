@@ -9,35 +9,32 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from advect._util.checks import check_count
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
-from advect.maps.base import Map
+from advect.maps.network_map import NetworkMap
 from advect.maps.networks import (
-    STATISTICS,
+    Autoencoder,
+    Perceptron,
     Pushforward,
-    build,
     fixed_random_state,
     is_image,
     standard_units,
-    write_program,
 )
 
-_BLOCK = 512  # rows carried at once
+_BLOCK = 512  # rows whose errors are computed at once
 _HELD_OUT = 0.1  # share of the pairs on which epochs are compared
 _PATIENCE = 5  # epochs without improvement before a start is given up
 _LEARNING_RATE, _BATCH_SIZE = 1e-3, 64
-_OPTIONS = ("epochs", "restarts", "seed")
 
 
 @dataclass(eq=False)
-class NeuralMap(Map, kind="neural"):
+class NeuralMap(NetworkMap, kind="neural"):
     """x ↦ h(x), a network fitted on the pairs; it ignores labels.
 
     Use it to carry very many samples, or to export a network. Images of shape (H, W) or (H, W, 3) go
@@ -51,9 +48,7 @@ class NeuralMap(Map, kind="neural"):
         progress: None shows slow progress, False is silent, a function gets (done, total).
 
     Attributes:
-        history_: for each start, (training error, held-out error) before training and after each
-            epoch, as mean squares.
-        held_out_error_: held-out error of the network.
+        held_out_error_: mean square error of the network on held-out pairs.
 
     Example:
         >>> import torch, advect as ad
@@ -67,97 +62,78 @@ class NeuralMap(Map, kind="neural"):
     restarts: int = 3
     seed: int = 0
     progress: Progress = field(default=None, repr=False)
+    options: ClassVar = ("epochs", "restarts", "seed")
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 0), ("restarts", 1), ("seed", 0)):
             setattr(self, name, check_count(name, getattr(self, name), least=least))
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        pairs = _Pairs(start, end)
+        pairs, residual = _Pairs(start, end), not is_image(start.sample_shape)
+        target = pairs.y.double() - pairs.x.double() if residual else pairs.y
+        statistics = standard_units(pairs.x, target, pairs.x.dtype)
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(len(start), generator=generator)
         n_held = min(max(round(_HELD_OUT * len(start)), 1), len(start) - 1)
         held, rest = (order[:n_held] if n_held else order), order[n_held:]
-        best, self.history_ = math.inf, []
+        best, chosen = math.inf, None
         with track(self.restarts * self.epochs, "fitting a network", self.progress) as advance:
             for restart in range(self.restarts):
-                errors: list[tuple[float, float]] = []
-                self.history_.append(errors)
+                errors: list[float] = []  # held-out errors before training and after each epoch
                 seed = int(torch.randint(2**31, (1,), generator=generator))
                 with fixed_random_state(seed):
-                    module = pairs.pushforward(build(start.sample_shape))
+                    module = self.build(start.sample_shape, statistics, None).to(start.x.device)
                     optimizer = torch.optim.Adam(module.network.parameters(), lr=_LEARNING_RATE)
                     for epoch in range(self.epochs + 1):
                         if epoch:
-                            module.train()
-                            shuffled = rest[torch.randperm(len(rest), generator=generator)]
-                            for batch in shuffled.split(_BATCH_SIZE):
-                                optimizer.zero_grad()
-                                pairs.loss(module, batch).backward()
-                                optimizer.step()
+                            pairs.train(module, optimizer, rest, generator)
                             advance(1)
-                        errors.append((pairs.error(module, rest), pairs.error(module, held)))
-                        if errors[-1][1] < best or restart == epoch == 0:
-                            best, self._module = errors[-1][1], copy.deepcopy(module)
-                        if epoch - min(range(epoch + 1), key=lambda i: errors[i][1]) >= _PATIENCE:
+                        errors.append(pairs.error(module, held))
+                        if errors[-1] < best or restart == epoch == 0:
+                            best, chosen = errors[-1], copy.deepcopy(module)
+                        if epoch - errors.index(min(errors)) >= _PATIENCE:
                             advance(self.epochs - epoch)
                             break
-        self._module = self._module.eval().requires_grad_(False)
+        assert chosen is not None
+        self.freeze(chosen)
         self.held_out_error_ = best
 
-    def move(self, x: Tensor, codes: Tensor) -> Tensor:
-        samples = x.reshape(len(x), *self._module.centre.shape).to(self._module.centre.device)
-        return torch.cat([self._module(part) for part in samples.split(_BLOCK)]).reshape(x.shape)
-
-    def export(self, path: str | Path) -> Path:
-        """Write the network for use without advect: ``.pt2`` (torch.export) or ``.onnx``.
-
-        The input is called ``x`` and has the dtype of the data of the fit.
-        """
-        shape, module = self._fitted(), copy.deepcopy(self._module).cpu()
-        example = torch.zeros(2, *shape, dtype=self._module.centre.dtype)
-        return write_program(Path(path), module, {"x": example})
+    def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Pushforward:
+        image = is_image(shape)
+        network = Autoencoder(shape) if image else Perceptron(shape)
+        return Pushforward(network, not image, *statistics)
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        facts: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS}
-        facts |= {"history": self.history_, "held_out_error": self.held_out_error_}
-        return dict(self._module.state_dict()), facts
+        tensors, facts = super().pack()
+        return tensors, facts | {"held_out_error": self.held_out_error_}
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        for name in _OPTIONS:
-            setattr(self, name, facts[name])
-        self.__post_init__()
-        self.history_ = [[(float(a), float(b)) for a, b in errors] for errors in facts["history"]]
+        super().unpack(tensors, facts)
         self.held_out_error_ = float(facts["held_out_error"])
-        shape = self._fitted()
-        statistics = [tensors[name] for name in STATISTICS]
-        if any(value.shape != shape for value in statistics):
-            raise ValueError(f"statistics are not of shape {shape}")
-        with torch.device("meta"):  # no memory until the weights are known to fit
-            network = build(shape)
-        self._module = Pushforward(network, not is_image(shape), *statistics)
-        self._module.load_state_dict(tensors, assign=True)
-        self._module.eval().requires_grad_(False)
 
 
 class _Pairs:
-    """Pairs as tensors, and the errors of a network."""
+    """Pairs as tensors, and training and errors of a network on some of them."""
 
     def __init__(self, start: LabeledDataset, end: LabeledDataset) -> None:
         self.x, self.y = start.samples, end.samples
         self.weights = start.weights * len(start)
 
-    def pushforward(self, network: nn.Module) -> Pushforward:
-        residual = not is_image(tuple(self.x.shape[1:]))
-        target = self.y.double() - self.x.double() if residual else self.y
-        statistics = standard_units(self.x, target, self.x.dtype)
-        return Pushforward(network.to(self.x.device), residual, *statistics)
-
-    def loss(self, module: Pushforward, rows: Tensor) -> Tensor:
-        """Weighted mean square error in standard units."""
-        errors = (module(self.x[rows]) - self.y[rows]) / module.spread
-        errors = errors.square().flatten(1).mean(dim=1)
-        return (self.weights[rows].to(errors) * errors).mean()
+    def train(
+        self,
+        module: Pushforward,
+        optimizer: torch.optim.Optimizer,
+        rows: Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        """An epoch with the weighted mean square error in standard units."""
+        module.train()
+        for batch in rows[torch.randperm(len(rows), generator=generator)].split(_BATCH_SIZE):
+            errors = (module(self.x[batch]) - self.y[batch]) / module.spread
+            errors = errors.square().flatten(1).mean(dim=1)
+            optimizer.zero_grad()
+            (self.weights[batch].to(errors) * errors).mean().backward()
+            optimizer.step()
 
     def error(self, module: Pushforward, rows: Tensor) -> float:
         """Weighted mean square error in the units of the data."""
