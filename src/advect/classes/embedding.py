@@ -17,7 +17,7 @@ from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
 from advect.data.laws.linalg import principal_axes
 from advect.errors import InputError
-from advect.spaces.encoding import Encoding, as_coder, call_coder
+from advect.spaces.encoding import as_coder, call_coder, run_coder
 from advect.spaces.images import layout
 
 _COMPONENTS = 50  # principal components for "auto": more true classes of images than all pixels
@@ -49,8 +49,8 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             check_known("embedding", embedding, ("auto", "gradients", "standardized"))
         case torch.nn.Module() | str() | Path():
             encoder = as_coder(embedding, "embedding")
-            step = Encoding.fit(data.x, data.sample_shape, encoder)
-            return _as_points(step.apply(data.x.detach()))
+            x = data.x.detach()
+            return _as_points(run_coder(encoder, x, data.sample_shape, "embedding"))
     samples = data.samples.detach()
     if hasattr(embedding, "fit_transform"):
         samples, embedding = torch.from_numpy(x), _seeded(embedding, seed).fit_transform

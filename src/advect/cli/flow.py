@@ -278,7 +278,7 @@ class _Describe:
         environment = rundir.environment(job.config.settings, job.digests)
         rundir.write_json(directory / "env.json", environment)
         if job.space is not None:
-            rundir.write_json(directory / "space.json", job.space.to_dict(directory))
+            rundir.write_json(directory / "space.json", job.space.to_dict())
         self.done = True
 
 

@@ -52,7 +52,7 @@ def fit(
         carrier, common, facts = fitted
         with atomic_directory(place, overwrite=run.overwrite) as folder:
             carrier.save(folder / "map.safetensors")
-            write_json(folder / "space.json", {} if common is None else common.to_dict(place))
+            write_json(folder / "space.json", {} if common is None else common.to_dict())
             check_free(place, run.overwrite, "map")
         running.finish(Facts({"map": carrier.kind, **facts}), None, {"out": place})
 

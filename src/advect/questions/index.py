@@ -143,7 +143,7 @@ class DatasetIndex(Result):
             options = {name: facts[name] for name in ("n_levels", "label_weight")}
             self._slices = Slices(tensors["theta"], tensors["psi"], **options)
             self.keep = check_count("keep", facts["keep"])
-        self.space = FeatureSpace.from_dict(facts["space"], encoder=encoder, folder=self.path)
+        self.space = FeatureSpace.from_dict(facts["space"], encoder=encoder)
 
     @classmethod
     def create(
@@ -174,7 +174,7 @@ class DatasetIndex(Result):
         folder, keep = Path(path).expanduser(), check_count("keep", keep)
         if folder.exists() and not folder.is_dir():
             raise InputError("path must be a directory", folder, "Choose another path.")
-        facts = {"format": _FORMAT, "keep": keep, "space": space.to_dict(folder)}
+        facts = {"format": _FORMAT, "keep": keep, "space": space.to_dict()}
         facts |= {"n_levels": slices.n_levels, "label_weight": slices.label_weight}
         with atomic_directory(folder) as staging:
             (staging / _SETS).mkdir()

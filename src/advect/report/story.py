@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from advect.io.logs import is_metric, read_lines
 from advect.io.trajectory import Frame, Trajectory
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver
-from advect.spaces.pictures import Pictures
 from advect.viz.states import Curve, curves_of
 
 
@@ -61,16 +60,15 @@ class Story:
     config: str | None = None
     command: str | None = None
     code: str | None = None
-    pictures: Pictures | None = None
+    pictures: Callable[[LabeledDataset], LabeledDataset] | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
         kinds = (LabeledDataset, type(None))
         check_kind("target must be a LabeledDataset", self.target, kinds, remedy)
-        remedy = "Pass space.pictures(source, target)."
-        what = "pictures must be those of a feature space"
-        check_kind(what, self.pictures, (Pictures, type(None)), remedy)
+        what, remedy = "pictures must be a function of a dataset", "Pass for example space.invert."
+        check_kind(what, self.pictures, (Callable, type(None)), remedy)
         if len(self.trajectory) == 0:
             remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
             raise InputError("a report needs recorded frames", "none", remedy)

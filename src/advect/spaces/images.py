@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from advect.spaces.steps import Shapes, Step
+from advect.spaces.steps import Step
 
 
 def layout(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
@@ -26,14 +26,12 @@ def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, flo
     if not sides or any(layout(shape) is None or len(x) == 0 for shape, x in sides):
         return None
     low, high = min(float(x.min()) for _, x in sides), max(float(x.max()) for _, x in sides)
-    if low < 0 or high > 255:
-        return None
-    if high <= 1:
-        return 0.0, 1.0
-    return (0.0, 255.0) if all(bool((x == x.round()).all()) for _, x in sides) else None
+    whole = all(bool((x == x.round()).all()) for _, x in sides)
+    fits = low >= 0 and (high <= 1 or (high <= 255 and whole))
+    return (0.0, 1.0 if high <= 1 else 255.0) if fits else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pixels(Step):
     """Images of shape ``shape`` resized to ``out``, gray or rgb; ``alpha`` restores a channel."""
 
@@ -48,10 +46,6 @@ class Pixels(Step):
         planes = _planes(x, shape)
         alpha = float(planes[:, 3].double().mean()) if planes.shape[1] == 4 else None
         return cls(shape, out, alpha)
-
-    @property
-    def shapes(self) -> Shapes:
-        return self.shape, self.out
 
     def apply(self, x: Tensor) -> Tensor:
         planes = _planes(x, self.shape)[:, :3]
