@@ -29,8 +29,9 @@ def few_of(shots=2, k=2, d=4, dtype=torch.float64, seed=1):
     return ad.LabeledDataset(x, [c for c in "uvwxyz"[:k] for _ in range(shots)])
 
 
-def table(values, few, source):
-    return ClassTable(np.array(values, dtype=float), few.classes, source.classes)
+def matching_of(values, few, source):
+    table = ClassTable(np.array(values, dtype=float), few.classes, source.classes)
+    return ad.ClassMatching(table)
 
 
 def gaps(a, b):
@@ -44,7 +45,7 @@ def residuals(data):
 
 def test_residuals_are_those_of_the_matched_classes():
     source, few = source_of(), few_of()
-    matching = table([[0.5, 0.5, 0], [0, 0, 1]], few, source)
+    matching = matching_of([[0.5, 0.5, 0], [0, 0, 1]], few, source)
     more, again = (
         ad.classes.borrow(source, few, matching, n=48, generator=generator()) for _ in range(2)
     )

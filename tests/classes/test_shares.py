@@ -90,7 +90,6 @@ def test_what_is_refused():
     source = blobs((5, 5))
     for call in (
         lambda: ad.class_shares(ad.LabeledDataset(source.x), source),
-        lambda: ad.class_shares(source, source, cost=ad.GroundCost()),
         lambda: ad.class_shares(source, source, solver=ad.ExactOT()),
         lambda: ad.class_shares(source, source, solver=ad.MiniBatch(size=3)),
         lambda: ad.class_shares(source, ad.LabeledDataset(torch.zeros(3, 7))),

@@ -56,7 +56,5 @@ def file_digest(path: Path, what: str) -> str:
     """SHA-256 of a file and of the weights that torch.onnx writes beside it."""
     if not path.is_file():
         raise InputError(f"no such file for {what}", path, "Check the path.")
-    weights = path.with_name(f"{path.name}.data")
-    return hashlib.sha256(
-        b"".join(p.read_bytes() for p in (path, weights) if p.is_file())
-    ).hexdigest()
+    files = (path, path.with_name(f"{path.name}.data"))
+    return hashlib.sha256(b"".join(p.read_bytes() for p in files if p.is_file())).hexdigest()

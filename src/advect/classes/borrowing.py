@@ -17,23 +17,24 @@ from advect._util.checks import check_count, check_kind, check_known
 from advect.classes.matching import ClassMatching
 from advect.cost import GroundCost, MeansOnly
 from advect.cost.ground import check_features
-from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.data.laws import Factored, Gaussians, group_shares
 from advect.data.laws.shrinkage import pooled
 from advect.data.sampling import by_turns
 from advect.errors import InputError
+from advect.transport.transport import check_dataset
 
 _FLOOR = 0.1  # of the mean variance, added to all of W: unseen directions may vary
 _ALIKE = 0.5  # from this a on, classes do not vary as those of the source
+_TINY = torch.finfo(torch.float64).tiny
 _MORE = 10.0 ** torch.linspace(-3, 2, 41, dtype=torch.float64)  # grid of a
 
 
 def borrow(
     source: LabeledDataset,
     few: LabeledDataset,
-    matching: ClassMatching | ClassTable | None = None,
+    matching: ClassMatching | None = None,
     *,
     n: int | None = None,
     centre: Literal["shots", "calibrated"] = "shots",
@@ -50,8 +51,8 @@ def borrow(
         source: many labeled samples of other classes, in the same feature space.
         few: the target samples.
         matching: from the classes of ``few`` to those of ``source``, which give the residuals:
-            ``ClassMatching.between(few, source)``, ``ClassMatching.nearest(few, source)``, or a table
-            of P(source class | class). By default that of equal masses and distances of class means.
+            ``ClassMatching.between(few, source)`` or ``ClassMatching.nearest(few, source)``. By default
+            that of equal masses and distances of class means.
         n: number of samples; by default that of the source. Classes and samples are drawn in
             proportion to their weights in ``few``.
         centre: ``"shots"`` adds residuals to single samples; ``"calibrated"`` first moves the samples
@@ -77,36 +78,34 @@ def borrow(
         ({'u': 100, 'v': 100}, 90)
     """
     check_known("centre", centre, ("shots", "calibrated"))
-    source, few = _labeled_pair(source, few)
+    source, few = _labeled("source", source), _labeled("few", few)
     n = len(source) if n is None else check_count("n", n)
-    shares = _class_shares(source, few, matching)
+    probabilities = _donor_probabilities(source, few, matching)
     y = by_turns(few.class_mass, n, generator).sort().values
     shots, donors = torch.empty_like(y), torch.empty(n, dtype=torch.long, device=source.x.device)
     for code in y.unique().tolist():
         rows = y == code
         shots[rows] = _drawn(few, y[rows], generator)
-        classes = by_turns(shares[code], int(rows.sum()), generator).to(source.y)
+        classes = by_turns(probabilities[code], int(rows.sum()), generator).to(source.y)
         donors[rows.to(donors.device)] = _drawn(source, classes, generator)
     x, means = source.x[donors].double(), class_means(source)[source.y[donors]]
     ratio = torch.ones_like(x[:, :1])
     if proportional:
         squares = means.square().sum(dim=1, keepdim=True)
-        tiny = torch.finfo(squares.dtype).tiny
-        found = (x * means).sum(dim=1, keepdim=True) / squares.clamp_min(tiny)
-        ratio = torch.where(squares > 0, found, ratio)
-    residuals, ratio = (part.to(few.x.device) for part in (x - ratio * means, ratio))
-    around = few.x[shots].double()
+        products = (x * means).sum(dim=1, keepdim=True)
+        ratio = torch.where(squares > 0, products / squares.clamp_min(_TINY), ratio)
+    residuals = (x - ratio * means).to(few.x.device)
+    centres = few.x[shots].double()
     if centre == "calibrated":
-        around = around + (calibrated_means(source, few) - class_means(few))[y]
-    x = ratio * around + residuals
-    weights = few.weights.new_full((n,), 1 / n)
-    return few.replace(x=x.to(few.x), y=y, weights=weights, law=None, law_index=None)
+        centres = centres + (calibrated_means(source, few) - class_means(few))[y]
+    x = (ratio.to(few.x.device) * centres + residuals).to(few.x)
+    return few.replace(x=x, y=y, weights=few.weights.new_full((n,), 1 / n))
 
 
 def borrowed_laws(
     source: LabeledDataset,
     few: LabeledDataset,
-    matching: ClassMatching | ClassTable | None = None,
+    matching: ClassMatching | None = None,
 ) -> Gaussians:
     """Label laws with the means of ``few`` and covariances S_y = Σ_c P(c | y) S_c of the source.
 
@@ -129,68 +128,46 @@ def borrowed_laws(
         >>> laws.means.tolist(), laws.covariance.scales().round().tolist()
         ([[51.0, 0.0], [90.0, 0.0]], [[1.0, 3.0], [1.0, 3.0]])
     """
-    source, few = _labeled_pair(source, few)
+    source, few = _labeled("source", source), _labeled("few", few)
     covariance, means = estimated_laws(source).covariance, class_means(few)
-    shares = _class_shares(source, few, matching).to(source.x.device)
-    factors = [pooled(covariance, share).compressed.rows for share in shares]
+    probabilities = _donor_probabilities(source, few, matching).to(source.x.device)
+    factors = [pooled(covariance, row).compressed.rows for row in probabilities]
     return Gaussians(means, Factored(torch.cat(factors).to(means), tuple(map(len, factors))))
 
 
 def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
     """An error if samples or columns of ``data`` and ``few`` differ."""
     if data.sample_shape != few.sample_shape:
-        raise InputError(
-            f"{name} and few must be in one feature space",
-            f"samples of shape {data.sample_shape} and {few.sample_shape}",
-            "Use ad.harmonize first.",
-        )
+        shapes = f"samples of shape {data.sample_shape} and {few.sample_shape}"
+        what, remedy = f"{name} and few must be in one feature space", "Use ad.harmonize first."
+        raise InputError(what, shapes, remedy)
     check_features(data, few)
 
 
-def _labeled_pair(
-    source: LabeledDataset, few: LabeledDataset
-) -> tuple[LabeledDataset, LabeledDataset]:
-    """The samples of both that have a label and a weight."""
-    parts = []
-    for name, data in (("source", source), ("few", few)):
-        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-        check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
-        known = data.labeled & (data.weights > 0)
-        if not bool(known.any()):
-            got = f"none of {len(data)} samples with a label and a weight"
-            raise InputError(f"{name} must have labels", got, "Label some of them.")
-        data = data.replace(x=data.x.detach(), law=None, law_index=None)
-        parts.append(data if bool(known.all()) else data.subset(known))
-    check_one_space("source", parts[0], parts[1])
-    return parts[0], parts[1]
+def _labeled(name: str, data: LabeledDataset) -> LabeledDataset:
+    """The samples that have a label and a weight."""
+    data = check_dataset(name, data)
+    rows = data.labeled & (data.weights > 0)
+    if not bool(rows.any()):
+        got = f"none of {len(data)} samples with a label and a weight"
+        raise InputError(f"{name} must have labels", got, "Label some of them.")
+    return data.replace(x=data.x.detach(), law=None, law_index=None).subset(rows)
 
 
-def _class_shares(
-    source: LabeledDataset, few: LabeledDataset, matching: ClassMatching | ClassTable | None
+def _donor_probabilities(
+    source: LabeledDataset, few: LabeledDataset, matching: ClassMatching | None
 ) -> Tensor:
     """P(source class | class of few), (k, k'); uniform for classes without a match."""
+    check_one_space("source", source, few)
     if matching is None:
         matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
-    elif not isinstance(matching, ClassMatching):
-        remedy = "Pass for instance ad.ClassMatching.nearest(few, source)."
-        check_kind("matching must be a ClassMatching", matching, ClassTable, remedy)
-        matching = ClassMatching(matching)
-    present = [name for name, count in few.counts.items() if count]
-    unknown = set(present) - set(matching.data_classes)
-    unknown = unknown or set(matching.reference_classes) - set(source.classes)
-    if unknown:
-        raise InputError(
-            "matching must lead from the classes of few to those of source",
-            f"{min(map(repr, unknown))} on the wrong side or unknown",
-            "Build it with ad.ClassMatching.between(few, source), in this order.",
-        )
+    remedy = "Pass for instance ad.ClassMatching.nearest(few, source), in this order."
+    check_kind("matching must be a ClassMatching", matching, ClassMatching, remedy)
+    if (matching.data_classes, matching.reference_classes) != (few.classes, source.classes):
+        what = "matching must lead from the classes of few to those of source"
+        raise InputError(what, f"one from {matching.data_classes!r:.80}", remedy)
     filled = torch.tensor([float(count > 0) for count in source.counts.values()]).double()
-    table = torch.zeros(len(few.classes), len(source.classes), dtype=torch.float64)
-    rows = torch.tensor([few.classes.index(name) for name in present])
-    columns = torch.tensor([source.classes.index(name) for name in matching.reference_classes])
-    taken = [matching.data_classes.index(name) for name in present]
-    table[rows[:, None], columns] = torch.as_tensor(matching.soft.values[taken]).double()
-    table = table * filled
+    table = torch.as_tensor(matching.soft.values).double() * filled
     table = torch.where(table.sum(dim=1, keepdim=True) > 0, table, filled)
     return table / table.sum(dim=1, keepdim=True)
 
@@ -274,8 +251,7 @@ def effective_counts(data: LabeledDataset) -> Tensor:
     """Effective number of samples of each class, (Σw)² / Σw², (k,)."""
     weights, zeros = data.weights.double(), data.weights.new_zeros(len(data.classes)).double()
     total, squares = (zeros.index_add(0, data.y, part) for part in (weights, weights.square()))
-    tiny = torch.finfo(torch.float64).tiny
-    return torch.where(total > 0, total.square() / squares.clamp_min(tiny), total)
+    return torch.where(total > 0, total.square() / squares.clamp_min(_TINY), total)
 
 
 def _likeliest(along: Tensor, rest: Tensor, dim: int, variances: Tensor, chance: Tensor) -> Tensor:
@@ -286,7 +262,6 @@ def _likeliest(along: Tensor, rest: Tensor, dim: int, variances: Tensor, chance:
     scatter = (along.square() / inside).sum(dim=(1, 2)) + (rest / elsewhere).sum(dim=1)
     free = dim - along.shape[1]
     volume = inside.log().sum(dim=(1, 2)) + free * elsewhere.log().sum(dim=1)
-    tiny = torch.finfo(scatter.dtype).tiny
     # the centre is estimated from the same means, which takes one degree of freedom of k
-    cost = volume / len(along) + dim * scatter.clamp_min(tiny).log()
+    cost = volume / len(along) + dim * scatter.clamp_min(_TINY).log()
     return more[int(cost.argmin())]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,9 +21,6 @@ from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.transport.class_tables import class_distances, otdd_classes
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +47,8 @@ class ClassMatching:
     def __post_init__(self) -> None:
         values = np.asarray(self.coupling.values, dtype=np.float64)
         if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
-            raise InputError(
-                "a coupling must hold masses",
-                "negative, NaN or no mass",
-                "Pass the class_matching of an ad.otdd distance.",
-            )
+            remedy = "Pass the class_matching of an ad.otdd distance."
+            raise InputError("a coupling must hold masses", "negative, NaN or no mass", remedy)
 
     @classmethod
     def between(
@@ -201,7 +195,7 @@ class ClassMatching:
             for code, nothing in zip(best, empty, strict=True)
         ]
 
-    def as_layer(self, *, dtype: torch.dtype = torch.float32) -> nn.Linear:
+    def as_layer(self, *, dtype: torch.dtype = torch.float32) -> torch.nn.Linear:
         """The final linear layer of the paper, k → k' without bias, after a layer of probabilities.
 
         Example:
@@ -212,12 +206,9 @@ class ClassMatching:
             >>> network(torch.zeros(3, 1)).shape
             torch.Size([3, 2])
         """
-        from torch import nn
-
-        k, m = len(self.reference_classes), len(self.data_classes)
-        layer = nn.Linear(k, m, bias=False, dtype=dtype)
+        layer = torch.nn.Linear(*self.coupling.shape[::-1], bias=False, dtype=dtype)
         weights = torch.as_tensor(self.weights.values, dtype=dtype)
-        layer.weight = nn.Parameter(weights, requires_grad=False)
+        layer.weight = torch.nn.Parameter(weights, requires_grad=False)
         return layer
 
     def __str__(self) -> str:

@@ -22,10 +22,8 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count
-from advect._util.memory import MemoryLimit
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, NoLabels
-from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
 from advect.errors import InputError
@@ -140,9 +138,7 @@ def class_shares(
     source: LabeledDataset,
     target: LabeledDataset,
     *,
-    cost: GroundCost | None = None,
     solver: Solver | None = None,
-    memory_limit: MemoryLimit = None,
 ) -> ClassShares:
     """Estimate the proportions of the source's classes in the target, without labels of the target.
 
@@ -153,17 +149,15 @@ def class_shares(
     Args:
         source: labeled samples; classes without mass get no share.
         target: samples in the same feature space, labeled or not.
-        cost: the ground cost of features, without labels.
         solver: an entropic one; by default ``Sinkhorn(epsilon, reach=…)`` with 3 % of the mean cost
             and half its root, so that classes that the target lacks can be left behind.
-        memory_limit: bytes, or a text like "2GiB".
 
     Returns:
         ``ClassShares``: the proportions, their standard error and the reweighted source.
 
     Raises:
-        InputError: unlabeled samples in the source, a cost with labels, a solver that is random or has
-            no epsilon, or datasets in different spaces.
+        InputError: unlabeled samples in the source, a solver that is random or has no epsilon, or
+            datasets in different spaces.
 
     Example:
         >>> import torch, advect as ad
@@ -179,27 +173,18 @@ def class_shares(
     source, target = check_dataset("source", source), check_dataset("target", target)
     require_classes(source, "class_shares")
     require_labels(source, "class_shares")
-    ground = check_cost(cost) or GroundCost(label=NoLabels())
-    if ground.has_labels:
-        raise InputError(
-            "class_shares needs a cost without labels",
-            f"a cost with {ground.label!r}",
-            "Pass ad.GroundCost(feature=…, label=ad.NoLabels()).",
-        )
     chosen = check_solver(solver or Sinkhorn(Relative(_EPSILON)))
     present = source.class_mass > 0
     alike = source.reweighted(present.double())  # classes of one mass
-    transport = Transport(ground.fitted(source, target), chosen, memory_limit)
+    cost = GroundCost(label=NoLabels()).fitted(source, target)
+    transport = Transport(cost, chosen, None)
     problem, prepared = transport.problem(alike, target)
     epsilon = prepared.regularisation
     if solver is None:
         prepared = Sinkhorn(epsilon, reach=_REACH * math.sqrt(epsilon / _EPSILON))
     if prepared.stochastic or not epsilon > 0:
-        raise InputError(
-            "class_shares needs an entropic solver without random draws",
-            repr(chosen),
-            "Pass ad.Sinkhorn(…).",
-        )
+        what = "class_shares needs an entropic solver without random draws"
+        raise InputError(what, repr(chosen), "Pass ad.Sinkhorn(…).")
     solved = prepared.solve(problem.make("cross"), alike.weights, target.weights)
     membership = torch.nn.functional.one_hot(source.y, len(source.classes)).double()
     sums = solved.coupling.T @ membership
