@@ -10,7 +10,7 @@ from sklearn.metrics import cluster as contingency
 from sklearn.mixture import GaussianMixture
 
 import advect as ad
-from advect.classes.naming import clustering_accuracy, purity
+from advect.classes.pseudo import clustering_accuracy, purity
 from advect.data.laws import Diagonal
 
 CENTRES = np.array([[0.0, 0.0, 0.0], [20.0, 0.0, 0.0], [0.0, 20.0, 0.0], [0.0, 0.0, 20.0]])

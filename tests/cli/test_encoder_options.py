@@ -137,7 +137,6 @@ def test_transfer(here, capsys):
     [
         (["--space.encoder", "nowhere.onnx"], "no such file for the encoder"),
         (["--space.encoder", "net.pt"], "can run any code"),
-        (["--space.encoder", "net"], "path.py:name or path.onnx"),
         (["--space.encoder", "mine.py"], "path.py:name or path.onnx"),
         (["--space.encoder", "net.onnx", "--space.size", "5"], "must take samples like these"),
         (["--space.decoder", "net.onnx"], "Pass both, or neither"),

@@ -44,9 +44,6 @@ def squares(samples: torch.Tensor) -> torch.Tensor:
     return samples.flatten(1)[:, :5] ** 2
 
 
-# Every kind gives what it gives
-
-
 def test_a_module_is_asked_in_evaluation_mode_and_left_as_it_was() -> None:
     net, a, b = network(), images(30), images(20, seed=1)
     net.train()
@@ -87,20 +84,12 @@ def test_scale_and_project_are_of_the_embedding(scale: str) -> None:
         torch.testing.assert_close(one.x, other.x, atol=2e-5, rtol=1e-5)
 
 
-def test_an_onnx_file_gives_what_the_function_gives(tmp_path: Path) -> None:
-    a, b, layer = images(30), images(20, seed=1), Layer()
-    path = layer.export(tmp_path / "net.onnx")
-    found = ad.harmonize(a, b, encoder=path, scale="standardize")
-    plain = ad.harmonize(a, b, encoder=layer, scale="standardize")
-    for one, other in zip(found, plain, strict=True):
-        torch.testing.assert_close(one.x, other.x, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("shape", "batch"), [((1, 6, 6), 4), ((36,), "n"), ((6, 6, 1), 1), ((6, 6), 100)]
+    ("shape", "batch"), [((6, 6), "n"), ((1, 6, 6), 4), ((36,), "n"), ((6, 6, 1), 1), ((6, 6), 100)]
 )
-def test_an_onnx_file_of_another_shape(shape: tuple[int, ...], batch: Any, tmp_path: Path) -> None:
+def test_an_onnx_file_gives_what_the_function_gives(
+    shape: tuple[int, ...], batch: Any, tmp_path: Path
+) -> None:
     a, b, layer = images(30), images(20, seed=1), Layer()
     path = layer.export(tmp_path / "net.onnx", shape, batch)
     torch.testing.assert_close(ad.harmonize(a, b, encoder=path)[0].x, layer(a.samples))
@@ -125,20 +114,14 @@ def test_batches_are_bounded_and_change_nothing(monkeypatch: pytest.MonkeyPatch)
     assert done[-1] == (50, 50) and len(done) == 16
 
 
-# Errors
-
-
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        (lambda x: x.mean(), "for each of the 2 samples"),
         (lambda x: x[:1], "for each of the 2 samples"),
         (lambda x: x.flatten(1).log() * 0 / 0, "finite"),
-        (lambda x: x.flatten(1)[:, :0], "real numbers"),
         (lambda x: x.flatten(1) * 1j, "real numbers"),
         (lambda x: x @ torch.zeros(9, 9), "must accept batches"),
         (torch.nn.Conv2d(1, 2, 3), "Unflatten"),
-        (3, "torch module"),
         (PCA, "the class PCA"),
         ("net.pt", "ONNX"),
         ("nowhere.onnx", "no such file"),
@@ -161,34 +144,18 @@ def test_no_way_back_without_a_decoder() -> None:
             FeatureSpace.fit(a, b, **options, decoder=squares)
 
 
-# The way back
-
-
 def test_decoders() -> None:
     a, b = images(60, dtype=torch.float64), images(50, seed=1, dtype=torch.float64)
     mix = torch.randn(36, 36, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    space = FeatureSpace.fit(
-        a,
-        b,
-        encoder=lambda x: x.flatten(1) @ mix,
-        decoder=lambda z: (z @ torch.linalg.inv(mix)).reshape(-1, 6, 6),
-        scale="standardize",
-    )
+    encode, decode = lambda x: x.flatten(1) @ mix, lambda z: z @ torch.linalg.inv(mix)
+    space = FeatureSpace.fit(a, b, encoder=encode, decoder=decode, scale="standardize")
     torch.testing.assert_close(space.invert(space.apply(a)).x, a.x)
     pca = PCA(10, svd_solver="full").fit(np.concatenate([a.x, b.x]))
-    rows = FeatureSpace.fit(
-        a,
-        b,
-        encoder=lambda x: pca.transform(x.flatten(1)),
-        decoder=pca.inverse_transform,
-        project=10,
-    )
+    coders = {"encoder": lambda x: pca.transform(x.flatten(1)), "decoder": pca.inverse_transform}
+    rows = FeatureSpace.fit(a, b, **coders, project=10)
     wanted = pca.inverse_transform(pca.transform(a.x.numpy()))
     np.testing.assert_allclose(rows.invert(rows.apply(a)).x, wanted, atol=1e-10)
     assert rows.kinds("source") == ("encode", "project")
-
-
-# Saved by what it is known by
 
 
 def test_saved_spaces_ask_for_their_encoder_and_refuse_another() -> None:

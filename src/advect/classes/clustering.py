@@ -1,4 +1,6 @@
-"""Clusters of points: scikit-learn clusterers, and "spectral", "kmeans" and "dbscan" by name."""
+"""Clusters of points and the graph of nearest neighbours.
+
+A clusterer is one of scikit-learn, or "spectral", "kmeans" or "dbscan" by name."""
 
 from __future__ import annotations
 
@@ -9,12 +11,13 @@ import numpy as np
 
 from advect._util.checks import check_known, check_methods
 from advect._util.query import guess, split
-from advect.classes.neighbor_graph import neighbor_graph
 from advect.errors import InputError
 
 NAMES = ("spectral", "kmeans", "dbscan")
 _MAX_SPECTRAL = 10_000  # samples for spectral clustering; the others join their nearest neighbours
 _NEIGHBORS = 10  # of each sample in the graph of spectral clustering
+_SCALE_NEIGHBOR = 7  # the neighbour whose distance is the scale of a point
+_LEAST = 1e-3  # smallest weight of an edge
 _VOTES = 5  # neighbours that decide for a sample that was not clustered
 
 
@@ -39,12 +42,12 @@ def as_clusterer(clusterer: Any) -> Any:
         return name
     from sklearn.cluster import DBSCAN, KMeans, SpectralClustering
 
+    kinds = {"dbscan": DBSCAN, "kmeans": KMeans, "spectral": SpectralClustering}
     defaults: dict[str, Any] = {"eps": 5.0, "min_samples": 4} if name == "dbscan" else {}
-    classes = {"dbscan": DBSCAN, "kmeans": KMeans, "spectral": SpectralClustering}
     try:
-        return classes[name](**defaults | options)
+        return kinds[name](**defaults | options)
     except TypeError as error:
-        remedy = f"See sklearn.cluster.{classes[name].__name__}."
+        remedy = "See the options of the class in sklearn.cluster."
         raise InputError("unknown option of a clusterer", error, remedy) from None
 
 
@@ -165,3 +168,50 @@ def join_nearest(points: np.ndarray, codes: np.ndarray, neighbors: int) -> np.nd
     codes = codes.copy()
     codes[noise] = near.fit(points[~noise], codes[~noise]).predict(points[noise])
     return codes
+
+
+def neighbor_graph(points: np.ndarray, neighbors: int, *, local: bool = False) -> Any:
+    """A symmetric sparse (n, n) matrix: 1 for mutual neighbours, ½ for neighbours of one side.
+
+    Each component is joined to the nearest point outside, with the smallest weight, until there is
+    one component.
+
+    Args:
+        points: (n, p).
+        neighbors: number of neighbours of each point.
+        local: weights exp(−d² / (s_i s_j)) instead, with s the distance to the seventh neighbour
+            (Zelnik-Manor and Perona, Self-tuning spectral clustering, 2004).
+    """
+    from scipy.sparse.csgraph import connected_components
+    from sklearn.neighbors import kneighbors_graph
+
+    count = min(neighbors, len(points) - 1)
+    graph: Any = kneighbors_graph(points, count, mode="distance" if local else "connectivity")
+    if local:
+        distances = graph.data.reshape(-1, count)  # nearest first
+        scale = distances[:, min(_SCALE_NEIGHBOR, count) - 1]
+        scale = np.maximum(scale, _LEAST * distances.mean() or 1.0)  # equal points have scale 0
+        exponents = distances**2 / (scale[:, None] * scale[graph.indices].reshape(distances.shape))
+        graph.data = np.maximum(np.exp(-exponents), _LEAST).reshape(-1)
+    graph = ((graph + graph.T) / 2).tocsr()
+    weight = _LEAST / 2 if local else 0.5
+    while (component := connected_components(graph, directed=False)[1]).any():
+        ends = _bridges(points, component)
+        bridges = type(graph)((np.full(len(ends[0]), weight), ends), shape=graph.shape)
+        graph = graph.maximum(bridges.maximum(bridges.T)).tocsr()
+    return graph
+
+
+def _bridges(points: np.ndarray, component: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each component but the largest, the ends of the shortest edge out of it."""
+    from sklearn.metrics import pairwise_distances_argmin_min
+
+    names, counts = np.unique(component, return_counts=True)
+    ends = []
+    for name in np.delete(names, counts.argmax()):
+        inside, outside = (np.flatnonzero((component == name) == side) for side in (True, False))
+        nearest, distances = pairwise_distances_argmin_min(points[inside], points[outside])
+        row = distances.argmin()
+        ends.append((inside[row], outside[nearest[row]]))
+    first, second = np.array(ends).T
+    return first, second

@@ -39,7 +39,7 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
         case "auto":
             return _principal(x, _COMPONENTS) if min(x.shape) > _COMPONENTS else x
         case "gradients":
-            rows = _as_points(Embedding(oriented_gradients).embed(data))
+            rows = _as_points(oriented_gradients(data.samples.detach()))
             return _principal(rows, min(_EDGES, *rows.shape))
         case "standardized":
             rows = torch.from_numpy(x)
@@ -52,8 +52,7 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             check_known("embedding", embedding, ("auto", "gradients", "standardized"))
         case torch.nn.Module() | str() | Path():
             encoder = as_coder(embedding, "embedding")
-            x = data.x.detach()
-            return _as_points(run_coder(encoder, x, data.sample_shape, "embedding"))
+            return _as_points(run_coder(encoder, data.x.detach(), data.sample_shape, "embedding"))
     samples = data.samples.detach()
     if hasattr(embedding, "fit_transform"):
         samples, embedding = torch.from_numpy(x), seeded(embedding, seed).fit_transform

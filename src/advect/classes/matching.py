@@ -86,8 +86,6 @@ class ClassMatching:
         data: LabeledDataset,
         reference: LabeledDataset,
         m: int = 2,
-        *,
-        cost: GroundCost | None = None,
     ) -> ClassMatching:
         """Each class of the data with the m nearest classes of the reference, equally.
 
@@ -96,9 +94,8 @@ class ClassMatching:
 
         Args:
             data, reference: as in ``between``.
-            m: number of classes.
-            cost: its label cost gives the distances; by default those of class means, since
-                covariances of few samples are too small.
+            m: number of classes. Distances are those of class means, since covariances of few
+                samples are too small.
 
         Example:
             >>> import advect as ad
@@ -109,7 +106,7 @@ class ClassMatching:
             high       0    0.5    0.5      0
             low      0.5    0.5      0      0
         """
-        cost = check_cost(cost) or GroundCost(label=MeansOnly())
+        cost = GroundCost(label=MeansOnly())
         distances = class_distances(cost.fitted(data, reference).between(data, reference))
         known = ~np.isnan(distances)
         rows = known.any(axis=1, keepdims=True)
@@ -163,13 +160,13 @@ class ClassMatching:
         """
         return self._probabilities(scores) @ self.weights.values.T
 
-    def predict(self, scores: Any, *, unknown: Hashable = ...) -> list[Hashable]:
+    def predict(self, scores: Any, *, unknown: Hashable = None) -> list[Hashable]:
         """The most likely class of the data for each prediction of the model.
 
         Args:
             scores: as in ``apply``.
             unknown: returned for predictions with mass only on classes without samples in the
-                reference; by default they are an error.
+                reference.
 
         Example:
             >>> import advect as ad
@@ -178,22 +175,8 @@ class ClassMatching:
             >>> ad.ClassMatching.between(data, digits).predict([0, 2], unknown="neither")
             ['low', 'neither']
         """
-        rows = self._probabilities(scores)
-        matched = self.coupling.values.sum(axis=0) > 0
-        empty: np.ndarray = np.abs(rows[:, matched]).sum(axis=1) == 0
-        if unknown is ... and empty.any():
-            codes = np.where(matched, -np.inf, rows)[empty].argmax(axis=1)
-            names = dict.fromkeys(self.reference_classes[code] for code in codes)
-            raise InputError(
-                "a prediction of the model must be a class with samples in the reference",
-                f"{', '.join(map(repr, names))} for {int(empty.sum())} of {len(rows)} samples",
-                "Add samples of it to the reference, pass probabilities, or set unknown=….",
-            )
-        best = (rows @ self.weights.values.T).argmax(axis=1)
-        return [
-            unknown if nothing else self.data_classes[code]
-            for code, nothing in zip(best, empty, strict=True)
-        ]
+        probabilities = self.apply(scores)
+        return [self.data_classes[row.argmax()] if row.any() else unknown for row in probabilities]
 
     def as_layer(self, *, dtype: torch.dtype = torch.float32) -> torch.nn.Linear:
         """The final linear layer of the paper, k → k' without bias, after a layer of probabilities.

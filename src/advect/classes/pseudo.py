@@ -1,4 +1,4 @@
-"""Pseudo-labels: the clusters of data without labels (paper, section 5.3)."""
+"""Pseudo-labels: the clusters of data without labels (paper, section 5.3), and their scores."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from advect._util.checks import check_count, check_kind
@@ -18,7 +19,7 @@ from advect.classes.clustering import (
     of_order_one,
 )
 from advect.classes.embedding import Embedded, points_of
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, require_labels
 from advect.errors import InputError
 
 
@@ -99,7 +100,7 @@ def pseudo_labels(
         >>> found = ad.pseudo_labels(digits, target=digits, embedding=0.9)
         >>> found
         PseudoLabels(n=500, n_clusters=10, method='spectral')
-        >>> from advect.classes.naming import clustering_accuracy
+        >>> from advect.classes.pseudo import clustering_accuracy
         >>> clustering_accuracy(found, digits) > 0.7       # by the true labels
         True
     """
@@ -156,3 +157,57 @@ def renumbered(codes: np.ndarray) -> np.ndarray:
     rank = np.empty(len(counts), dtype=np.int64)
     rank[np.lexsort((first, -counts))] = np.arange(len(counts))
     return rank[inverse]
+
+
+def clustering_accuracy(codes: Any, truth: Any) -> float:
+    """Proportion of samples that the best one-to-one naming of clusters labels correctly.
+
+    For evaluation: it uses the true labels.
+
+    Args:
+        codes: the cluster of each sample: ``PseudoLabels``, an array, tensor or list.
+        truth: the label of each sample, likewise, or a dataset.
+
+    Example:
+        >>> clustering_accuracy([0, 0, 1, 1, 1], ["b", "b", "a", "a", "b"])
+        0.8
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    table = _contingency(codes, truth)
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
+
+
+def purity(codes: Any, truth: Any) -> float:
+    """Proportion of samples whose label is the most frequent one in their cluster.
+
+    It grows with the number of clusters. Arguments are those of ``clustering_accuracy``.
+
+    Example:
+        >>> purity([0, 0, 1, 1, 2], ["b", "b", "a", "b", "b"])
+        0.8
+    """
+    table = _contingency(codes, truth)
+    return float(table.max(axis=1).sum() / table.sum())
+
+
+def _contingency(codes: Any, truth: Any) -> np.ndarray:
+    """The number of samples for each pair of cluster and label."""
+    first, second = _positions(codes), _positions(truth)
+    if len(first) != len(second) or len(first) == 0 or min(first.min(), second.min()) < 0:
+        raise InputError(
+            "codes and truth must have one entry for each sample, none of them missing",
+            f"{len(first)} and {len(second)} entries",
+            "Pass two sequences of equal length.",
+        )
+    return pd.crosstab(first, second).to_numpy()
+
+
+def _positions(values: Any) -> np.ndarray:
+    """The position of each label among the different ones, −1 if it is missing."""
+    if isinstance(values, LabeledDataset):
+        require_labels(values, "a clustering score")
+        return values.y.cpu().numpy()
+    values = values.codes if isinstance(values, PseudoLabels) else values
+    values = values.tolist() if isinstance(values, torch.Tensor | np.ndarray) else list(values)
+    return pd.factorize(pd.Series(values, dtype=object))[0]

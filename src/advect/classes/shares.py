@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -118,12 +117,8 @@ class ClassShares(Result):
         converged = "yes" if self.converged else "no"
         return {"misfit": self.misfit, "mass left": self.mass_left, "converged": converged}
 
-    @cached_property
-    def _errors(self) -> np.ndarray:
-        return self.standard_error(generator=torch.Generator().manual_seed(0))
-
     def _tables(self) -> list[Table]:
-        errors = self._errors.tolist()
+        errors = self.standard_error(generator=torch.Generator().manual_seed(0)).tolist()
         rows = [(*pair, error) for pair, error in zip(self.by_name.items(), errors, strict=True)]
         return [Table("Proportions", ("class", "proportion", "standard error"), rows)]
 
@@ -135,10 +130,7 @@ class ClassShares(Result):
 
 
 def class_shares(
-    source: LabeledDataset,
-    target: LabeledDataset,
-    *,
-    solver: Solver | None = None,
+    source: LabeledDataset, target: LabeledDataset, *, solver: Solver | None = None
 ) -> ClassShares:
     """Estimate the proportions of the source's classes in the target, without labels of the target.
 
@@ -177,8 +169,7 @@ def class_shares(
     present = source.class_mass > 0
     alike = source.reweighted(present.double())  # classes of one mass
     cost = GroundCost(label=NoLabels()).fitted(source, target)
-    transport = Transport(cost, chosen, None)
-    problem, prepared = transport.problem(alike, target)
+    problem, prepared = Transport(cost, chosen, None).problem(alike, target)
     epsilon = prepared.regularisation
     if solver is None:
         prepared = Sinkhorn(epsilon, reach=_REACH * math.sqrt(epsilon / _EPSILON))
@@ -187,8 +178,7 @@ def class_shares(
         raise InputError(what, repr(chosen), "Pass ad.Sinkhorn(…).")
     solved = prepared.solve(problem.make("cross"), alike.weights, target.weights)
     membership = torch.nn.functional.one_hot(source.y, len(source.classes)).double()
-    sums = solved.coupling.T @ membership
-    potential = solved.potentials[0]
+    sums, potential = solved.coupling.T @ membership, solved.potentials[0]
     solved.release()
     total = sums.sum(dim=1, keepdim=True)  # 0 where all mass is left behind
     others = torch.where(total > 0, sums / total.clamp_min(1e-300), 1 / sums.shape[1])
@@ -198,8 +188,8 @@ def class_shares(
     confusion = (membership.T @ (inner[:, None] * own)).cpu().numpy()
     shares = _mixture(confusion, seen, present.cpu().numpy())
     answers = own.cpu().numpy(), others.cpu().numpy()
-    left, converged = 1 - solved.mass, solved.converged
-    return ClassShares(source, target, shares, confusion, seen, left, converged, answers)
+    state = 1 - solved.mass, solved.converged
+    return ClassShares(source, target, shares, confusion, seen, *state, answers)
 
 
 def _left_out(

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 
 from advect._util.checks import check_count, check_positive
-from advect.classes.clustering import of_order_one
+from advect.classes.clustering import neighbor_graph, of_order_one
 from advect.classes.embedding import Embedded, points_of
-from advect.classes.neighbor_graph import neighbor_graph
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 

@@ -67,8 +67,9 @@ class Story:
         remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
         kinds = (LabeledDataset, type(None))
         check_kind("target must be a LabeledDataset", self.target, kinds, remedy)
-        what, remedy = "pictures must be a function of a dataset", "Pass for example space.invert."
-        check_kind(what, self.pictures, (Callable, type(None)), remedy)
+        if self.pictures is not None and not callable(self.pictures):
+            remedy = "Pass for example space.invert."
+            raise InputError("pictures must be a function of a dataset", "another object", remedy)
         if len(self.trajectory) == 0:
             remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
             raise InputError("a report needs recorded frames", "none", remedy)

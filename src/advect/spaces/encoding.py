@@ -37,7 +37,7 @@ class Coder:
     kind: str  # torch, function or onnx
     name: str
     given: Any
-    call: Callable[[Tensor], Any]
+    call: Callable[[Tensor], Any] | None
     get_digest: Callable[[], str | None] = lambda: None
     path: str | None = None
 
@@ -97,13 +97,7 @@ def _load_coder(facts: Any, what: str, given: Any) -> Coder:
     if given is None and kind == "onnx" and Path(path).is_file():
         given = path if file_digest(Path(path), what) == known else None
     if given is None:
-
-        def call(samples: Tensor) -> Any:
-            got = f"{name} ({kind}), not found or another version" if kind == "onnx" else name
-            remedy = f"Pass {what}= to FeatureSpace.from_dict."
-            raise InputError(f"the feature space needs its {what} again", got, remedy)
-
-        return Coder(kind, name, None, call, lambda: known, path)
+        return Coder(kind, name, None, None, lambda: known, path)
     coder = as_coder(given, what)
     if (coder.kind, coder.get_digest() or coder.name) != (kind, known or name):
         version = (coder.kind, coder.name) == (kind, name)
@@ -150,11 +144,13 @@ class Encoding(Step):
         return {"shape": list(self.shape), "dim": self.dim, **coders}
 
     @classmethod
-    def load(cls, facts: Any, encoder: Any, decoder: Any, progress: Progress) -> Encoding:
+    def from_dict(cls, facts: Any, **coders: Any) -> Encoding:
         """The step that ``to_dict`` returned, with the coders that were passed again."""
-        encoder, saved = _load_coder(facts["encoder"], "encoder", encoder), facts["decoder"]
-        decoder = None if saved is None else _load_coder(saved, "decoder", decoder)
-        return cls(tuple(facts["shape"]), facts["dim"], encoder, decoder, progress)
+        encoder, decoder = (
+            facts[what] and _load_coder(facts[what], what, coders[what])
+            for what in ("encoder", "decoder")
+        )
+        return cls(tuple(facts["shape"]), facts["dim"], encoder, decoder, coders["progress"])
 
 
 def run_coder(
@@ -178,6 +174,9 @@ def run_coder(
 def call_coder(coder: Coder, samples: Tensor, what: str, dim: int | None) -> Tensor:
     """Checked rows (n, dim) of a coder, in the dtype and on the device of the samples."""
     n, shape = len(samples), tuple(samples.shape[1:])
+    if coder.call is None:
+        what, remedy = f"the feature space needs its {what} again", f"Pass {what}= to from_dict."
+        raise InputError(what, f"{coder.name} ({coder.kind}), not found or changed", remedy)
     try:
         output = torch.as_tensor(coder.call(samples))
     except InputError:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from advect._util.checks import check_finite, check_kind, check_known
 from advect._util.progress import Progress
-from advect.data.coerce import as_features
 from advect.data.dataset import LabeledDataset, Table
 from advect.errors import InputError
 from advect.spaces.encoding import Coder, Encoding
@@ -33,7 +32,7 @@ from advect.spaces.steps import (
 )
 
 _NAME, _VERSION = "advect.FeatureSpace", 1
-_STEPS = {step.kind: step for step in (Pixels, Columns, Scale, Projection)}
+_STEPS = {step.kind: step for step in (Pixels, Columns, Scale, Projection, Encoding)}
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, None: None}
 Samples = TypeVar("Samples", LabeledDataset, Tensor, np.ndarray)
 
@@ -66,12 +65,7 @@ class Side:
 
     @classmethod
     def from_dict(cls, facts: Any, **coders: Any) -> Side:
-        steps = [
-            Encoding.load(entry, **coders)
-            if entry["kind"] == Encoding.kind
-            else _STEPS[entry["kind"]].from_dict(entry)
-            for entry in facts["steps"]
-        ]
+        steps = [_STEPS[entry["kind"]].from_dict(entry, **coders) for entry in facts["steps"]]
         columns = None if facts["columns"] is None else tuple(facts["columns"])
         table = None if facts.get("table") is None else Table.from_dict(facts["table"])
         dtype = _DTYPES[facts.get("dtype")]
@@ -129,17 +123,9 @@ class FeatureSpace:
         if source.x.device != target.x.device:
             raise InputError("datasets must be on one device", target.x.device, "Use .to(device).")
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
-        steps, shape, names = fit_steps(
-            (source.to(dtype=dtype), target.to(dtype=dtype)),
-            size=size,
-            channels=channels,
-            columns=columns,
-            scale=scale,
-            project=project,
-            encoder=encoder,
-            decoder=decoder,
-            progress=progress,
-        )
+        sets = source.to(dtype=dtype), target.to(dtype=dtype)
+        coders = encoder, decoder, progress
+        steps, shape, names = fit_steps(sets, size, channels, columns, scale, project, *coders)
         sides = (
             Side(data.sample_shape, data.columns, tuple(side), data.x.dtype, data.table)
             for data, side in zip((source, target), steps, strict=True)
@@ -157,8 +143,13 @@ class FeatureSpace:
             A dataset, tensor or numpy array as ``data``, in the dtype of the space. Gradients pass
             through the features.
         """
-        chosen = self._side(side)
-        x = applied(chosen.steps, self._features(data, side))
+        chosen, other = self._side(side), "target" if side == "source" else "source"
+        remedy = f"Pass side={other!r} for samples of the {other}."
+        x = _read(data, chosen.shape, chosen.columns, f"samples of the {side}", remedy)
+        if x.dtype != self.dtype:
+            x = x.to(self.dtype)
+            check_finite("features", x, "Fit the space on float64, or rescale the features.")
+        x = applied(chosen.steps, x)
         table = data.table if isinstance(data, LabeledDataset) else None
         if table is not None and not all(isinstance(step, Columns) for step in chosen.steps):
             table = table.without_kinds
@@ -285,35 +276,20 @@ class FeatureSpace:
         check_known("side", side, ("source", "target"))
         return self._source if side == "source" else self._target
 
-    def _features(self, data: Any, side: str) -> Tensor:
-        """Samples of one side as flat features in the dtype of the space."""
-        chosen = self._side(side)
-        other = "target" if side == "source" else "source"
-        remedy = f"Pass side={other!r} for samples of the {other}."
-        x = _read(data, chosen.shape, chosen.columns, f"samples of the {side}", remedy)
-        if x.dtype != self.dtype:
-            x = x.to(self.dtype)
-            check_finite("features", x, "Fit the space on float64, or rescale the features.")
-        return x
-
 
 def _read(data: Any, shape: tuple[int, ...], columns: Names, what: str, remedy: str) -> Tensor:
     """Features (n, d) of a dataset or an array, with columns in the given order."""
-    if isinstance(data, LabeledDataset):
-        _refuse_laws(data)
-        x, given = data.x, data.sample_shape
-    else:
-        values = as_features(data)
-        x, given = values.reshape(len(values), -1), tuple(values.shape[1:])
-    names = data.columns if isinstance(data, LabeledDataset) else None
+    data = data if isinstance(data, LabeledDataset) else LabeledDataset(data)
+    _refuse_laws(data)
+    names, given = data.columns, data.sample_shape
     if names is not None and columns is not None:
         if {*names} != {*columns}:
             what = f"{what} must have the columns {listed(columns)}"
             raise InputError(what, listed(names), remedy)
-        return x if names == columns else select(x, names, columns, {})
+        return data.x if names == columns else select(data.x, names, columns, {})
     if given not in (shape, (math.prod(shape),)):
         raise InputError(f"{what} must have shape {shape}, one sample to a row", given, remedy)
-    return x
+    return data.x
 
 
 def _like(
@@ -326,9 +302,8 @@ def _like(
 ) -> Any:
     """Features in the form of ``data``: a dataset, a tensor or an array."""
     if isinstance(data, LabeledDataset):
-        same = x is data.x and (shape, columns) == (data.sample_shape, data.columns)
-        if same and table is data.table and dtype is None:
-            return data
+        if x is data.x and (shape, columns, table) == (data.sample_shape, data.columns, data.table):
+            return data if dtype is None else data.to(dtype=dtype)
         moved = data.replace(x=x, sample_shape=shape, columns=columns, table=table)
         return moved if dtype is None else moved.to(dtype=dtype)
     samples = x.reshape(len(x), *shape)

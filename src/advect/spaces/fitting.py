@@ -33,15 +33,14 @@ Steps = tuple[list[Step], list[Step]]  # of the source and of the target
 
 def fit_steps(
     sets: Pair,
-    *,
-    size: Any = None,
-    channels: str | None = None,
-    columns: str | None = None,
-    scale: str | None = None,
-    project: int | None = None,
-    encoder: Any = None,
-    decoder: Any = None,
-    progress: Progress = None,
+    size: Any,
+    channels: str | None,
+    columns: str | None,
+    scale: str | None,
+    project: int | None,
+    encoder: Any,
+    decoder: Any,
+    progress: Progress,
 ) -> tuple[Steps, tuple[int, ...], Names]:
     """The steps of both sides, and the shape and columns of the space; see ``harmonize``."""
     known = {"channels": ("gray", "rgb"), "columns": ("common",), "scale": SCALES}
@@ -87,9 +86,8 @@ def _append(steps: Steps, *pair: Step) -> None:
 
 def _fit_both(fit: Callable[[Tensor], Step], x: list[Tensor], shared: bool) -> tuple[Step, Step]:
     """One step, fitted to both sides, or one for each side."""
-    if shared:
-        return (fit(torch.cat(x)),) * 2
-    return fit(x[0]), fit(x[1])
+    first = fit(torch.cat(x) if shared else x[0])
+    return first, first if shared else fit(x[1])
 
 
 def _layout_steps(
@@ -109,11 +107,11 @@ def _layout_steps(
         gray = channels == "gray" or (channels is None and images[0][0] == images[1][0] == 1)
         size = size or (max(images[0][1], images[1][1]), max(images[0][2], images[1][2]))
         shape = image_shape(target.sample_shape, 1 if gray else 3, size)
-        steps = [
-            [] if data.sample_shape == shape else [Pixels.fit(data.x, data.sample_shape, shape)]
-            for data in sets
-        ]
-        return (steps[0], steps[1]), shape, None, True
+        steps: Steps = ([], [])
+        for side, data in zip(steps, sets, strict=True):
+            if data.sample_shape != shape:
+                side.append(Pixels.fit(data.x, data.sample_shape, shape))
+        return steps, shape, None, True
     if size is not None or channels is not None:
         raise InputError("size and channels are for images", shapes, "Leave them out.")
     if source.columns is not None and target.columns is not None:

@@ -45,7 +45,7 @@ class Step:
         return {name: v.tolist() if torch.is_tensor(v) else v for name, v in values.items()}
 
     @classmethod
-    def from_dict(cls, facts: Any) -> Self:
+    def from_dict(cls, facts: Any, **coders: Any) -> Self:
         return cls(**{entry.name: _read(entry.type, facts[entry.name]) for entry in fields(cls)})
 
 
