@@ -197,28 +197,16 @@ def calibrated_means(source: LabeledDataset, few: LabeledDataset) -> Tensor:
     with B the covariance of the class means of the source, W the covariance within its classes, k_y
     the number of samples of a class and c the mean of the class means. a and t maximise the
     likelihood. If a ≥ ½, the classes lie unlike those of the source, and the means stay.
-
-    Example:
-        Classes differ in the first direction, samples of a class in the second:
-
-        >>> import torch, advect as ad
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> y = torch.arange(600) % 6
-        >>> noise = torch.randn(600, 2, generator=generator) * torch.tensor([0.1, 3.0])
-        >>> source = ad.LabeledDataset(noise + torch.stack([10.0 * y, 0 * y], 1), y)
-        >>> few = ad.LabeledDataset([[4.0, 5.0], [26.0, -4.0], [47.0, 0.5]], ["u", "v", "w"])
-        >>> calibrated_means(source, few).round().abs().tolist()
-        [[4.0, 2.0], [26.0, 1.0], [47.0, 0.0]]
     """
     means, counts = class_means(few), effective_counts(few)
     present = counts > 0
-    own, other = means[present], class_means(source)
-    other = other[effective_counts(source) > 0].to(own.device)
-    if len(own) < 2 or len(other) < 2:
+    few_means, source_means = means[present], class_means(source)
+    source_means = source_means[effective_counts(source) > 0].to(few_means.device)
+    if len(few_means) < 2 or len(source_means) < 2:
         return means
     residuals = source.x.double() - class_means(source)[source.y]
     shares = source.weights.double() / source.weights.sum()
-    within = (residuals.mT * shares @ residuals).to(own.device)
+    within = (residuals.mT * shares @ residuals).to(few_means.device)
     unit = within.diagonal().mean()
     if float(unit) <= 0:
         return means
@@ -229,14 +217,14 @@ def calibrated_means(source: LabeledDataset, few: LabeledDataset) -> Tensor:
     def whitened(rows: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(factor, rows.mT, upper=False).mT
 
-    centre = own.mean(dim=0)
-    apart = whitened(own - centre)  # (k, d)
-    between = whitened(other - other.mean(dim=0)) / (len(other) - 1) ** 0.5
+    centre = few_means.mean(dim=0)
+    apart = whitened(few_means - centre)  # (k, d)
+    between = whitened(source_means - source_means.mean(dim=0)) / (len(source_means) - 1) ** 0.5
     _, singular, axes = torch.linalg.svd(between, full_matrices=False)
     along = apart @ axes.mT  # (k, r), in the directions in which classes of the source differ
     rest = (apart.square().sum(dim=1) - along.square().sum(dim=1)).clamp_min(0)
-    chance = 1 / counts[present].to(own)
-    more = _likeliest(along, rest, own.shape[1], singular.square(), chance)
+    chance = 1 / counts[present].to(few_means)
+    more = _likeliest(along, rest, few_means.shape[1], singular.square(), chance)
     if float(more) >= _ALIKE:
         return means
     gain = (more / (more + chance))[:, None]  # in the other directions

@@ -81,12 +81,7 @@ class ClassMatching:
         return cls(otdd_classes(data, reference, check_cost(cost) or GroundCost()))
 
     @classmethod
-    def nearest(
-        cls,
-        data: LabeledDataset,
-        reference: LabeledDataset,
-        m: int = 2,
-    ) -> ClassMatching:
+    def nearest(cls, data: LabeledDataset, reference: LabeledDataset, m: int = 2) -> ClassMatching:
         """Each class of the data with the m nearest classes of the reference, equally.
 
         Unlike ``between``, a class of the reference may be matched often or never. Use it in
@@ -216,12 +211,7 @@ class ClassMatching:
 
 
 def codes_of(labels: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
-    """Positions of labels among the classes.
-
-    Example:
-        >>> codes_of(np.array(["b", "a"]), ("a", "b")).tolist()
-        [1, 0]
-    """
+    """Positions of labels among the classes."""
     position = {name: code for code, name in enumerate(classes)}
     names = labels.tolist()
     unknown = [name for name in names if name not in position]

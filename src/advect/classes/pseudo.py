@@ -135,13 +135,7 @@ def pseudo_labels(
 
 
 def neighbor_proportions(points: np.ndarray, codes: np.ndarray, neighbors: int = 10) -> np.ndarray:
-    """Proportions of clusters among each point and its nearest neighbours, (n, k).
-
-    Example:
-        >>> points, codes = np.array([[0.0], [1.0], [2.5], [3.0]]), np.array([0, 0, 1, 1])
-        >>> neighbor_proportions(points, codes, 2).round(2).tolist()
-        [[0.67, 0.33], [0.67, 0.33], [0.33, 0.67], [0.33, 0.67]]
-    """
+    """Proportions of clusters among each point and its nearest neighbours, (n, k)."""
     from sklearn.neighbors import KNeighborsClassifier
 
     points = of_order_one(points)

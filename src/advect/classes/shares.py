@@ -97,19 +97,19 @@ class ClassShares(Result):
             [0.07, 0.07]
         """
         check_count("n", n, least=2)
-        own, others = self.answers
+        source_rows, target_rows = self.answers
         codes, weights = self.source.y.cpu(), self.source.weights.cpu()
         mass, present = self.target.weights.cpu(), self.source.class_mass.cpu().numpy() > 0
         draws = []
         for _ in range(n):
             rows = torch.multinomial(mass, len(mass), replacement=True, generator=generator)
-            seen, confusion = others[rows.numpy()].mean(axis=0), self.confusion.copy()
+            seen, confusion = target_rows[rows.numpy()].mean(axis=0), self.confusion.copy()
             for code in codes[weights > 0].unique().tolist():
                 part = ((codes == code) & (weights > 0)).nonzero()[:, 0]
                 drawn = torch.multinomial(
                     weights[part], len(part), replacement=True, generator=generator
                 )
-                confusion[code] = own[part[drawn].numpy()].mean(axis=0)
+                confusion[code] = source_rows[part[drawn].numpy()].mean(axis=0)
             draws.append(_mixture(confusion, seen, present))
         return np.std(draws, axis=0, ddof=1)
 
@@ -167,27 +167,27 @@ def class_shares(
     require_labels(source, "class_shares")
     chosen = check_solver(solver or Sinkhorn(Relative(_EPSILON)))
     present = source.class_mass > 0
-    alike = source.reweighted(present.double())  # classes of one mass
+    balanced = source.reweighted(present.double())  # classes of one mass
     cost = GroundCost(label=NoLabels()).fitted(source, target)
-    problem, prepared = Transport(cost, chosen, None).problem(alike, target)
+    problem, prepared = Transport(cost, chosen, None).problem(balanced, target)
     epsilon = prepared.regularisation
     if solver is None:
         prepared = Sinkhorn(epsilon, reach=_REACH * math.sqrt(epsilon / _EPSILON))
     if prepared.stochastic or not epsilon > 0:
         what = "class_shares needs an entropic solver without random draws"
         raise InputError(what, repr(chosen), "Pass ad.Sinkhorn(…).")
-    solved = prepared.solve(problem.make("cross"), alike.weights, target.weights)
+    solved = prepared.solve(problem.make("cross"), balanced.weights, target.weights)
     membership = torch.nn.functional.one_hot(source.y, len(source.classes)).double()
     sums, potential = solved.coupling.T @ membership, solved.potentials[0]
     solved.release()
     total = sums.sum(dim=1, keepdim=True)  # 0 where all mass is left behind
-    others = torch.where(total > 0, sums / total.clamp_min(1e-300), 1 / sums.shape[1])
-    own = _left_out(problem.make("source"), alike, potential, epsilon, membership)
-    seen = (target.weights[:, None] * others).sum(dim=0).cpu().numpy()
-    inner = source.weights / source.class_mass.clamp_min(1e-300)[source.y]
-    confusion = (membership.T @ (inner[:, None] * own)).cpu().numpy()
+    target_rows = torch.where(total > 0, sums / total.clamp_min(1e-300), 1 / sums.shape[1])
+    source_rows = _left_out(problem.make("source"), balanced, potential, epsilon, membership)
+    seen = (target.weights[:, None] * target_rows).sum(dim=0).cpu().numpy()
+    within_class = source.weights / source.class_mass.clamp_min(1e-300)[source.y]
+    confusion = (membership.T @ (within_class[:, None] * source_rows)).cpu().numpy()
     shares = _mixture(confusion, seen, present.cpu().numpy())
-    answers = own.cpu().numpy(), others.cpu().numpy()
+    answers = source_rows.cpu().numpy(), target_rows.cpu().numpy()
     state = 1 - solved.mass, solved.converged
     return ClassShares(source, target, shares, confusion, seen, *state, answers)
 
@@ -201,14 +201,16 @@ def _left_out(
     single = rest <= 1e-12 * mass  # the only sample of a class stays in its sum
     base = (potential / epsilon + data.weights.log()).nan_to_num(neginf=-torch.inf)
     lift = torch.where(single, 0.0, (mass / rest.clamp_min(1e-300)).log())
-    answers, places = [], torch.arange(len(data), device=data.x.device)
+    predictions, positions = [], torch.arange(len(data), device=data.x.device)
     for block in cost.blocks():
-        rows = places[block]
+        rows = positions[block]
         logits = base - cost.rows(block).double() / epsilon
         logits = logits + torch.where(data.y[rows][:, None] == data.y, lift[rows][:, None], 0.0)
-        itself = (places == rows[:, None]) & ~single[rows][:, None]
-        answers.append(torch.softmax(logits.masked_fill(itself, -torch.inf), dim=1) @ membership)
-    return torch.cat(answers)
+        itself = (positions == rows[:, None]) & ~single[rows][:, None]
+        predictions.append(
+            torch.softmax(logits.masked_fill(itself, -torch.inf), dim=1) @ membership
+        )
+    return torch.cat(predictions)
 
 
 def _mixture(confusion: np.ndarray, seen: np.ndarray, present: np.ndarray) -> np.ndarray:

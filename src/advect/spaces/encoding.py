@@ -93,13 +93,18 @@ def _module_digest(module: torch.nn.Module) -> str:
 
 def _load_coder(facts: Any, what: str, given: Any) -> Coder:
     """The coder of a saved space: the one passed again, or an unchanged ONNX file."""
-    kind, name, known, path = facts["kind"], facts["name"], facts["digest"], facts.get("path")
+    kind, name, saved_digest, path = (
+        facts["kind"],
+        facts["name"],
+        facts["digest"],
+        facts.get("path"),
+    )
     if given is None and kind == "onnx" and Path(path).is_file():
-        given = path if file_digest(Path(path), what) == known else None
+        given = path if file_digest(Path(path), what) == saved_digest else None
     if given is None:
-        return Coder(kind, name, None, None, lambda: known, path)
+        return Coder(kind, name, None, None, lambda: saved_digest, path)
     coder = as_coder(given, what)
-    if (coder.kind, coder.get_digest() or coder.name) != (kind, known or name):
+    if (coder.kind, coder.get_digest() or coder.name) != (kind, saved_digest or name):
         version = (coder.kind, coder.name) == (kind, name)
         raise InputError(
             f"the {what} must be the one of the fit: {name} ({kind})",

@@ -26,6 +26,7 @@ from advect.spaces.steps import (
     Scale,
     Step,
     applied,
+    difference,
     inverted,
     listed,
     select,
@@ -188,8 +189,8 @@ class FeatureSpace:
 
     def dropped(self, side: str) -> tuple[str, ...]:
         """Columns of a side that ``columns="common"`` left out; ``invert`` gives their mean."""
-        steps = self._side(side).steps
-        return steps[0].dropped if steps and isinstance(steps[0], Columns) else ()
+        steps = (step for step in self._side(side).steps if isinstance(step, Columns))
+        return tuple(name for step in steps for name in difference(step.given, step.wanted))
 
     @property
     def encoder(self) -> Any:

@@ -39,7 +39,6 @@ class Pixels(Step):
     out: tuple[int, ...]
     alpha: float | None = None
     kind: ClassVar[str] = "pixels"
-    only_resizes: ClassVar[bool] = True
 
     @classmethod
     def fit(cls, x: Tensor, shape: tuple[int, ...], out: tuple[int, ...]) -> Pixels:
@@ -58,9 +57,11 @@ class Pixels(Step):
     def invert(self, x: Tensor) -> Tensor:
         channels, height, width = layout(self.shape) or self.shape
         planes = _planes(x, self.out)
-        if channels == 1:
-            planes = planes.mean(dim=1, keepdim=True)
-        planes = _undo_resize(planes, (height, width))
+        planes = planes.mean(dim=1, keepdim=True) if channels == 1 else planes
+        if planes.shape[2:] != (height, width):  # axis by axis, by least squares
+            tall = _inverse(height, planes.shape[2]).to(x.device)
+            wide = _inverse(width, planes.shape[3]).to(x.device)
+            planes = (tall @ planes.double() @ wide.mT).to(x.dtype)
         if channels > 1:
             planes = planes.expand(-1, 3, -1, -1)
         if channels == 4:
@@ -72,12 +73,7 @@ class Pixels(Step):
 
 
 def image_shape(like: tuple[int, ...], channels: int, sides: tuple[int, int]) -> tuple[int, ...]:
-    """Shape of images of so many channels, with the axes of ``like`` if it has as many.
-
-    Example:
-        >>> image_shape((1, 16, 16), 1, (28, 28)), image_shape((1, 16, 16), 3, (28, 28))
-        ((1, 28, 28), (28, 28, 3))
-    """
+    """Shape of images of so many channels, with the axes of ``like`` if it has as many."""
     if len(like) == 3 and (layout(like) or (0,))[0] == channels:
         return (channels, *sides) if _channels_first(like) else (*sides, channels)
     return sides if channels == 1 else (*sides, channels)
@@ -106,15 +102,6 @@ def _resize(planes: Tensor, sides: tuple[int, int]) -> Tensor:
     if planes.shape[2:] == sides:
         return planes
     return interpolate(planes, size=sides, mode="bilinear", antialias=True, align_corners=False)
-
-
-def _undo_resize(planes: Tensor, sides: tuple[int, int]) -> Tensor:
-    """Images of these sides whose resizing is nearest to the given ones, axis by axis."""
-    if planes.shape[2:] == sides:
-        return planes
-    before, after = zip(sides, planes.shape[2:], strict=True)
-    tall, wide = _inverse(*before).to(planes.device), _inverse(*after).to(planes.device)
-    return (tall @ planes.double() @ wide.mT).to(planes.dtype)
 
 
 def _inverse(before: int, after: int) -> Tensor:

@@ -64,13 +64,9 @@ class Columns(Step):
     def invert(self, x: Tensor) -> Tensor:
         return select(x, self.wanted, self.given, self.fill)
 
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        return difference(self.given, self.wanted)
-
     def describe(self) -> str:
-        absent = difference(self.wanted, self.given)
-        return f"columns dropped: {listed(self.dropped)}, filled with a constant: {listed(absent)}"
+        dropped, absent = difference(self.given, self.wanted), difference(self.wanted, self.given)
+        return f"columns dropped: {listed(dropped)}, filled with a constant: {listed(absent)}"
 
 
 @dataclass(frozen=True, eq=False)
