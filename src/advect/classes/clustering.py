@@ -73,7 +73,8 @@ def clusters(
         seed: seed of clusterers without a random state.
     """
     clusterer = as_clusterer(clusterer)
-    by_name, option, k = isinstance(clusterer, str), number_option(clusterer), n_clusters
+    by_name, option = isinstance(clusterer, str), number_option(clusterer)
+    k: Any = n_clusters
     if by_name:
         points = of_order_one(points)
         k = len(np.unique(previous)) if k is None and previous is not None else k or 2
