@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.cluster import AgglomerativeClustering
 
 import advect as ad
-from advect.classes.naming import clustering_accuracy, purity
+from advect.classes.pseudo import clustering_accuracy, purity
 
 NAME = "clusterers"
 SETS = {

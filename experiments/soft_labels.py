@@ -26,7 +26,7 @@ import torch
 from lenet import frozen, scores
 
 import advect as ad
-from advect.classes.naming import clustering_accuracy
+from advect.classes.pseudo import clustering_accuracy
 
 NAME = "soft_labels"
 SETS = {

@@ -26,7 +26,7 @@ import advect as ad
 from advect.apps.models import answer_codes, query, split_model
 from advect.apps.repurpose import Repurposed
 from advect.apps.unlabeled import clusters_from_classes
-from advect.classes.naming import clustering_accuracy
+from advect.classes.pseudo import clustering_accuracy
 
 NAME = "unsupervised"
 SHOWN = {"usps": "USPS", "kmnist": "KMNIST", "fashion_mnist": "Fashion-MNIST"}

@@ -36,7 +36,6 @@ from .classes.shares import (
 )
 from .classes.spread import (
     fill_labels as fill_labels,
-    spread_labels as spread_labels,
 )
 from .cost import (
     Bures as Bures,

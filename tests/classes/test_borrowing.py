@@ -1,6 +1,4 @@
-"""Samples with borrowed residuals: closed forms of their moments, invariances, and whose residuals
-they are.
-"""
+"""Samples with borrowed residuals: whose residuals they are, and how often."""
 
 import numpy as np
 import pytest
@@ -29,8 +27,9 @@ def few_of(shots=2, k=2, d=4, dtype=torch.float64, seed=1):
     return ad.LabeledDataset(x, [c for c in "uvwxyz"[:k] for _ in range(shots)])
 
 
-def table(values, few, source):
-    return ClassTable(np.array(values, dtype=float), few.classes, source.classes)
+def matching_of(values, few, source):
+    table = ClassTable(np.array(values, dtype=float), few.classes, source.classes)
+    return ad.ClassMatching(table)
 
 
 def gaps(a, b):
@@ -44,11 +43,10 @@ def residuals(data):
 
 def test_residuals_are_those_of_the_matched_classes():
     source, few = source_of(), few_of()
-    matching = table([[0.5, 0.5, 0], [0, 0, 1]], few, source)
-    more, again = (
-        ad.classes.borrow(source, few, matching, n=48, generator=generator()) for _ in range(2)
-    )
-    assert torch.equal(more.x, again.x)
+    matching = matching_of([[0.5, 0.5, 0], [0, 0, 1]], few, source)
+    draws = [ad.classes.borrow(source, few, matching, n=48, generator=generator()) for _ in "ab"]
+    more = draws[0]
+    assert torch.equal(more.x, draws[1].x)
     own = residuals(source)
     for name, kin in (("u", (0, 1)), ("v", (2,))):
         lent = own[[int(c) in kin for c in source.y]]
@@ -92,25 +90,18 @@ def test_bad_arguments():
     ):
         with pytest.raises(ad.InputError, match=message):
             ad.classes.borrow(*arguments, **options)
-    names = ("u", "v", "s", "t")
+    named = source.replace(columns=tuple("abcd")), few.replace(columns=tuple("dcba"))
     with pytest.raises(ad.InputError, match="columns"):
-        ad.classes.borrow(
-            source.replace(columns=names),
-            few.replace(columns=names[::-1]),
-            ad.ClassMatching.nearest(few, source),
-        )
-
-
-# The nearest classes
+        ad.classes.borrow(*named, ad.ClassMatching.nearest(few, source))
 
 
 def test_nearest_classes_against_numpy():
     source, few = source_of(k=3), few_of(shots=1, k=4)
     means = [
-        [part.x.mean(dim=0).numpy() for part in map(data.of_class, data.classes)]
+        np.array([data.of_class(name).x.mean(dim=0).numpy() for name in data.classes])
         for data in (few, source)
     ]
-    squared = np.square(np.linalg.norm(np.array(means[0])[:, None] - np.array(means[1]), axis=2))
+    squared = np.square(np.linalg.norm(means[0][:, None] - means[1], axis=2))
     for m in (1, 2, 3, 9):
         soft = ad.ClassMatching.nearest(few, source, m).soft.values
         kept = min(m, 3)
@@ -138,27 +129,21 @@ def test_in_proportion_a_source_of_scaled_means_scales_the_few():
     expected = ratios[:, None] * torch.tensor([8.0, 0.0])
     assert torch.equal(more.of_class("u").x.unique(dim=0), expected)
     # what is across the mean is added as it is
-    across = source.replace(
-        x=torch.cat([directions + torch.tensor([-1.0, 3.0])[None] * s for s in (-1, 0, 1)])
-    )
+    shifts = [torch.tensor([-1.0, 3.0])[None] * s for s in (-1, 0, 1)]
+    across = source.replace(x=torch.cat([directions + shift for shift in shifts]))
     more = ad.classes.borrow(across.subset([0, 2, 4]), few.subset([0]), n=30, proportional=True)
     assert sorted(more.x[:, 0].unique().tolist()) == [7.0, 8.0, 9.0]
 
 
 def test_calibrated_samples_keep_how_they_lie_around_their_mean():
-    generator = torch.Generator().manual_seed(0)
     y = torch.arange(300) % 6
-    noise = torch.randn(300, 2, generator=generator) * torch.tensor([0.1, 3.0])
+    noise = torch.randn(300, 2, generator=generator()) * torch.tensor([0.1, 3.0])
     source = ad.LabeledDataset(noise + torch.stack([10.0 * y, 0.0 * y], 1), y)
-    few = ad.LabeledDataset(
-        [[4.0, 5.0], [4.0, 3.0], [26.0, -3.0], [47.0, 0.5], [9.0, 1.0], [33.0, -2.0]],
-        list("uuvwxy"),
-    )
+    x = [[4.0, 5.0], [4.0, 3.0], [26.0, -3.0], [47.0, 0.5], [9.0, 1.0], [33.0, -2.0]]
+    few = ad.LabeledDataset(x, list("uuvwxy"))
+    options = [{"centre": centre, "n": 400} for centre in ("shots", "calibrated")]
     plain, moved = (
-        ad.classes.borrow(
-            source, few, n=400, centre=centre, generator=torch.Generator().manual_seed(1)
-        )
-        for centre in ("shots", "calibrated")
+        ad.classes.borrow(source, few, **each, generator=generator(1)) for each in options
     )
     shift = (moved.x - plain.x)[moved.y == 0]
     assert torch.allclose(shift, shift[0].expand_as(shift), atol=1e-4)

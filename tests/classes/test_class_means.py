@@ -1,6 +1,4 @@
-"""Class means calibrated by another dataset: against the formula with whole matrices and the density
-of normal laws, under the changes of coordinates that they must not see, and where they must stay.
-"""
+"""Class means calibrated by another dataset, against the formula with whole matrices and laws."""
 
 import pytest
 import torch
@@ -80,16 +78,13 @@ def test_they_stay_where_classes_differ_otherwise():
 @pytest.mark.parametrize("move", ["offset", "rotation", "scale"])
 def test_coordinates_do_not_matter(move):
     few, _ = draws(8, 1, 3)
-    turn = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(0)).double())[
-        0
-    ]
-    moves = {
-        "offset": lambda x: x + 1e4,
-        "rotation": lambda x: x @ turn,
-        "scale": lambda x: 1e-3 * x,
-    }
-    moved = [data.replace(x=moves[move](data.x)) for data in (SOURCE, few)]
-    expected = moves[move](calibrated_means(SOURCE, few))
+    generator = torch.Generator().manual_seed(0)
+    turn = torch.linalg.qr(torch.randn(4, 4, generator=generator).double())[0]
+    unit = torch.eye(4).double()
+    moves = {"offset": (unit, 1e4), "rotation": (turn, 0), "scale": (1e-3 * unit, 0)}
+    matrix, shift = moves[move]
+    moved = [data.replace(x=data.x @ matrix + shift) for data in (SOURCE, few)]
+    expected = calibrated_means(SOURCE, few) @ matrix + shift
     torch.testing.assert_close(calibrated_means(*moved), expected, rtol=1e-7, atol=1e-7)
 
 

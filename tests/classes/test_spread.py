@@ -1,21 +1,23 @@
-"""Scores of spread labels, weights of the graph and oriented gradients, by brute force and laws."""
+"""Spread labels, weights of the graph and oriented gradients, by brute force and laws."""
+
+import itertools
 
 import numpy as np
 import pytest
 import torch
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import cdist
+from sklearn.neighbors import kneighbors_graph
 
 import advect as ad
+from advect.classes.clustering import neighbor_graph
 from advect.classes.embedding import oriented_gradients, points_of
-from advect.classes.neighbor_graph import neighbor_graph
+from advect.classes.spread import one_hot, solved, spread
 
 
 def images(n=6, side=12, seed=0):
     return torch.rand(n, side, side, generator=torch.Generator().manual_seed(seed)).double()
-
-
-# ---- the graph
 
 
 @pytest.mark.parametrize("neighbors", [3, 12])
@@ -48,34 +50,126 @@ def test_local_weights_of_heaps_and_of_far_pieces():
     assert ad.fill_labels(data, neighbors=5).labels[:60] == ["a"] * 30 + ["b"] * 30
 
 
-# ---- scores
-
-
-def test_shares_sum_to_one_and_known_labels_are_sure():
+def test_probabilities_sum_to_one_and_known_labels_are_sure():
     moons = ad.datasets.load("moons", n=200)
     y = torch.full_like(moons.y, -1)
     y[[0, 1, 150]] = moons.y[[0, 1, 150]]
     few = moons.replace(y=y, classes=(*moons.classes, "nobody"))
-    shares = ad.spread_labels(few)
-    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-12)
-    assert (shares >= 0).all() and (shares[:, 2] == 0).all()
-    assert shares[[0, 1, 150], moons.y[[0, 1, 150]]].tolist() == [1.0, 1.0, 1.0]
-    assert ad.fill_labels(few).y.tolist() == shares.argmax(axis=1).tolist()
+    filled = ad.fill_labels(few, soft=True)
+    rows = filled.probabilities.numpy()
+    np.testing.assert_allclose(rows.sum(axis=1), 1, atol=1e-6)
+    assert (rows >= 0).all() and (rows[:, 2] == 0).all()
+    assert rows[[0, 1, 150], moons.y[[0, 1, 150]]].tolist() == [1.0, 1.0, 1.0]
+    assert ad.fill_labels(few).y.tolist() == rows.argmax(axis=1).tolist()
 
 
-def test_spreading_refuses_what_it_cannot_use():
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 1.0}, "alpha"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"neighbors": 0}, "neighbors"),
+        ({"embedding": "gradients"}, "images"),
+    ],
+)
+def test_spreading_refuses_what_it_cannot_use(options, message):
     moons = ad.datasets.load("moons", n=20)
+    with pytest.raises(ad.InputError, match=message):
+        ad.fill_labels(partly(moons, 1), **options)
     with pytest.raises(ad.InputError, match="pseudo_labels"):
-        ad.spread_labels(moons.replace(y=torch.full_like(moons.y, -1)))
-    with pytest.raises(ad.InputError, match="alpha"):
-        ad.spread_labels(moons, alpha=1.0)
-    with pytest.raises(ad.InputError, match="images"):
-        ad.spread_labels(moons, embedding="gradients")
-    alone = ad.LabeledDataset([[1.0]], ["a"])
-    assert ad.spread_labels(alone).tolist() == [[1.0]]
+        ad.fill_labels(ad.LabeledDataset(moons.x))
 
 
-# ---- oriented gradients
+def partly(data, each, seed=0):
+    """The same data with ``each`` labels of each class."""
+    generator = np.random.default_rng(seed)
+    members = [np.flatnonzero(data.y == code) for code in range(len(data.classes))]
+    keep = np.concatenate([generator.permutation(rows)[:each] for rows in members])
+    y = torch.full_like(data.y, -1)
+    y[keep] = data.y[keep]
+    return data.replace(y=y)
+
+
+def test_labels_follow_two_moons():
+    moons = ad.datasets.load("moons", n=400)
+    few = partly(moons, 5)
+    filled = ad.fill_labels(few)
+    assert float((filled.y == moons.y).double().mean()) > 0.95
+
+
+def test_known_labels_names_and_the_rest_stay():
+    data = ad.datasets.load("toy:gaussians?n=90&classes=3&seed=1")
+    few = partly(data, 2).replace(classes=("d", "c", "b"))
+    filled = ad.fill_labels(few)
+    assert filled.classes == few.classes and torch.equal(filled.y, data.y)
+    assert torch.equal(filled.x, data.x) and torch.equal(filled.weights, data.weights)
+    wrong = few.y.clone().index_fill_(0, few.labeled.nonzero()[:1, 0], 2)  # unlike its neighbours
+    again = ad.fill_labels(few.replace(y=wrong))
+    assert torch.equal(again.y[few.labeled], wrong[few.labeled])
+    assert ad.fill_labels(data) is data
+
+
+@pytest.mark.parametrize("neighbors", [1, 2])
+def test_the_graph_is_in_one_piece_by_shortest_bridges(neighbors):
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    x[:50] = x[0]  # a heap of equal points
+    graph = neighbor_graph(x, neighbors)
+    assert connected_components(graph)[0] == 1
+    assert abs(graph - graph.T).max() == 0 and graph.diagonal().sum() == 0
+    plain = kneighbors_graph(x, neighbors)
+    added = (graph != (plain + plain.T) / 2).nnz // 2
+    pieces, names = connected_components(plain, directed=False)
+    assert 1 < pieces <= added + 1 < 2 * pieces
+    # a spanning tree is the shortest way to join the pieces: no bridge is longer than its edges
+    tree = minimum_spanning_tree(cdist(x, x) + 1e-9).data
+    i, j = graph.nonzero()
+    lengths = np.linalg.norm(x[i] - x[j], axis=1)[names[i] != names[j]]
+    assert lengths.max() <= tree.max() + 1e-8
+
+
+def test_propagation_solves_its_equation():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(60, 2))
+    codes = np.where(np.arange(60) < 6, np.arange(60) % 3, -1)
+    distances = np.linalg.norm(x[:, None] - x[None], axis=2) + np.diag(np.full(60, np.inf))
+    near = np.argsort(distances, axis=1)[:, :7]
+    graph = np.zeros((60, 60))
+    np.put_along_axis(graph, near, 1.0, axis=1)
+    graph = (graph + graph.T) / 2
+    roots = np.sqrt(graph.sum(axis=1))
+    system = np.eye(60) - 0.9 * graph / np.outer(roots, roots)
+    start = np.eye(3)[codes] * (codes >= 0)[:, None]
+    expected = np.linalg.solve(system, start)
+    np.testing.assert_allclose(
+        solved(csr_array(graph), roots[:, None], 0.9, start), expected, atol=1e-10
+    )
+    expected = expected / expected.sum(axis=0)
+    got = spread(neighbor_graph(x, 7), 0.9, one_hot(codes, 3))
+    np.testing.assert_allclose(got, expected / expected.sum(axis=1, keepdims=True), atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.3, 0.9])
+def test_propagation_far_from_labels_solves_its_equation(alpha):
+    """The scores as a sum over walks: no term is negative, so the smallest is exact too."""
+    generator = np.random.default_rng(1)
+    x = np.sort(generator.uniform(size=400))[:, None]
+    known = np.array([3, 150, 170, 390])
+    codes = np.full(400, -1)
+    codes[known] = [2, 0, 1, 1]
+    graph = neighbor_graph(x, 4).toarray()
+    roots = np.sqrt(graph.sum(axis=1))
+    walks, scores = np.zeros((400, 3)), np.zeros((400, 3))
+    walks[known, codes[known]] = 1.0
+    for _ in range(1500):
+        scores += walks
+        walks = alpha * (graph @ (walks / roots[:, None])) / roots[:, None]
+    scores /= scores.sum(axis=0)
+    assert scores.max(axis=1).min() < 1e-12
+    for names in itertools.permutations(range(3)):
+        renamed = np.where(codes >= 0, np.array(names)[codes], -1)
+        got = spread(neighbor_graph(x, 4), alpha, one_hot(renamed, 3))[:, names]
+        assert got.argmax(axis=1).tolist() == scores.argmax(axis=1).tolist()
 
 
 def test_a_ramp_has_one_direction():
@@ -100,10 +194,9 @@ def test_gradients_do_not_know_brightness_contrast_or_layout():
     x = images()
     rows = oriented_gradients(x)
     torch.testing.assert_close(rows.norm(dim=1), torch.ones(6).double())
-    torch.testing.assert_close(oriented_gradients(x * 300 - 7), rows)
-    torch.testing.assert_close(oriented_gradients(x * 1e-200), rows)
-    torch.testing.assert_close(oriented_gradients(x[:, None].expand(-1, 3, -1, -1)), rows)
-    torch.testing.assert_close(oriented_gradients(x[..., None].expand(-1, -1, -1, 3)), rows)
+    channels = x[:, None].expand(-1, 3, -1, -1), x[..., None].expand(-1, -1, -1, 3)
+    for same in (x * 300 - 7, x * 1e-200, *channels):
+        torch.testing.assert_close(oriented_gradients(same), rows)
     torch.testing.assert_close(oriented_gradients(x.float()), rows.float())
     bytes_ = (x * 255).round()
     torch.testing.assert_close(

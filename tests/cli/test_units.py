@@ -94,7 +94,7 @@ def run(here: Path) -> Path:
     ends = [
         f"csv:{name}?label=kind&categorical=onehot&dtype=float64" for name in ("a.csv", "b.csv")
     ]
-    space = ["--space.scale", "standardize", "--space.columns", "union"]
+    space = ["--space.scale", "standardize"]
     cli(
         "flow",
         *ends,

@@ -181,7 +181,6 @@ def test_errors_say_what_to_do():
     for needs in (
         lambda: ad.audit(a),
         lambda: ad.sliced_otdd(a, b),
-        lambda: ad.classes.name_clusters(a, b),
     ):
         with pytest.raises(ad.InputError, match="needs classes"):
             needs()

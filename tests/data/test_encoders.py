@@ -1,6 +1,4 @@
-"""Feature spaces of encoders: every kind against the plain computation, saved by what it is known by,
-and looked at through nearest samples.
-"""
+"""Feature spaces of encoders: every kind against the plain computation, and saved spaces."""
 
 from __future__ import annotations
 
@@ -38,17 +36,12 @@ def network(seed: int = 0, side: int = 6, out: int = 4) -> torch.nn.Sequential:
     )
 
 
-def saved(space: FeatureSpace, folder: Path | None = None, **given: Any) -> FeatureSpace:
-    return FeatureSpace.from_dict(
-        json.loads(json.dumps(space.to_dict(folder))), folder=folder, **given
-    )
+def saved(space: FeatureSpace, **given: Any) -> FeatureSpace:
+    return FeatureSpace.from_dict(json.loads(json.dumps(space.to_dict())), **given)
 
 
 def squares(samples: torch.Tensor) -> torch.Tensor:
     return samples.flatten(1)[:, :5] ** 2
-
-
-# Every kind gives what it gives
 
 
 def test_a_module_is_asked_in_evaluation_mode_and_left_as_it_was() -> None:
@@ -91,20 +84,12 @@ def test_scale_and_project_are_of_the_embedding(scale: str) -> None:
         torch.testing.assert_close(one.x, other.x, atol=2e-5, rtol=1e-5)
 
 
-def test_an_onnx_file_gives_what_the_function_gives(tmp_path: Path) -> None:
-    a, b, layer = images(30), images(20, seed=1), Layer()
-    path = layer.export(tmp_path / "net.onnx")
-    found = ad.harmonize(a, b, encoder=path, scale="standardize")
-    plain = ad.harmonize(a, b, encoder=layer, scale="standardize")
-    for one, other in zip(found, plain, strict=True):
-        torch.testing.assert_close(one.x, other.x, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("shape", "batch"), [((1, 6, 6), 4), ((36,), "n"), ((6, 6, 1), 1), ((6, 6), 100)]
+    ("shape", "batch"), [((6, 6), "n"), ((1, 6, 6), 4), ((36,), "n"), ((6, 6, 1), 1), ((6, 6), 100)]
 )
-def test_an_onnx_file_of_another_shape(shape: tuple[int, ...], batch: Any, tmp_path: Path) -> None:
+def test_an_onnx_file_gives_what_the_function_gives(
+    shape: tuple[int, ...], batch: Any, tmp_path: Path
+) -> None:
     a, b, layer = images(30), images(20, seed=1), Layer()
     path = layer.export(tmp_path / "net.onnx", shape, batch)
     torch.testing.assert_close(ad.harmonize(a, b, encoder=path)[0].x, layer(a.samples))
@@ -129,20 +114,14 @@ def test_batches_are_bounded_and_change_nothing(monkeypatch: pytest.MonkeyPatch)
     assert done[-1] == (50, 50) and len(done) == 16
 
 
-# Errors
-
-
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        (lambda x: x.mean(), "for each of the 2 samples"),
         (lambda x: x[:1], "for each of the 2 samples"),
         (lambda x: x.flatten(1).log() * 0 / 0, "finite"),
-        (lambda x: x.flatten(1)[:, :0], "real numbers"),
         (lambda x: x.flatten(1) * 1j, "real numbers"),
         (lambda x: x @ torch.zeros(9, 9), "must accept batches"),
         (torch.nn.Conv2d(1, 2, 3), "Unflatten"),
-        (3, "torch module"),
         (PCA, "the class PCA"),
         ("net.pt", "ONNX"),
         ("nowhere.onnx", "no such file"),
@@ -165,37 +144,21 @@ def test_no_way_back_without_a_decoder() -> None:
             FeatureSpace.fit(a, b, **options, decoder=squares)
 
 
-# The way back
-
-
 def test_decoders() -> None:
     a, b = images(60, dtype=torch.float64), images(50, seed=1, dtype=torch.float64)
     mix = torch.randn(36, 36, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    space = FeatureSpace.fit(
-        a,
-        b,
-        encoder=lambda x: x.flatten(1) @ mix,
-        decoder=lambda z: (z @ torch.linalg.inv(mix)).reshape(-1, 6, 6),
-        scale="standardize",
-    )
+    encode, decode = lambda x: x.flatten(1) @ mix, lambda z: z @ torch.linalg.inv(mix)
+    space = FeatureSpace.fit(a, b, encoder=encode, decoder=decode, scale="standardize")
     torch.testing.assert_close(space.invert(space.apply(a)).x, a.x)
     pca = PCA(10, svd_solver="full").fit(np.concatenate([a.x, b.x]))
-    rows = FeatureSpace.fit(
-        a,
-        b,
-        encoder=lambda x: pca.transform(x.flatten(1)),
-        decoder=pca.inverse_transform,
-        project=10,
-    )
+    coders = {"encoder": lambda x: pca.transform(x.flatten(1)), "decoder": pca.inverse_transform}
+    rows = FeatureSpace.fit(a, b, **coders, project=10)
     wanted = pca.inverse_transform(pca.transform(a.x.numpy()))
     np.testing.assert_allclose(rows.invert(rows.apply(a)).x, wanted, atol=1e-10)
-    assert "10 features" in rows.loses("source")
+    assert rows.kinds("source") == ("encode", "project")
 
 
-# Saved by what it is known by
-
-
-def test_saved_spaces_ask_for_their_encoder_and_refuse_another(tmp_path: Path) -> None:
+def test_saved_spaces_ask_for_their_encoder_and_refuse_another() -> None:
     a, b, net = images(30), images(20, seed=1), network()
     space = FeatureSpace.fit(a, b, encoder=net, scale="standardize")
     again = saved(space, encoder=network().train())  # another object with the same numbers
@@ -219,73 +182,28 @@ def test_saved_spaces_ask_for_their_encoder_and_refuse_another(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_an_onnx_file_is_opened_again_and_checked(tmp_path: Path) -> None:
-    a, b = images(30), images(20, seed=1)
-    (tmp_path / "one" / "run").mkdir(parents=True)
-    path = Layer().export(tmp_path / "one" / "net.onnx")
+    a, b, path = images(30), images(20, seed=1), Layer().export(tmp_path / "net.onnx")
     space = FeatureSpace.fit(a, b, encoder=str(path), scale="standardize")
-    folder, expected = tmp_path / "one" / "run", space.apply(a).x
-    facts = json.dumps(space.to_dict(folder))
-    assert '"../net.onnx"' in facts
+    expected = space.apply(a).x
     assert torch.equal(saved(space).apply(a).x, expected)
-    (tmp_path / "one").rename(tmp_path / "two")  # both moved
-    moved = FeatureSpace.from_dict(json.loads(facts), folder=tmp_path / "two" / "run")
-    assert torch.equal(moved.apply(a).x, expected)
-    gone = FeatureSpace.from_dict(json.loads(facts))
+    path = path.rename(tmp_path / "else.onnx")
     with pytest.raises(InputError, match="needs its encoder again"):
-        gone.apply(a)
-    given = FeatureSpace.from_dict(json.loads(facts), encoder=tmp_path / "two" / "net.onnx")
-    assert torch.equal(given.apply(a).x, expected)
-    Layer(seed=1).export(tmp_path / "two" / "net.onnx")
-    other = FeatureSpace.from_dict(json.loads(facts), folder=tmp_path / "two" / "run")
+        saved(space).apply(a)
+    assert torch.equal(saved(space, encoder=path).apply(a).x, expected)
+    Layer(seed=1).export(tmp_path / "net.onnx")
     with pytest.raises(InputError, match="needs its encoder again"):
-        other.apply(a)
+        saved(space).apply(a)
     with pytest.raises(InputError, match="another version"):
-        FeatureSpace.from_dict(json.loads(facts), encoder=tmp_path / "two" / "net.onnx")
+        saved(space, encoder=tmp_path / "net.onnx")
+    torch_weights = tmp_path / "else.onnx.data"  # part of the model, as torch.onnx writes it
+    torch_weights.write_bytes(b"other weights")
+    with pytest.raises(InputError, match="must be the one"):
+        saved(space, encoder=path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"encoder": {"kind": "sklearn", "name": "x", "digest": "0"}},
-        {"encoder": {"kind": "torch", "name": "x", "digest": None}},
-        {"encoder": 3},
-        {"dim": 0},
-        {"decoder": {"kind": "torch"}},
-    ],
-)
+@pytest.mark.parametrize("change", [{"encoder": 3}, {"dim": 0}, {"decoder": {"kind": "torch"}}])
 def test_damage_is_refused(change: dict[str, Any]) -> None:
     facts = FeatureSpace.fit(images(9), images(8), encoder=network()).to_dict()
     facts["source"]["steps"][0] |= change
     with pytest.raises(InputError, match="saved feature space"):
         FeatureSpace.from_dict(facts)
-
-
-# Pictures
-
-
-def test_each_particle_looks_like_its_nearest_real_sample() -> None:
-    small, large = images(25, side=4), images(30, seed=1)
-    space = FeatureSpace.fit(small, large, encoder=squares, scale="standardize")
-    pictures = space.pictures(small, large)
-    assert pictures.sample_shape == (6, 6) and "nearest of 55" in pictures.how
-    torch.testing.assert_close(pictures(space.apply(large, side="target")).x, large.x)
-    torch.testing.assert_close(
-        pictures(space.apply(small)).x, FeatureSpace.fit(small, large).apply(small).x
-    )
-    rows = torch.cat([space.apply(small).x, space.apply(large, side="target").x])
-    looks = torch.cat([ad.harmonize(small, large)[0].x, large.x])
-    draws = torch.randn(40, 5, generator=torch.Generator().manual_seed(3))
-    nearest = torch.cdist(draws, rows).argmin(dim=1)
-    torch.testing.assert_close(pictures(ad.LabeledDataset(draws, [0] * 40)).x, looks[nearest])
-    with pytest.raises(InputError, match="samples of the common space"):
-        pictures(large)
-
-
-def test_pictures_through_a_way_back() -> None:
-    a, b = images(30), images(20, seed=1)
-    flip = lambda rows: -rows.reshape(len(rows), 6, 6)
-    decoded = FeatureSpace.fit(a, b, encoder=flip, decoder=flip)
-    torch.testing.assert_close(decoded.pictures(a)(decoded.apply(a)).x, a.x, atol=1e-4, rtol=1e-4)
-    assert "decoder" in decoded.pictures(a).how
-    scaled = FeatureSpace.fit(a, b, scale="standardize").pictures(a, b)
-    assert scaled.how == "" and scaled.sample_shape == (6, 6)

@@ -250,9 +250,8 @@ class TestBorrowedLaws:
         source, few = data_of((9, 9, 30), 5, offset=3.0), data_of((1, 2), 5, seed=4)
         few = few.replace(classes=("u", "v"))
         shares = np.array([[0.5, 0.5, 0], [0, 0.2, 0.8]])
-        laws = ad.classes.borrowed_laws(
-            source, few, ClassTable(shares, few.classes, source.classes)
-        )
+        matching = ad.ClassMatching(ClassTable(shares, few.classes, source.classes))
+        laws = ad.classes.borrowed_laws(source, few, matching)
         each = np.stack([np.cov(x.T) for x in class_arrays(source)])
         np.testing.assert_allclose(
             laws.covariances(), np.einsum("yc,cde->yde", shares, each), atol=1e-12
@@ -265,7 +264,7 @@ class TestBorrowedLaws:
     def test_half_and_half_against_numpy(self, shots):
         """½ source class covariance at the scale of the shots + ½ pooled covariance of the shots."""
         source, few = data_of((20, 20), 6), data_of((shots, shots), 6, seed=2, offset=9.0)
-        matching = ClassTable(np.eye(2), few.classes, source.classes)
+        matching = ad.ClassMatching(ClassTable(np.eye(2), few.classes, source.classes))
         laws = shrunk_laws(few, "pooled", 1.0).shrunk(
             ad.classes.borrowed_laws(source, few, matching), 0.5, rescale=True
         )

@@ -1,7 +1,4 @@
-"""Resizing, channels, columns, scales and projections, there and back.
-
-Against properties that any correct version has, and against Pillow, numpy and scikit-learn.
-"""
+"""Feature spaces, there and back, against Pillow, numpy, scikit-learn and laws."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from covering import examples
@@ -18,7 +16,6 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 from torch.nn.functional import interpolate
 
-import advect as ad
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Diagonal, Gaussians
 from advect.errors import InputError
@@ -31,9 +28,6 @@ def dataset(samples: torch.Tensor, **options) -> LabeledDataset:
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
-# Sizes
 
 
 @pytest.mark.parametrize("shape", [(28, 28), (5, 9), (6, 7, 3)])
@@ -60,11 +54,6 @@ def test_constant_images_stay_constant(
     torch.testing.assert_close(a.samples, torch.full((2, *after), value, dtype=torch.float64))
 
 
-# a triangle filter keeps ramps exactly when enlarging and at whole ratios, otherwise to a hundredth
-# of a pixel
-# Channels
-
-
 def test_gray_is_the_luma_and_ignores_alpha() -> None:
     colours = torch.eye(4)[:, None, None].expand(4, 5, 5, 4)  # red, green, blue, transparent black
     gray = harmonize(dataset(colours), dataset(random(2, 5, 5)), channels="gray")[0]
@@ -78,21 +67,16 @@ def test_channels_first_and_last_are_the_same_images(channels: str | None, size)
     last, other = random(3, 6, 8, 3), dataset(random(2, 9, 9, 1))
     first = dataset(last.movedim(3, 1).contiguous())
     assert first.sample_shape == (3, 6, 8)
-    a, b = (
-        harmonize(data, other, channels=channels, size=size)[0] for data in (first, dataset(last))
-    )
+    options = {"channels": channels, "size": size}
+    a, b = (harmonize(data, other, **options)[0] for data in (first, dataset(last)))
     assert a.sample_shape == b.sample_shape
     torch.testing.assert_close(a.x, b.x)
 
 
-# Scales and vectors
-
-
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6 + 0.1])
 def test_constant_features_are_only_centred(value: float) -> None:
-    constant = torch.full(
-        (33, 1), value, dtype=torch.float64
-    )  # the mean of 66 copies of 0.1 is not 0.1
+    # the mean of 66 copies of 0.1 is not 0.1
+    constant = torch.full((33, 1), value, dtype=torch.float64)
     a, b = (dataset(torch.cat([constant, random(33, 1, seed=seed)], 1)) for seed in (0, 1))
     for data in harmonize(a, b, scale="standardize"):
         assert bool((data.x[:, 0] == 0).all())
@@ -100,11 +84,8 @@ def test_constant_features_are_only_centred(value: float) -> None:
 
 
 def test_unit_maps_each_dataset_by_its_own_range() -> None:
-    a, b = harmonize(
-        dataset(torch.tensor([[-2.0, 0.0], [2.0, 1.0]])),
-        dataset(torch.full((2, 2), 7.0)),
-        scale="unit",
-    )
+    ends = dataset(torch.tensor([[-2.0, 0.0], [2.0, 1.0]])), dataset(torch.full((2, 2), 7.0))
+    a, b = harmonize(*ends, scale="unit")
     assert a.x.tolist() == [[0.0, 0.5], [1.0, 0.75]]
     assert b.x.tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
@@ -114,31 +95,19 @@ def test_the_wider_dtype_wins_and_labels_and_weights_stay() -> None:
     b = dataset(random(3, 6, 6, dtype=torch.float64))
     after, other = harmonize(a, b, scale="standardize")
     assert after.x.dtype == after.weights.dtype == other.x.dtype == torch.float64
-    assert after.classes == a.classes
-    assert after.labels == a.labels
-    torch.testing.assert_close(
-        after.weights, torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    )
-
-
-# Misuse
+    assert after.classes == a.classes and after.labels == a.labels
+    np.testing.assert_allclose(after.weights, [0.1, 0.2, 0.3, 0.4])
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"size": 0},
         {"size": (5, 2.5)},
-        {"size": (1, 2, 3)},
-        {"size": "large"},
         {"channels": "grey"},
         {"scale": "units"},
-        {"scale": 1},
-        {"columns": "shared"},
+        {"columns": "union"},
         {"columns": "common"},
         {"project": 0},
-        {"project": True},
-        {"project": 2.5},
         {"project": 4},
     ],
     ids=repr,
@@ -148,15 +117,10 @@ def test_bad_options(options: dict) -> None:
     for fit in (harmonize, FeatureSpace.fit):
         with pytest.raises(InputError, match=next(iter(options))):
             fit(images, images, **options)
-
-
-def test_bad_datasets() -> None:
     plain = dataset(random(4, 3))
-    for options in ({"size": 5}, {"channels": "gray"}):
-        with pytest.raises(InputError, match="images"):
-            harmonize(plain, plain, **options)
-    with pytest.raises(InputError, match="Tensor"):
-        harmonize(plain, random(2, 3))  # pyright: ignore[reportArgumentType]
+    for bad, message in (((plain, images), "images"), ((plain, plain.x), "Tensor")):
+        with pytest.raises(InputError, match=message):
+            harmonize(*bad)
 
 
 def test_datasets_with_laws_are_refused() -> None:
@@ -171,65 +135,29 @@ def test_datasets_with_laws_are_refused() -> None:
             way(carrying)
 
 
-# A fitted space
-
-
 def named(x: Any, columns: str, **options) -> LabeledDataset:
     return dataset(torch.as_tensor(x), columns=list(columns), **options)
 
 
 def pairs() -> dict[str, tuple[LabeledDataset, LabeledDataset, dict[str, Any]]]:
-    """One of each kind of space, with other samples of the same kind a matter of the seed."""
-    f64 = torch.float64
+    """One of each kind of space."""
+    plain, other = dataset(random(6, 4)), dataset(random(5, 4, seed=1))
+    images, small = dataset(random(6, 5, 5)), dataset(random(5, 5, 5, seed=1))
+    first, second = named(random(6, 3), "abc"), named(random(5, 3, seed=1), "cab")
+    wide = dataset(random(5, 3, 7, 6, seed=1, dtype=torch.float64))
+    colour = dataset(random(6, 12, 9, 3))
+    partly = named(random(5, 3, seed=1), "dca")
     return {
         "enlarged": (dataset(random(6, 16, 16)), dataset(random(5, 28, 28, seed=1)), {}),
-        "shrunk": (
-            dataset(random(6, 12, 9, 3)),
-            dataset(random(5, 6, 6, seed=1)),
-            {"size": 8, "channels": "gray"},
-        ),
-        "alpha": (
-            dataset(random(6, 5, 5, 4)),
-            dataset(random(5, 3, 7, 6, seed=1, dtype=f64)),
-            {"scale": "unit"},
-        ),
-        "vectors": (dataset(random(6, 4)), dataset(random(5, 4, seed=1)), {}),
-        "standard": (
-            dataset(random(6, 5, 5)),
-            dataset(random(5, 5, 5, seed=1)),
-            {"scale": "standardize"},
-        ),
-        "by target": (
-            dataset(random(6, 4)),
-            dataset(random(5, 4, seed=1)),
-            {"scale": "standardize-target"},
-        ),
-        "order": (
-            named(random(6, 3), "abc"),
-            named(random(5, 3, seed=1), "cab"),
-            {"scale": "unit"},
-        ),
-        "common": (
-            named(random(6, 3), "abc"),
-            named(random(5, 3, seed=1), "dca"),
-            {"columns": "common"},
-        ),
-        "union": (
-            named(random(6, 3), "abc"),
-            named(random(5, 3, seed=1), "dca"),
-            {"columns": "union", "scale": "standardize"},
-        ),
-        "plain union": (
-            named(random(6, 2), "ab"),
-            named(random(5, 2, seed=1), "bc"),
-            {"columns": "union"},
-        ),
-        "joint components": (dataset(random(6, 4)), dataset(random(5, 4, seed=1)), {"project": 2}),
-        "own components": (
-            dataset(random(6, 4)),
-            dataset(random(5, 3, 3, seed=1)),
-            {"project": 3, "scale": "standardize"},
-        ),
+        "shrunk": (colour, dataset(random(5, 6, 6, seed=1)), {"size": 8, "channels": "gray"}),
+        "alpha": (dataset(random(6, 5, 5, 4)), wide, {"scale": "unit"}),
+        "vectors": (plain, other, {}),
+        "standard": (images, small, {"scale": "standardize"}),
+        "by target": (plain, other, {"scale": "standardize-target"}),
+        "order": (first, second, {"scale": "unit"}),
+        "common": (first, partly, {"columns": "common"}),
+        "joint components": (plain, other, {"project": 2}),
+        "own components": (plain, dataset(wide.x[:, :9]), {"project": 3, "scale": "standardize"}),
     }
 
 
@@ -244,17 +172,12 @@ def test_rows_go_one_by_one_and_come_back_in_their_own_form(source, target, opti
     for data, side in ((source, "source"), (target, "target")):
         whole = space.apply(data, side)
         back = space.invert(whole, side)
-        assert (back.sample_shape, back.columns, back.labels) == (
-            data.sample_shape,
-            data.columns,
-            data.labels,
-        )
+        assert (back.sample_shape, back.columns) == (data.sample_shape, data.columns)
+        assert back.labels == data.labels
         assert back.x.dtype == data.x.dtype
         for row in range(len(data)):
             torch.testing.assert_close(space.apply(data.samples[[row]], side), whole.samples[[row]])
-            one = space.invert(whole.samples[[row]], side).to(
-                data.x.dtype
-            )  # arrays keep their dtype
+            one = space.invert(whole.samples[[row]], side).to(data.x.dtype)
             torch.testing.assert_close(one, back.samples[[row]])
 
 
@@ -264,9 +187,8 @@ def test_what_comes_back_goes_to_the_same_place(source, target, options) -> None
     space = FeatureSpace.fit(source, target, **options)
     for data, side in ((source, "source"), (target, "target")):
         there = space.apply(data, side)
-        torch.testing.assert_close(
-            space.apply(space.invert(there, side), side).x, there.x, atol=1e-5, rtol=1e-5
-        )
+        again = space.apply(space.invert(there, side), side)
+        torch.testing.assert_close(again.x, there.x, atol=1e-5, rtol=1e-5)
 
 
 @each_pair
@@ -279,11 +201,8 @@ def test_json_keeps_every_bit(source, target, options) -> None:
         assert torch.equal(loaded.apply(data, side).x, there.x)
         assert torch.equal(loaded.invert(there, side).x, space.invert(there, side).x)
         assert loaded.invert(there, side).columns == data.columns
-    assert (loaded.sample_shape, loaded.columns, loaded.dtype) == (
-        space.sample_shape,
-        space.columns,
-        space.dtype,
-    )
+    for name in ("sample_shape", "columns", "dtype"):
+        assert getattr(loaded, name) == getattr(space, name)
     assert loaded.describe() == space.describe()
     assert json.dumps(loaded.to_dict()) == text
 
@@ -294,19 +213,12 @@ def test_json_keeps_every_bit(source, target, options) -> None:
         ("vectors", ("kind",), "other"),
         ("vectors", ("version",), 2),
         ("vectors", ("dtype",), "int8"),
-        ("vectors", ("sample_shape",), [5]),
-        ("vectors", ("columns",), ["a"]),
         ("enlarged", ("source", "sample_shape"), [8, 32]),
-        ("enlarged", ("source", "sample_shape"), [8, 8]),
-        ("order", ("source", "columns"), ["a", "b", "d"]),
         ("order", ("columns",), ["a", "b", "c"]),
-        ("order", ("source", "steps"), []),
         ("order", ("source", "steps"), None),
         ("by target", ("source", "steps", 0, "width"), "junk"),
-        ("by target", ("source", "steps", 0, "offset"), [float("nan")] * 4),
         ("joint components", ("target", "steps", 0, "components"), []),
         ("shrunk", ("source", "steps", 0, "kind"), "align"),
-        ("shrunk", ("source", "steps", 0), 3),
     ],
 )
 def test_damage_is_refused(pair: str, place: tuple, value: object) -> None:
@@ -325,9 +237,7 @@ def test_damage_is_refused(pair: str, place: tuple, value: object) -> None:
     ("rows", "side", "message"),
     [
         (random(2, 28, 28), "source", "shape.*side='target'"),
-        (random(2, 16, 16), "target", "shape.*side='source'"),
         (dataset(random(2, 28, 28)), "source", "shape"),
-        (random(16, 16), "source", "shape"),
         (random(2, 8, 32), "source", "shape"),
         (random(2, 16, 16), "sauce", "side"),
         (random(2, 16, 16) / 0, "source", "finite"),
@@ -344,22 +254,6 @@ def test_samples_of_another_shape_or_side_are_refused(rows, side, message: str) 
         space.invert(random(2, 16, 16))
 
 
-# Images there and back
-
-
-def smooth(n: int, height: int, width: int) -> torch.Tensor:
-    """Sums of a few low waves."""
-    down, across = torch.meshgrid(
-        torch.linspace(0, 3, height), torch.linspace(0, 3, width), indexing="ij"
-    )
-    a, b, c = random(3, n, 1, 1)
-    return (
-        0.5
-        + 0.25 * torch.sin(a * down + 2 * b * across)
-        + 0.25 * torch.cos(b * down - c * across + a)
-    )
-
-
 @pytest.mark.parametrize(
     ("before", "after"), [((16, 16), (28, 28)), ((96, 96), (32, 32)), ((28, 20), (9, 33))]
 )
@@ -372,31 +266,23 @@ def test_resizing_is_that_of_pillow(before: tuple[int, int], after: tuple[int, i
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (16, 16, 1), (1, 16, 16), (16, 16, 3), (3, 16, 16)])
-@pytest.mark.parametrize("channels", [None, "rgb"])
 @pytest.mark.parametrize("scale", [None, "unit", "standardize", "standardize-target"])
-def test_enlarged_images_come_back(
-    shape: tuple[int, ...], channels: str | None, scale: str | None
-) -> None:
+def test_enlarged_images_come_back(shape: tuple[int, ...], scale: str | None) -> None:
     """Images without any smoothness: nothing is lost when enlarging."""
     a, b = dataset(255 * random(5, *shape)), dataset(random(4, 28, 19, seed=1))
-    space = FeatureSpace.fit(a, b, channels=channels, scale=scale)
+    space = FeatureSpace.fit(a, b, scale=scale)
     for data, side in ((a, "source"), (b, "target")):
         back = space.invert(space.apply(data, side), side)
         assert back.sample_shape == data.sample_shape
-        torch.testing.assert_close(
-            back.x, data.x, atol=1e-3 if side == "source" else 1e-5, rtol=1e-5
-        )
+        atol = 1e-3 if side == "source" else 1e-5
+        torch.testing.assert_close(back.x, data.x, atol=atol, rtol=1e-5)
 
 
 def test_invert_of_an_enlargement_is_least_squares() -> None:
-    """Images that no small one enlarges to, against numpy's least squares with all pixels at
-    once.
-    """
+    """Images that no small one enlarges to, against numpy's least squares with all pixels at once."""
     small, large = (5, 4), (9, 7)
-    space = FeatureSpace.fit(
-        dataset(random(2, *small, dtype=torch.float64)),
-        dataset(random(2, *large, dtype=torch.float64)),
-    )
+    sides = [dataset(random(2, *shape, dtype=torch.float64)) for shape in (small, large)]
+    space = FeatureSpace.fit(*sides)
     basis = torch.eye(20, dtype=torch.float64).reshape(20, 1, *small)
     matrix = interpolate(basis, size=large, mode="bilinear", align_corners=False).reshape(20, -1).T
     images = random(3, *large, seed=5, dtype=torch.float64)
@@ -406,34 +292,27 @@ def test_invert_of_an_enlargement_is_least_squares() -> None:
 
 @pytest.mark.parametrize("size", [12, 5, (20, 3), 1])
 def test_shrunk_images_come_back_with_nothing_made_up(size) -> None:
-    """They shrink to exactly what is given, constants stay constant, and smooth images hardly
-    change.
-    """
+    """They shrink to exactly what is given, constants stay constant, and smooth images come back
+    at least as well as by plain enlargement."""
     shapes = dataset(random(2, 24, 24, dtype=torch.float64))
     space = FeatureSpace.fit(shapes, shapes, size=size)
     given = random(3, *space.sample_shape, dtype=torch.float64)
     torch.testing.assert_close(space.apply(space.invert(given)), given)
     constant = torch.full((1, *space.sample_shape), 0.3, dtype=torch.float64)
-    torch.testing.assert_close(
-        space.invert(constant), torch.full((1, 24, 24), 0.3, dtype=torch.float64)
-    )
-    images = smooth(4, 24, 24).double()
-    worst = (space.invert(space.apply(images)) - images).abs().max()
-    plain = interpolate(
-        space.apply(images)[:, None], size=(24, 24), mode="bilinear", align_corners=False
-    )[:, 0]
-    assert worst <= (plain - images).abs().max() + 1e-9
-    if size == 12:
-        assert worst < 0.03
+    np.testing.assert_allclose(space.invert(constant), np.full((1, 24, 24), 0.3))
+    line = torch.linspace(0, 3, 24, dtype=torch.float64)
+    smooth = torch.sin(line[:, None] + 2 * line)[None] + torch.cos(line[:, None] - line)
+    small = space.apply(smooth)[:, None]
+    plain = interpolate(small, size=(24, 24), mode="bilinear", align_corners=False)[:, 0]
+    worst, usual = ((x - smooth).abs().max() for x in (space.invert(small[:, 0]), plain))
+    assert worst <= usual + 1e-9
 
 
 def test_colour_made_gray_comes_back_gray() -> None:
     colour, gray = random(3, 6, 6, 3), random(2, 6, 6)
     space = FeatureSpace.fit(dataset(colour), dataset(gray), channels="gray")
-    luma = (colour.numpy() * [0.299, 0.587, 0.114]).sum(3)
-    np.testing.assert_allclose(
-        space.invert(space.apply(colour)).numpy(), np.stack([luma] * 3, axis=3), atol=1e-6
-    )
+    luma = np.stack([(colour.numpy() * [0.299, 0.587, 0.114]).sum(3)] * 3, axis=3)
+    np.testing.assert_allclose(space.invert(space.apply(colour)).numpy(), luma, atol=1e-6)
 
 
 def test_alpha_comes_back_as_its_mean() -> None:
@@ -442,9 +321,6 @@ def test_alpha_comes_back_as_its_mean() -> None:
     back = space.invert(space.apply(images))
     torch.testing.assert_close(back[..., :3], images[..., :3], atol=1e-5, rtol=0)
     torch.testing.assert_close(back[..., 3], images[..., 3].mean().expand(4, 6, 6))
-
-
-# Columns
 
 
 def test_columns_go_by_name_in_the_order_of_the_target() -> None:
@@ -460,70 +336,47 @@ def test_missing_columns_are_listed() -> None:
     many = [f"column {i}" for i in range(20)]
     with pytest.raises(InputError, match="'column 7' and 12 more"):
         harmonize(named(random(3, 1), "a"), dataset(random(3, 20), columns=many))
-    with pytest.raises(InputError, match="different names"):
-        named(random(3, 3), "aba")
 
 
-@pytest.mark.parametrize("scale", [None, "unit", "standardize", "standardize-target"])
-def test_columns_that_a_side_lacks_are_at_the_mean_of_the_other(scale: str | None) -> None:
-    source, target = (
-        named(3 * random(6, 3, dtype=torch.float64), "abc"),
-        named(random(5, 3, seed=1, dtype=torch.float64), "dca"),
-    )
-    a, b = harmonize(source, target, columns="union", scale=scale)
-    assert a.columns == b.columns == ("d", "c", "a", "b")
-    for filled, other, column in ((a, b, 0), (b, a, 3)):
-        expected = other.x[:, column].mean().expand(len(filled))
-        torch.testing.assert_close(filled.x[:, column], expected, atol=1e-12, rtol=1e-12)
-        assert other.x[:, column].std() > 0
-    if scale is None:
-        assert torch.equal(a.x[:, 1:], source.x[:, [2, 0, 1]])
-    if scale is not None and scale.startswith("standardize"):  # by the samples that have the column
-        np.testing.assert_allclose(
-            a.x[:, 3:].numpy(), StandardScaler().fit_transform(source.x[:, 1:2].numpy())
-        )
-        np.testing.assert_allclose(
-            b.x[:, :1].numpy(), StandardScaler().fit_transform(target.x[:, :1].numpy())
-        )
-    if scale == "unit":  # by the columns that the side has
-        assert a.x[:, 1:].min() == b.x[:, :3].min() == 0
-        assert a.x[:, 1:].max() == b.x[:, :3].max() == 1
+def test_values_of_a_category_that_a_side_lacks_are_zero() -> None:
+    """Both tables have coats; a column that only one table has is still an error."""
+    frames = [pd.DataFrame({"age": [1.0, 2.0, 3.0], "coat": coats}) for coats in COATS]
+    tables = [LabeledDataset.from_frame(frame, categorical="onehot") for frame in frames]
+    space = FeatureSpace.fit(*tables)
+    assert space.columns == ("age", "coat=curly", "coat=long", "coat=short")
+    a, b = space.apply(tables[0]), space.apply(tables[1], "target")
+    assert a.x[:, 1:].tolist() == [[0, 1, 0], [0, 0, 1], [0, 1, 0]]
+    assert b.x[:, 1:].tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0]]
+    assert torch.equal(space.invert(a).x, tables[0].x)
+    bare = LabeledDataset.from_frame(frames[0][["age"]])
+    with pytest.raises(InputError, match="missing in the source"):
+        harmonize(bare, tables[1])
+
+
+COATS = (["long", "short", "long"], ["curly", "long", "curly"])
 
 
 @examples(60)
 @given(data=st.data())
 def test_tables_come_back(data: st.DataObject) -> None:
-    """Any order and choice of columns, any scale, constant columns and far-away ones; new samples
-    too.
-    """
-    source_names = data.draw(st.permutations("abcd"))
-    target_names = data.draw(st.permutations("abcd" if data.draw(st.booleans()) else "cdef"))
+    """Any order of columns, any scale, constant columns and far-away ones; new samples too."""
     scale = data.draw(st.sampled_from([None, "unit", "standardize", "standardize-target"]))
     draw = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    spreads = st.lists(st.sampled_from([0.0, 1e-3, 1.0, 1e3]), min_size=4, max_size=4)
     tables = []
-    for names in (source_names, target_names):
-        spread = np.array(
-            data.draw(st.lists(st.sampled_from([0.0, 1e-3, 1.0, 1e3]), min_size=4, max_size=4))
-        )
-        x = draw.normal(size=(7, 4)) * spread + data.draw(st.sampled_from([0.0, 0.1, -1e4]))
-        tables.append(named(x, "".join(names)))
-    space = FeatureSpace.fit(*tables, columns="union", scale=scale)
-    assert space.columns is not None
-    assert set(space.columns) == set(source_names) | set(target_names)
+    for _ in range(2):
+        x = draw.normal(size=(7, 4)) * np.array(data.draw(spreads))
+        x += data.draw(st.sampled_from([0.0, 0.1, -1e4]))
+        tables.append(named(x, "".join(data.draw(st.permutations("abcd")))))
+    space = FeatureSpace.fit(*tables, scale=scale)
     for table, side in zip(tables, ("source", "target"), strict=True):
         there = space.apply(table, side)
         back = space.invert(there, side)
         assert back.columns == table.columns
         torch.testing.assert_close(back.x, table.x, atol=1e-9, rtol=1e-12)
         moved = there.replace(x=there.x + torch.from_numpy(draw.normal(size=there.x.shape)))
-        kept = [
-            position for position, name in enumerate(space.columns) if name in (table.columns or ())
-        ]
         again = space.apply(space.invert(moved, side), side)
-        torch.testing.assert_close(again.x[:, kept], moved.x[:, kept], atol=1e-6, rtol=1e-6)
-
-
-# Scales of new samples
+        torch.testing.assert_close(again.x, moved.x, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("scale", ["standardize", "standardize-target"])
@@ -531,30 +384,19 @@ def test_new_samples_are_scaled_by_the_statistics_of_the_fit(scale: str) -> None
     source, target, new = random(9, 4), 5 + 3 * random(8, 4, seed=1), 10 * random(3, 4, seed=2)
     seen = target if scale == "standardize-target" else torch.cat([source, target])
     expected = StandardScaler().fit(seen.double().numpy())
-    space = FeatureSpace.fit(
-        dataset(source, weights=range(1, 10)), dataset(target, weights=range(8)), scale=scale
-    )
+    weighted = dataset(source, weights=range(1, 10)), dataset(target, weights=range(8))
+    space, rows = FeatureSpace.fit(*weighted, scale=scale), new.double().numpy()
     for side in ("source", "target"):
-        np.testing.assert_allclose(
-            space.apply(new, side).numpy(), expected.transform(new.double().numpy()), rtol=1e-5
-        )
-        np.testing.assert_allclose(
-            space.invert(new, side).numpy(),
-            expected.inverse_transform(new.double().numpy()),
-            rtol=1e-5,
-        )
+        np.testing.assert_allclose(space.apply(new, side), expected.transform(rows), rtol=1e-5)
+        inverse = expected.inverse_transform(rows)
+        np.testing.assert_allclose(space.invert(new, side), inverse, rtol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e200])
 def test_deviations_neither_vanish_nor_overflow(size: float) -> None:
     x = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
-    assert (
-        harmonize(dataset(size * x), dataset(size * x), scale="standardize")[0].x.tolist()
-        == x.tolist()
-    )
-
-
-# Projections
+    scaled = harmonize(dataset(size * x), dataset(size * x), scale="standardize")[0]
+    assert scaled.x.tolist() == x.tolist()
 
 
 def with_signs(components: np.ndarray) -> np.ndarray:
@@ -563,11 +405,8 @@ def with_signs(components: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", [(6,), (3, 2)])
 def test_one_space_is_projected_on_joint_components(shape: tuple[int, ...]) -> None:
-    source, target, new = (
-        random(9, *shape),
-        1 + random(8, *shape, seed=1) ** 3,
-        random(3, *shape, seed=2),
-    )
+    source, target = random(9, *shape), 1 + random(8, *shape, seed=1) ** 3
+    new = random(3, *shape, seed=2)
     seen = torch.cat([source, target]).flatten(1).double().numpy()
     pca = PCA(3, svd_solver="full").fit(seen)
     axes = with_signs(pca.components_)
@@ -600,11 +439,9 @@ def test_other_spaces_are_projected_each_on_its_own_components(
         x = before.x.double().numpy()
         x = StandardScaler().fit_transform(x) if scale else x
         pca = PCA(4, svd_solver="full").fit(x)
-        np.testing.assert_allclose(
-            after.x.numpy(), (x - pca.mean_) @ with_signs(pca.components_).T, atol=1e-4
-        )
-        assert after.sample_shape == (4,)
-        assert after.columns is None
+        expected = (x - pca.mean_) @ with_signs(pca.components_).T
+        np.testing.assert_allclose(after.x.numpy(), expected, atol=1e-4)
+        assert after.sample_shape == (4,) and after.columns is None
 
 
 def test_signs_do_not_depend_on_the_order_of_samples() -> None:
@@ -613,9 +450,8 @@ def test_signs_do_not_depend_on_the_order_of_samples() -> None:
     for seed in range(20):
         order = torch.randperm(12, generator=torch.Generator().manual_seed(seed))
         space = FeatureSpace.fit(dataset(line[order]), dataset(line), project=1)
-        torch.testing.assert_close(
-            space.apply(line), -(2**0.5) * torch.linspace(-1, 1, 12)[:, None]
-        )
+        expected = -(2**0.5) * torch.linspace(-1, 1, 12)[:, None]
+        torch.testing.assert_close(space.apply(line), expected)
 
 
 def test_projections_that_cannot_be() -> None:
@@ -641,17 +477,11 @@ def test_projections_that_cannot_be() -> None:
     ],
 )
 def test_the_channel_axis_is_that_of_the_target(source, target, meet):
-    generator = torch.Generator().manual_seed(0)
-    sides = [
-        ad.LabeledDataset(torch.rand(4, *shape, generator=generator), [0, 0, 1, 1])
-        for shape in (source, target)
-    ]
-    found = ad.harmonize(*sides)
+    sides = [dataset(random(4, *shape)) for shape in (source, target)]
+    found = harmonize(*sides)
     assert [data.sample_shape for data in found] == [meet, meet]
-    space = ad.FeatureSpace.fit(*sides)
+    space = FeatureSpace.fit(*sides)
     back = space.invert(space.apply(sides[0]), side="source")
     assert back.sample_shape == source
     if max(source) == max(meet):  # nothing was resized
         torch.testing.assert_close(back.x, sides[0].x)
-    again = ad.FeatureSpace.from_dict(space.to_dict())
-    torch.testing.assert_close(again.apply(sides[1], side="target").x, found[1].x)

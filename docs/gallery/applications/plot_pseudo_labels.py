@@ -14,7 +14,7 @@ from sklearn.cluster import HDBSCAN, AgglomerativeClustering
 from sklearn.mixture import GaussianMixture
 
 import advect as ad
-from advect.classes.naming import clustering_accuracy
+from advect.classes.pseudo import clustering_accuracy
 
 digits = ad.datasets.load("digits", n=700)
 data = ad.LabeledDataset(digits.samples)  # what there would be without labels

@@ -1,142 +1,60 @@
-"""Networks in ONNX files, asked on arrays of samples: the file is data, and no code in it is run.
-
-What the answers mean is for those who ask."""
+"""Networks in ONNX files as functions of a batch of samples. Opening a file runs no code of it."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import math
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from advect.errors import InputError
 
-# where a file says that weights are in another file: an entry of its table with the key "location",
-# then the length of the name and the name
-_LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
-
 
 class OnnxModel:
-    """A network in a file, as a function of a batch of samples; its first output counts.
+    """The first output of a network with one input, for samples (n, …)."""
 
-    Args:
-        path: the file.  what: what it is, for messages: a model, an encoder.
-
-    Raises:
-        InputError: no such file, no ONNX file, or not one input.
-    """
-
-    def __init__(self, path: str | Path, what: str = "a model") -> None:
-        self.path, self.what = Path(path).expanduser().absolute(), what
-        self.digest = file_digest(self.path, what)
-        self._session = _session(self.path)
-        inputs = self._session.get_inputs()
-        if len(inputs) != 1:
-            raise InputError(
-                f"{what} must have one input",
-                f"{len(inputs)} in {self.path}",
-                "Export a network of samples alone.",
-            )
-        self._name, self._dtype = (
-            inputs[0].name,
-            "float64" if "double" in inputs[0].type else "float32",
-        )
-        shape: list[Any] = inputs[0].shape or [None]
-        batch, sides = shape[0], shape[1:]
-        self._batch = batch if type(batch) is int and batch > 0 else None
-        known = all(type(side) is int for side in sides)
-        self._sides: tuple[int, ...] | None = tuple(sides) if known else None
-
-    def __call__(self, samples: Any) -> np.ndarray:
-        """Answers for samples (n, …), in the shape they have or as the network wants it: flat, with
-        an axis for one channel, with channels first."""
-        array = _fitting(torch.as_tensor(samples).detach().cpu(), self._sides, self)
-        array = np.ascontiguousarray(array.numpy().astype(self._dtype, copy=False))
-        n, batch = len(array), self._batch or max(len(array), 1)
-        answers = []
-        for start in range(0, max(n, 1), batch):
-            part = array[start : start + batch]
-            # a network of batches of one size: the last one is filled up
-            rest = (self._batch or len(part)) - len(part)
-            whole = np.concatenate([part, np.repeat(part[-1:], rest, axis=0)]) if rest else part
-            answers.append(self._run(whole)[: len(part)] if rest else self._run(whole))
-        return np.concatenate(answers)
-
-    def _run(self, array: np.ndarray) -> np.ndarray:
+    def __init__(self, path: Path, what: str) -> None:
+        self.path, self.what, self.digest = path, what, file_digest(path, what)
         try:
-            return np.asarray(self._session.run(None, {self._name: array})[0])
-        except Exception as error:  # of many kinds of its own
-            raise InputError(
-                f"{self.what} must take samples like these",
-                f"shape {array.shape} for {self.path} ({str(error).splitlines()[0]})",
-                "Export it for samples of this shape, with a first axis of any length.",
-            ) from None
+            import onnxruntime
+
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
+            self._session: Any = onnxruntime.InferenceSession(str(path), options)
+        except ImportError as error:
+            remedy = "Install it: pip install 'advect[onnx]'."
+            raise InputError("ONNX models need onnxruntime", str(error), remedy) from None
+        except Exception as error:  # onnxruntime has many kinds of its own
+            got = f"{path} ({error})"
+            raise InputError("not an ONNX model, or damaged", got, "Export it again.") from None
+        self._input = self._session.get_inputs()[0]
+
+    def __call__(self, samples: torch.Tensor) -> np.ndarray:
+        """Outputs of samples, which are reshaped if the network expects channels first or flat rows."""
+        array, shape = samples.detach().cpu().numpy(), tuple(self._input.shape[1:])
+        if math.prod(s if isinstance(s, int) else -1 for s in shape) == math.prod(array.shape[1:]):
+            if array.ndim == 4 and (array.shape[3], *array.shape[1:3]) == shape:
+                array = np.moveaxis(array, 3, 1)
+            array = array.reshape(len(array), *shape)
+        array = array.astype("float64" if "double" in self._input.type else "float32")
+        size = self._input.shape[0] if isinstance(self._input.shape[0], int) else len(array)
+        parts = [array[start : start + size] for start in range(0, len(array), size)]
+        try:  # a network of one batch size: the last batch is filled up
+            batches = [np.resize(part, (size, *array.shape[1:])) for part in parts]
+            outputs = [self._session.run(None, {self._input.name: b})[0] for b in batches]
+        except Exception as error:
+            got = f"shape {array.shape} for {self.path} ({str(error).splitlines()[0]})"
+            remedy = "Resize the images, or export the network for samples of this shape."
+            raise InputError(f"{self.what} must take samples like these", got, remedy) from None
+        return np.concatenate(outputs)[: len(array)]
 
 
-def file_digest(path: Path, what: str = "a model") -> str:
-    """SHA-256 of a file, and of the files beside it that it says its weights are in.
-
-    Raises:
-        InputError: there is no such file.
-    """
+def file_digest(path: Path, what: str) -> str:
+    """SHA-256 of a file and of the weights that torch.onnx writes beside it."""
     if not path.is_file():
         raise InputError(f"no such file for {what}", path, "Check the path.")
-    content = path.read_bytes()
-    hasher = hashlib.sha256(content)
-    for name in _elsewhere(content):
-        beside = path.parent / name
-        if beside.is_file() and path.parent.resolve() in beside.resolve().parents:
-            hasher.update(beside.read_bytes())
-    return hasher.hexdigest()
-
-
-def _elsewhere(content: bytes) -> list[str]:
-    """Names of the files with weights, in order."""
-    names = set()
-    for found in _LOCATION.finditer(content):
-        first, *more = found[1]
-        length = first if not more else (first & 0x7F) | (more[0] << 7)
-        names.add(content[found.end() : found.end() + length].decode("utf-8", "replace"))
-    return sorted(name for name in names if "\0" not in name)
-
-
-def _session(path: Path) -> Any:
-    try:
-        runtime: Any = importlib.import_module("onnxruntime")
-    except ImportError as error:
-        raise InputError(
-            "ONNX models need onnxruntime", str(error), "Install it: pip install 'advect[onnx]'."
-        ) from None
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3  # errors are raised
-    try:
-        return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # of many kinds of its own
-        raise InputError(
-            "not an ONNX model, or damaged", f"{path} ({error})", "Export it again."
-        ) from None
-
-
-def _fitting(samples: Tensor, sides: tuple[int, ...] | None, model: OnnxModel) -> Tensor:
-    """Samples in the shape that a network wants: (n, 28, 28) as (n, 1, 28, 28), (n, H, W, 3) as
-    (n, 3, H, W); as they are where it takes any."""
-    shape = tuple(samples.shape[1:])
-    if sides is None or shape == sides:
-        return samples
-    if len(shape) == len(sides) == 3 and (shape[2], *shape[:2]) == sides:
-        return samples.movedim(3, 1)
-    real, wanted = ([side for side in s if side != 1] for s in (shape, sides))
-    if real == wanted or (1 in (len(real), len(wanted)) and math.prod(shape) == math.prod(sides)):
-        return samples.reshape(len(samples), *sides)
-    raise InputError(
-        f"{model.what} must take samples like these",
-        f"samples of shape {shape} for {sides} of {model.path}",
-        "Bring images to its size and channels, or export it for this shape.",
-    )
+    files = (path, path.with_name(f"{path.name}.data"))
+    return hashlib.sha256(b"".join(p.read_bytes() for p in files if p.is_file())).hexdigest()

@@ -17,23 +17,24 @@ from advect._util.checks import check_count, check_kind, check_known
 from advect.classes.matching import ClassMatching
 from advect.cost import GroundCost, MeansOnly
 from advect.cost.ground import check_features
-from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.data.laws import Factored, Gaussians, group_shares
 from advect.data.laws.shrinkage import pooled
 from advect.data.sampling import by_turns
 from advect.errors import InputError
+from advect.transport.transport import check_dataset
 
 _FLOOR = 0.1  # of the mean variance, added to all of W: unseen directions may vary
 _ALIKE = 0.5  # from this a on, classes do not vary as those of the source
+_TINY = torch.finfo(torch.float64).tiny
 _MORE = 10.0 ** torch.linspace(-3, 2, 41, dtype=torch.float64)  # grid of a
 
 
 def borrow(
     source: LabeledDataset,
     few: LabeledDataset,
-    matching: ClassMatching | ClassTable | None = None,
+    matching: ClassMatching | None = None,
     *,
     n: int | None = None,
     centre: Literal["shots", "calibrated"] = "shots",
@@ -50,8 +51,8 @@ def borrow(
         source: many labeled samples of other classes, in the same feature space.
         few: the target samples.
         matching: from the classes of ``few`` to those of ``source``, which give the residuals:
-            ``ClassMatching.between(few, source)``, ``ClassMatching.nearest(few, source)``, or a table
-            of P(source class | class). By default that of equal masses and distances of class means.
+            ``ClassMatching.between(few, source)`` or ``ClassMatching.nearest(few, source)``. By default
+            that of equal masses and distances of class means.
         n: number of samples; by default that of the source. Classes and samples are drawn in
             proportion to their weights in ``few``.
         centre: ``"shots"`` adds residuals to single samples; ``"calibrated"`` first moves the samples
@@ -77,36 +78,34 @@ def borrow(
         ({'u': 100, 'v': 100}, 90)
     """
     check_known("centre", centre, ("shots", "calibrated"))
-    source, few = _labeled_pair(source, few)
+    source, few = _labeled("source", source), _labeled("few", few)
     n = len(source) if n is None else check_count("n", n)
-    shares = _class_shares(source, few, matching)
+    probabilities = _donor_probabilities(source, few, matching)
     y = by_turns(few.class_mass, n, generator).sort().values
     shots, donors = torch.empty_like(y), torch.empty(n, dtype=torch.long, device=source.x.device)
     for code in y.unique().tolist():
         rows = y == code
         shots[rows] = _drawn(few, y[rows], generator)
-        classes = by_turns(shares[code], int(rows.sum()), generator).to(source.y)
+        classes = by_turns(probabilities[code], int(rows.sum()), generator).to(source.y)
         donors[rows.to(donors.device)] = _drawn(source, classes, generator)
     x, means = source.x[donors].double(), class_means(source)[source.y[donors]]
     ratio = torch.ones_like(x[:, :1])
     if proportional:
         squares = means.square().sum(dim=1, keepdim=True)
-        tiny = torch.finfo(squares.dtype).tiny
-        found = (x * means).sum(dim=1, keepdim=True) / squares.clamp_min(tiny)
-        ratio = torch.where(squares > 0, found, ratio)
-    residuals, ratio = (part.to(few.x.device) for part in (x - ratio * means, ratio))
-    around = few.x[shots].double()
+        products = (x * means).sum(dim=1, keepdim=True)
+        ratio = torch.where(squares > 0, products / squares.clamp_min(_TINY), ratio)
+    residuals = (x - ratio * means).to(few.x.device)
+    centres = few.x[shots].double()
     if centre == "calibrated":
-        around = around + (calibrated_means(source, few) - class_means(few))[y]
-    x = ratio * around + residuals
-    weights = few.weights.new_full((n,), 1 / n)
-    return few.replace(x=x.to(few.x), y=y, weights=weights, law=None, law_index=None)
+        centres = centres + (calibrated_means(source, few) - class_means(few))[y]
+    x = (ratio.to(few.x.device) * centres + residuals).to(few.x)
+    return few.replace(x=x, y=y, weights=few.weights.new_full((n,), 1 / n))
 
 
 def borrowed_laws(
     source: LabeledDataset,
     few: LabeledDataset,
-    matching: ClassMatching | ClassTable | None = None,
+    matching: ClassMatching | None = None,
 ) -> Gaussians:
     """Label laws with the means of ``few`` and covariances S_y = Σ_c P(c | y) S_c of the source.
 
@@ -129,68 +128,46 @@ def borrowed_laws(
         >>> laws.means.tolist(), laws.covariance.scales().round().tolist()
         ([[51.0, 0.0], [90.0, 0.0]], [[1.0, 3.0], [1.0, 3.0]])
     """
-    source, few = _labeled_pair(source, few)
+    source, few = _labeled("source", source), _labeled("few", few)
     covariance, means = estimated_laws(source).covariance, class_means(few)
-    shares = _class_shares(source, few, matching).to(source.x.device)
-    factors = [pooled(covariance, share).compressed.rows for share in shares]
+    probabilities = _donor_probabilities(source, few, matching).to(source.x.device)
+    factors = [pooled(covariance, row).compressed.rows for row in probabilities]
     return Gaussians(means, Factored(torch.cat(factors).to(means), tuple(map(len, factors))))
 
 
 def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
     """An error if samples or columns of ``data`` and ``few`` differ."""
     if data.sample_shape != few.sample_shape:
-        raise InputError(
-            f"{name} and few must be in one feature space",
-            f"samples of shape {data.sample_shape} and {few.sample_shape}",
-            "Use ad.harmonize first.",
-        )
+        shapes = f"samples of shape {data.sample_shape} and {few.sample_shape}"
+        what, remedy = f"{name} and few must be in one feature space", "Use ad.harmonize first."
+        raise InputError(what, shapes, remedy)
     check_features(data, few)
 
 
-def _labeled_pair(
-    source: LabeledDataset, few: LabeledDataset
-) -> tuple[LabeledDataset, LabeledDataset]:
-    """The samples of both that have a label and a weight."""
-    parts = []
-    for name, data in (("source", source), ("few", few)):
-        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-        check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
-        known = data.labeled & (data.weights > 0)
-        if not bool(known.any()):
-            got = f"none of {len(data)} samples with a label and a weight"
-            raise InputError(f"{name} must have labels", got, "Label some of them.")
-        data = data.replace(x=data.x.detach(), law=None, law_index=None)
-        parts.append(data if bool(known.all()) else data.subset(known))
-    check_one_space("source", parts[0], parts[1])
-    return parts[0], parts[1]
+def _labeled(name: str, data: LabeledDataset) -> LabeledDataset:
+    """The samples that have a label and a weight."""
+    data = check_dataset(name, data)
+    rows = data.labeled & (data.weights > 0)
+    if not bool(rows.any()):
+        got = f"none of {len(data)} samples with a label and a weight"
+        raise InputError(f"{name} must have labels", got, "Label some of them.")
+    return data.replace(x=data.x.detach(), law=None, law_index=None).subset(rows)
 
 
-def _class_shares(
-    source: LabeledDataset, few: LabeledDataset, matching: ClassMatching | ClassTable | None
+def _donor_probabilities(
+    source: LabeledDataset, few: LabeledDataset, matching: ClassMatching | None
 ) -> Tensor:
     """P(source class | class of few), (k, k'); uniform for classes without a match."""
+    check_one_space("source", source, few)
     if matching is None:
         matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
-    elif not isinstance(matching, ClassMatching):
-        remedy = "Pass for instance ad.ClassMatching.nearest(few, source)."
-        check_kind("matching must be a ClassMatching", matching, ClassTable, remedy)
-        matching = ClassMatching(matching)
-    present = [name for name, count in few.counts.items() if count]
-    unknown = set(present) - set(matching.data_classes)
-    unknown = unknown or set(matching.reference_classes) - set(source.classes)
-    if unknown:
-        raise InputError(
-            "matching must lead from the classes of few to those of source",
-            f"{min(map(repr, unknown))} on the wrong side or unknown",
-            "Build it with ad.ClassMatching.between(few, source), in this order.",
-        )
+    remedy = "Pass for instance ad.ClassMatching.nearest(few, source), in this order."
+    check_kind("matching must be a ClassMatching", matching, ClassMatching, remedy)
+    if (matching.data_classes, matching.reference_classes) != (few.classes, source.classes):
+        what = "matching must lead from the classes of few to those of source"
+        raise InputError(what, f"one from {matching.data_classes!r:.80}", remedy)
     filled = torch.tensor([float(count > 0) for count in source.counts.values()]).double()
-    table = torch.zeros(len(few.classes), len(source.classes), dtype=torch.float64)
-    rows = torch.tensor([few.classes.index(name) for name in present])
-    columns = torch.tensor([source.classes.index(name) for name in matching.reference_classes])
-    taken = [matching.data_classes.index(name) for name in present]
-    table[rows[:, None], columns] = torch.as_tensor(matching.soft.values[taken]).double()
-    table = table * filled
+    table = torch.as_tensor(matching.soft.values).double() * filled
     table = torch.where(table.sum(dim=1, keepdim=True) > 0, table, filled)
     return table / table.sum(dim=1, keepdim=True)
 
@@ -220,28 +197,16 @@ def calibrated_means(source: LabeledDataset, few: LabeledDataset) -> Tensor:
     with B the covariance of the class means of the source, W the covariance within its classes, k_y
     the number of samples of a class and c the mean of the class means. a and t maximise the
     likelihood. If a ≥ ½, the classes lie unlike those of the source, and the means stay.
-
-    Example:
-        Classes differ in the first direction, samples of a class in the second:
-
-        >>> import torch, advect as ad
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> y = torch.arange(600) % 6
-        >>> noise = torch.randn(600, 2, generator=generator) * torch.tensor([0.1, 3.0])
-        >>> source = ad.LabeledDataset(noise + torch.stack([10.0 * y, 0 * y], 1), y)
-        >>> few = ad.LabeledDataset([[4.0, 5.0], [26.0, -4.0], [47.0, 0.5]], ["u", "v", "w"])
-        >>> calibrated_means(source, few).round().abs().tolist()
-        [[4.0, 2.0], [26.0, 1.0], [47.0, 0.0]]
     """
     means, counts = class_means(few), effective_counts(few)
     present = counts > 0
-    own, other = means[present], class_means(source)
-    other = other[effective_counts(source) > 0].to(own.device)
-    if len(own) < 2 or len(other) < 2:
+    few_means, source_means = means[present], class_means(source)
+    source_means = source_means[effective_counts(source) > 0].to(few_means.device)
+    if len(few_means) < 2 or len(source_means) < 2:
         return means
     residuals = source.x.double() - class_means(source)[source.y]
     shares = source.weights.double() / source.weights.sum()
-    within = (residuals.mT * shares @ residuals).to(own.device)
+    within = (residuals.mT * shares @ residuals).to(few_means.device)
     unit = within.diagonal().mean()
     if float(unit) <= 0:
         return means
@@ -252,14 +217,14 @@ def calibrated_means(source: LabeledDataset, few: LabeledDataset) -> Tensor:
     def whitened(rows: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(factor, rows.mT, upper=False).mT
 
-    centre = own.mean(dim=0)
-    apart = whitened(own - centre)  # (k, d)
-    between = whitened(other - other.mean(dim=0)) / (len(other) - 1) ** 0.5
+    centre = few_means.mean(dim=0)
+    apart = whitened(few_means - centre)  # (k, d)
+    between = whitened(source_means - source_means.mean(dim=0)) / (len(source_means) - 1) ** 0.5
     _, singular, axes = torch.linalg.svd(between, full_matrices=False)
     along = apart @ axes.mT  # (k, r), in the directions in which classes of the source differ
     rest = (apart.square().sum(dim=1) - along.square().sum(dim=1)).clamp_min(0)
-    chance = 1 / counts[present].to(own)
-    more = _likeliest(along, rest, own.shape[1], singular.square(), chance)
+    chance = 1 / counts[present].to(few_means)
+    more = _likeliest(along, rest, few_means.shape[1], singular.square(), chance)
     if float(more) >= _ALIKE:
         return means
     gain = (more / (more + chance))[:, None]  # in the other directions
@@ -274,8 +239,7 @@ def effective_counts(data: LabeledDataset) -> Tensor:
     """Effective number of samples of each class, (Σw)² / Σw², (k,)."""
     weights, zeros = data.weights.double(), data.weights.new_zeros(len(data.classes)).double()
     total, squares = (zeros.index_add(0, data.y, part) for part in (weights, weights.square()))
-    tiny = torch.finfo(torch.float64).tiny
-    return torch.where(total > 0, total.square() / squares.clamp_min(tiny), total)
+    return torch.where(total > 0, total.square() / squares.clamp_min(_TINY), total)
 
 
 def _likeliest(along: Tensor, rest: Tensor, dim: int, variances: Tensor, chance: Tensor) -> Tensor:
@@ -286,7 +250,6 @@ def _likeliest(along: Tensor, rest: Tensor, dim: int, variances: Tensor, chance:
     scatter = (along.square() / inside).sum(dim=(1, 2)) + (rest / elsewhere).sum(dim=1)
     free = dim - along.shape[1]
     volume = inside.log().sum(dim=(1, 2)) + free * elsewhere.log().sum(dim=1)
-    tiny = torch.finfo(scatter.dtype).tiny
     # the centre is estimated from the same means, which takes one degree of freedom of k
-    cost = volume / len(along) + dim * scatter.clamp_min(tiny).log()
+    cost = volume / len(along) + dim * scatter.clamp_min(_TINY).log()
     return more[int(cost.argmin())]

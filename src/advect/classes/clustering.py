@@ -1,21 +1,23 @@
-"""Clusters of points: scikit-learn clusterers, and "spectral", "kmeans" and "dbscan" by name."""
+"""Clusters of points and the graph of nearest neighbours.
+
+A clusterer is one of scikit-learn, or "spectral", "kmeans" or "dbscan" by name."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from advect._util.checks import check_known
+from advect._util.checks import check_known, check_methods
 from advect._util.query import guess, split
-from advect.classes.neighbor_graph import neighbor_graph
 from advect.errors import InputError
 
 NAMES = ("spectral", "kmeans", "dbscan")
-_LARGEST = 10_000  # samples for spectral clustering; the others join their nearest neighbours
+_MAX_SPECTRAL = 10_000  # samples for spectral clustering; the others join their nearest neighbours
 _NEIGHBORS = 10  # of each sample in the graph of spectral clustering
+_SCALE_NEIGHBOR = 7  # the neighbour whose distance is the scale of a point
+_LEAST = 1e-3  # smallest weight of an edge
 _VOTES = 5  # neighbours that decide for a sample that was not clustered
 
 
@@ -28,45 +30,31 @@ def as_clusterer(clusterer: Any) -> Any:
         >>> as_clusterer("dbscan?eps=3")
         DBSCAN(eps=3, min_samples=4)
     """
-    if clusterer is None:
-        return "spectral"
-    if isinstance(clusterer, str):
-        name, _, query = clusterer.partition("?")
-        check_known("clusterer", name, NAMES)
-        options: dict[str, Any] = {
-            key: guess(text) for key, text in split(query, clusterer).items()
-        }
-        if name != "dbscan" and not options:
-            return name
-        from sklearn.cluster import DBSCAN, KMeans, SpectralClustering
+    if not isinstance(clusterer, str):
+        remedy = f"Pass {', '.join(map(repr, NAMES))} or a scikit-learn clusterer."
+        what = "a clusterer must be a name or an object with fit_predict"
+        check_methods(what, clusterer, ("fit_predict",), remedy)
+        return clusterer
+    name, _, query = clusterer.partition("?")
+    check_known("clusterer", name, NAMES)
+    options: dict[str, Any] = {key: guess(text) for key, text in split(query, clusterer).items()}
+    if name != "dbscan" and not options:
+        return name
+    from sklearn.cluster import DBSCAN, KMeans, SpectralClustering
 
-        paper: dict[str, Any] = {"eps": 5.0, "min_samples": 4} if name == "dbscan" else {}
-        classes = {"dbscan": DBSCAN, "kmeans": KMeans, "spectral": SpectralClustering}
-        try:
-            return classes[name](**paper | options)
-        except TypeError as error:
-            remedy = f"See sklearn.cluster.{classes[name].__name__}."
-            raise InputError("unknown option of a clusterer", error, remedy) from None
-    if isinstance(clusterer, type) or not hasattr(clusterer, "fit_predict"):
-        raise InputError(
-            "a clusterer must be a name or an object with fit_predict",
-            repr(clusterer),
-            f"Pass {', '.join(map(repr, NAMES))} or a scikit-learn clusterer.",
-        )
-    return clusterer
-
-
-def name_of(clusterer: Any) -> str:
-    return clusterer if isinstance(clusterer, str) else type(clusterer).__name__
+    kinds = {"dbscan": DBSCAN, "kmeans": KMeans, "spectral": SpectralClustering}
+    defaults: dict[str, Any] = {"eps": 5.0, "min_samples": 4} if name == "dbscan" else {}
+    try:
+        return kinds[name](**defaults | options)
+    except TypeError as error:
+        remedy = "See the options of the class in sklearn.cluster."
+        raise InputError("unknown option of a clusterer", error, remedy) from None
 
 
 def number_option(clusterer: Any) -> str | None:
     """The parameter with the number of clusters; None if the clusterer finds it itself."""
-    if isinstance(clusterer, str):
-        return "n_clusters"
-    return next(
-        (name for name in ("n_clusters", "n_components") if name in _options(clusterer)), None
-    )
+    options = {"n_clusters"} if isinstance(clusterer, str) else _parameters(clusterer)
+    return next((name for name in ("n_clusters", "n_components") if name in options), None)
 
 
 def clusters(
@@ -86,52 +74,50 @@ def clusters(
     """
     clusterer = as_clusterer(clusterer)
     by_name, option = isinstance(clusterer, str), number_option(clusterer)
+    k: Any = n_clusters
     if by_name:
         points = of_order_one(points)
-    k = n_clusters
-    if k is None and by_name:
-        k = None if previous is None else len(np.unique(previous))
-    elif k is None and type(_options(clusterer).get(option)) is int:
-        k = _options(clusterer)[option]
-    if k is not None and option is not None:
-        distinct = len(np.unique(points, axis=0))
-        if k > distinct and previous is None:
-            raise InputError(
-                f"n_clusters must be at most the number of different samples, {distinct}",
-                k,
-                "Lower it.",
-            )
-        k = min(k, distinct)
-        if k == 1:
-            return np.zeros(len(points), dtype=np.int64)
-        if k == distinct:
-            return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1)
-    if not by_name:
-        return _checked(lambda x: _fit_predict(clusterer, x, {option: k}, seed), points)
-    if clusterer == "kmeans":
-        return _checked(lambda x: _kmeans(x, k or 2, seed, previous), points)
-    fit = lambda x: _checked(lambda x: _spectral(x, k or 2, seed), x)
-    if len(points) <= _LARGEST:
-        return fit(points)
-    draws = np.random.default_rng(seed)
-    part = np.sort(draws.choice(len(points), _LARGEST, replace=False))
-    codes = np.full(len(points), -1)
-    codes[part] = fit(points[part])
-    return join_nearest(points, codes, _VOTES)
+        k = len(np.unique(previous)) if k is None and previous is not None else k or 2
+    elif k is None:
+        k = _parameters(clusterer).get(option)
+    if type(k) is int and option is not None:
+        distinct, codes = np.unique(points, axis=0, return_inverse=True)
+        if k > len(distinct) and previous is None:
+            what = f"n_clusters must be at most the number of different samples, {len(distinct)}"
+            raise InputError(what, k, "Lower it.")
+        k = min(k, len(distinct))
+        if k in (1, len(distinct)):
+            return codes.reshape(-1) if k > 1 else np.zeros(len(points), dtype=np.int64)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about graphs and iterations
+            if clusterer == "spectral":
+                codes = _spectral(points, k, seed)
+            elif clusterer == "kmeans":
+                codes = _kmeans(points, k, seed, previous)
+            else:
+                number = {option: k} if option and k else {}
+                codes = np.asarray(seeded(clusterer, seed, **number).fit_predict(points))
+    except ValueError as error:
+        raise InputError("the clusterer failed", error, "Change its options.") from error
+    if codes.shape != (len(points),) or codes.dtype.kind not in "biu":
+        what = f"a clusterer must return a whole number for each of the {len(points)} samples"
+        raise InputError(what, f"{codes.dtype} of shape {codes.shape}", "Check fit_predict.")
+    return codes.astype(np.int64)
 
 
-def _options(clusterer: Any) -> dict[Any, Any]:
-    return clusterer.get_params() if hasattr(clusterer, "get_params") else {}
+def _parameters(estimator: Any) -> dict[Any, Any]:
+    return estimator.get_params() if hasattr(estimator, "get_params") else {}
 
 
-def _fit_predict(clusterer: Any, points: np.ndarray, number: dict[Any, Any], seed: int) -> Any:
+def seeded(estimator: Any, seed: int, **options: Any) -> Any:
+    """A clone of a scikit-learn estimator with these options, and this seed if it has none."""
     from sklearn.base import clone
 
-    options = {name: value for name, value in number.items() if name and value}
-    if _options(clusterer).get("random_state", 0) is None:
+    if _parameters(estimator).get("random_state", 0) is None:
         options["random_state"] = seed % 2**32
-    copy: Any = clone(clusterer, safe=False)
-    return (copy.set_params(**options) if options else copy).fit_predict(points)
+    copy: Any = clone(estimator, safe=False)
+    return copy.set_params(**options) if options else copy
 
 
 def _kmeans(points: np.ndarray, k: int, seed: int, previous: np.ndarray | None) -> Any:
@@ -153,30 +139,16 @@ def _spectral(points: np.ndarray, k: int, seed: int) -> Any:
     from sklearn.cluster import AgglomerativeClustering
     from sklearn.manifold import spectral_embedding
 
+    if len(points) > _MAX_SPECTRAL:
+        draws, codes = np.random.default_rng(seed), np.full(len(points), -1)
+        rows = np.sort(draws.choice(len(points), _MAX_SPECTRAL, replace=False))
+        codes[rows] = _spectral(points[rows], k, seed)
+        return join_nearest(points, codes, _VOTES)
     graph = neighbor_graph(points, max(1, min(_NEIGHBORS, len(points) // (2 * k))))
     seed = seed % 2**32
     axes = spectral_embedding(graph, n_components=k, random_state=seed, drop_first=False)
     norms = np.linalg.norm(axes, axis=1, keepdims=True)
     return AgglomerativeClustering(k).fit_predict(axes / np.maximum(norms, np.finfo(float).tiny))
-
-
-def _checked(fit: Callable[[np.ndarray], Any], points: np.ndarray) -> np.ndarray:
-    """One whole number for each point, without warnings about graphs and iterations."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            codes = np.asarray(fit(points))
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError("the clusterer failed", error, "Change its options.") from error
-    if codes.shape != (len(points),) or codes.dtype.kind not in "biu":
-        raise InputError(
-            f"a clusterer must return a whole number for each of the {len(points)} samples",
-            f"{codes.dtype} of shape {codes.shape}",
-            "Check fit_predict.",
-        )
-    return codes.astype(np.int64)
 
 
 def of_order_one(points: np.ndarray) -> np.ndarray:
@@ -197,3 +169,50 @@ def join_nearest(points: np.ndarray, codes: np.ndarray, neighbors: int) -> np.nd
     codes = codes.copy()
     codes[noise] = near.fit(points[~noise], codes[~noise]).predict(points[noise])
     return codes
+
+
+def neighbor_graph(points: np.ndarray, neighbors: int, *, local: bool = False) -> Any:
+    """A symmetric sparse (n, n) matrix: 1 for mutual neighbours, ½ for neighbours of one side.
+
+    Each component is joined to the nearest point outside, with the smallest weight, until there is
+    one component.
+
+    Args:
+        points: (n, p).
+        neighbors: number of neighbours of each point.
+        local: weights exp(−d² / (s_i s_j)) instead, with s the distance to the seventh neighbour
+            (Zelnik-Manor and Perona, Self-tuning spectral clustering, 2004).
+    """
+    from scipy.sparse.csgraph import connected_components
+    from sklearn.neighbors import kneighbors_graph
+
+    count = min(neighbors, len(points) - 1)
+    graph: Any = kneighbors_graph(points, count, mode="distance" if local else "connectivity")
+    if local:
+        distances = graph.data.reshape(-1, count)  # nearest first
+        scale = distances[:, min(_SCALE_NEIGHBOR, count) - 1]
+        scale = np.maximum(scale, _LEAST * distances.mean() or 1.0)  # equal points have scale 0
+        exponents = distances**2 / (scale[:, None] * scale[graph.indices].reshape(distances.shape))
+        graph.data = np.maximum(np.exp(-exponents), _LEAST).reshape(-1)
+    graph = ((graph + graph.T) / 2).tocsr()
+    weight = _LEAST / 2 if local else 0.5
+    while (component := connected_components(graph, directed=False)[1]).any():
+        ends = _bridges(points, component)
+        bridges = type(graph)((np.full(len(ends[0]), weight), ends), shape=graph.shape)
+        graph = graph.maximum(bridges.maximum(bridges.T)).tocsr()
+    return graph
+
+
+def _bridges(points: np.ndarray, component: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each component but the largest, the ends of the shortest edge out of it."""
+    from sklearn.metrics import pairwise_distances_argmin_min
+
+    names, counts = np.unique(component, return_counts=True)
+    ends = []
+    for name in np.delete(names, counts.argmax()):
+        inside, outside = (np.flatnonzero((component == name) == side) for side in (True, False))
+        nearest, distances = pairwise_distances_argmin_min(points[inside], points[outside])
+        row = distances.argmin()
+        ends.append((inside[row], outside[nearest[row]]))
+    first, second = np.array(ends).T
+    return first, second

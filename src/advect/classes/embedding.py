@@ -13,12 +13,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from advect._util.checks import check_count, check_kind, check_known
+from advect.classes.clustering import seeded
 from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
 from advect.data.laws.linalg import principal_axes
 from advect.errors import InputError
-from advect.spaces.encoding import Encoding, as_coder, call_coder
+from advect.spaces.encoding import as_coder, call_coder, run_coder
 from advect.spaces.images import layout
+from advect.spaces.steps import Scale
 
 _COMPONENTS = 50  # principal components for "auto": more true classes of images than all pixels
 _EDGES = 60  # principal components of oriented gradients
@@ -37,10 +39,11 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
         case "auto":
             return _principal(x, _COMPONENTS) if min(x.shape) > _COMPONENTS else x
         case "gradients":
-            rows = _as_points(Embedding(oriented_gradients).embed(data))
+            rows = _as_points(oriented_gradients(data.samples.detach()))
             return _principal(rows, min(_EDGES, *rows.shape))
         case "standardized":
-            return _standardized(x)
+            rows = torch.from_numpy(x)
+            return Scale.fit("standardize", rows).apply(rows).numpy()
         case int() | float() | np.number():
             return _principal(x, embedding)
         case Embedding():
@@ -49,26 +52,16 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             check_known("embedding", embedding, ("auto", "gradients", "standardized"))
         case torch.nn.Module() | str() | Path():
             encoder = as_coder(embedding, "embedding")
-            step = Encoding.fit(data.x, data.sample_shape, encoder)
-            return _as_points(step.apply(data.x.detach()))
+            return _as_points(run_coder(encoder, data.x.detach(), data.sample_shape, "embedding"))
     samples = data.samples.detach()
     if hasattr(embedding, "fit_transform"):
-        samples, embedding = torch.from_numpy(x), _seeded(embedding, seed).fit_transform
+        samples, embedding = torch.from_numpy(x), seeded(embedding, seed).fit_transform
     with torch.no_grad():  # in one batch: the function may depend on all samples
         return _as_points(call_coder(as_coder(embedding, "embedding"), samples, "embedding", None))
 
 
 def _as_points(rows: Tensor) -> np.ndarray:
     return rows.detach().cpu().double().numpy()
-
-
-def _standardized(points: np.ndarray) -> np.ndarray:
-    """Columns of mean 0 and deviation 1; constant ones become 0."""
-    points = points / (np.abs(points).max() or 1.0)
-    points = points - points.mean(axis=0)
-    spread = points.std(axis=0)
-    least = np.finfo(np.float64).eps * len(points) ** 0.5 * np.abs(points).max(initial=0)
-    return points / np.where(spread > least, spread, np.inf)
 
 
 def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
@@ -90,17 +83,6 @@ def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
             "Lower it, or pass a share of variance such as embedding=0.9.",
         )
     return points @ axes[:count].T * top
-
-
-def _seeded(transformer: Any, seed: int) -> Any:
-    """A clone of a scikit-learn transformer with this seed."""
-    from sklearn.base import clone
-
-    transformer = clone(transformer, safe=False)
-    options = transformer.get_params() if hasattr(transformer, "get_params") else {}
-    if options.get("random_state", 0) is None:
-        transformer.set_params(random_state=seed % 2**32)
-    return transformer
 
 
 def oriented_gradients(samples: Tensor, bins: int = 12, cells: int = 9) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,9 +21,6 @@ from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.transport.class_tables import class_distances, otdd_classes
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +47,8 @@ class ClassMatching:
     def __post_init__(self) -> None:
         values = np.asarray(self.coupling.values, dtype=np.float64)
         if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
-            raise InputError(
-                "a coupling must hold masses",
-                "negative, NaN or no mass",
-                "Pass the class_matching of an ad.otdd distance.",
-            )
+            remedy = "Pass the class_matching of an ad.otdd distance."
+            raise InputError("a coupling must hold masses", "negative, NaN or no mass", remedy)
 
     @classmethod
     def between(
@@ -87,14 +81,7 @@ class ClassMatching:
         return cls(otdd_classes(data, reference, check_cost(cost) or GroundCost()))
 
     @classmethod
-    def nearest(
-        cls,
-        data: LabeledDataset,
-        reference: LabeledDataset,
-        m: int = 2,
-        *,
-        cost: GroundCost | None = None,
-    ) -> ClassMatching:
+    def nearest(cls, data: LabeledDataset, reference: LabeledDataset, m: int = 2) -> ClassMatching:
         """Each class of the data with the m nearest classes of the reference, equally.
 
         Unlike ``between``, a class of the reference may be matched often or never. Use it in
@@ -102,9 +89,8 @@ class ClassMatching:
 
         Args:
             data, reference: as in ``between``.
-            m: number of classes.
-            cost: its label cost gives the distances; by default those of class means, since
-                covariances of few samples are too small.
+            m: number of classes. Distances are those of class means, since covariances of few
+                samples are too small.
 
         Example:
             >>> import advect as ad
@@ -115,7 +101,7 @@ class ClassMatching:
             high       0    0.5    0.5      0
             low      0.5    0.5      0      0
         """
-        cost = check_cost(cost) or GroundCost(label=MeansOnly())
+        cost = GroundCost(label=MeansOnly())
         distances = class_distances(cost.fitted(data, reference).between(data, reference))
         known = ~np.isnan(distances)
         rows = known.any(axis=1, keepdims=True)
@@ -169,13 +155,13 @@ class ClassMatching:
         """
         return self._probabilities(scores) @ self.weights.values.T
 
-    def predict(self, scores: Any, *, unknown: Hashable = ...) -> list[Hashable]:
+    def predict(self, scores: Any, *, unknown: Hashable = None) -> list[Hashable]:
         """The most likely class of the data for each prediction of the model.
 
         Args:
             scores: as in ``apply``.
             unknown: returned for predictions with mass only on classes without samples in the
-                reference; by default they are an error.
+                reference.
 
         Example:
             >>> import advect as ad
@@ -184,24 +170,10 @@ class ClassMatching:
             >>> ad.ClassMatching.between(data, digits).predict([0, 2], unknown="neither")
             ['low', 'neither']
         """
-        rows = self._probabilities(scores)
-        matched = self.coupling.values.sum(axis=0) > 0
-        empty: np.ndarray = np.abs(rows[:, matched]).sum(axis=1) == 0
-        if unknown is ... and empty.any():
-            codes = np.where(matched, -np.inf, rows)[empty].argmax(axis=1)
-            names = dict.fromkeys(self.reference_classes[code] for code in codes)
-            raise InputError(
-                "a prediction of the model must be a class with samples in the reference",
-                f"{', '.join(map(repr, names))} for {int(empty.sum())} of {len(rows)} samples",
-                "Add samples of it to the reference, pass probabilities, or set unknown=….",
-            )
-        best = (rows @ self.weights.values.T).argmax(axis=1)
-        return [
-            unknown if nothing else self.data_classes[code]
-            for code, nothing in zip(best, empty, strict=True)
-        ]
+        probabilities = self.apply(scores)
+        return [self.data_classes[row.argmax()] if row.any() else unknown for row in probabilities]
 
-    def as_layer(self, *, dtype: torch.dtype = torch.float32) -> nn.Linear:
+    def as_layer(self, *, dtype: torch.dtype = torch.float32) -> torch.nn.Linear:
         """The final linear layer of the paper, k → k' without bias, after a layer of probabilities.
 
         Example:
@@ -212,12 +184,9 @@ class ClassMatching:
             >>> network(torch.zeros(3, 1)).shape
             torch.Size([3, 2])
         """
-        from torch import nn
-
-        k, m = len(self.reference_classes), len(self.data_classes)
-        layer = nn.Linear(k, m, bias=False, dtype=dtype)
+        layer = torch.nn.Linear(*self.coupling.shape[::-1], bias=False, dtype=dtype)
         weights = torch.as_tensor(self.weights.values, dtype=dtype)
-        layer.weight = nn.Parameter(weights, requires_grad=False)
+        layer.weight = torch.nn.Parameter(weights, requires_grad=False)
         return layer
 
     def __str__(self) -> str:
@@ -242,12 +211,7 @@ class ClassMatching:
 
 
 def codes_of(labels: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
-    """Positions of labels among the classes.
-
-    Example:
-        >>> codes_of(np.array(["b", "a"]), ("a", "b")).tolist()
-        [1, 0]
-    """
+    """Positions of labels among the classes."""
     position = {name: code for code, name in enumerate(classes)}
     names = labels.tolist()
     unknown = [name for name in names if name not in position]

@@ -1,12 +1,12 @@
-"""Pseudo-labels: the clusters of data without labels (paper, section 5.3)."""
+"""Pseudo-labels: the clusters of data without labels (paper, section 5.3), and their scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from advect._util.checks import check_count, check_kind
@@ -15,16 +15,12 @@ from advect.classes.clustering import (
     as_clusterer,
     clusters,
     join_nearest,
-    name_of,
     number_option,
     of_order_one,
 )
 from advect.classes.embedding import Embedded, points_of
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, require_labels
 from advect.errors import InputError
-
-_SCORED = 2000  # samples on which numbers of clusters are compared
-_LARGEST = 20  # number of clusters that is tried
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,14 +32,12 @@ class PseudoLabels(Result):
         codes: the cluster of each sample, (n,) int64.
         n_clusters: k.
         method: name of the clusterer.
-        scores: mean silhouette of each number of clusters that was compared.
     """
 
     dataset: LabeledDataset
     codes: np.ndarray
     n_clusters: int
     method: str
-    scores: dict[int, float] = field(default_factory=dict)
     title = "Pseudo-labels"
 
     def __len__(self) -> int:
@@ -54,11 +48,7 @@ class PseudoLabels(Result):
 
     def _tables(self) -> list[Table]:
         sizes = np.bincount(self.codes).tolist()
-        tables = [Table("Clusters", ("cluster", "samples"), list(enumerate(sizes)))]
-        if self.scores:
-            rows = list(self.scores.items())
-            tables.append(Table("Silhouettes", ("clusters", "mean silhouette"), rows))
-        return tables
+        return [Table("Clusters", ("cluster", "samples"), list(enumerate(sizes)))]
 
     def __repr__(self) -> str:
         return f"PseudoLabels(n={len(self)}, n_clusters={self.n_clusters}, method={self.method!r})"
@@ -68,7 +58,7 @@ def pseudo_labels(
     data: LabeledDataset,
     clusterer: Any = "spectral",
     *,
-    n_clusters: int | Iterable[int] | None = None,
+    n_clusters: int | None = None,
     target: LabeledDataset | None = None,
     embedding: Embedded = "auto",
     seed: int = 0,
@@ -76,16 +66,16 @@ def pseudo_labels(
 ) -> PseudoLabels:
     """Label data by the clusters of its features. Its own labels and weights are ignored.
 
-    Use it before a flow or a distance if one dataset has no labels; ``name_clusters`` gives the
-    clusters the names of another dataset's classes. Noise joins the nearest cluster.
+    Use it before a flow or a distance if one dataset has no labels. ``ClassMatching`` finds the class
+    of another dataset that each cluster corresponds to. Noise joins the nearest cluster.
 
     Args:
         data: the samples.
         clusterer: ``"spectral"``, ``"kmeans"`` (as in the paper), ``"dbscan"`` or any scikit-learn
             clusterer. Spectral clustering finds clusters of any shape; above 10,000 samples it is
             applied to a random subset, and the others join their nearest neighbours.
-        n_clusters: number of clusters, or numbers to compare by their mean silhouette. By default
-            the number of classes of ``target``, or that of the clusterer, or the best of 2 … 20.
+        n_clusters: number of clusters; by default the number of classes of ``target``, or that of a
+            scikit-learn clusterer.
         target: a dataset with as many classes as there should be clusters.
         embedding: points to cluster instead of the features: a number of principal components, a
             share of the variance (between 0 and 1), a function of the samples, a torch module, the
@@ -98,11 +88,11 @@ def pseudo_labels(
             nearest neighbours and itself.
 
     Returns:
-        ``PseudoLabels``: the labeled dataset, the clusters and the compared silhouettes.
+        ``PseudoLabels``: the labeled dataset and the clusters.
 
     Raises:
-        InputError: an unknown clusterer, more clusters than different samples, a number of clusters
-            for a clusterer that finds it itself, or noise alone.
+        InputError: an unknown clusterer, no number of clusters or more than different samples, a
+            number for a clusterer that finds it itself, or noise alone.
 
     Example:
         >>> import advect as ad
@@ -110,111 +100,47 @@ def pseudo_labels(
         >>> found = ad.pseudo_labels(digits, target=digits, embedding=0.9)
         >>> found
         PseudoLabels(n=500, n_clusters=10, method='spectral')
-        >>> from advect.classes.naming import clustering_accuracy
+        >>> from advect.classes.pseudo import clustering_accuracy
         >>> clustering_accuracy(found, digits) > 0.7       # by the true labels
         True
     """
     clusterer = as_clusterer(clusterer)
+    by_name = isinstance(clusterer, str)
+    method = clusterer if by_name else type(clusterer).__name__
     seed = check_count("seed", seed, least=0)
-    k, candidates = _numbers(n_clusters, target)
-    if (k is not None or candidates is not None) and number_option(clusterer) is None:
-        raise InputError(
-            f"{name_of(clusterer)} finds the number of clusters itself",
-            f"n_clusters={k or candidates}",
-            "Leave n_clusters and target out, or use another clusterer.",
-        )
-    points = points_of(data, embedding, seed)
-    scores: dict[int, float] = {}
-    if candidates is not None or (k is None and isinstance(clusterer, str)):
-        scores = _silhouettes(clusterer, points, candidates, seed)
-        k = max(scores, key=lambda number: scores[number], default=len(np.unique(points, axis=0)))
-    codes = _clusters(clusterer, points, k, seed)
-    number = int(codes.max()) + 1
-    y = torch.as_tensor(codes, device=data.x.device)
-    dataset = data.replace(y=y, classes=tuple(range(number)), law=None, law_index=None)
-    if soft:
-        shares = torch.as_tensor(neighbor_shares(points, codes), device=data.x.device)
-        dataset = dataset.replace(y=y, probabilities=shares)
-    return PseudoLabels(dataset, codes, number, name_of(clusterer), scores)
-
-
-def _numbers(n_clusters: Any, target: LabeledDataset | None) -> tuple[int | None, list[int] | None]:
-    """The number of clusters, or the numbers to compare, as far as they are given."""
+    k = None if n_clusters is None else check_count("n_clusters", n_clusters)
     if target is not None:
         remedy = "Pass n_clusters for a number."
         check_kind("target must be a LabeledDataset", target, LabeledDataset, remedy)
         k = sum(count > 0 for count in target.counts.values())
-        if n_clusters is not None or k == 0:
-            raise InputError(
-                "the number of clusters is n_clusters, or that of the classes of target",
-                "both" if k else "a target without labels",
-                "Pass one of them.",
-            )
-        return k, None
-    if n_clusters is None:
-        return None, None
-    if isinstance(n_clusters, str) or not isinstance(n_clusters, Iterable):
-        return check_count("n_clusters", n_clusters), None
-    candidates = [check_count("n_clusters", k, least=2) for k in n_clusters]
-    if not candidates:
-        raise InputError("n_clusters must not be empty", "[]", "Pass for instance range(2, 13).")
-    return None, candidates
-
-
-def _clusters(clusterer: Any, points: np.ndarray, k: int | None, seed: int) -> np.ndarray:
-    """Clusters 0 … k − 1 by size; noise joins the nearest sample."""
+    if k == 0 or (k is None and by_name) or None not in (n_clusters, target):
+        what = "the number of clusters must be n_clusters or that of the classes of target"
+        raise InputError(what, f"n_clusters={n_clusters}, target={target}", "Pass one of them.")
+    if k is not None and number_option(clusterer) is None:
+        remedy = "Leave n_clusters and target out, or use another clusterer."
+        raise InputError(f"{method} finds the number of clusters itself", f"{k} clusters", remedy)
+    points = points_of(data, embedding, seed)
     codes = clusters(clusterer, points, n_clusters=k, seed=seed)
     if (codes < 0).all():
-        raise InputError(
-            "the clusterer must find at least one cluster",
-            f"noise alone, of {len(codes)} samples",
-            'Change its options, or use clusterer="spectral".',
-        )
-    return renumbered(join_nearest(of_order_one(points), codes, 1))
+        remedy = 'Change its options, or use clusterer="spectral".'
+        raise InputError("the clusterer must find at least one cluster", "noise alone", remedy)
+    codes = renumbered(join_nearest(of_order_one(points), codes, 1))
+    number = int(codes.max()) + 1
+    y = torch.as_tensor(codes, device=data.x.device)
+    dataset = data.replace(y=y, classes=tuple(range(number)), law=None, law_index=None)
+    if soft:
+        proportions = torch.as_tensor(neighbor_proportions(points, codes), device=data.x.device)
+        dataset = dataset.replace(y=y, probabilities=proportions)
+    return PseudoLabels(dataset, codes, number, method)
 
 
-def _silhouettes(
-    clusterer: Any, points: np.ndarray, candidates: Sequence[int] | None, seed: int
-) -> dict[int, float]:
-    """The mean silhouette of each number of clusters, on at most 2000 random points."""
-    from sklearn.metrics import pairwise_distances, silhouette_score
+def neighbor_proportions(points: np.ndarray, codes: np.ndarray, neighbors: int = 10) -> np.ndarray:
+    """Proportions of clusters among each point and its nearest neighbours, (n, k)."""
+    from sklearn.neighbors import KNeighborsClassifier
 
-    if len(points) > _SCORED:
-        draws = np.random.default_rng(seed)
-        points = points[np.sort(draws.choice(len(points), _SCORED, replace=False))]
-    limit = min(len(np.unique(points, axis=0)), len(points) - 1)
-    if candidates is None:
-        candidates = range(2, min(limit, _LARGEST) + 1)
-    elif max(candidates) > limit:
-        raise InputError(
-            f"n_clusters to compare must be between 2 and {limit}", max(candidates), "Lower it."
-        )
-    distances = pairwise_distances(of_order_one(points))
-    np.fill_diagonal(distances, 0.0)
-    scores = {}
-    for k in candidates:
-        codes = _clusters(clusterer, points, k, seed)
-        several = len(np.unique(codes)) > 1
-        scores[k] = silhouette_score(distances, codes, metric="precomputed") if several else -1.0
-    return {k: float(score) for k, score in scores.items()}
-
-
-def neighbor_shares(points: np.ndarray, codes: np.ndarray, neighbors: int = 10) -> np.ndarray:
-    """Proportions of clusters among each point and its nearest neighbours, (n, k).
-
-    Example:
-        >>> neighbor_shares(np.array([[0.0], [1.0], [2.5], [3.0]]), np.array([0, 0, 1, 1]), 2).round(2).tolist()
-        [[0.67, 0.33], [0.67, 0.33], [0.33, 0.67], [0.33, 0.67]]
-    """
-    from sklearn.neighbors import NearestNeighbors
-
-    one_hot = np.eye(int(codes.max()) + 1)[codes]
-    count = min(neighbors, len(points) - 1)
-    if count < 1:
-        return one_hot
-    tree = NearestNeighbors(n_neighbors=count).fit(of_order_one(points))
-    near = tree.kneighbors(return_distance=False)
-    return (one_hot + one_hot[near].sum(axis=1)) / (count + 1)
+    points = of_order_one(points)
+    near = KNeighborsClassifier(min(neighbors + 1, len(points))).fit(points, codes)
+    return near.predict_proba(points)
 
 
 def renumbered(codes: np.ndarray) -> np.ndarray:
@@ -225,3 +151,57 @@ def renumbered(codes: np.ndarray) -> np.ndarray:
     rank = np.empty(len(counts), dtype=np.int64)
     rank[np.lexsort((first, -counts))] = np.arange(len(counts))
     return rank[inverse]
+
+
+def clustering_accuracy(codes: Any, truth: Any) -> float:
+    """Proportion of samples that the best one-to-one naming of clusters labels correctly.
+
+    For evaluation: it uses the true labels.
+
+    Args:
+        codes: the cluster of each sample: ``PseudoLabels``, an array, tensor or list.
+        truth: the label of each sample, likewise, or a dataset.
+
+    Example:
+        >>> clustering_accuracy([0, 0, 1, 1, 1], ["b", "b", "a", "a", "b"])
+        0.8
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    table = _contingency(codes, truth)
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
+
+
+def purity(codes: Any, truth: Any) -> float:
+    """Proportion of samples whose label is the most frequent one in their cluster.
+
+    It grows with the number of clusters. Arguments are those of ``clustering_accuracy``.
+
+    Example:
+        >>> purity([0, 0, 1, 1, 2], ["b", "b", "a", "b", "b"])
+        0.8
+    """
+    table = _contingency(codes, truth)
+    return float(table.max(axis=1).sum() / table.sum())
+
+
+def _contingency(codes: Any, truth: Any) -> np.ndarray:
+    """The number of samples for each pair of cluster and label."""
+    first, second = _positions(codes), _positions(truth)
+    if len(first) != len(second) or len(first) == 0 or min(first.min(), second.min()) < 0:
+        raise InputError(
+            "codes and truth must have one entry for each sample, none of them missing",
+            f"{len(first)} and {len(second)} entries",
+            "Pass two sequences of equal length.",
+        )
+    return pd.crosstab(first, second).to_numpy()
+
+
+def _positions(values: Any) -> np.ndarray:
+    """The position of each label among the different ones, −1 if it is missing."""
+    if isinstance(values, LabeledDataset):
+        require_labels(values, "a clustering score")
+        return values.y.cpu().numpy()
+    values = values.codes if isinstance(values, PseudoLabels) else values
+    values = values.tolist() if isinstance(values, torch.Tensor | np.ndarray) else list(values)
+    return pd.factorize(pd.Series(values, dtype=object))[0]

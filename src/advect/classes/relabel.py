@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,8 @@ def _inherited_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -
     for count, code, old in sorted(overlaps, reverse=True):
         if count and code not in names and old not in names.values():
             names[code] = old
-    taken = {*names.values(), *before.tolist()}
-    free = (place for place in range(int(before.max()) + len(codes) + 1) if place not in taken)
+    taken = set(before.tolist())
+    free = (position for position in itertools.count() if position not in taken)
     for code in codes.tolist():
         if code not in names:
             names[code] = next(free)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,8 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count
-from advect._util.memory import MemoryLimit
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, NoLabels
-from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
 from advect.errors import InputError
@@ -100,19 +97,19 @@ class ClassShares(Result):
             [0.07, 0.07]
         """
         check_count("n", n, least=2)
-        own, others = self.answers
+        source_rows, target_rows = self.answers
         codes, weights = self.source.y.cpu(), self.source.weights.cpu()
         mass, present = self.target.weights.cpu(), self.source.class_mass.cpu().numpy() > 0
         draws = []
         for _ in range(n):
             rows = torch.multinomial(mass, len(mass), replacement=True, generator=generator)
-            seen, confusion = others[rows.numpy()].mean(axis=0), self.confusion.copy()
+            seen, confusion = target_rows[rows.numpy()].mean(axis=0), self.confusion.copy()
             for code in codes[weights > 0].unique().tolist():
                 part = ((codes == code) & (weights > 0)).nonzero()[:, 0]
                 drawn = torch.multinomial(
                     weights[part], len(part), replacement=True, generator=generator
                 )
-                confusion[code] = own[part[drawn].numpy()].mean(axis=0)
+                confusion[code] = source_rows[part[drawn].numpy()].mean(axis=0)
             draws.append(_mixture(confusion, seen, present))
         return np.std(draws, axis=0, ddof=1)
 
@@ -120,12 +117,8 @@ class ClassShares(Result):
         converged = "yes" if self.converged else "no"
         return {"misfit": self.misfit, "mass left": self.mass_left, "converged": converged}
 
-    @cached_property
-    def _errors(self) -> np.ndarray:
-        return self.standard_error(generator=torch.Generator().manual_seed(0))
-
     def _tables(self) -> list[Table]:
-        errors = self._errors.tolist()
+        errors = self.standard_error(generator=torch.Generator().manual_seed(0)).tolist()
         rows = [(*pair, error) for pair, error in zip(self.by_name.items(), errors, strict=True)]
         return [Table("Proportions", ("class", "proportion", "standard error"), rows)]
 
@@ -137,12 +130,7 @@ class ClassShares(Result):
 
 
 def class_shares(
-    source: LabeledDataset,
-    target: LabeledDataset,
-    *,
-    cost: GroundCost | None = None,
-    solver: Solver | None = None,
-    memory_limit: MemoryLimit = None,
+    source: LabeledDataset, target: LabeledDataset, *, solver: Solver | None = None
 ) -> ClassShares:
     """Estimate the proportions of the source's classes in the target, without labels of the target.
 
@@ -153,17 +141,15 @@ def class_shares(
     Args:
         source: labeled samples; classes without mass get no share.
         target: samples in the same feature space, labeled or not.
-        cost: the ground cost of features, without labels.
         solver: an entropic one; by default ``Sinkhorn(epsilon, reach=…)`` with 3 % of the mean cost
             and half its root, so that classes that the target lacks can be left behind.
-        memory_limit: bytes, or a text like "2GiB".
 
     Returns:
         ``ClassShares``: the proportions, their standard error and the reweighted source.
 
     Raises:
-        InputError: unlabeled samples in the source, a cost with labels, a solver that is random or has
-            no epsilon, or datasets in different spaces.
+        InputError: unlabeled samples in the source, a solver that is random or has no epsilon, or
+            datasets in different spaces.
 
     Example:
         >>> import torch, advect as ad
@@ -179,42 +165,31 @@ def class_shares(
     source, target = check_dataset("source", source), check_dataset("target", target)
     require_classes(source, "class_shares")
     require_labels(source, "class_shares")
-    ground = check_cost(cost) or GroundCost(label=NoLabels())
-    if ground.has_labels:
-        raise InputError(
-            "class_shares needs a cost without labels",
-            f"a cost with {ground.label!r}",
-            "Pass ad.GroundCost(feature=…, label=ad.NoLabels()).",
-        )
     chosen = check_solver(solver or Sinkhorn(Relative(_EPSILON)))
     present = source.class_mass > 0
-    alike = source.reweighted(present.double())  # classes of one mass
-    transport = Transport(ground.fitted(source, target), chosen, memory_limit)
-    problem, prepared = transport.problem(alike, target)
+    balanced = source.reweighted(present.double())  # classes of one mass
+    cost = GroundCost(label=NoLabels()).fitted(source, target)
+    problem, prepared = Transport(cost, chosen, None).problem(balanced, target)
     epsilon = prepared.regularisation
     if solver is None:
         prepared = Sinkhorn(epsilon, reach=_REACH * math.sqrt(epsilon / _EPSILON))
     if prepared.stochastic or not epsilon > 0:
-        raise InputError(
-            "class_shares needs an entropic solver without random draws",
-            repr(chosen),
-            "Pass ad.Sinkhorn(…).",
-        )
-    solved = prepared.solve(problem.make("cross"), alike.weights, target.weights)
+        what = "class_shares needs an entropic solver without random draws"
+        raise InputError(what, repr(chosen), "Pass ad.Sinkhorn(…).")
+    solved = prepared.solve(problem.make("cross"), balanced.weights, target.weights)
     membership = torch.nn.functional.one_hot(source.y, len(source.classes)).double()
-    sums = solved.coupling.T @ membership
-    potential = solved.potentials[0]
+    sums, potential = solved.coupling.T @ membership, solved.potentials[0]
     solved.release()
     total = sums.sum(dim=1, keepdim=True)  # 0 where all mass is left behind
-    others = torch.where(total > 0, sums / total.clamp_min(1e-300), 1 / sums.shape[1])
-    own = _left_out(problem.make("source"), alike, potential, epsilon, membership)
-    seen = (target.weights[:, None] * others).sum(dim=0).cpu().numpy()
-    inner = source.weights / source.class_mass.clamp_min(1e-300)[source.y]
-    confusion = (membership.T @ (inner[:, None] * own)).cpu().numpy()
+    target_rows = torch.where(total > 0, sums / total.clamp_min(1e-300), 1 / sums.shape[1])
+    source_rows = _left_out(problem.make("source"), balanced, potential, epsilon, membership)
+    seen = (target.weights[:, None] * target_rows).sum(dim=0).cpu().numpy()
+    within_class = source.weights / source.class_mass.clamp_min(1e-300)[source.y]
+    confusion = (membership.T @ (within_class[:, None] * source_rows)).cpu().numpy()
     shares = _mixture(confusion, seen, present.cpu().numpy())
-    answers = own.cpu().numpy(), others.cpu().numpy()
-    left, converged = 1 - solved.mass, solved.converged
-    return ClassShares(source, target, shares, confusion, seen, left, converged, answers)
+    answers = source_rows.cpu().numpy(), target_rows.cpu().numpy()
+    state = 1 - solved.mass, solved.converged
+    return ClassShares(source, target, shares, confusion, seen, *state, answers)
 
 
 def _left_out(
@@ -226,14 +201,16 @@ def _left_out(
     single = rest <= 1e-12 * mass  # the only sample of a class stays in its sum
     base = (potential / epsilon + data.weights.log()).nan_to_num(neginf=-torch.inf)
     lift = torch.where(single, 0.0, (mass / rest.clamp_min(1e-300)).log())
-    answers, places = [], torch.arange(len(data), device=data.x.device)
+    predictions, positions = [], torch.arange(len(data), device=data.x.device)
     for block in cost.blocks():
-        rows = places[block]
+        rows = positions[block]
         logits = base - cost.rows(block).double() / epsilon
         logits = logits + torch.where(data.y[rows][:, None] == data.y, lift[rows][:, None], 0.0)
-        itself = (places == rows[:, None]) & ~single[rows][:, None]
-        answers.append(torch.softmax(logits.masked_fill(itself, -torch.inf), dim=1) @ membership)
-    return torch.cat(answers)
+        itself = (positions == rows[:, None]) & ~single[rows][:, None]
+        predictions.append(
+            torch.softmax(logits.masked_fill(itself, -torch.inf), dim=1) @ membership
+        )
+    return torch.cat(predictions)
 
 
 def _mixture(confusion: np.ndarray, seen: np.ndarray, present: np.ndarray) -> np.ndarray:

@@ -13,57 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_kind, check_known, check_positive
-from advect.classes.clustering import join_nearest, of_order_one
+from advect._util.checks import check_count, check_positive
+from advect.classes.clustering import neighbor_graph, of_order_one
 from advect.classes.embedding import Embedded, points_of
-from advect.classes.neighbor_graph import neighbor_graph
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
 _REACHED = 1e-6  # of the highest score; far above the error of conjugate gradients
 
 
-def spread_labels(
-    data: LabeledDataset,
-    *,
-    neighbors: int = 10,
-    alpha: float = 0.99,
-    embedding: Embedded = None,
-    seed: int = 0,
-) -> np.ndarray:
-    """Class probabilities (n, k) of all samples from the known labels.
-
-    Labeled samples have probability 1 of their class. The others are ranked by their probability but
-    not calibrated; ``ad.apps.label`` calibrates.
-
-    Args:
-        data: samples, some of them with labels.
-        neighbors, alpha, embedding, seed: as in ``fill_labels``.
-
-    Raises:
-        InputError: no sample has a label.
-
-    Example:
-        >>> import advect as ad
-        >>> data = ad.LabeledDataset([[0.0], [1.0], [2.0], [3.0], [4.0]], ["a", None, None, None, "b"])
-        >>> ad.spread_labels(data, neighbors=2, alpha=0.9).round(2).tolist()
-        [[1.0, 0.0], [0.67, 0.33], [0.5, 0.5], [0.33, 0.67], [0.0, 1.0]]
-    """
-    neighbors, seed = check_count("neighbors", neighbors), check_count("seed", seed, least=0)
-    if check_positive("alpha", alpha) >= 1:
-        raise InputError("alpha must lie between 0 and 1", alpha, "The default is 0.99.")
-    points = of_order_one(points_of(data, embedding, seed))
-    _check_some(data)
-    known = one_hot(data.y.cpu().numpy(), len(data.classes))
-    if len(points) == 1:
-        return known
-    shares = spread(neighbor_graph(points, neighbors, local=True), alpha, known)
-    return np.where(known.any(axis=1, keepdims=True), known, shares)
-
-
 def fill_labels(
     data: LabeledDataset,
-    method: str = "propagate",
     *,
     neighbors: int = 10,
     alpha: float = 0.99,
@@ -73,55 +33,44 @@ def fill_labels(
 ) -> LabeledDataset:
     """Label the unlabeled samples of partly labeled data; known labels stay.
 
+    Labels spread over the graph of nearest neighbours, so they follow the shape of the data.
     ``ad.apps.label`` does this too, chooses the settings and estimates how sure each label is.
 
     Args:
         data: samples, some of them with labels.
-        method: ``"propagate"`` spreads labels over the graph of nearest neighbours, so they follow
-            the shape of the data; ``"nearest"`` takes the label of the nearest labeled sample.
         neighbors: number of neighbours of each sample in the graph.
         alpha: between 0 and 1; labels spread farther if it is near 1.
         embedding: points to measure distances in; see ``pseudo_labels``. For small images
             ``"gradients"`` is far better than pixels.
         seed: seed of a random embedding.
-        soft: also keep the probabilities of ``spread_labels``.
+        soft: also keep the class probabilities of each sample. They rank the samples, but are not
+            calibrated.
 
     Raises:
-        InputError: no sample has a label, an unknown method, or soft labels of the nearest one.
+        InputError: no sample has a label.
 
     Example:
         >>> import advect as ad
-        >>> data = ad.LabeledDataset([[0.0], [1.0], [2.0], [7.0], [8.0]], ["a", None, None, None, "b"])
-        >>> ad.fill_labels(data, neighbors=1).labels
-        ['a', 'a', 'a', 'b', 'b']
+        >>> data = ad.LabeledDataset([[0.0], [1.0], [2.0], [3.0], [4.0]], ["a", None, None, None, "b"])
+        >>> filled = ad.fill_labels(data, neighbors=2, alpha=0.9, soft=True)
+        >>> filled.probabilities.double().numpy().round(2).tolist()
+        [[1.0, 0.0], [0.67, 0.33], [0.5, 0.5], [0.33, 0.67], [0.0, 1.0]]
     """
-    check_known("method to fill labels", method, ("nearest", "propagate"))
-    remedy = "Wrap features as ad.LabeledDataset(x, labels)."
-    check_kind("data must be a LabeledDataset", data, LabeledDataset, remedy)
+    neighbors, seed = check_count("neighbors", neighbors), check_count("seed", seed, least=0)
+    if check_positive("alpha", alpha) >= 1:
+        raise InputError("alpha must lie between 0 and 1", alpha, "The default is 0.99.")
+    points = of_order_one(points_of(data, embedding, seed))
+    if not bool(data.labeled.any()):
+        what, remedy = "labels can only be filled in from known ones", "Use ad.pseudo_labels(data)."
+        raise InputError(what, f"none of {len(data)}", remedy)
     if bool(data.labeled.all()):
         return data
-    _check_some(data)
-    if method == "nearest":
-        if soft:
-            raise InputError('method="nearest" has no soft labels', "soft=True", "Leave one out.")
-        points = of_order_one(points_of(data, embedding, seed))
-        codes = join_nearest(points, data.y.cpu().numpy(), 1)
-    else:
-        options = {"neighbors": neighbors, "alpha": alpha, "embedding": embedding, "seed": seed}
-        shares = spread_labels(data, **options)
-        if soft:
-            return data.replace(probabilities=shares)
-        codes = shares.argmax(axis=1)
-    return data.replace(y=torch.as_tensor(codes, device=data.y.device))
-
-
-def _check_some(data: LabeledDataset) -> None:
-    if not bool(data.labeled.any()):
-        raise InputError(
-            "labels can only be filled in from known ones",
-            f"none of {len(data)}",
-            "Use ad.pseudo_labels(data).",
-        )
+    known = one_hot(data.y.cpu().numpy(), len(data.classes))
+    proportions = spread(neighbor_graph(points, neighbors, local=True), alpha, known)
+    proportions = np.where(known.any(axis=1, keepdims=True), known, proportions)
+    if soft:
+        return data.replace(probabilities=proportions)
+    return data.replace(y=torch.as_tensor(proportions.argmax(axis=1), device=data.y.device))
 
 
 def one_hot(codes: np.ndarray, k: int) -> np.ndarray:

@@ -264,7 +264,7 @@ class _Describe:
         environment = rundir.environment(config.settings, inputs.digests)
         write_json(directory / "env.json", environment)
         if inputs.space is not None:
-            write_json(directory / "space.json", inputs.space.to_dict(directory))
+            write_json(directory / "space.json", inputs.space.to_dict())
         self.done = True
 
 

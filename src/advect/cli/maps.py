@@ -51,7 +51,7 @@ def fit(
             facts = {"source": source, "target": target, "n_samples": [len(a), len(b)]}
         with atomic_directory(place, overwrite=run.overwrite) as folder:
             carrier.save(folder / "map.safetensors")
-            write_json(folder / "space.json", {} if common is None else common.to_dict(place))
+            write_json(folder / "space.json", {} if common is None else common.to_dict())
             check_free(place, run.overwrite, "map")
         running.finish(Facts({"map": carrier.kind, **facts}), out=place)
 

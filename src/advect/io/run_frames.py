@@ -60,7 +60,7 @@ def in_units(
 ) -> LabeledDataset:
     """A dataset in the units of one side; pixels of images stay in the range of the frame."""
     if units == "common" or (space is None and units == "source"):
-        scaled = units == "common" and (space is None or space.changes("source"))
+        scaled = units == "common" and (space is None or space.kinds("source"))
         return frame.replace(table=frame.table.without_kinds) if scaled and frame.table else frame
     if space is None:
         got = f"units={units} of {where}"
@@ -72,11 +72,12 @@ def in_units(
         )
         return frame.replace(table=None)
     back = space.invert(frame.replace(law=None, law_index=None), side=units)
-    if frame.law is not None and not space.changes(units):
+    kinds = space.kinds(units)
+    if frame.law is not None and not kinds:
         back = back.replace(law=frame.to(dtype=back.x.dtype).law, law_index=frame.law_index)
     elif frame.law is not None:
         _warn(f"the label laws of {where} are in the space of the flow and are left out")
-    if space.only_resizes(units):
+    if kinds == ("pixels",):
         low, high = frame.x.aminmax()
         back = back.replace(x=back.x.clamp(low.to(back.x.dtype), high.to(back.x.dtype)))
     if dropped := set(space.dropped(units)):  # columns that the flow never saw
@@ -85,8 +86,8 @@ def in_units(
         back = back.replace(x=back.x[:, rest], sample_shape=(len(rest),), columns=names)
         few = ", ".join(sorted(dropped)[:8])
         _warn(f"columns that only the {units} has were not in the flow and are left out: {few}")
-    if loss := space.loses(units):
-        _warn(f"{where} has {loss}: samples in the units of the {units} are approximations")
+    if "project" in kinds or "encode" in kinds:
+        _warn(f"samples of {where} in the units of the {units} are approximations")
     return back
 
 
@@ -116,6 +117,6 @@ def _had_space(directory: Path) -> bool:
 def space_from(facts: object, path: Path, **coders: Any) -> FeatureSpace:
     """The feature space of a file, with an encoder and a decoder where it needs them."""
     try:
-        return FeatureSpace.from_dict(facts, folder=path.parent, **coders)
+        return FeatureSpace.from_dict(facts, **coders)
     except InputError as error:
         raise InputError(f"{path}: {error.what}", error.got, error.remedy) from None

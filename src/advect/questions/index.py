@@ -139,7 +139,7 @@ class DatasetIndex(Result):
             sizes = {"residual": embedding.residual, "n": embedding.n, "classes": embedding.classes}
             entries.append({"name": name, "sample": facts, **sizes})
         settings = {"n_levels": self._slices.n_levels, "label_weight": self._slices.label_weight}
-        facts = {"format": _FORMAT, "keep": self.keep, "space": self.space.to_dict(path.parent)}
+        facts = {"format": _FORMAT, "keep": self.keep, "space": self.space.to_dict()}
         write_tensors(path, tensors, facts | {"slices": settings, "entries": entries})
         return path
 
@@ -165,7 +165,7 @@ class DatasetIndex(Result):
                 embedding = DatasetEmbedding(vector, *sizes, index._slices.key)
                 sample = unpack_dataset(dataset, entry["sample"])
                 index._entries[str(entry["name"])] = embedding, sample
-        index.space = FeatureSpace.from_dict(facts["space"], encoder=encoder, folder=path.parent)
+        index.space = FeatureSpace.from_dict(facts["space"], encoder=encoder)
         return index
 
     def add(self, name: str, data: LabeledDataset, *, overwrite: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from advect.data.dataset import LabeledDataset
 from advect.spaces.images import Pixels, layout
-from advect.spaces.pictures import Pictures
 
 _MAX_IMAGES = 40
 _GRID_BUDGET, _THUMB_BUDGET = 680_000, 400_000  # characters; there are up to three thumbnail sheets
@@ -67,10 +67,10 @@ class Album:
         before: LabeledDataset,
         after: LabeledDataset,
         target: LabeledDataset | None,
-        pictures: Pictures | None = None,
+        pictures: Callable[[LabeledDataset], LabeledDataset] | None = None,
     ) -> None:
         self._pictures = pictures if layout(before.sample_shape) is None else None
-        self.how = "" if self._pictures is None else self._pictures.how
+        self.how = "" if self._pictures is None else "the image that the function pictures returns"
         before, after = self._look(before), self._look(after)
         target = None if target is None else self._look(target)
         alike = [] if target is None or target.sample_shape != before.sample_shape else [target.x]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from advect.report.answer import table_cells
 from advect.report.page import POLICY, fill_template, made_with, page_path, part, write_text
 from advect.report.scene import gather
 from advect.report.story import Story
-from advect.spaces.pictures import Pictures
 
 _SCRIPTS = ("tools.js", "chart.js", "drawing.js", "scene.js", "player.js")
 
@@ -33,7 +33,7 @@ def write_report(
     names: tuple[str, str] | None = None,
     config: str | None = None,
     command: str | None = None,
-    pictures: Pictures | None = None,
+    pictures: Callable[[LabeledDataset], LabeledDataset] | None = None,
 ) -> Path:
     """Write the report of a flow as one HTML file that needs no network.
 
@@ -51,8 +51,8 @@ def write_report(
         names: names of source and target, such as ``("digits", "MNIST")``.
         config: text of a configuration file to show.
         command: the command that repeats the run.
-        pictures: how samples look, for flows of features of images:
-            ``space.pictures(source, target)`` of a ``FeatureSpace``.
+        pictures: for flows of features of images, a function from such a dataset to one of images:
+            for example ``space.invert`` of a ``FeatureSpace``.
 
     Raises:
         InputError: there are no recorded frames, frames are of different flows, or the path does

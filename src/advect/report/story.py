@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from advect.io.logs import is_metric, read_lines
 from advect.io.trajectory import Frame, Trajectory
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver
-from advect.spaces.pictures import Pictures
 from advect.viz.states import Curve, curves_of, others
 
 
@@ -59,13 +58,14 @@ class Story:
     title: str | None = None
     config: str | None = None
     command: str | None = None
-    pictures: Pictures | None = None
+    pictures: Callable[[LabeledDataset], LabeledDataset] | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         others(self.target)
-        what, remedy = "pictures must be those of a feature space", "Pass space.pictures(a, b)."
-        check_kind(what, self.pictures, (Pictures, type(None)), remedy)
+        if self.pictures is not None and not callable(self.pictures):
+            remedy = "Pass for example space.invert."
+            raise InputError("pictures must be a function of a dataset", "another object", remedy)
         if len(self.trajectory) == 0:
             remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
             raise InputError("a report needs recorded frames", "none", remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from advect._util.progress import Progress
@@ -21,7 +22,6 @@ def harmonize(
     scale: str | None = None,
     project: int | None = None,
     encoder: Any = None,
-    decoder: Any = None,
     progress: Progress = None,
 ) -> tuple[LabeledDataset, ...]:
     """Bring two or more datasets into one feature space and one dtype.
@@ -54,7 +54,7 @@ def harmonize(
             columns: a torch module, a function of a batch or the path of an ONNX file. Images come
             as (n, H, W) or (n, H, W, 3), others as (n, d). ``scale`` and ``project`` apply to its
             output. Of a fitted scikit-learn transformer, pass the method ``transform``.
-        decoder: its inverse, of the same kinds.
+            ``FeatureSpace.fit`` also takes its inverse as ``decoder``.
         progress: None shows the progress of a slow encoder, False is silent, or a function of
             (done, total).
 
@@ -73,9 +73,9 @@ def harmonize(
         [[80.0, 180.0], [60.0, 160.0]]
     """
     options = {"size": size, "channels": channels, "scale": scale, "encoder": encoder}
-    options |= {"decoder": decoder, "progress": progress}
     if not more:
-        space = FeatureSpace.fit(source, target, columns=columns, project=project, **options)
+        only_two = {"columns": columns, "project": project}
+        space = FeatureSpace.fit(source, target, **options, **only_two, progress=progress)
         return space.apply(source), space.apply(target, side="target")
     if scale not in (None, "unit") or project is not None or columns is not None:
         raise InputError(
@@ -84,10 +84,10 @@ def harmonize(
             'Use size, channels, encoder or scale="unit", or harmonize pairs.',
         )
     sets = [source, target, *more]
-    alike = len({data.sample_shape for data in sets}) == 1
-    if alike and all(value is None for name, value in options.items() if name != "progress"):
+    if len({data.sample_shape for data in sets}) == 1 and not any(options.values()):
         return (*sets,)
-    return (*in_space_of_largest(sets, lambda a, b: FeatureSpace.fit(a, b, **options)),)
+    fit = partial(FeatureSpace.fit, **options, progress=progress)
+    return (*in_space_of_largest(sets, fit),)
 
 
 def in_space_of_largest(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from advect.spaces.steps import Shapes, Step
+from advect.spaces.steps import Step
 
 
 def layout(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
@@ -26,14 +26,12 @@ def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, flo
     if not sides or any(layout(shape) is None or len(x) == 0 for shape, x in sides):
         return None
     low, high = min(float(x.min()) for _, x in sides), max(float(x.max()) for _, x in sides)
-    if low < 0 or high > 255:
-        return None
-    if high <= 1:
-        return 0.0, 1.0
-    return (0.0, 255.0) if all(bool((x == x.round()).all()) for _, x in sides) else None
+    whole = all(bool((x == x.round()).all()) for _, x in sides)
+    fits = low >= 0 and (high <= 1 or (high <= 255 and whole))
+    return (0.0, 1.0 if high <= 1 else 255.0) if fits else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pixels(Step):
     """Images of shape ``shape`` resized to ``out``, gray or rgb; ``alpha`` restores a channel."""
 
@@ -41,17 +39,12 @@ class Pixels(Step):
     out: tuple[int, ...]
     alpha: float | None = None
     kind: ClassVar[str] = "pixels"
-    only_resizes: ClassVar[bool] = True
 
     @classmethod
     def fit(cls, x: Tensor, shape: tuple[int, ...], out: tuple[int, ...]) -> Pixels:
         planes = _planes(x, shape)
         alpha = float(planes[:, 3].double().mean()) if planes.shape[1] == 4 else None
         return cls(shape, out, alpha)
-
-    @property
-    def shapes(self) -> Shapes:
-        return self.shape, self.out
 
     def apply(self, x: Tensor) -> Tensor:
         planes = _planes(x, self.shape)[:, :3]
@@ -64,9 +57,11 @@ class Pixels(Step):
     def invert(self, x: Tensor) -> Tensor:
         channels, height, width = layout(self.shape) or self.shape
         planes = _planes(x, self.out)
-        if channels == 1:
-            planes = planes.mean(dim=1, keepdim=True)
-        planes = _undo_resize(planes, (height, width))
+        planes = planes.mean(dim=1, keepdim=True) if channels == 1 else planes
+        if planes.shape[2:] != (height, width):  # axis by axis, by least squares
+            tall = _inverse(height, planes.shape[2]).to(x.device)
+            wide = _inverse(width, planes.shape[3]).to(x.device)
+            planes = (tall @ planes.double() @ wide.mT).to(x.dtype)
         if channels > 1:
             planes = planes.expand(-1, 3, -1, -1)
         if channels == 4:
@@ -78,12 +73,7 @@ class Pixels(Step):
 
 
 def image_shape(like: tuple[int, ...], channels: int, sides: tuple[int, int]) -> tuple[int, ...]:
-    """Shape of images of so many channels, with the axes of ``like`` if it has as many.
-
-    Example:
-        >>> image_shape((1, 16, 16), 1, (28, 28)), image_shape((1, 16, 16), 3, (28, 28))
-        ((1, 28, 28), (28, 28, 3))
-    """
+    """Shape of images of so many channels, with the axes of ``like`` if it has as many."""
     if len(like) == 3 and (layout(like) or (0,))[0] == channels:
         return (channels, *sides) if _channels_first(like) else (*sides, channels)
     return sides if channels == 1 else (*sides, channels)
@@ -112,15 +102,6 @@ def _resize(planes: Tensor, sides: tuple[int, int]) -> Tensor:
     if planes.shape[2:] == sides:
         return planes
     return interpolate(planes, size=sides, mode="bilinear", antialias=True, align_corners=False)
-
-
-def _undo_resize(planes: Tensor, sides: tuple[int, int]) -> Tensor:
-    """Images of these sides whose resizing is nearest to the given ones, axis by axis."""
-    if planes.shape[2:] == sides:
-        return planes
-    before, after = zip(sides, planes.shape[2:], strict=True)
-    tall, wide = _inverse(*before).to(planes.device), _inverse(*after).to(planes.device)
-    return (tall @ planes.double() @ wide.mT).to(planes.dtype)
 
 
 def _inverse(before: int, after: int) -> Tensor:
