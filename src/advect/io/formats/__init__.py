@@ -12,6 +12,5 @@ from advect.io.formats.registry import (
     open_source as open_source,
     reader_options as reader_options,
     register_format as register_format,
-    suffixes_known as suffixes_known,
     write as write,
 )

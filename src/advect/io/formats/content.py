@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,24 +38,28 @@ class Source:
     def __len__(self) -> int:
         raise NotImplementedError
 
+    def blocks(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """What ``batches`` gives; subclasses say how it is read."""
+        raise NotImplementedError
+
     def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         """Features of the rows at these increasing positions, a block at a time."""
-        raise NotImplementedError
+        with reading(self.path, "a file", Exception):
+            yield from self.blocks(rows)
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = lambda k: None) -> np.ndarray:
         """Features of the rows at these increasing positions, (k, …); None for all."""
         width = math.prod(self.shape) * self.dtype.itemsize
         check_size(self.path, (len(self) if rows is None else len(rows)) * (width + 8))
         rows = np.arange(len(self)) if rows is None else rows
-        out, done = np.empty((len(rows), *self.shape), self.dtype), 0
-        with reading(self.path, "a file", ValueError, KeyError):
-            for block in self.batches(rows):
-                out[done : done + len(block)] = block
-                done += len(block)
-                advance(len(block))
+        x, done = np.empty((len(rows), *self.shape), self.dtype), 0
+        for block in self.batches(rows):
+            x[done : done + len(block)] = block
+            done += len(block)
+            advance(len(block))
         if done < len(rows):
             raise damaged(self.path, "a file", f"only {done} of {len(rows)} rows")
-        return out
+        return x
 
     @property
     def codes(self) -> np.ndarray:
@@ -68,13 +72,19 @@ class Source:
             raise InputError("labels must be among classes", got, "Name all classes.")
         return np.array([position[label] for label in labels], np.int64)
 
+    def set_probabilities(self, probabilities: np.ndarray, classes: tuple[Any, ...]) -> None:
+        """Soft labels; the label of a row is its most likely class unless the file has labels."""
+        self.probabilities, self.classes = probabilities, classes
+        if self.labels is None and probabilities.shape[1] == len(classes):
+            self.labels = [classes[code] for code in probabilities.argmax(axis=1).tolist()]
+
     def check_parts(self) -> None:
         """Labels, weights, columns, soft labels and targets must fit the features."""
         n, k = len(self), len(self.classes or ())
         parts = ("probabilities", (n, k)), ("labels", (n,)), ("weights", (n,)), ("targets", (n,))
         for name, wanted in parts:
             values = getattr(self, name)
-            shape = values.shape if hasattr(values, "shape") else (len(values or ()),)
+            shape = np.shape(values) if name != "labels" else (len(values or ()),)
             if values is not None and shape[: len(wanted)] != wanted:
                 got = f"shape {shape}, not {wanted}"
                 raise InputError(f"{name} must fit the {n} samples of {self.path}", got, "Fix it.")
@@ -108,8 +118,8 @@ class Content(Source):
             raise InputError("features must be an array (n, …)", x.shape, "Pass some samples.")
         if self.labels is not None:
             self.labels = [plain(label) for label in self.labels]
-            found = class_names(self.labels) if self.classes is None else self.classes
-            self.classes = tuple(plain(name) for name in found)
+            names = class_names(self.labels) if self.classes is None else self.classes
+            self.classes = tuple(plain(name) for name in names)
         for name in ("weights", "probabilities", "targets"):
             if (values := getattr(self, name)) is not None:
                 setattr(self, name, np.asarray(values))
@@ -118,7 +128,7 @@ class Content(Source):
     def __len__(self) -> int:
         return len(self.x)
 
-    def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+    def blocks(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         yield self.x[rows]
 
 
@@ -155,11 +165,6 @@ def as_names(y: np.ndarray, where: object) -> list[Any]:
     if y.dtype.kind == "f" and all(name is None or name.is_integer() for name in names):
         names = [None if name is None else int(name) for name in names]
     return names
-
-
-def likeliest(probabilities: np.ndarray, classes: Sequence[Any]) -> list[Any]:
-    """The most likely class of each row."""
-    return [classes[code] for code in probabilities.argmax(axis=1).tolist()]
 
 
 def number_dtype(dtype: np.dtype, where: object) -> np.dtype:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 import warnings
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,11 +22,8 @@ from advect.io.formats.table import text_labels
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # others may start programs
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 _MOST_PIXELS = 1 << 26
-_KIND = "a folder of images"
 _GRAY, _COLOR = ("1", "L"), ("RGB", "P", "CMYK", "YCbCr", "LAB", "HSV")
 _ALPHA = ("RGBA", "LA", "PA", "RGBa", "La", "RGBX")
-# Pillow's decoders raise many kinds of errors on bad bytes
-_BAD_IMAGE = (SyntaxError, ValueError, TypeError, LookupError, OverflowError, AttributeError)
 _UNSAFE = re.compile(r'[%/\\:*?"<>|\x00-\x1f\x7f]|^[. ]|[. ]$')
 
 
@@ -47,13 +42,15 @@ class FolderSource(Source):
             check_known("channels", channels, ("gray", "rgb"))
         self._size = () if size is None else check_sides(size)
         self.path, self._channels = path, channels
-        self._files, self.labels, self.classes = _find(path, labels)
+        self._files, names = _find(path, labels)
+        if labels:
+            self.labels, self.classes = names, class_names(names)
         self.shape = self._decode(self._files[0]).shape
 
     def __len__(self) -> int:
         return len(self._files)
 
-    def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+    def blocks(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         for row in rows.tolist():
             image = self._decode(self._files[row])
             if image.shape != self.shape:
@@ -65,8 +62,8 @@ class FolderSource(Source):
     def _decode(self, path: Path) -> np.ndarray:
         from PIL import Image, ImageOps
 
-        more = (*_BAD_IMAGE, struct.error, zlib.error)
-        with reading(path, "an image", *more), warnings.catch_warnings():
+        # Pillow's decoders raise many kinds of errors on bad bytes
+        with reading(path, "an image", Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 with Image.open(path, formats=_FORMATS) as file:
@@ -85,20 +82,20 @@ def convert(image: Any, channels: str | None, where: object) -> Any:
     """A Pillow image as gray or RGB of 8 bits, on white where it is transparent."""
     from PIL import Image
 
-    wanted = {"gray": "L", "rgb": "RGB", None: None}[channels]
+    mode = {"gray": "L", "rgb": "RGB", None: None}[channels]
     if image.mode in _ALPHA or "transparency" in image.info:
         gray = image.mode in ("LA", "La")
         image = image.convert("RGBA")
-        if wanted is None and image.getchannel("A").getextrema()[0] < 255:
+        if mode is None and image.getchannel("A").getextrema()[0] < 255:
             remedy = "Convert it first, or read the folder with channels='rgb' or 'gray'."
             raise InputError("an image has transparent parts", where, remedy)
-        whole = Image.new("RGBA", image.size, "white")
-        whole.alpha_composite(image)
-        return whole.convert(wanted or ("L" if gray else "RGB"))
+        white = Image.new("RGBA", image.size, "white")
+        white.alpha_composite(image)
+        return white.convert(mode or ("L" if gray else "RGB"))
     if image.mode not in _GRAY + _COLOR:
         got = f"mode {image.mode} in {where}"
         raise InputError("images must have 8 bits for each channel", got, "Convert it first.")
-    return image.convert(wanted or ("L" if image.mode in _GRAY else "RGB"))
+    return image.convert(mode or ("L" if image.mode in _GRAY else "RGB"))
 
 
 def write_folder(path: Path, content: Content, overwrite: bool) -> None:
@@ -130,37 +127,43 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
         _check_images_only(path)
     with atomic_directory(path, overwrite=overwrite) as temporary:
         for row, label in enumerate(labels):
-            text = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", str(label))
-            place = temporary / (text or "%")
-            place.mkdir(exist_ok=True)
+            name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", str(label))
+            directory = temporary / (name or "%")
+            directory.mkdir(exist_ok=True)
             pixels = np.round(x[row].clip(0, 1) * 255).astype(np.uint8)
             image = Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
-            image.save(place / f"{row:0{len(str(len(x)))}}.png")
+            image.save(directory / f"{row:0{len(str(len(x)))}}.png")
+
+
+def _is_image(file: Path) -> bool:
+    return file.suffix.lower() in _SUFFIXES
 
 
 def _check_images_only(path: Path) -> None:
     """Only a folder of images may be overwritten."""
     for entry in path.iterdir():
-        unknown = [] if entry.name.startswith(".") and entry.is_file() else [entry]
-        if entry.is_dir() and not entry.name.startswith("."):
-            unknown = [file for file in _visible(entry) if file.suffix.lower() not in _SUFFIXES]
-        if unknown:
+        others = [entry]
+        if entry.is_file() and entry.name.startswith("."):
+            others = []
+        elif entry.is_dir() and not entry.name.startswith("."):
+            others = [file for file in _visible(entry) if not _is_image(file)]
+        if others:
             what = "only a folder of images can be overwritten"
-            raise InputError(what, f"{unknown[0]} is no image", "Choose another place.")
+            raise InputError(what, f"{others[0]} is no image", "Choose another place.")
 
 
 def _visible(path: Path) -> list[Path]:
-    with reading(path, _KIND), os.scandir(path) as entries:
+    with reading(path, "a folder of images"), os.scandir(path) as entries:
         return sorted(Path(entry.path) for entry in entries if not entry.name.startswith("."))
 
 
-def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any] | None, tuple[Any, ...] | None]:
-    """Files in order, their labels, and the classes."""
+def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any]]:
+    """Files in order, and their labels."""
     entries = _visible(path)
     directories = [entry for entry in entries if entry.is_dir()]
-    loose = [entry for entry in entries if entry.suffix.lower() in _SUFFIXES and entry.is_file()]
+    loose = [entry for entry in entries if _is_image(entry) and entry.is_file()]
     if not directories and loose and not labels:
-        return _images(path), None, None
+        return _images(path), []
     if not directories or loose:
         got = f"{len(directories)} directories and {len(loose)} images in {path}"
         remedy = "Sort the images into directories, or pass labels=False to read a folder without."
@@ -168,20 +171,19 @@ def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any] | None, tuple
     texts = [entry.name for entry in directories]
     whole = text_labels(texts) is not str and not any(text.endswith(".0") for text in texts)
     names: list[Any] = [int(t) if whole else "" if t == "%" else unquote(t) for t in texts]
-    if len(set(names)) < len(names):
+    by_name = dict(zip(names, directories, strict=True))
+    if len(by_name) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError("two directories are one class", f"{twice!r} in {path}", "Rename one.")
-    where, classes = dict(zip(names, directories, strict=True)), class_names(names)
-    pairs = [(file, name) for name in classes for file in _images(where[name])]
-    files = [file for file, _ in pairs]
-    return (files, [name for _, name in pairs], classes) if labels else (files, None, None)
+    pairs = [(file, name) for name in class_names(names) for file in _images(by_name[name])]
+    return [file for file, _ in pairs], [name for _, name in pairs]
 
 
 def _images(directory: Path) -> list[Path]:
     """The images of a class; other files are left out with a warning."""
     entries = _visible(directory)
-    files = [file for file in entries if file.suffix.lower() in _SUFFIXES]
-    others = [file for file in entries if file not in files]
+    files = [file for file in entries if _is_image(file)]
+    others = [file.name for file in entries if not _is_image(file)]
     if inner := [file for file in entries if file.is_dir()]:
         raise InputError("classes must not hold directories", inner[0], "Move its images up.")
     for file in files:
@@ -190,7 +192,6 @@ def _images(directory: Path) -> list[Path]:
         remedy = f"Add images ({', '.join(_SUFFIXES)}), or remove the directory."
         raise InputError("a class needs at least one image", f"none in {directory}", remedy)
     if others:
-        names = ", ".join(file.name for file in others[:3])
-        text = f"{len(others)} files in {directory} are no images and left out: {names}"
-        warnings.warn(text, stacklevel=7)
+        text = f"{len(others)} files in {directory} are no images and left out: "
+        warnings.warn(text + ", ".join(others[:3]), stacklevel=7)
     return files

@@ -6,7 +6,6 @@ significant byte first."""
 from __future__ import annotations
 
 import glob
-import gzip
 import math
 import os
 import re
@@ -19,12 +18,13 @@ import numpy as np
 from advect._util.checks import check_known
 from advect.errors import InputError
 from advect.io.formats.content import as_names, class_names
-from advect.io.formats.guard import check_growth, check_regular, check_size, damaged, reading
+from advect.io.formats.guard import check_regular, damaged, read_bytes, reading
 from advect.io.formats.npz import ArraySource
 
 _KIND = "an IDX file"
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_NAME = re.compile(r"(?P<of>.*?)[-.]?images[-.]idx\d[-.]ubyte(\.gz)?", re.I)
+_NAME = re.compile(r"(?P<prefix>.*?)[-.]?images[-.]idx\d[-.]ubyte(\.gz)?", re.I)
+_LONGEST_HEAD = 4 + 4 * 32  # 32 axes
 _SPLITS = {"train": "train", "test": "t10k"}
 
 
@@ -36,19 +36,19 @@ class IdxSource(ArraySource):
             check_known("split", split, (*_SPLITS, "all"))
         images = [path]
         if path.is_dir():
-            wanted = tuple(_SPLITS) if split == "all" else (split or "train",)
-            images = [_images_in(path, key) for key in wanted]
+            splits = tuple(_SPLITS) if split == "all" else (split or "train",)
+            images = [_images_in(path, key) for key in splits]
         elif split is not None:
             got = f"split={split!r} of the file {path}"
             raise InputError("a split needs a directory", got, "Leave split out.")
         super().__init__(path, [_read_idx(file) for file in images])
-        if any(len(part.shape) < 2 for part in self._parts):
+        if any(part.ndim < 2 for part in self._parts):
             got = f"{path} with samples of shape {self.shape}"
             raise InputError("not a file of images", got, "Pass the file of images.")
         labels: list[Any] = []
         for part, image in zip(self._parts, images, strict=True):
             match = _NAME.fullmatch(image.name)
-            pattern = f"{glob.escape(match['of'])}*labels" if match else ""
+            pattern = f"{glob.escape(match['prefix'])}*labels" if match else ""
             for file in _find(image.parent, pattern)[:1]:
                 stored = _read_idx(file)
                 if stored.shape != part.shape[:1]:
@@ -62,10 +62,9 @@ class IdxSource(ArraySource):
 
 def is_idx(path: Path) -> bool:
     """Whether a file is named like one of MNIST's images, or a directory holds such a file."""
-    if not path.is_dir():
-        return _NAME.fullmatch(path.name) is not None
     with reading(path, _KIND):
-        return any(_NAME.fullmatch(name) for name in os.listdir(path))
+        names = os.listdir(path) if path.is_dir() else [path.name]
+    return any(_NAME.fullmatch(name) for name in names)
 
 
 def _find(path: Path, pattern: str) -> list[Path]:
@@ -88,24 +87,23 @@ def _images_in(path: Path, split: str) -> Path:
 def _read_idx(path: Path) -> np.ndarray:
     """The array of a file, mapped unless it is compressed."""
     check_regular(path)
-    size = path.stat().st_size
-    with reading(path, _KIND), open(path, "rb") as plain:
-        packed = plain.read(2) == b"\x1f\x8b"
-    opened: Any = gzip.open if packed else open
-    with reading(path, _KIND, ValueError), opened(path, "rb") as file:
-        head = file.read(4)
-        if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _DTYPES or not 1 <= head[3] <= 32:
-            raise damaged(path, _KIND, f"starts with {head.hex(' ') or 'nothing'}")
-        shape = struct.unpack(f">{head[3]}I", file.read(4 * head[3]))
-        dtype, start = np.dtype(_DTYPES[head[2]]), 4 + 4 * head[3]
-        wanted, data = math.prod(shape) * dtype.itemsize, b""
+    with reading(path, _KIND, ValueError):
+        with open(path, "rb") as file:
+            head = file.read(_LONGEST_HEAD)
+        packed, size = head[:2] == b"\x1f\x8b", path.stat().st_size
+        content = read_bytes(path, packed=True) if packed else b""
         if packed:
-            check_growth(path, "the array", wanted, size)
-            check_size(path, wanted)
-            data = file.read(wanted + 1)  # to the end, where the checksum is compared
-        held = len(data) if packed else size - start
-        if held != wanted:
-            raise damaged(path, _KIND, f"says {shape}, {wanted} bytes, where {held} are")
-        if packed or wanted == 0:
-            return np.frombuffer(data, dtype).reshape(shape)
+            head, size = content[:_LONGEST_HEAD], len(content)
+        if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _DTYPES or not 1 <= head[3] <= 32:
+            raise damaged(path, _KIND, f"starts with {head[:4].hex(' ') or 'nothing'}")
+        start = 4 + 4 * head[3]
+        shape = struct.unpack(f">{head[3]}I", head[4:start])
+        dtype = np.dtype(_DTYPES[head[2]])
+        wanted = math.prod(shape) * dtype.itemsize
+        if size - start != wanted:
+            raise damaged(path, _KIND, f"says {shape}, {wanted} bytes, where {size - start} are")
+        if wanted == 0:
+            return np.zeros(shape, dtype)
+        if packed:
+            return np.frombuffer(content, dtype, offset=start).reshape(shape)
         return np.memmap(path, dtype, "r", start, shape)

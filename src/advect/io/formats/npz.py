@@ -10,7 +10,6 @@ import struct
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -25,17 +24,15 @@ from advect.io.formats.content import (
     are_images,
     as_names,
     class_names,
-    likeliest,
     number_dtype,
 )
 from advect.io.formats.guard import check_growth, check_size, damaged, reading
-from advect.io.formats.kinds import Table, warn_rounded
+from advect.io.formats.kinds import EXACT, Table
 from advect.io.formats.names import pack_name, unpack_name
 from advect.io.formats.table import Probabilities
 
 CHUNK = 1 << 22  # bytes of a block
 _KIND, _TABLE = "a .npz file", "advect_table"
-_BAD_HEADER = (ValueError, TypeError, SyntaxError, LookupError, TokenError, RuntimeError)
 
 
 class ArraySource(Source):
@@ -43,6 +40,7 @@ class ArraySource(Source):
 
     def __init__(self, path: Path, parts: list[np.ndarray]) -> None:
         self.path, self._parts, first = path, parts, parts[0]
+        self.dtype, self.shape = number_dtype(first.dtype, path), first.shape[1:] or (1,)
         for part in parts:
             if part.size == 0 or part.ndim == 0:
                 got = f"shape {part.shape} in {path}"
@@ -51,13 +49,15 @@ class ArraySource(Source):
                 got = f"{first.shape[1:]} {first.dtype} and {part.shape[1:]} {part.dtype} in {path}"
                 what = "both splits must have samples of one shape and dtype"
                 raise InputError(what, got, "Read them with split='train' and split='test'.")
-        self.dtype, self.shape = number_dtype(first.dtype, path), first.shape[1:] or (1,)
+            if part.dtype.kind in "iu" and part.dtype.itemsize >= 4:
+                if max(int(part.max()), -int(part.min())) >= EXACT[4]:
+                    self.dtype = np.dtype(np.float64)
 
     def __len__(self) -> int:
         return sum(len(part) for part in self._parts)
 
-    def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        stored, first, largest = self._parts[0].dtype, 0, 0.0
+    def blocks(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        stored, first = self._parts[0].dtype, 0
         step = max(1, CHUNK // (math.prod(self.shape) * stored.itemsize))
         for part in self._parts:
             here = rows[(rows >= first) & (rows < first + len(part))] - first
@@ -65,19 +65,15 @@ class ArraySource(Source):
                 numbers = part[here[at : at + step]].astype(self.dtype)
                 if are_images(stored, part.shape[1:]):
                     numbers /= 255
-                elif stored.kind in "iu" and stored.itemsize >= 4:
-                    largest = max(largest, float(np.abs(numbers).max()))
                 yield numbers.reshape(len(numbers), *self.shape)
             first += len(part)
-        warn_rounded(self.path, {"x": largest}, self.dtype)
 
 
 class NpySource(ArraySource):
     """One array of features (n, …) without labels."""
 
     def __init__(self, path: Path) -> None:
-        with reading(path, "a .npy file", *_BAD_HEADER):
-            super().__init__(path, [np.load(path, mmap_mode="r", allow_pickle=False)])
+        super().__init__(path, [np.load(path, mmap_mode="r", allow_pickle=False)])
 
 
 class NpzSource(ArraySource):
@@ -93,36 +89,32 @@ class NpzSource(ArraySource):
         probabilities: Probabilities = None,
         target: str | Sequence[str] | None = None,
     ) -> None:
-        with reading(path, _KIND, ValueError), zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(path) as archive:
             infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         self.path, self._infos = path, infos
         ends = self._splits(split)
         super().__init__(path, [self._member(f"x{end}") for end in ends])
-        aims = ["targets"] if target is None else one_or_more(target)
-        if aims == ["y"] or (len(aims) == 1 and aims[0] in infos):
-            keys = [f"y{end}" for end in ends] if aims == ["y"] else aims
+        self.classes = self._names("names" if "names" in infos else "classes")
+        targets = ["targets"] if target is None else one_or_more(target)
+        if targets != ["y"] and f"y{ends[0]}" in infos:
+            self._set_labels([self._member(f"y{end}") for end in ends])
+        if targets == ["y"] or (len(targets) == 1 and targets[0] in infos):
+            keys = [f"y{end}" for end in ends] if targets == ["y"] else targets
             values = np.concatenate([self._numbers(key, 1, 2) for key in keys])
             self.targets = values.reshape(len(values), -1)
             self.target_columns = self._names("target_columns")
         elif target is not None:
-            self.target_columns = tuple(map(str, aims))  # columns that become targets
-        self.classes = self._names("names" if "names" in infos else "classes")
-        if aims != ["y"] and f"y{ends[0]}" in infos:
-            self._read_labels([self._member(f"y{end}") for end in ends])
+            self.target_columns = tuple(map(str, targets))  # columns that become targets
         if ends == [""]:
-            if probabilities is None and "probabilities" in infos:
-                probabilities = "probabilities"
             self.weights = self._member("weights") if "weights" in infos else None
             self.columns = self._names("columns")
             if _TABLE in infos:
-                with reading(path, _KIND, ValueError):
-                    self.table = Table.from_dict(json.loads(str(self._member(_TABLE))))
+                self.table = Table.from_dict(json.loads(str(self._member(_TABLE))))
+            if probabilities is None and "probabilities" in infos:
+                probabilities = "probabilities"
         if probabilities not in (None, False, [False], []):
             soft = self._numbers(str(one_or_more(probabilities)[0]), 2)
-            self.probabilities, k = soft, soft.shape[1]
-            self.classes = self.classes or tuple(range(k))
-            if len(self.classes) == k and self.labels is None:
-                self.labels = likeliest(soft, self.classes)
+            self.set_probabilities(soft, self.classes or tuple(range(soft.shape[1])))
         if self.labels is None:
             self.classes = None
         self.check_parts()
@@ -139,22 +131,21 @@ class NpzSource(ArraySource):
         held = f"{self.path} holds {', '.join(self._infos) or 'nothing'}"
         if split is not None:
             check_known("split", split, ("train", "test", "all"))
-        if split is None and "x" in self._infos:
+        elif "x" in self._infos:
             return [""]
-        wanted = ["_train", "_test"] if split == "all" else [f"_{split or 'train'}"]
-        if missing := [end for end in wanted if f"x{end}" not in self._infos]:
+        ends = ["_train", "_test"] if split == "all" else [f"_{split or 'train'}"]
+        if missing := [end for end in ends if f"x{end}" not in self._infos]:
             what = f"no array 'x' or 'x{missing[0]}'"
             raise InputError(what, held, "Rename the arrays, or ask for another split.")
-        if len({f"y{end}" in self._infos for end in wanted}) > 1:
+        if len({f"y{end}" in self._infos for end in ends}) > 1:
             raise InputError("both splits need labels, or none", held, "Read them one by one.")
-        return wanted
+        return ends
 
-    def _read_labels(self, parts: list[np.ndarray]) -> None:
+    def _set_labels(self, parts: list[np.ndarray]) -> None:
         labels = [name for part in parts for name in as_names(part, self.path)]
-        names, distinct = self.classes, set(labels) - {None}
-        if names is None:
-            names = class_names(labels)
-        elif "names" in self._infos or not distinct <= set(names):  # positions
+        distinct = set(labels) - {None}
+        names = class_names(labels) if self.classes is None else self.classes
+        if "names" in self._infos or not distinct <= set(names):  # positions
             bad = [y for y in distinct if type(y) not in (int, bool) or not -1 <= y < len(names)]
             if bad:
                 what = f"labels must be among classes, or positions in it, in {self.path}"
@@ -170,11 +161,10 @@ class NpzSource(ArraySource):
         stored = self._member(key)
         if stored.shape:
             return tuple(as_names(stored, f"{key} of {self.path}"))
-        with reading(self.path, _KIND, ValueError):
-            names = json.loads(str(stored))
-            if type(names) is not list:
-                raise ValueError(f"{key} is not a JSON list")
-            return tuple(unpack_name(name) for name in names)
+        names = json.loads(str(stored))
+        if type(names) is not list:
+            raise damaged(self.path, _KIND, f"{key} is not a JSON list")
+        return tuple(unpack_name(name) for name in names)
 
     def _numbers(self, key: str, *axes: int) -> np.ndarray:
         values = self._member(key)
@@ -189,29 +179,29 @@ class NpzSource(ArraySource):
         if info is None:
             held = f"{path} holds {', '.join(self._infos)}"
             raise InputError(f"no array {key!r}", held, "Store it, or name another one.")
-        packed = info.compress_type != zipfile.ZIP_STORED
-        with reading(path, _KIND, *_BAD_HEADER), zipfile.ZipFile(path) as archive:
-            with archive.open(info) as file:
-                version = npy_format.read_magic(file)
-                parsers = (npy_format.read_array_header_1_0, npy_format.read_array_header_2_0)
-                shape, fortran, dtype = parsers[version[0] - 1](file)
-                size, start = math.prod(shape) * dtype.itemsize, file.tell()
+        packed = info.compress_type == zipfile.ZIP_DEFLATED
+        if not packed and info.compress_type != zipfile.ZIP_STORED:
+            raise damaged(path, _KIND, f"{key} is compressed by another method than deflate")
+        with zipfile.ZipFile(path) as archive, archive.open(info) as file:
+            version = npy_format.read_magic(file)
+            parsers = (npy_format.read_array_header_1_0, npy_format.read_array_header_2_0)
+            shape, fortran, dtype = parsers[version[0] - 1](file)
+            size, start = math.prod(shape) * dtype.itemsize, file.tell()
             # 1032 is the most that deflate can shrink
             wrong = start + size != info.file_size or (packed and size > 1032 * info.compress_size)
-            if wrong or min(shape, default=0) < 0:
+            if wrong or dtype.hasobject or min(shape, default=0) < 0:
                 says = f"{key} says {shape} {dtype} in {info.file_size} bytes"
                 raise damaged(path, _KIND, f"{says}, or is pickled")
-            if packed:
-                check_growth(path, key, size, info.compress_size)
-            if packed or not shape or size == 0 or dtype.hasobject:
+            if packed or not shape or size == 0:
+                check_growth(path, key, size, info.compress_size if packed else size)
                 check_size(path, size)
-                with archive.open(info) as file:
-                    return npy_format.read_array(file, allow_pickle=False)
-        with reading(path, _KIND, ValueError), open(path, "rb") as plain:
+                array = np.frombuffer(file.read(size), dtype)
+                return array.reshape(shape, order="F" if fortran else "C")
+        with open(path, "rb") as plain:
             plain.seek(info.header_offset)
             name, extra = struct.unpack("<26xHH", plain.read(30))
-            place = info.header_offset + 30 + name + extra + start
-            return np.memmap(path, dtype, "r", place, shape, "F" if fortran else "C")
+        offset = info.header_offset + 30 + name + extra + start
+        return np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
 
 
 def write_npz(path: Path, content: Content) -> None:
