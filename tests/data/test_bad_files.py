@@ -304,7 +304,7 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("x-images-idx3-ubyte.gz", raw(gzip.compress(idx((2, 2, 2), bytes(8)))[:-9]), {}, "damaged"),
     ("x-images-idx3-ubyte", raw(idx((0, 2, 2), b"")), {}, "at least one sample"),
     ("x-images-idx3-ubyte", raw(ONE), {"split": "test"}, "split"),
-    ("m", mnist(train_images=ONE, train_labels=idx((2,), bytes(2))), {}, "one length"),
+    ("m", mnist(train_images=ONE, train_labels=idx((2,), bytes(2))), {}, "labels must fit"),
     ("m", mnist(train_images=ONE, train_labels=b"\0\0"), {}, "damaged.*train-labels"),
     ("m", mnist(train_images=ONE), {"split": "test"}, "one file of test images"),
     ("m", mnist(a_train_images=ONE, b_train_images=ONE), {}, "one file of train images"),

@@ -20,10 +20,9 @@ from hypothesis import HealthCheck, assume, example, given, strategies as st
 from PIL import Image
 
 import advect as ad
-import advect.io.formats
 from advect._util.progress import track
 from advect.errors import InputError
-from advect.io.formats import Content, npz as stored, open_source, parquet, write
+from advect.io.formats import Content, open_source, write
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -75,7 +74,7 @@ samples = st.sampled_from([(), (1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)])
 @st.composite
 def contents(draw: st.DrawFn, columns: bool = True) -> Content:
     n, shape = draw(st.integers(1, 7)), draw(samples)
-    dtype = np.dtype(draw(st.sampled_from(["float16", "float32", "float64"])))
+    dtype = np.dtype(draw(st.sampled_from(["float32", "float64"])))
     numbers = st.floats(allow_nan=False, allow_infinity=False, width=8 * dtype.itemsize)
     size = n * int(np.prod(shape))
     x = np.array(draw(st.lists(numbers, min_size=size, max_size=size)), dtype).reshape(n, *shape)
@@ -103,7 +102,7 @@ def contents(draw: st.DrawFn, columns: bool = True) -> Content:
     return Content(x, labels, classes, names, weights)
 
 
-def same(source: advect.io.formats.Source, content: Content, classes: bool = True) -> None:
+def same(source: Content, content: Content, classes: bool = True) -> None:
     x = source.read()
     assert x.dtype == content.x.dtype and x.shape == content.x.shape
     np.testing.assert_array_equal(x, content.x)
@@ -248,8 +247,7 @@ KINDS = [
 def test_some_rows_are_those_rows_of_all(
     kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored, "CHUNK", chunk)
-    monkeypatch.setattr(parquet, "CHUNK", chunk)
+    monkeypatch.setattr("advect.io.formats.content.CHUNK", chunk)
     path, options = _make(kind, tmp_path, 23)
     source, rng = open_source(path, **options), np.random.default_rng(2)
     everything = source.read()
@@ -547,8 +545,8 @@ def test_a_write_that_fails_leaves_nothing(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"x": np.zeros((0, 2))}, "some samples"),
-        ({"x": np.array(3.0)}, "features"),
+        ({"x": np.zeros((0, 2))}, "at least one sample"),
+        ({"x": np.array(3.0)}, "at least one sample"),
         ({"x": np.array([["a"]])}, "numbers"),
         ({"x": np.zeros((2, 2)) + 1j}, "real"),
         ({"labels": ["a"]}, "labels must fit"),

@@ -189,8 +189,7 @@ def test_a_class_without_weight_is_that_of_a_dataset():
 
 @pytest.mark.parametrize("kind", ["npz", "csv", "parquet"])
 def test_files_are_read_in_blocks(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("advect.io.formats.npz.CHUNK", 1000)
-    monkeypatch.setattr("advect.io.formats.parquet.CHUNK", 1000)
+    monkeypatch.setattr("advect.io.formats.content.CHUNK", 1000)
     x, y, _ = sample(n=200, offset=1e8)
     labels, seen = [None if row % 50 == 7 else f"c{code}" for row, code in enumerate(y)], []
     path = ad.LabeledDataset(x, labels, columns=list("uvw")).save(tmp_path / f"data.{kind}")

@@ -18,7 +18,6 @@ from advect._util.checks import check_count, check_known, check_weights, one_or_
 from advect._util.progress import Progress, track
 from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
-from advect.io.formats import Source
 from advect.io.formats.content import Content, are_images, number_dtype, plain
 from advect.io.formats.folder import convert
 from advect.io.formats.kinds import Column
@@ -31,7 +30,7 @@ _FIELDS = ("classes", "columns", "table", "weights", "probabilities", "targets",
 # Files
 
 
-def source_fields(source: Source, draw: Draw, progress: Progress) -> dict[str, Any]:
+def source_fields(source: Content, draw: Draw, progress: Progress) -> dict[str, Any]:
     """The rows of a draw are chosen from the labels; then only these are read."""
     rows = draw.rows(torch.from_numpy(source.codes), source.classes or ())
     read, back = (None, None) if rows is None else torch.unique(rows, return_inverse=True)
@@ -68,7 +67,7 @@ def frame_fields(
     import narwhals as nw
     import pyarrow as pa
 
-    from advect.io.formats.arrow import MemoryTable
+    from advect.io.formats.arrow import table_content
 
     where, labels = "the frame", {}
     if hasattr(frame, "iloc") and hasattr(frame, "columns"):  # pandas: no index, names as text
@@ -97,7 +96,7 @@ def frame_fields(
         probabilities=probabilities,
     )
     categories = _categories(table, categorical)
-    source = MemoryTable(where, table, roles, categories=categories, categorical=categorical)
+    source = table_content(where, table, roles, categories=categories, categorical=categorical)
     fields = {name: getattr(source, name) for name in _FIELDS}
     if source.probabilities is not None:
         labels.pop("classes", None)
@@ -279,7 +278,7 @@ def _as_sample(x: Any, where: str) -> np.ndarray:
     if array.dtype.kind not in "fiub":
         got = repr(x)[:80] if type(x) is str else getattr(x, "dtype", type(x).__name__)
         raise InputError(f"samples must be numbers or images in {where}", got, "Convert them.")
-    floats = array.astype(number_dtype(array.dtype, where))
+    floats = array.astype(number_dtype(array, where))
     bright = picture and are_images(array.dtype, array.shape)
     return floats / np.float32(255) if bright else floats
 

