@@ -321,18 +321,6 @@ def test_labels_of_npz(tmp_path: Path) -> None:
     assert labels(y=[2, -1, 1], classes=[9, 8, 7]) == ([7, None, 8], (9, 8, 7))
 
 
-def test_splits_of_npz(tmp_path: Path) -> None:
-    x = np.arange(10.0).reshape(5, 2)
-    path = tmp_path / "a.npz"
-    np.savez(
-        path, x_train=x[:3], y_train=[0, 1, 0], x_test=x[3:], y_test=[1, 1], classes=["a", "b"]
-    )
-    assert open_source(path).labels == open_source(path, split="train").labels == ["a", "b", "a"]
-    np.testing.assert_array_equal(open_source(path, split="test").read(), x[3:])
-    np.testing.assert_array_equal(open_source(path, split="all").read(), x)
-    assert open_source(path, split="all").labels == ["a", "b", "a", "b", "b"]
-
-
 def test_a_damaged_member_is_noticed_when_all_of_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, x=np.zeros((4, 1000)))
@@ -540,22 +528,6 @@ def test_a_write_that_fails_leaves_nothing(
 
 
 # Contents
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"x": np.zeros((0, 2))}, "at least one sample"),
-        ({"x": np.array(3.0)}, "at least one sample"),
-        ({"x": np.array([["a"]])}, "numbers"),
-        ({"x": np.zeros((2, 2)) + 1j}, "real"),
-        ({"labels": ["a"]}, "labels must fit"),
-        ({"labels": ["a", "b"], "classes": ("a",)}, "among classes"),
-    ],
-)
-def test_parts_of_a_content_fit_together(fields: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        _ = Content(**({"x": np.zeros((2, 2))} | fields)).codes
 
 
 # Progress

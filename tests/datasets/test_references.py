@@ -11,8 +11,6 @@ import json
 import os
 import socket
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -432,49 +430,3 @@ def test_bad_references(
 
 
 # Memory
-
-MEASURE = """
-import json, sys
-import advect as ad, pyarrow.parquet, torch
-def memory(key):
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
-torch.randperm(10)
-before, calls = memory("VmHWM"), []
-data = ad.datasets.load(f"parquet:{sys.argv[1]}?n=2000&label=label", progress=lambda *now: calls.append(now))
-print(json.dumps([len(data), data.dim, memory("VmHWM") - before, len(calls), calls[-1]]))
-"""
-
-
-def draw_of_large_file(place: Path, rows: int) -> tuple[float, int]:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    rng, path, step = np.random.default_rng(0), place / "large.parquet", 100_000
-    fields = [*((f"x{i}", pa.float64()) for i in range(10)), ("label", pa.int64())]
-    with pq.ParquetWriter(path, pa.schema(fields)) as writer:
-        for _ in range(rows // step):
-            columns = {f"x{i}": rng.random(step) for i in range(10)} | {
-                "label": rng.integers(0, 10, step)
-            }
-            writer.write_table(pa.table(columns))
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True
-    )
-    n, dim, megabytes, calls, last = json.loads(done.stdout)
-    assert (n, dim, last) == (2000, 10, [2000, 2000])
-    return megabytes, calls
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_draw_of_two_million_rows_takes_little_memory(tmp_path: Path) -> None:
-    megabytes, calls = draw_of_large_file(tmp_path, 2_000_000)
-    assert megabytes < 500 and calls > 1
-
-
-def test_images_of_any_format_are_brought_to_a_size(tmp_path):
-    data = ad.datasets.load("digits?n=12&size=4")
-    assert data.sample_shape == (4, 4)
-    assert ad.datasets.load("digits", n=12, size=[4, 6], channels="rgb").sample_shape == (4, 6, 3)
-    data.save(tmp_path / "small.npz")
-    assert ad.datasets.load(f"npz:{tmp_path}/small.npz?size=2").sample_shape == (2, 2)
-    with pytest.raises(InputError, match="unknown option"):
-        ad.datasets.load("toy:moons?n=12&size=4")
