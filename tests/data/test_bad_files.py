@@ -305,7 +305,7 @@ UNWRITABLE: list[tuple[str, Callable[[], Content], str]] = [
     ("a", lambda: Content(X, Y), "shape"),
     *(("a", lambda by=by: Content(IMAGES + by, [0, 1]), "values from 0 to 1") for by in (255, -1.1, np.nan)),
     ("a", lambda: Content(IMAGES), "label"),
-    ("a", lambda: Content(IMAGES, [0, 1], weights=np.array([1, 2])), "no place for weights"),
+    ("a", lambda: Content(IMAGES, [0, 1], weights=np.array([1, 2])), "no weights"),
     ("a", lambda: Content(IMAGES, ["n" * 300, "b"]), "cannot write"),
 ]  # fmt: skip
 

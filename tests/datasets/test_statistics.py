@@ -53,21 +53,6 @@ def test_weights_and_batches(diagonal):
         )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("offset", [1e8, -1e8, 1e12])
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_far_from_the_origin(offset, diagonal):
-    x, y, _ = sample(n=4000, offset=offset)
-    found = ClassStatistics(diagonal=diagonal)
-    for rows in np.array_split(np.arange(len(x)), 400):
-        found.update(x[rows], y[rows])
-    for code, covariance in enumerate(found.covariances):
-        mean, expected = weighted_covariance(x[y == code], np.ones((y == code).sum()))
-        expected = (np.diag(expected) if diagonal else expected).astype(float)
-        np.testing.assert_allclose(covariance, expected, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(found.means[code], mean.astype(float), rtol=3e-16)
-
-
 def test_whole_numbers_and_lists_keep_their_digits():
     large = [[100_000_001], [100_000_003]]  # float32 has no odd numbers there
     for x in (large, np.array(large), torch.tensor(large)):

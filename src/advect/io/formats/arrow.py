@@ -14,8 +14,7 @@ from advect._util.checks import check_known
 from advect.errors import InputError
 from advect.io.formats.content import Content, are_images, as_names, number_dtype
 from advect.io.formats.guard import check_size, damaged
-from advect.io.formats.kinds import Column, Table
-from advect.io.formats.table import Layout, grid_names, grid_shape, not_a_number
+from advect.io.formats.table import Column, Layout, Table, grid_names, grid_shape, not_a_number
 
 pc: Any = import_module("pyarrow.compute")  # its functions are made at run time
 _F64 = np.dtype(np.float64)

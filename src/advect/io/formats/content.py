@@ -12,7 +12,7 @@ import numpy as np
 
 from advect.errors import InputError
 from advect.io.formats.guard import check_size, reading
-from advect.io.formats.kinds import Table
+from advect.io.formats.table import Table
 
 Advance = Callable[[int], object]
 CHUNK = 1 << 22  # bytes of a block

@@ -17,10 +17,10 @@ from advect.errors import InputError
 from advect.io.formats.arrow import is_number, table_content
 from advect.io.formats.content import Content
 from advect.io.formats.guard import check_size, damaged, read_bytes
-from advect.io.formats.kinds import Table
 from advect.io.formats.table import (
     LABEL,
     WEIGHT,
+    Table,
     data_frame,
     grid_names,
     layout,

@@ -104,22 +104,20 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
     from PIL import Image
 
     x, labels, weights = content.x, content.labels, content.weights
-    if x.ndim not in (3, 4) or x.shape[3:] not in ((), (1,), (3,)):
-        what = "images must have shape (H, W) or (H, W, 1 or 3)"
-        raise InputError(what, x.shape[1:], "Save as .npz, which keeps any shape.")
-    if labels is None or not all(type(name) in (int, str) for name in labels):
-        what = "each image needs a label, whole numbers or text, in a folder"
-        raise InputError(what, "other labels", "Label them, or save as .npz.")
-    others = [name for name in ("probabilities", "targets") if getattr(content, name) is not None]
-    if weights is not None and np.ptp(weights) > 1e-12 * np.max(np.abs(weights)):
-        others.append("weights")
-    if others:
-        what = f"a folder of images has no place for {', '.join(others)}"
-        raise InputError(what, path, "Save as .npz or .parquet.")
     low, high = float(x.min()), float(x.max())
-    if not (low >= -1 and high <= 2):
-        got = f"{low:g} to {high:g}"
-        raise InputError("images must have values from 0 to 1", got, "Rescale them.")
+    uneven = weights is not None and np.ptp(weights) > 1e-12 * np.max(np.abs(weights))
+    named = labels is not None and all(type(name) in (int, str) for name in labels)
+    needs = {
+        "images of shape (H, W) or (H, W, 1 or 3)": x.shape[3:] in ((), (1,), (3,)) and x.ndim > 2,
+        "a label for each image, whole numbers or text": named,
+        "no weights": not uneven,
+        "no soft labels": content.probabilities is None,
+        "no targets": content.targets is None,
+        "images with values from 0 to 1": low >= -1 and high <= 2,
+    }
+    if unmet := [need for need, holds in needs.items() if not holds]:
+        got = f"shape {x.shape[1:]}, values from {low:g} to {high:g}"
+        raise InputError(f"a folder of images needs {unmet[0]}", got, "Save as .npz.")
     if low < 0 or high > 1:
         share = float(((x < 0) | (x > 1)).mean())
         text = f"{share:.2%} of the pixels lie outside 0 … 1 ({low:g} to {high:g}) and are clipped"
@@ -127,7 +125,7 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
     if overwrite and path.is_dir():
         _check_images_only(path)
     with atomic_directory(path, overwrite=overwrite) as temporary:
-        for row, label in enumerate(labels):
+        for row, label in enumerate(labels or ()):
             name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", str(label))
             directory = temporary / (name or "%")
             directory.mkdir(exist_ok=True)

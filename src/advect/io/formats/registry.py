@@ -14,9 +14,9 @@ from typing import Any
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
 from advect.errors import InputError
+from advect.io.formats.arrays import is_idx
 from advect.io.formats.content import Content
 from advect.io.formats.guard import check_regular, reading
-from advect.io.formats.idx import is_idx
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Format:
 
 
 _OURS = {
-    "npz": Format("npz.read_npz", "npz.write_npz", (".npz",)),
-    "npy": Format("npz.read_npy", None, (".npy",)),
+    "npz": Format("arrays.read_npz", "arrays.write_npz", (".npz",)),
+    "npy": Format("arrays.read_npy", None, (".npy",)),
     "csv": Format("csv.read_csv", "csv.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
     "parquet": Format("parquet.read_parquet", "parquet.write_parquet", (".parquet",)),
     "folder": Format("folder.read_folder", "folder.write_folder"),
-    "idx": Format("idx.read_idx"),
+    "idx": Format("arrays.read_idx"),
 }
 _ROLES = ("label", "weights", "columns", "target", "probabilities")  # options of tables
 _formats = dict(_OURS)

@@ -1,11 +1,16 @@
-"""numpy's files, never unpickled: ``.npz`` archives of named arrays, and single ``.npy`` arrays.
+"""Files of arrays: ``.npz`` archives and ``.npy`` arrays of numpy, never unpickled, and the IDX files of MNIST.
 
-Arrays that are stored uncompressed are memory-mapped, so that a few rows take little memory."""
+Arrays that are stored uncompressed are memory-mapped, so that a few rows take little memory. An IDX
+file starts with two zero bytes, a code of its dtype, its number of axes and their sizes, most
+significant byte first."""
 
 from __future__ import annotations
 
+import glob
 import json
 import math
+import os
+import re
 import struct
 import zipfile
 from collections.abc import Sequence
@@ -19,12 +24,23 @@ from advect._util.atomic import atomic_file
 from advect._util.checks import check_known, one_or_more
 from advect.errors import InputError
 from advect.io.formats.content import Content, as_names
-from advect.io.formats.guard import check_growth, check_size, damaged, reading
-from advect.io.formats.kinds import Table
+from advect.io.formats.guard import (
+    check_growth,
+    check_regular,
+    check_size,
+    damaged,
+    read_bytes,
+    reading,
+)
 from advect.io.formats.names import pack_name, unpack_name
-from advect.io.formats.table import Probabilities
+from advect.io.formats.table import Probabilities, Table
 
 _KIND, _TABLE = "a .npz file", "advect_table"
+_IDX = "an IDX file"
+_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_NAME = re.compile(r"(?P<prefix>.*?)[-.]?images[-.]idx\d[-.]ubyte(\.gz)?", re.I)
+_LONGEST_HEAD = 4 + 4 * 32  # 32 axes
+_SPLITS = {"train": "train", "test": "t10k"}
 
 
 def read_npy(path: Path) -> Content:
@@ -32,7 +48,7 @@ def read_npy(path: Path) -> Content:
     return Content(np.load(path, mmap_mode="r", allow_pickle=False), path=path)
 
 
-def joined(path: Path, parts: list[np.ndarray]) -> np.ndarray:
+def _joined(path: Path, parts: list[np.ndarray]) -> np.ndarray:
     """The samples of one split or both."""
     if len({(part.shape[1:], part.dtype) for part in parts}) > 1:
         got = " and ".join(f"{part.shape[1:]} {part.dtype}" for part in parts)
@@ -53,7 +69,7 @@ def read_npz(
     are positions there, −1 for a missing label. uint8 samples of two or more axes are images."""
     archive = _Archive(path)
     ends = archive.splits(split)
-    x = joined(path, [archive.member(f"x{end}") for end in ends])
+    x = _joined(path, [archive.member(f"x{end}") for end in ends])
     fields: dict[str, Any] = {
         "classes": archive.names("names" if "names" in archive else "classes")
     }
@@ -200,3 +216,76 @@ def write_npz(path: Path, content: Content) -> None:
     arrays |= {k: None if v is None else np.array(json.dumps(v)) for k, v in texts.items()}
     with atomic_file(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def read_idx(path: Path, *, split: str | None = None) -> Content:
+    """Images and their labels, ints; bytes are scaled to 0 … 1. Files may be compressed."""
+    if split is not None:
+        check_known("split", split, (*_SPLITS, "all"))
+    files = [path]
+    if path.is_dir():
+        splits = tuple(_SPLITS) if split == "all" else (split or "train",)
+        files = [_images_in(path, key) for key in splits]
+    elif split is not None:
+        got = f"split={split!r} of the file {path}"
+        raise InputError("a split needs a directory", got, "Leave split out.")
+    images = _joined(path, [_read_array(file) for file in files])
+    if images.ndim < 2:
+        got = f"{path} with samples of shape {images.shape[1:]}"
+        raise InputError("not a file of images", got, "Pass the file of images.")
+    labels: list[Any] = []
+    for file in files:
+        match = _NAME.fullmatch(file.name)
+        pattern = f"{glob.escape(match['prefix'])}*labels" if match else ""
+        for label_file in _find(file.parent, pattern)[:1]:
+            labels += as_names(_read_array(label_file), label_file)
+    return Content(images, labels or None, path=path)
+
+
+def is_idx(path: Path) -> bool:
+    """Whether a file is named like one of MNIST's images, or a directory holds such a file."""
+    with reading(path, _IDX):
+        names = os.listdir(path) if path.is_dir() else [path.name]
+    return any(_NAME.fullmatch(name) for name in names)
+
+
+def _find(path: Path, pattern: str) -> list[Path]:
+    """The files with names like this; of two, the uncompressed one."""
+    files = sorted(path.glob(f"{pattern}[-.]idx?[-.]ubyte*"), reverse=True)
+    return list({file.name.removesuffix(".gz"): file for file in files}.values())
+
+
+def _images_in(path: Path, split: str) -> Path:
+    files = _find(path, f"*{_SPLITS[split]}*images")
+    if len(files) != 1:
+        got = ", ".join(file.name for file in files) or "none"
+        what = (
+            f"a directory must have one file of {split} images, {_SPLITS[split]}-images-idx3-ubyte"
+        )
+        raise InputError(what, f"{got} in {path}", "Rename the files, or name one file.")
+    return files[0]
+
+
+def _read_array(path: Path) -> np.ndarray:
+    """The array of a file, mapped unless it is compressed."""
+    check_regular(path)
+    with reading(path, _IDX, ValueError):
+        with open(path, "rb") as file:
+            head = file.read(_LONGEST_HEAD)
+        packed, size = head[:2] == b"\x1f\x8b", path.stat().st_size
+        content = read_bytes(path, packed=True) if packed else b""
+        if packed:
+            head, size = content[:_LONGEST_HEAD], len(content)
+        if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _DTYPES or not 1 <= head[3] <= 32:
+            raise damaged(path, _IDX, f"starts with {head[:4].hex(' ') or 'nothing'}")
+        start = 4 + 4 * head[3]
+        shape = struct.unpack(f">{head[3]}I", head[4:start])
+        dtype = np.dtype(_DTYPES[head[2]])
+        wanted = math.prod(shape) * dtype.itemsize
+        if size - start != wanted:
+            raise damaged(path, _IDX, f"says {shape}, {wanted} bytes, where {size - start} are")
+        if wanted == 0:
+            return np.zeros(shape, dtype)
+        if packed:
+            return np.frombuffer(content, dtype, offset=start).reshape(shape)
+        return np.memmap(path, dtype, "r", start, shape)
