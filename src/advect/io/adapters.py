@@ -26,9 +26,6 @@ Batch = tuple[np.ndarray, list[Any]]
 _FIELDS = ("classes", "columns", "table", "weights", "probabilities", "targets", "target_columns")
 
 
-# Files
-
-
 def source_fields(source: Content, draw: Draw, progress: Progress) -> dict[str, Any]:
     """The rows of a draw are chosen from the labels; then only these are read."""
     rows = draw.rows(torch.from_numpy(source.codes), source.classes or ())
@@ -49,9 +46,6 @@ def source_fields(source: Content, draw: Draw, progress: Progress) -> dict[str, 
             weights = torch.tensor(source.weights, dtype=torch.float64)
             fields["weights"] = check_weights("weights", weights, len(source))[rows]
     return fields
-
-
-# Data frames
 
 
 def frame_fields(
@@ -86,14 +80,9 @@ def frame_fields(
         what, remedy = "features must be numbers, truth values or text", "Convert or drop them."
         raise InputError(what, error, remedy) from None
     by_name = type(weights) is str and (weights in table.column_names or weights != "balanced")
-    roles = layout(
-        where,
-        table.column_names,
-        label=False,
-        weights=weights if by_name else False,
-        target=target,
-        probabilities=probabilities,
-    )
+    asked = {"target": target, "probabilities": probabilities}
+    asked |= {"label": False, "weights": weights if by_name else False}
+    roles = layout(where, table.column_names, **asked)
     categories = _categories(table, categorical)
     source = table_content(where, table, roles, categories=categories, categorical=categorical)
     fields = {name: getattr(source, name) for name in _FIELDS}
@@ -143,9 +132,6 @@ def to_frame(content: Content, label: str | bool | None, weights: str | None) ->
     if content.columns is None and len(content.shape) == 1:
         names = [f"x{position}" for position in range(content.shape[0])]
     return data_frame(content, names, label, weights)
-
-
-# torch
 
 
 class NamedTensors(TensorDataset):
@@ -219,12 +205,13 @@ def _read(
     with suppress(TypeError, NotImplementedError):
         total = len(dataset)
     if type(dataset) in (str, bytes, dict) or hasattr(dataset, "iloc"):
-        batches = None
+        pass  # can be iterated over, but holds no samples
     elif isinstance(dataset, DataLoader) and dataset.batch_sampler is not None:
         batches = _loader_batches(dataset)
     elif hasattr(dataset, "__getitem__") and total and not isinstance(dataset, IterableDataset):
         rows = some_rows(total, max_samples, generator)
-        batches, total, max_samples = _single(dataset[row] for row in rows), len(rows), None
+        items: Any = dataset
+        batches, total, max_samples = _single(items[row] for row in rows), len(rows), None
     elif hasattr(dataset, "__iter__"):
         batches = _single(dataset)
     if batches is None:
@@ -319,7 +306,8 @@ def _single(items: Iterable[Any]) -> Iterator[Batch]:
 def _labels(y: Any, n: int, where: str) -> list[Any]:
     """The labels of n samples as a list."""
     array = hasattr(y, "reshape")
-    shape = tuple(y.shape) if array else (len(y),) if type(y) in (list, tuple) else ()
+    length = (len(y),) if type(y) in (list, tuple) else ()
+    shape: tuple[int, ...] = tuple(y.shape) if array else length
     soft = shape[:1] == (n,) if len(shape) == 2 else n == 1 and len(shape) == 1
     if soft and shape[-1] > 1 and array and "float" in str(y.dtype):
         return [_Probabilities(row) for row in y.reshape(n, -1).tolist()]
@@ -350,9 +338,6 @@ def label_array(labels: Sequence[Hashable]) -> np.ndarray:
     array = np.empty(len(labels), dtype=object)
     array[:] = labels
     return array
-
-
-# Hugging Face
 
 
 def hugging_fields(

@@ -38,7 +38,8 @@ class Content:
     path: Any = Path("x")
 
     def __post_init__(self) -> None:
-        self.x = np.asarray(self.x) if type(self.x) in (list, tuple) else self.x
+        if not isinstance(getattr(self.x, "dtype", None), np.dtype):
+            self.x = np.asarray(self.x)
         if not self.x.shape or 0 in self.x.shape:
             got = f"shape {self.x.shape} in {self.path}"
             raise InputError("features must hold at least one sample", got, "Add some samples.")
