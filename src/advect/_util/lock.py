@@ -33,7 +33,10 @@ class Hold:
         try:
             lock.acquire()
         except Timeout:
-            what, remedy = "another process is writing to this directory", "Wait, or choose another."
+            what, remedy = (
+                "another process is writing to this directory",
+                "Wait, or choose another.",
+            )
             raise InputError(what, f"{directory} ({self._writer()})", remedy) from None
         except OSError as error:
             if self._file.is_symlink() or isinstance(error, PermissionError):
